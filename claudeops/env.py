@@ -1,0 +1,131 @@
+"""Typed reading of settings from the environment, with every mistake kept by name.
+
+A wrong value must stop the start with a message that names it. Raising at import would show a
+traceback and only the first mistake; so the reader notes each problem, goes on with the default,
+and a system check (`claudeops.checks`) turns the notes into errors that every command prints.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import TypeVar
+
+Value = TypeVar("Value")
+
+TRUE_WORDS = {"1", "true", "yes", "on"}
+FALSE_WORDS = {"0", "false", "no", "off", ""}
+SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One variable with a value that cannot be used."""
+
+    name: str
+    message: str
+
+
+class Environment:
+    """The variables of one installation, and what is wrong with them."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self._variables = variables
+        self.problems: list[Problem] = []
+
+    def text(self, name: str, default: str = "") -> str:
+        return self._variables.get(name, "").strip() or default
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        return self._parsed(name, default, _to_flag)
+
+    def integer(self, name: str, default: int, *, minimum: int, maximum: int | None = None) -> int:
+        def parse(text: str) -> int:
+            number = int(text)
+            if number < minimum or (maximum is not None and number > maximum):
+                raise ValueError
+            return number
+
+        upper = "" if maximum is None else f" and at most {maximum}"
+        return self._parsed(name, default, parse, f"a whole number, at least {minimum}{upper}")
+
+    def amount(self, name: str, default: Decimal) -> Decimal:
+        return self._parsed(name, default, _to_amount, "an amount in dollars over 0, like 2.50")
+
+    def seconds(self, name: str, default: int, *, multiple_of: int = 1) -> int:
+        def parse(text: str) -> int:
+            unit = SECONDS_PER_UNIT.get(text[-1].lower())
+            number = int(text[:-1]) * unit if unit else int(text)
+            if number <= 0 or number % multiple_of:
+                raise ValueError
+            return number
+
+        grain = "" if multiple_of == 1 else f", a multiple of {multiple_of} seconds"
+        return self._parsed(name, default, parse, f"a time like 90, 90s, 15m or 2h{grain}")
+
+    def names(self, name: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """A comma-separated list; commas inside parentheses belong to an entry."""
+        text = self.text(name)
+        return tuple(split_outside_parentheses(text)) if text else default
+
+    def path(self, name: str, default: Path) -> Path:
+        return Path(self.text(name, str(default))).expanduser().absolute()
+
+    def _parsed(
+        self,
+        name: str,
+        default: Value,
+        parse: Callable[[str], Value],
+        wanted: str = "yes or no",
+    ) -> Value:
+        text = self.text(name)
+        if not text:
+            return default
+        try:
+            return parse(text)
+        except (ValueError, InvalidOperation):
+            self.problems.append(Problem(name, f"{name} is {text!r}, but must be {wanted}."))
+            return default
+
+
+def split_outside_parentheses(text: str) -> list[str]:
+    entries, depth = [""], 0
+    for character in text:
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if character == "," and depth <= 0:
+            entries.append("")
+        else:
+            entries[-1] += character
+    return [entry.strip() for entry in entries if entry.strip()]
+
+
+def load_dotenv(path: Path, variables: MutableMapping[str, str] = os.environ) -> None:
+    """Read NAME=value lines; what is already in the environment wins over the file."""
+    if not path.is_file():
+        return
+    for line in path.read_text().splitlines():
+        name, separator, value = line.strip().removeprefix("export ").partition("=")
+        if separator and not name.startswith("#"):
+            variables.setdefault(name.strip(), _without_quotes(value.strip()))
+
+
+def _without_quotes(value: str) -> str:
+    if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
+        return value[1:-1]
+    return value.split(" #", 1)[0].rstrip()
+
+
+def _to_flag(text: str) -> bool:
+    if text.lower() not in TRUE_WORDS | FALSE_WORDS:
+        raise ValueError
+    return text.lower() in TRUE_WORDS
+
+
+def _to_amount(text: str) -> Decimal:
+    amount = Decimal(text)
+    if not amount.is_finite() or amount <= 0:
+        raise ValueError
+    return amount

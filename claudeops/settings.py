@@ -1,0 +1,160 @@
+"""All settings of Claude Ops, from the environment and `.env`. The README has the table."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from claudeops.database_url import database_from_url, sqlite_database
+from claudeops.env import Environment, Problem, load_dotenv
+from claudeops.secret_key import stored_secret_key
+from escalation.tiers import HIGHEST_TIER, LOWEST_TIER, tiers_from
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+load_dotenv(BASE_DIR / ".env")
+env = Environment(os.environ)
+
+# Where everything lives: two state directories are two independent installations.
+CLAUDEOPS_STATE_DIR = env.path("CLAUDEOPS_STATE_DIR", BASE_DIR / "state")
+CLAUDEOPS_STATE_DIR.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+# What is looked after, until a watch says otherwise.
+CLAUDEOPS_WORKDIR = env.path("CLAUDEOPS_WORKDIR", Path.cwd())
+CLAUDEOPS_INTERVAL = env.seconds("CLAUDEOPS_INTERVAL", 3600, multiple_of=60)
+CLAUDEOPS_MAX_TIER = env.integer(
+    "CLAUDEOPS_MAX_TIER", HIGHEST_TIER, minimum=LOWEST_TIER, maximum=HIGHEST_TIER
+)
+CLAUDEOPS_DRY_RUN = env.flag("CLAUDEOPS_DRY_RUN")
+
+# The CLI and what reaches it.
+CLAUDEOPS_CLAUDE_BIN = env.text("CLAUDEOPS_CLAUDE_BIN")
+CLAUDEOPS_CLAUDE_FROM_PATH = env.flag("CLAUDEOPS_CLAUDE_FROM_PATH")
+CLAUDEOPS_API_RETRIES = env.integer("CLAUDEOPS_API_RETRIES", 4, minimum=0, maximum=20)
+CLAUDEOPS_PASS_ENV = env.names("CLAUDEOPS_PASS_ENV")
+CLAUDEOPS_PROMPTS_DIR = env.path("CLAUDEOPS_PROMPTS_DIR", BASE_DIR / "prompts")
+CLAUDEOPS_TIERS = tiers_from(env)
+ANTHROPIC_API_KEY = env.text("ANTHROPIC_API_KEY")
+ANTHROPIC_BASE_URL = env.text("ANTHROPIC_BASE_URL")
+
+# The web server.
+CLAUDEOPS_HOST = env.text("CLAUDEOPS_HOST", "127.0.0.1")
+CLAUDEOPS_PORT = env.integer("CLAUDEOPS_PORT", 8000, minimum=1, maximum=65535)
+CLAUDEOPS_ADMIN_USER = env.text("CLAUDEOPS_ADMIN_USER", "operator")
+CLAUDEOPS_ADMIN_PASSWORD = env.text("CLAUDEOPS_ADMIN_PASSWORD")
+DEBUG = env.flag("CLAUDEOPS_DEBUG")
+SECRET_KEY = env.text("CLAUDEOPS_SECRET_KEY") or stored_secret_key(CLAUDEOPS_STATE_DIR)
+ALLOWED_HOSTS = list(
+    env.names("CLAUDEOPS_ALLOWED_HOSTS", ("localhost", "127.0.0.1", "[::1]", CLAUDEOPS_HOST))
+)
+CSRF_TRUSTED_ORIGINS = list(env.names("CLAUDEOPS_TRUSTED_ORIGINS"))
+
+INSTALLED_APPS = [
+    "sessions_app",
+    "escalation",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.humanize",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django_htmx",
+    "django_q",
+    "claudeops",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "claudeops.middleware.content_security_policy",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+ROOT_URLCONF = "claudeops.urls"
+ASGI_APPLICATION = "claudeops.asgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "escalation.context_processors.installation",
+            ],
+        },
+    },
+]
+
+DATABASES = {"default": sqlite_database(CLAUDEOPS_STATE_DIR / "claudeops.sqlite3")}
+if database_url := env.text("DATABASE_URL"):
+    try:
+        DATABASES["default"] = database_from_url(database_url)
+    except ValueError as error:
+        env.problems.append(Problem("DATABASE_URL", f"DATABASE_URL {error}."))
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# A tier stops itself at its own limit; the queue's limits only catch what went wrong with that.
+# So: tier limit < timeout < retry, and one attempt, or a long tier would be started twice.
+LONGEST_TIER_SECONDS = max(tier.timeout_seconds for tier in CLAUDEOPS_TIERS.values())
+CLAUDEOPS_QUEUE_TIMEOUT = env.seconds("CLAUDEOPS_QUEUE_TIMEOUT", LONGEST_TIER_SECONDS + 120)
+CLAUDEOPS_QUEUE_RETRY = env.seconds("CLAUDEOPS_QUEUE_RETRY", CLAUDEOPS_QUEUE_TIMEOUT + 120)
+Q_CLUSTER = {
+    "name": "claudeops",
+    "label": "Queue",
+    "orm": "default",
+    "workers": env.integer("CLAUDEOPS_WORKERS", 2, minimum=1, maximum=64),
+    "timeout": CLAUDEOPS_QUEUE_TIMEOUT,
+    "retry": CLAUDEOPS_QUEUE_RETRY,
+    "max_attempts": 1,
+    "ack_failures": True,
+    "catch_up": False,
+    "poll": 0.1,
+    "guard_cycle": 0.2,
+    "save_limit": 500,
+    "log_level": "WARNING",
+}
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "sessions_app:dashboard"
+LOGOUT_REDIRECT_URL = "login"
+SESSION_COOKIE_NAME = "claudeops_session"
+CSRF_COOKIE_NAME = "claudeops_csrf"
+SESSION_COOKIE_HTTPONLY = True
+SECURE_CONTENT_TYPE_NOSNIFF = True
+X_FRAME_OPTIONS = "DENY"
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = env.text("CLAUDEOPS_TIME_ZONE", "UTC")
+USE_TZ = True
+USE_I18N = False
+STATIC_URL = "static/"
+FORMS_URLFIELD_ASSUME_HTTPS = True
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"plain": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain"}},
+    "root": {"handlers": ["console"], "level": "WARNING"},
+    "loggers": {
+        "sessions_app": {"level": env.text("CLAUDEOPS_LOG_LEVEL", "INFO").upper()},
+        "escalation": {"level": env.text("CLAUDEOPS_LOG_LEVEL", "INFO").upper()},
+    },
+}
+
+CONFIGURATION_PROBLEMS = tuple(env.problems)
