@@ -1,0 +1,42 @@
+"""A chain as plain data, for scripts: the commands print it as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sessions_app.chain import Chain
+from sessions_app.models import Session
+
+
+def chain_as_data(chain: Chain) -> list[dict[str, Any]]:
+    return [session_as_data(session) for session in chain.sessions]
+
+
+def session_as_data(session: Session) -> dict[str, Any]:
+    return {
+        "id": session.pk,
+        "cycle": session.cycle_id,
+        "watch": session.cycle.watch.name if session.cycle.watch else None,
+        "drill": session.cycle.drill or None,
+        "tier": session.tier,
+        "purpose": session.purpose,
+        "model": session.model,
+        "model_used": session.model_used,
+        "status": session.status,
+        "session_id": session.session_id,
+        "parent_session_id": session.parent_session_id,
+        # Ten decimal places fit into a float's digits, so the printed number is the exact one.
+        "cost_usd": None if session.cost_usd is None else float(session.cost_usd),
+        "input_tokens": session.input_tokens,
+        "output_tokens": session.output_tokens,
+        "cache_read_tokens": session.cache_read_tokens,
+        "cache_creation_tokens": session.cache_creation_tokens,
+        "turns": session.turns,
+        "duration_ms": session.duration_ms,
+        "exit_code": session.exit_code,
+        "continued_by": session.continued_by,
+        "continued_why": session.continued_why,
+        "escalation_reason": session.escalation_reason,
+        "error": session.error,
+        "outcome": session.cycle.outcome or None,
+    }

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.urls import reverse
+from django.utils import timezone
+
+from sessions_app.models.watch import TIER_CHOICES, Watch
+
+
+class Cycle(models.Model):
+    """One run of a watch, from its trigger to its outcome.
+
+    It carries a copy of what the watch said when it began, so that the record stays true after
+    the watch is edited or deleted. A drill is a cycle without a watch.
+    """
+
+    class Trigger(models.TextChoices):
+        SCHEDULE = "schedule", "schedule"
+        MANUAL = "manual", "manual"
+        WEBHOOK = "webhook", "webhook"
+        RETRY = "retry", "retry"
+
+    class State(models.TextChoices):
+        QUEUED = "queued", "queued"
+        RUNNING = "running", "running"
+        FINISHED = "finished", "finished"
+
+    class Outcome(models.TextChoices):
+        HEALTHY = "healthy", "healthy"
+        FIXED = "fixed", "fixed"
+        NEEDS_PERSON = "needs_person", "needs a person"
+        COULD_NOT_RUN = "could_not_run", "could not run"
+
+    ACTIVE_STATES = (State.QUEUED, State.RUNNING)
+    GOOD_OUTCOMES = (Outcome.HEALTHY, Outcome.FIXED)
+
+    watch = models.ForeignKey(
+        Watch, on_delete=models.SET_NULL, null=True, blank=True, related_name="cycles"
+    )
+    drill = models.CharField(
+        max_length=100, blank=True, help_text="The scenario, when this was a drill."
+    )
+    trigger = models.CharField(max_length=20, choices=Trigger.choices)
+    requested_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True
+    )
+    prompt = models.TextField(blank=True, help_text="What was asked for besides the usual round.")
+    workdir = models.CharField("working directory", max_length=1000)
+    instructions = models.TextField(blank=True)
+    first_tier = models.PositiveSmallIntegerField(default=1, choices=TIER_CHOICES)
+    max_tier = models.PositiveSmallIntegerField(default=3, choices=TIER_CHOICES)
+    dry_run = models.BooleanField(default=False)
+
+    state = models.CharField(max_length=20, choices=State.choices, default=State.QUEUED)
+    outcome = models.CharField(max_length=20, choices=Outcome.choices, blank=True)
+    outcome_reason = models.TextField(blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["watch"],
+                condition=Q(state__in=["queued", "running"]),
+                name="one_active_cycle_per_watch",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"Cycle {self.pk} of {self.subject}"
+
+    def get_absolute_url(self) -> str:
+        return reverse("sessions_app:cycle", args=[self.pk])
+
+    @property
+    def subject(self) -> str:
+        """What the cycle was about, as people call it."""
+        if self.drill:
+            return f"drill {self.drill}"
+        return self.watch.name if self.watch else "a deleted watch"
+
+    @property
+    def is_active(self) -> bool:
+        return self.state in self.ACTIVE_STATES
+
+    def begin(self) -> None:
+        Cycle.objects.filter(pk=self.pk, state=self.State.QUEUED).update(state=self.State.RUNNING)
+        self.refresh_from_db(fields=["state"])
+
+    def finish(self, outcome: str, reason: str) -> None:
+        """End the cycle once: a second ending would hide the first one's reason."""
+        self.refresh_from_db(fields=["state"])
+        if not self.is_active:
+            return
+        self.state = self.State.FINISHED
+        self.outcome = outcome
+        self.outcome_reason = reason
+        self.finished_at = timezone.now()
+        self.save(update_fields=["state", "outcome", "outcome_reason", "finished_at"])

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import models
+from django.urls import reverse
+from django.utils import timezone
+
+from sessions_app.models.cycle import Cycle
+from sessions_app.models.watch import TIER_CHOICES
+from sessions_app.querysets import SessionQuerySet
+
+
+class IllegalTransition(Exception):
+    """A session was asked to move to a status that it cannot have next."""
+
+
+class Session(models.Model):
+    """One tier's run: one `claude -p` process, its cost, its parent and its reason."""
+
+    class Status(models.TextChoices):
+        QUEUED = "queued", "queued"
+        RUNNING = "running", "running"
+        COMPLETED = "completed", "completed"
+        ESCALATED = "escalated", "escalated"
+        FAILED = "failed", "failed"
+        TIMED_OUT = "timed_out", "timed out"
+        INTERRUPTED = "interrupted", "interrupted"
+
+    class Purpose(models.TextChoices):
+        TIER = "tier", "tier run"
+        REPORT = "report", "asked again for the report"
+
+    class ContinuedBy(models.TextChoices):
+        FRESH = "fresh", "fresh conversation"
+        RESUME = "resume", "resumed conversation"
+        HANDOFF = "handoff", "handoff"
+
+    OPEN_STATUSES = (Status.QUEUED, Status.RUNNING)
+    GOOD_STATUSES = (Status.COMPLETED, Status.ESCALATED)
+
+    cycle = models.ForeignKey(Cycle, on_delete=models.CASCADE, related_name="sessions")
+    parent_session = models.ForeignKey(
+        "self", on_delete=models.RESTRICT, null=True, blank=True, related_name="children"
+    )
+    tier = models.PositiveSmallIntegerField(choices=TIER_CHOICES)
+    purpose = models.CharField(max_length=20, choices=Purpose.choices, default=Purpose.TIER)
+    model = models.CharField("model asked for", max_length=100)
+    prompt = models.TextField(blank=True)
+    continued_by = models.CharField(
+        max_length=20, choices=ContinuedBy.choices, default=ContinuedBy.FRESH
+    )
+    continued_why = models.TextField(blank=True)
+
+    status = models.CharField(max_length=20, choices=Status.choices, default=Status.QUEUED)
+    session_id = models.CharField(
+        max_length=100,
+        blank=True,
+        db_index=True,  # looked up when a conversation is resumed
+        help_text="The CLI's id of the conversation. Not unique: a resumed run may keep it.",
+    )
+    model_used = models.CharField(max_length=100, blank=True)
+    argv = models.JSONField(default=list, blank=True)
+    workdir = models.CharField("working directory", max_length=1000, blank=True)
+    host = models.CharField(max_length=255, blank=True)
+    cli_path = models.CharField("CLI", max_length=1000, blank=True)
+    cli_version = models.CharField("CLI version", max_length=100, blank=True)
+    config_dir = models.CharField("CLI configuration", max_length=1000, blank=True)
+    stop_requested = models.CharField(
+        max_length=200, blank=True, help_text="Who or what asked the run to stop."
+    )
+
+    cost_usd = models.DecimalField(max_digits=20, decimal_places=10, null=True, blank=True)
+    reported_cost_usd = models.DecimalField(
+        max_digits=20,
+        decimal_places=10,
+        null=True,
+        blank=True,
+        help_text="What the CLI printed: newer versions count the whole conversation.",
+    )
+    input_tokens = models.PositiveBigIntegerField(default=0)
+    output_tokens = models.PositiveBigIntegerField(default=0)
+    cache_read_tokens = models.PositiveBigIntegerField(default=0)
+    cache_creation_tokens = models.PositiveBigIntegerField(default=0)
+    context_tokens = models.PositiveBigIntegerField(default=0)
+    context_window = models.PositiveBigIntegerField(default=0)
+    turns = models.PositiveIntegerField(default=0)
+    duration_ms = models.PositiveBigIntegerField(null=True, blank=True)
+    exit_code = models.IntegerField(null=True, blank=True)
+    stop_reason = models.CharField(max_length=100, blank=True)
+    result = models.TextField(blank=True)
+    report = models.JSONField(null=True, blank=True, encoder=DjangoJSONEncoder)
+    escalation_reason = models.TextField(
+        blank=True, help_text="Why the supervisor escalated after this run, or why it did not."
+    )
+    error = models.TextField(blank=True)
+
+    created_at = models.DateTimeField(default=timezone.now)
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    objects = SessionQuerySet.as_manager()
+
+    class Meta:
+        db_table = "sessions"
+        ordering = ["-id"]
+        indexes = [
+            # The dashboard's list and the worker's look for what is still open.
+            models.Index(fields=["status", "-id"], name="session_status"),
+            # The costs of a period.
+            models.Index(fields=["started_at"], name="session_started"),
+        ]
+
+    def __str__(self) -> str:
+        return f"Session {self.pk} (Tier {self.tier})"
+
+    def get_absolute_url(self) -> str:
+        return reverse("sessions_app:session", args=[self.pk])
+
+    @property
+    def is_open(self) -> bool:
+        return self.status in self.OPEN_STATUSES
+
+    @property
+    def is_drill(self) -> bool:
+        return bool(self.cycle.drill)
+
+    @property
+    def total_tokens(self) -> int:
+        return (
+            self.input_tokens
+            + self.output_tokens
+            + self.cache_read_tokens
+            + self.cache_creation_tokens
+        )
+
+    @property
+    def context_share(self) -> Decimal | None:
+        """How full the conversation is, from 0 to 1."""
+        if not self.context_window:
+            return None
+        return Decimal(self.context_tokens) / Decimal(self.context_window)
+
+    def claim(self) -> bool:
+        """Take a queued session for this process. False: somebody else has it, or had it."""
+        now = timezone.now()
+        claimed = Session.objects.filter(pk=self.pk, status=self.Status.QUEUED).update(
+            status=self.Status.RUNNING, started_at=now
+        )
+        if claimed:
+            self.refresh_from_db()
+        return bool(claimed)
+
+    def finish(self, status: str, **facts: Any) -> None:
+        """End the session once, with all that is known about the run."""
+        if status in self.OPEN_STATUSES:
+            raise IllegalTransition(f"{status} is not an ending")
+        ended = Session.objects.filter(pk=self.pk, status__in=self.OPEN_STATUSES).update(
+            status=status, finished_at=timezone.now(), **facts
+        )
+        if not ended:
+            raise IllegalTransition(f"session {self.pk} has already ended")
+        self.refresh_from_db()

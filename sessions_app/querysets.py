@@ -1,0 +1,57 @@
+"""Named questions about sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from django.db import models
+from django.db.models import Count, Q, Sum
+
+if TYPE_CHECKING:
+    from sessions_app.models import Session
+
+SEARCHED_FIELDS = (
+    "session_id",
+    "workdir",
+    "error",
+    "escalation_reason",
+    "cycle__outcome_reason",
+    "cycle__watch__name",
+    "cycle__drill",
+)
+
+
+class SessionQuerySet(models.QuerySet["Session"]):
+    def real(self) -> SessionQuerySet:
+        """Without drills: only these cost money."""
+        return self.filter(cycle__drill="")
+
+    def for_list(self) -> SessionQuerySet:
+        """With all that a row of a list shows, and nothing that is long."""
+        return self.select_related("cycle__watch").defer("prompt", "result", "argv", "report")
+
+    def matching(self, words: str) -> SessionQuerySet:
+        """Sessions that hold the words, or the one session whose number is given."""
+        condition = Q()
+        for field in SEARCHED_FIELDS:
+            condition |= Q(**{f"{field}__icontains": words})
+        number = words.removeprefix("#")
+        if number.isdecimal() and len(number) < 19:
+            condition |= Q(pk=int(number))
+        return self.filter(condition)
+
+    def costs_since(self, periods: Mapping[str, datetime]) -> dict[str, Decimal]:
+        """The sum of each period, in one query over the longest of them."""
+        sums = {
+            name: Sum("cost_usd", filter=Q(started_at__gte=start), default=Decimal(0))
+            for name, start in periods.items()
+        }
+        return self.filter(started_at__gte=min(periods.values())).aggregate(**sums)
+
+    def without_cost_since(self, start: datetime) -> int:
+        """Runs that have ended and never said what they cost."""
+        ended = self.filter(started_at__gte=start, finished_at__isnull=False, cost_usd=None)
+        return int(ended.aggregate(count=Count("pk"))["count"])
