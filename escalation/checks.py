@@ -1,0 +1,85 @@
+"""What must hold before anything runs, each with what to do about it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, register
+
+from escalation.cli.binary import locate
+from escalation.errors import CliMissing
+from escalation.prompts import PROMPT_FILES
+from escalation.tiers import Tier
+
+TOOL_RULE = re.compile(r"^[A-Za-z_][\w-]*(\(.+\))?$")
+
+
+@register()
+def check_queue_times(**_options: Any) -> list[CheckMessage]:
+    """Tier limit < queue timeout < queue retry, or a long tier would be started twice."""
+    longest, timeout = settings.LONGEST_TIER_SECONDS, settings.CLAUDEOPS_QUEUE_TIMEOUT
+    found: list[CheckMessage] = []
+    if timeout <= longest:
+        found.append(
+            Error(
+                f"CLAUDEOPS_QUEUE_TIMEOUT is {timeout} s, but a tier may run for {longest} s.",
+                hint=f"Raise CLAUDEOPS_QUEUE_TIMEOUT above {longest}, or lower the tier's TIMEOUT.",
+                id="escalation.E001",
+            )
+        )
+    if settings.CLAUDEOPS_QUEUE_RETRY <= timeout:
+        found.append(
+            Error(
+                f"CLAUDEOPS_QUEUE_RETRY is {settings.CLAUDEOPS_QUEUE_RETRY} s, but must be longer "
+                f"than CLAUDEOPS_QUEUE_TIMEOUT ({timeout} s).",
+                hint=f"Raise CLAUDEOPS_QUEUE_RETRY above {timeout}.",
+                id="escalation.E002",
+            )
+        )
+    return found
+
+
+@register()
+def check_cli(**_options: Any) -> list[CheckMessage]:
+    try:
+        locate()
+    except CliMissing as error:
+        return [Error(str(error), id="escalation.E003")]
+    return []
+
+
+@register()
+def check_prompts(**_options: Any) -> list[CheckMessage]:
+    directory = Path(settings.CLAUDEOPS_PROMPTS_DIR)
+    return [
+        Error(
+            f"The prompt file {directory / name}.md is missing.",
+            hint="Restore it, or correct CLAUDEOPS_PROMPTS_DIR.",
+            id="escalation.E004",
+        )
+        for name in PROMPT_FILES
+        if not (directory / f"{name}.md").is_file()
+    ]
+
+
+@register()
+def check_tool_lists(**_options: Any) -> list[CheckMessage]:
+    return [
+        Error(
+            f"CLAUDEOPS_TIER{tier.number}_{variable} has the entry {entry!r}, which is no tool rule.",
+            hint="Write tools and rules separated by commas: Read,Bash(git log:*)",
+            id="escalation.E005",
+        )
+        for tier in settings.CLAUDEOPS_TIERS.values()
+        for variable, entry in _entries(tier)
+        if not TOOL_RULE.match(entry)
+    ]
+
+
+def _entries(tier: Tier) -> list[tuple[str, str]]:
+    return [("ALLOWED_TOOLS", entry) for entry in tier.allowed_tools] + [
+        ("DISALLOWED_TOOLS", entry) for entry in tier.disallowed_tools
+    ]

@@ -1,0 +1,222 @@
+"""The CLI's output, read without trust: bytes to lines, lines to facts.
+
+Lines may be of any length, broken, of unknown type, with missing or odd fields. Nothing here
+raises for what a program printed; what is not understood is kept as it came.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+MAX_LINE_BYTES = 32 * 1024 * 1024
+MAX_COUNT = 2**62
+COST_STEP = Decimal("1e-10")
+
+
+class LineSplitter:
+    """Cut a byte stream into lines. A line over the limit keeps its beginning only."""
+
+    def __init__(self, limit: int = MAX_LINE_BYTES) -> None:
+        self._limit = limit
+        self._pieces: list[bytes] = []
+        self._held = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        *complete, rest = data.split(b"\n")
+        lines = []
+        for piece in complete:
+            self._hold(piece)
+            lines.append(self._take())
+        self._hold(rest)
+        return [line for line in lines if line.strip()]
+
+    def rest(self) -> list[bytes]:
+        """What stands after the last line end: half a line, when the process died."""
+        line = self._take()
+        return [line] if line.strip() else []
+
+    def _hold(self, piece: bytes) -> None:
+        kept = piece[: max(0, self._limit - self._held)]
+        if kept:
+            self._pieces.append(kept)
+            self._held += len(kept)
+
+    def _take(self) -> bytes:
+        line = b"".join(self._pieces)
+        self._pieces, self._held = [], 0
+        return line
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLine:
+    """One line of stdout: an object of the stream, or noise."""
+
+    payload: dict[str, Any]
+    kind: str
+    is_noise: bool = False
+
+
+def parse_line(line: bytes) -> StreamLine:
+    text = line.decode("utf-8", "replace")
+    try:
+        payload = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        payload = None
+    if not isinstance(payload, dict):
+        return StreamLine(payload={"text": storable(text.strip())}, kind="", is_noise=True)
+    kind = _text(payload.get("type"))
+    if subtype := _text(payload.get("subtype")):
+        kind = f"{kind}/{subtype}"
+    needs_cleaning = "\\u0000" in text or "\\ud" in text.lower() or "\x00" in text
+    return StreamLine(payload=storable(payload) if needs_cleaning else payload, kind=kind[:100])
+
+
+def storable(value: Any) -> Any:
+    """The same value without what a database cannot hold: NUL and half surrogate pairs."""
+    if isinstance(value, str):
+        whole = value.replace("\x00", "\ufffd").encode("utf-16", "surrogatepass")
+        return whole.decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [storable(item) for item in value]
+    if isinstance(value, dict):
+        return {storable(key): storable(item) for key, item in value.items()}
+    return value
+
+
+@dataclass(slots=True)
+class Tokens:
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_creation: int = 0
+
+
+@dataclass(slots=True)
+class RunFacts:
+    """What the stream has told about a run so far."""
+
+    session_id: str = ""
+    model: str = ""
+    answered: bool = False
+    """The model has said something: money was spent and tools may have run."""
+    context_tokens: int = 0
+    results: list[dict[str, Any]] = field(default_factory=list)
+
+    def observe(self, payload: dict[str, Any]) -> None:
+        match payload.get("type"):
+            case "system" if payload.get("subtype") == "init":
+                self.session_id = _text(payload.get("session_id")) or self.session_id
+                self.model = _text(payload.get("model")) or self.model
+            case "assistant":
+                self._observe_answer(payload)
+            case "result":
+                self.results.append(payload)
+                if payload.get("is_error") is False and not self.session_id:
+                    self.session_id = _text(payload.get("session_id"))
+
+    def _observe_answer(self, payload: dict[str, Any]) -> None:
+        message = _object(payload.get("message"))
+        if message.get("model") == "<synthetic>":
+            return
+        self.answered = True
+        if payload.get("parent_tool_use_id") is None:
+            usage = tokens_in(_object(message.get("usage")))
+            self.context_tokens = (
+                usage.input + usage.cache_read + usage.cache_creation + usage.output
+            )
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The last result line, or an empty object."""
+        return self.results[-1] if self.results else {}
+
+    @property
+    def turns(self) -> int:
+        return sum(_count(result.get("num_turns")) for result in self.results)
+
+    @property
+    def result_text(self) -> str:
+        return _text(self.result.get("result"))
+
+    @property
+    def structured_output(self) -> Any:
+        return self.result.get("structured_output")
+
+    @property
+    def reported_cost_usd(self) -> Decimal | None:
+        return to_cost(self.result.get("total_cost_usd"))
+
+    @property
+    def own_cost_usd(self) -> Decimal | None:
+        """This run's share, where the CLI states it; else what it reports."""
+        shares = self._own_model_usage()
+        if shares is None:
+            return self.reported_cost_usd
+        return sum((to_cost(share.get("costUSD")) or Decimal(0) for share in shares), Decimal(0))
+
+    @property
+    def own_tokens(self) -> Tokens:
+        shares = self._own_model_usage()
+        if shares is None:
+            return tokens_in(_object(self.result.get("usage")))
+        return Tokens(
+            input=sum(_count(share.get("inputTokens")) for share in shares),
+            output=sum(_count(share.get("outputTokens")) for share in shares),
+            cache_read=sum(_count(share.get("cacheReadInputTokens")) for share in shares),
+            cache_creation=sum(_count(share.get("cacheCreationInputTokens")) for share in shares),
+        )
+
+    @property
+    def context_window(self) -> int:
+        usage = _object(_object(self.result.get("modelUsage")).get(self.model))
+        return _count(usage.get("contextWindow"))
+
+    def _own_model_usage(self) -> list[dict[str, Any]] | None:
+        shares: list[dict[str, Any]] = []
+        for result in self.results:
+            by_model = result.get("model_usage_since_last_result")
+            if not isinstance(by_model, dict):
+                return None
+            shares.extend(_object(share) for share in by_model.values())
+        return shares if self.results else None
+
+
+def tokens_in(usage: dict[str, Any]) -> Tokens:
+    return Tokens(
+        input=_count(usage.get("input_tokens")),
+        output=_count(usage.get("output_tokens")),
+        cache_read=_count(usage.get("cache_read_input_tokens")),
+        cache_creation=_count(usage.get("cache_creation_input_tokens")),
+    )
+
+
+def to_cost(value: Any) -> Decimal | None:
+    """The CLI prints floats like 0.018000000000000002: ten places are more than any price has."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        cost = Decimal(repr(value)).quantize(COST_STEP)
+    except InvalidOperation:
+        return None
+    return cost if 0 <= cost < Decimal("1e9") else None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return 0
+    return min(max(0, value), MAX_COUNT)

@@ -1,0 +1,32 @@
+"""What every page says about this installation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils.functional import SimpleLazyObject
+
+from escalation.cli.binary import ClaudeBinary, find_binary
+from escalation.cli.environment import credentials_configured
+from escalation.drills.scenario import Scenario, load_scenario, scenario_names
+from escalation.errors import CliMissing
+
+
+def installation(request: HttpRequest) -> dict[str, Any]:
+    return {
+        "cli": _binary(),
+        "api_key_configured": credentials_configured(),
+        "scenarios": SimpleLazyObject(_scenarios),
+    }
+
+
+def _binary() -> ClaudeBinary | None:
+    try:
+        return find_binary()
+    except CliMissing:
+        return None
+
+
+def _scenarios() -> list[Scenario]:
+    return [load_scenario(name) for name in scenario_names()]

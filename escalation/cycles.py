@@ -1,0 +1,70 @@
+"""Starting a cycle: one at a time for each watch, guaranteed by the database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from django.db import IntegrityError, transaction
+
+from escalation.continuation import continuation_from
+from escalation.errors import CycleActive
+from escalation.tiers import LOWEST_TIER, get_tier
+from sessions_app.models import Cycle, Session, Watch
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+Enqueue = Callable[[Session], None]
+
+
+def leave_to_caller(session: Session) -> None:
+    """The enqueue of a foreground run: the caller runs the session itself."""
+
+
+def start(
+    watch: Watch,
+    *,
+    trigger: str,
+    enqueue: Enqueue,
+    requested_by: User | None = None,
+    prompt: str = "",
+    tier: int = LOWEST_TIER,
+) -> Cycle:
+    """Create the cycle and its first session, and hand that on, in one transaction."""
+    cycle = Cycle(
+        watch=watch,
+        trigger=trigger,
+        requested_by=requested_by,
+        prompt=prompt,
+        workdir=watch.workdir,
+        instructions=watch.instructions,
+        first_tier=tier,
+        max_tier=watch.max_tier,
+        dry_run=watch.dry_run,
+    )
+    try:
+        with transaction.atomic():
+            cycle.save()
+            enqueue(first_session(cycle))
+    except IntegrityError as error:
+        active = Cycle.objects.filter(watch=watch, state__in=Cycle.ACTIVE_STATES).first()
+        if active is None:
+            raise
+        raise CycleActive(
+            f"Cycle {active.pk} of {watch.name} is still {active.get_state_display()}; "
+            "wait for it to finish."
+        ) from error
+    return cycle
+
+
+def first_session(cycle: Cycle) -> Session:
+    continuation = continuation_from(None, None)
+    return Session.objects.create(
+        cycle=cycle,
+        tier=cycle.first_tier,
+        model=get_tier(cycle.first_tier).model,
+        workdir=cycle.workdir,
+        continued_by=Session.ContinuedBy.FRESH,
+        continued_why=continuation.why,
+    )

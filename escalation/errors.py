@@ -1,0 +1,19 @@
+"""Failures that are expected: each message tells the operator what to do."""
+
+from __future__ import annotations
+
+
+class CannotRun(Exception):
+    """A run cannot be started; nothing was spent and nothing was touched."""
+
+
+class CliMissing(CannotRun):
+    """No usable `claude` was found."""
+
+
+class PromptMissing(CannotRun):
+    """A prompt file is missing or cannot be filled in."""
+
+
+class CycleActive(Exception):
+    """The watch has a cycle under way; a second one would work against it."""

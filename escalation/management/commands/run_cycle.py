@@ -1,0 +1,105 @@
+"""Run one cycle of a watch."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from escalation import cycles, queue
+from escalation.chain_text import chain_lines
+from escalation.default_watch import ensure_default_watch
+from escalation.errors import CycleActive
+from escalation.foreground import COULD_NOT_RUN_EXIT, exit_code, run_to_end
+from escalation.tiers import HIGHEST_TIER, LOWEST_TIER, get_tier
+from sessions_app.chain import chain_of
+from sessions_app.chain_data import chain_as_data
+from sessions_app.models import Cycle, Watch
+
+
+class Command(BaseCommand):
+    help = (
+        "Run one cycle of a watch in the foreground. "
+        "Exit code: 0 healthy or fixed, 1 needs a person, 2 could not run."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--watch", default=Watch.DEFAULT_NAME, help="the watch to run")
+        parser.add_argument("--prompt", default="", help="what to look at besides the usual round")
+        parser.add_argument(
+            "--tier",
+            type=int,
+            default=LOWEST_TIER,
+            choices=range(LOWEST_TIER, HIGHEST_TIER + 1),
+            help="the tier to begin with",
+        )
+        parser.add_argument("--no-input", action="store_true", help="do not ask before Tier 2 or 3")
+        parser.add_argument("--queue", action="store_true", help="hand the cycle to the worker")
+        parser.add_argument("--json", action="store_true", help="print the finished chain as JSON")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        watch = self._watch(options["watch"])
+        self._confirm(watch, options["tier"], asked=not options["no_input"])
+        try:
+            cycle = cycles.start(
+                watch,
+                trigger=Cycle.Trigger.MANUAL,
+                enqueue=queue.enqueue if options["queue"] else cycles.leave_to_caller,
+                prompt=options["prompt"],
+                tier=options["tier"],
+            )
+        except CycleActive as active:
+            raise CommandError(str(active), returncode=COULD_NOT_RUN_EXIT) from active
+        finish_command(self, cycle, queued=options["queue"], as_json=options["json"])
+
+    def _watch(self, name: str) -> Watch:
+        ensure_default_watch()
+        watch = Watch.objects.filter(name=name).first()
+        if watch is None:
+            known = ", ".join(Watch.objects.values_list("name", flat=True)) or "none"
+            raise CommandError(
+                f"There is no watch {name!r}. Known watches: {known}.",
+                returncode=COULD_NOT_RUN_EXIT,
+            )
+        return watch
+
+    def _confirm(self, watch: Watch, number: int, *, asked: bool) -> None:
+        """Starting above Tier 1 skips the observer: a person says yes to that first."""
+        if number > watch.max_tier:
+            raise CommandError(
+                f"The watch {watch.name} allows no tier above {watch.max_tier}.",
+                returncode=COULD_NOT_RUN_EXIT,
+            )
+        if number == LOWEST_TIER or not asked:
+            return
+        tier = get_tier(number)
+        self.stderr.write(f"Tier {number} ({tier.name}) may change {watch.workdir}.")
+        try:
+            answer = input("Start it? [y/N] ")
+        except EOFError:
+            answer = ""
+        if answer.strip().lower() not in {"y", "yes"}:
+            raise CommandError(
+                "Not started. Answer y, or give --no-input in a script.",
+                returncode=COULD_NOT_RUN_EXIT,
+            )
+
+
+def finish_command(command: BaseCommand, cycle: Cycle, *, queued: bool, as_json: bool) -> None:
+    """Run or announce the cycle, print its chain, and leave with its exit code."""
+    # With --json, stdout is the data and nothing else.
+    talk = command.stderr if as_json else command.stdout
+    if not queued:
+        run_to_end(cycle, lambda line: talk.write(line, ending="\n"))
+    chain = chain_of(cycle.sessions.all()[0])
+    if as_json:
+        command.stdout.write(json.dumps(chain_as_data(chain), indent=2, ensure_ascii=False))
+    elif queued:
+        command.stdout.write(f"Cycle {cycle.pk} of {cycle.subject} is queued.")
+    else:
+        command.stdout.write("\n".join(chain_lines(chain)))
+    if not queued:
+        sys.exit(exit_code(cycle))

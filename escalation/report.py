@@ -1,0 +1,109 @@
+"""The structured report that every tier ends with: its schema, and our own check of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypedDict
+
+import jsonschema
+
+HEALTHY = "healthy"
+
+_TEXT = {"type": "string"}
+
+
+def _list_of(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    item = {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+    return {"type": "array", "items": item}
+
+
+REPORT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "summary": {
+            "type": "string",
+            "minLength": 1,
+            "description": "Two or three sentences for the person on call: what is, and why.",
+        },
+        "services": _list_of(
+            {
+                "name": _TEXT,
+                "status": {"type": "string", "enum": [HEALTHY, "degraded", "down", "unknown"]},
+                "detail": _TEXT,
+            },
+            ["name", "status"],
+        ),
+        "events": _list_of(
+            {
+                "level": {"type": "string", "enum": ["info", "warning", "critical"]},
+                "service": _TEXT,
+                "message": _TEXT,
+            },
+            ["level", "message"],
+        ),
+        "actions_taken": _list_of(
+            {
+                "action": _TEXT,
+                "service": _TEXT,
+                "result": {"type": "string", "enum": ["succeeded", "failed", "skipped"]},
+            },
+            ["action", "result"],
+        ),
+        "escalation": {
+            "type": "object",
+            "properties": {
+                "needed": {"type": "boolean"},
+                "reason": _TEXT,
+                "services": {"type": "array", "items": _TEXT},
+            },
+            "required": ["needed", "reason", "services"],
+            "additionalProperties": False,
+        },
+    },
+    "required": ["summary", "services", "events", "actions_taken", "escalation"],
+    "additionalProperties": False,
+}
+REPORT_SCHEMA_JSON = json.dumps(REPORT_SCHEMA, separators=(",", ":"))
+_VALIDATOR = jsonschema.Draft202012Validator(REPORT_SCHEMA)
+
+
+class Service(TypedDict, total=False):
+    name: str
+    status: str
+    detail: str
+
+
+class Action(TypedDict, total=False):
+    action: str
+    service: str
+    result: str
+
+
+class EscalationRequest(TypedDict):
+    needed: bool
+    reason: str
+    services: list[str]
+
+
+class Report(TypedDict):
+    summary: str
+    services: list[Service]
+    events: list[dict[str, str]]
+    actions_taken: list[Action]
+    escalation: EscalationRequest
+
+
+def checked_report(value: Any) -> tuple[Report | None, str]:
+    """The report, or None and what is wrong with it. The CLI's word for it is not enough."""
+    if value is None:
+        return None, "the run ended without a report"
+    problem = jsonschema.exceptions.best_match(_VALIDATOR.iter_errors(value))
+    if problem is not None:
+        place = "/".join(str(part) for part in problem.absolute_path) or "the report"
+        return None, f"the report is not valid: {place}: {problem.message[:300]}"
+    return value, ""

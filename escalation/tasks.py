@@ -1,0 +1,28 @@
+"""What the queue calls: ids in, one sentence out."""
+
+from __future__ import annotations
+
+from escalation.cli.environment import NO_CREDENTIALS, credentials_configured
+from escalation import cycles, queue, runner
+from escalation.errors import CycleActive
+from sessions_app.models import Cycle, Session, Watch
+
+
+def run_session(session_id: int) -> str:
+    session = Session.objects.select_related("cycle__watch", "parent_session").get(pk=session_id)
+    if not runner.run(session, enqueue=queue.enqueue):
+        return f"Session {session_id} was already taken."
+    return f"Session {session_id} ended as {session.get_status_display()}."
+
+
+def start_scheduled_cycle(watch_id: int) -> str:
+    watch = Watch.objects.filter(pk=watch_id, enabled=True).first()
+    if watch is None:
+        return f"Watch {watch_id} is paused or gone."
+    if not credentials_configured():
+        return f"Watch {watch.name} was skipped. {NO_CREDENTIALS}"
+    try:
+        cycle = cycles.start(watch, trigger=Cycle.Trigger.SCHEDULE, enqueue=queue.enqueue)
+    except CycleActive as active:
+        return str(active)
+    return f"Cycle {cycle.pk} of {watch.name} was started."

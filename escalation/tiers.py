@@ -1,0 +1,119 @@
+"""The three tiers: which model, which tools, which limits.
+
+Defaults stand here in one table; the environment overrides each of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+
+if TYPE_CHECKING:
+    from claudeops.env import Environment
+
+LOWEST_TIER, HIGHEST_TIER = 1, 3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tier:
+    number: int
+    name: str
+    model: str
+    allowed_tools: tuple[str, ...]
+    disallowed_tools: tuple[str, ...]
+    max_turns: int
+    max_budget_usd: Decimal
+    timeout_seconds: int
+
+    @property
+    def tool_names(self) -> tuple[str, ...]:
+        """The tools that the model may see: `Bash(git log:*)` is still the tool Bash."""
+        return tuple(dict.fromkeys(entry.split("(", 1)[0] for entry in self.allowed_tools))
+
+
+def bash_rules(*prefixes: str) -> tuple[str, ...]:
+    return tuple(f"Bash({prefix}:*)" for prefix in prefixes)
+
+
+READING_TOOLS = ("Bash", "Read", "Grep", "Glob", "Task", "WebFetch", "WebSearch")
+WRITING_TOOLS = (*READING_TOOLS, "Write", "Edit")
+
+DEFAULT_TIERS = (
+    Tier(
+        number=1,
+        name="observe",
+        model="haiku",
+        allowed_tools=READING_TOOLS,
+        disallowed_tools=bash_rules(
+            *(f"docker {verb}" for verb in ("restart", "stop", "start", "rm", "compose")),
+            *(f"systemctl {verb}" for verb in ("restart", "stop", "start")),
+            "ansible",
+            "ansible-playbook",
+            "helm",
+            "gh pr create",
+            "gh pr merge",
+            "git push",
+            "git commit",
+        ),
+        max_turns=60,
+        max_budget_usd=Decimal("2"),
+        timeout_seconds=15 * 60,
+    ),
+    Tier(
+        number=2,
+        name="safe remediation",
+        model="sonnet",
+        allowed_tools=WRITING_TOOLS,
+        disallowed_tools=bash_rules(
+            "ansible", "ansible-playbook", "helm", "docker compose down", "gh pr merge"
+        ),
+        max_turns=80,
+        max_budget_usd=Decimal("5"),
+        timeout_seconds=30 * 60,
+    ),
+    Tier(
+        number=3,
+        name="full remediation",
+        model="opus",
+        allowed_tools=WRITING_TOOLS,
+        disallowed_tools=bash_rules(
+            "rm -rf /", "docker system prune", "git push --force", "gh pr merge"
+        ),
+        max_turns=120,
+        max_budget_usd=Decimal("15"),
+        timeout_seconds=60 * 60,
+    ),
+)
+
+
+def tiers_from(environment: Environment) -> dict[int, Tier]:
+    return {default.number: _overridden(default, environment) for default in DEFAULT_TIERS}
+
+
+def _overridden(default: Tier, environment: Environment) -> Tier:
+    prefix = f"CLAUDEOPS_TIER{default.number}_"
+    return replace(
+        default,
+        model=environment.text(prefix + "MODEL", default.model),
+        allowed_tools=environment.names(prefix + "ALLOWED_TOOLS", default.allowed_tools),
+        disallowed_tools=environment.names(prefix + "DISALLOWED_TOOLS", default.disallowed_tools),
+        # The CLI takes 0 turns for "unlimited", so 0 must never reach it.
+        max_turns=environment.integer(prefix + "MAX_TURNS", default.max_turns, minimum=1),
+        max_budget_usd=environment.amount(prefix + "MAX_BUDGET_USD", default.max_budget_usd),
+        timeout_seconds=environment.seconds(prefix + "TIMEOUT", default.timeout_seconds),
+    )
+
+
+def get_tier(number: int) -> Tier:
+    tier: Tier = settings.CLAUDEOPS_TIERS[number]
+    return tier
+
+
+def dry_run_walls(tier: Tier, observer: Tier) -> Tier:
+    """In a dry run a higher tier thinks with its own model, but within the observer's walls."""
+    blocked = dict.fromkeys((*tier.disallowed_tools, *observer.disallowed_tools))
+    allowed = tuple(tool for tool in tier.allowed_tools if tool in observer.allowed_tools)
+    return replace(tier, allowed_tools=allowed, disallowed_tools=tuple(blocked))

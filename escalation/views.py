@@ -1,0 +1,69 @@
+"""Endpoints that act: each does one thing, says so, and goes to where it can be seen."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.views.decorators.http import require_POST
+
+from escalation import cycles, queue
+from escalation.drills.drill import start_drill as begin_drill
+from escalation.drills.scenario import ScenarioError
+from escalation.errors import CycleActive
+from sessions_app.models import Cycle, Watch
+
+
+@require_POST
+def run_watch(request: HttpRequest, pk: int) -> HttpResponse:
+    watch = get_object_or_404(Watch, pk=pk)
+    try:
+        cycle = cycles.start(
+            watch,
+            trigger=Cycle.Trigger.MANUAL,
+            enqueue=queue.enqueue,
+            requested_by=cast(User, request.user),
+            prompt=request.POST.get("prompt", "").strip(),
+        )
+    except CycleActive as active:
+        messages.warning(request, str(active))
+        return redirect("sessions_app:dashboard")
+    messages.success(request, f"Cycle {cycle.pk} of {watch.name} is queued.")
+    return redirect(cycle)
+
+
+@require_POST
+def pause_watch(request: HttpRequest, pk: int) -> HttpResponse:
+    return _set_enabled(request, pk, enabled=False)
+
+
+@require_POST
+def resume_watch(request: HttpRequest, pk: int) -> HttpResponse:
+    return _set_enabled(request, pk, enabled=True)
+
+
+@require_POST
+def start_drill(request: HttpRequest) -> HttpResponse:
+    try:
+        cycle = begin_drill(
+            request.POST.get("scenario", ""),
+            enqueue=queue.enqueue,
+            requested_by=cast(User, request.user),
+        )
+    except ScenarioError as error:
+        messages.error(request, str(error))
+        return redirect("sessions_app:dashboard")
+    messages.success(request, f"The drill {cycle.drill} is queued: it costs nothing.")
+    return redirect(cycle)
+
+
+def _set_enabled(request: HttpRequest, pk: int, *, enabled: bool) -> HttpResponse:
+    watch = get_object_or_404(Watch, pk=pk)
+    watch.enabled = enabled
+    watch.save(update_fields=["enabled"])
+    how = f"runs again, {watch.rhythm}" if enabled else "is paused: it runs only when asked"
+    messages.success(request, f"The watch {watch.name} {how}.")
+    return redirect("sessions_app:dashboard")
