@@ -78,6 +78,4 @@ class WatchAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         for watch in queryset:
             watch.enabled = enabled
             watch.save(update_fields=["enabled"])
-        self.message_user(
-            request, f"{len(queryset)} watches {'resumed' if enabled else 'paused'}."
-        )
+        self.message_user(request, f"{len(queryset)} watches {'resumed' if enabled else 'paused'}.")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sessions_app.chain import Chain
-from sessions_app.models import Session
 from sessions_app.formatting import duration, money
+from sessions_app.models import Session
 
 
 def chain_lines(chain: Chain) -> Iterator[str]:

@@ -30,7 +30,7 @@ def check_queue_times(**_options: Any) -> list[CheckMessage]:
                 id="escalation.E001",
             )
         )
-    if settings.CLAUDEOPS_QUEUE_RETRY <= timeout:
+    if timeout >= settings.CLAUDEOPS_QUEUE_RETRY:
         found.append(
             Error(
                 f"CLAUDEOPS_QUEUE_RETRY is {settings.CLAUDEOPS_QUEUE_RETRY} s, but must be longer "
@@ -69,7 +69,7 @@ def check_prompts(**_options: Any) -> list[CheckMessage]:
 def check_tool_lists(**_options: Any) -> list[CheckMessage]:
     return [
         Error(
-            f"CLAUDEOPS_TIER{tier.number}_{variable} has the entry {entry!r}, which is no tool rule.",
+            f"CLAUDEOPS_TIER{tier.number}_{variable} has {entry!r}, which is no tool rule.",
             hint="Write tools and rules separated by commas: Read,Bash(git log:*)",
             id="escalation.E005",
         )

@@ -77,7 +77,9 @@ def fill(name: str, **values: str) -> str:
             "CLAUDEOPS_PROMPTS_DIR."
         ) from error
     except (KeyError, ValueError) as error:
-        raise PromptMissing(f"The prompt file {path} has an unknown placeholder: {error}.") from error
+        raise PromptMissing(
+            f"The prompt file {path} has an unknown placeholder: {error}."
+        ) from error
 
 
 def disarmed(text: str) -> str:

@@ -303,9 +303,7 @@ def _conclude_failure(session: Session, message: str, status: str, enqueue: Enqu
         asked_again=session.purpose == Session.Purpose.REPORT,
         asked_for_by_tier=supervisor.tier_that_asked(session),
     )
-    supervisor.conclude(
-        session, end=end, status=status, facts={"error": message}, enqueue=enqueue
-    )
+    supervisor.conclude(session, end=end, status=status, facts={"error": message}, enqueue=enqueue)
 
 
 def _conclude_crash(session: Session, error: BaseException, enqueue: Enqueue) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from escalation.cli.environment import NO_CREDENTIALS, credentials_configured
 from escalation import cycles, queue, runner
+from escalation.cli.environment import NO_CREDENTIALS, credentials_configured
 from escalation.errors import CycleActive
 from sessions_app.models import Cycle, Session, Watch
 

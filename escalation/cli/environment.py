@@ -44,9 +44,7 @@ def cli_environment(
     also_pass: Iterable[str] = (),
 ) -> dict[str, str]:
     passed = {
-        name: surroundings[name]
-        for name in (*ALWAYS_PASSED, *also_pass)
-        if surroundings.get(name)
+        name: surroundings[name] for name in (*ALWAYS_PASSED, *also_pass) if surroundings.get(name)
     }
     return {
         "HOME": str(home),

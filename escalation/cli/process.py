@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import signal
@@ -90,19 +91,15 @@ def stop_group(process: subprocess.Popen[bytes], grace: float = GRACE_SECONDS) -
     """Ask, wait, then kill the whole group."""
     if process.poll() is None:
         _signal_group(process, signal.SIGTERM)
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(grace)
-        except subprocess.TimeoutExpired:
-            pass
     _signal_group(process, signal.SIGKILL)
     process.wait()
 
 
 def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
-    except (ProcessLookupError, PermissionError):
-        pass
 
 
 def _read_until_end(
@@ -145,10 +142,8 @@ def _drained(
 
 def _wait(process: subprocess.Popen[bytes], deadline: float) -> None:
     """Both pipes are closed, so the end is near; the caller kills what does not come to it."""
-    try:
+    with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(max(0.0, min(GRACE_SECONDS, deadline - time.monotonic())))
-    except subprocess.TimeoutExpired:
-        pass
 
 
 class _Reader:

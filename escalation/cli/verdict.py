@@ -46,7 +46,9 @@ class Verdict:
         return self.status == Session.Status.COMPLETED
 
 
-def judge(facts: RunFacts, ended: Ended, *, tier: int, timeout_seconds: int, stderr: str) -> Verdict:
+def judge(
+    facts: RunFacts, ended: Ended, *, tier: int, timeout_seconds: int, stderr: str
+) -> Verdict:
     result = facts.result
     if result.get("subtype") == "success" and result.get("is_error") is False:
         return _with_good_result(ended, stderr)
@@ -64,7 +66,7 @@ def judge(facts: RunFacts, ended: Ended, *, tier: int, timeout_seconds: int, std
 
 
 def _with_good_result(ended: Ended, stderr: str) -> Verdict:
-    """The result counts even if the process had to be stopped after it, but not against its exit."""
+    """A result counts even if the process had to be stopped after it, not against its exit."""
     if ended.ending == Ending.EXITED and ended.exit_code != 0:
         return Verdict(
             status=Session.Status.FAILED,
@@ -96,7 +98,9 @@ def _failure(result: dict[str, Any], tier: int, stderr: str) -> str:
         advice = API_ADVICE.get(status, f"The API failed with status {status}.")
         return advice + _quoted(detail)
     if "connect" in detail.lower() or "ECONNREFUSED" in detail:
-        return "The API cannot be reached. Check the network and ANTHROPIC_BASE_URL." + _quoted(detail)
+        return "The API cannot be reached. Check the network and ANTHROPIC_BASE_URL." + _quoted(
+            detail
+        )
     return f"The CLI ended in an error ({subtype})." + _quoted(detail)
 
 

@@ -12,9 +12,8 @@ from django.db import transaction
 
 from escalation.cycles import Enqueue, first_session
 from escalation.drills.messages_api import ScriptedApi
-from escalation.drills.scenario import load_scenario
+from escalation.drills.scenario import ScenarioError, load_scenario
 from escalation.errors import CannotRun
-from escalation.drills.scenario import ScenarioError
 from escalation.tiers import HIGHEST_TIER
 from sessions_app.models import Cycle, Session
 
@@ -25,9 +24,7 @@ if TYPE_CHECKING:
 DRILL_KEY = "drill-no-key-needed"
 
 
-def start_drill(
-    scenario_name: str, *, enqueue: Enqueue, requested_by: User | None = None
-) -> Cycle:
+def start_drill(scenario_name: str, *, enqueue: Enqueue, requested_by: User | None = None) -> Cycle:
     """Lay out the scenario's system and start a cycle on it. A drill has no watch."""
     scenario = load_scenario(scenario_name)
     with transaction.atomic():

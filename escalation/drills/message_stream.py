@@ -91,11 +91,10 @@ def _stop(reply: Reply) -> str:
 
 
 def _block_events(index: int, block: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    if block["type"] == "text":
-        opening, delta, content = {"type": "text", "text": ""}, "text", block["text"]
-    else:
-        opening, delta, content = {**block, "input": {}}, "partial_json", json.dumps(block["input"])
-    delta_type = "text_delta" if delta == "text" else "input_json_delta"
+    is_text = block["type"] == "text"
+    opening = {**block, "text": ""} if is_text else {**block, "input": {}}
+    content = block["text"] if is_text else json.dumps(block["input"])
+    delta, delta_type = ("text", "text_delta") if is_text else ("partial_json", "input_json_delta")
     yield {"type": "content_block_start", "index": index, "content_block": opening}
     for start in range(0, len(content), PIECE_LENGTH):
         piece = content[start : start + PIECE_LENGTH]

@@ -1,0 +1,83 @@
+"""Set the installation up, start the web server and the worker, and stop both cleanly."""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+
+from escalation import queue
+from escalation.cli.binary import find_binary
+from escalation.cli.environment import credentials_configured
+from escalation.default_watch import ensure_default_watch
+from escalation.drills.drill import start_drill
+from escalation.management.commands.drill import DEFAULT_SCENARIO
+from escalation.operator_account import ensure_operator
+from escalation.services import (
+    port_is_free,
+    start_services,
+    stop_services,
+    wait_for_web,
+    watch_over,
+)
+from sessions_app.models import Cycle
+
+
+class Command(BaseCommand):
+    help = "Set up this installation and run it: web server and queue worker. Ctrl-C stops both."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if not port_is_free(settings.CLAUDEOPS_HOST, settings.CLAUDEOPS_PORT):
+            raise CommandError(
+                f"Port {settings.CLAUDEOPS_PORT} on {settings.CLAUDEOPS_HOST} is taken. Stop what "
+                "runs there, or set CLAUDEOPS_PORT."
+            )
+        self._prepare()
+        stop_asked = self._listen_for_stop()
+        services = start_services()
+        try:
+            if wait_for_web(services):
+                self._announce()
+            trouble = watch_over(services, lambda: bool(stop_asked))
+        finally:
+            self.stdout.write("Stopping the web server and the worker …")
+            stop_services(services)
+        if trouble:
+            raise CommandError(f"{trouble} Its messages are above.")
+        self.stdout.write("Stopped. `make up` continues where this was.")
+
+    def _prepare(self) -> None:
+        call_command("migrate", verbosity=0)
+        ensure_default_watch()
+        if sentence := ensure_operator():
+            self.stdout.write(sentence)
+        binary = find_binary()
+        self.stdout.write(f"CLI: {binary.version}, {binary.source}, {binary.path}")
+
+    def _announce(self) -> None:
+        if not credentials_configured():
+            self.stdout.write(
+                "No API key is configured, so only drills can run. "
+                "Set ANTHROPIC_API_KEY in .env to watch a real system."
+            )
+            if not Cycle.objects.exclude(drill="").exists():
+                cycle = start_drill(DEFAULT_SCENARIO, enqueue=queue.enqueue)
+                self.stdout.write(
+                    f"Running the drill {cycle.drill}, which costs nothing: see the dashboard."
+                )
+        address = f"http://{settings.CLAUDEOPS_HOST}:{settings.CLAUDEOPS_PORT}/"
+        self.stdout.write(self.style.SUCCESS(f"Claude Ops is running at {address}"))
+
+    def _listen_for_stop(self) -> list[int]:
+        received: list[int] = []
+
+        def remember(number: int, frame: FrameType | None) -> None:
+            received.append(number)
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, remember)
+        return received
