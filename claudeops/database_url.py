@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -20,8 +22,10 @@ def sqlite_database(path: Path | str) -> dict[str, Any]:
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": str(path),
         "OPTIONS": dict(SQLITE_OPTIONS),
-        # A file, because a queue worker is another process and must see the same rows.
-        "TEST": {"NAME": f"{path}.test"},
+        # A file, because a web server under test is another thread; one for each test run.
+        "TEST": {
+            "NAME": str(Path(tempfile.gettempdir()) / f"claudeops-test-{os.getpid()}.sqlite3")
+        },
     }
 
 

@@ -143,7 +143,6 @@ TIME_ZONE = env.text("CLAUDEOPS_TIME_ZONE", "UTC")
 USE_TZ = True
 USE_I18N = False
 STATIC_URL = "static/"
-FORMS_URLFIELD_ASSUME_HTTPS = True
 
 LOGGING = {
     "version": 1,

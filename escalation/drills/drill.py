@@ -64,5 +64,10 @@ def drill_surroundings(session: Session) -> Iterator[dict[str, str]]:
         yield {
             "ANTHROPIC_BASE_URL": api.base_url(scenario.name, session.tier, str(session.pk)),
             "ANTHROPIC_API_KEY": DRILL_KEY,
-            "PATH": f"{session.workdir}/bin:/usr/local/bin:/usr/bin:/bin",
+            "PATH": drill_path(Path(session.workdir)),
         }
+
+
+def drill_path(system: Path) -> str:
+    """The scenario's own programs come first, so that no drill touches a real service."""
+    return f"{system}/bin:/usr/local/bin:/usr/bin:/bin"

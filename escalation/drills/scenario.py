@@ -78,10 +78,10 @@ class Scenario:
             target.chmod(0o755 if drill_file.executable else 0o644)
 
 
-def load_scenario(name: str, directory: Path = SCENARIO_DIRECTORY) -> Scenario:
-    path = directory / f"{name}.toml"
-    if name not in scenario_names(directory):
-        known = ", ".join(scenario_names(directory)) or "none"
+def load_scenario(name: str) -> Scenario:
+    path = SCENARIO_DIRECTORY / f"{name}.toml"
+    if name not in scenario_names():
+        known = ", ".join(scenario_names()) or "none"
         raise ScenarioError(f"There is no scenario {name!r}. Known scenarios: {known}.")
     try:
         return parse_scenario(name, tomllib.loads(path.read_text()))
@@ -89,8 +89,8 @@ def load_scenario(name: str, directory: Path = SCENARIO_DIRECTORY) -> Scenario:
         raise ScenarioError(f"The scenario file {path.name} cannot be read: {error!r}.") from error
 
 
-def scenario_names(directory: Path = SCENARIO_DIRECTORY) -> list[str]:
-    return sorted(path.stem for path in directory.glob("*.toml"))
+def scenario_names() -> list[str]:
+    return sorted(path.stem for path in SCENARIO_DIRECTORY.glob("*.toml"))
 
 
 def parse_scenario(name: str, data: Mapping[str, Any]) -> Scenario:

@@ -92,8 +92,13 @@ def finish_command(command: BaseCommand, cycle: Cycle, *, queued: bool, as_json:
     """Run or announce the cycle, print its chain, and leave with its exit code."""
     # With --json, stdout is the data and nothing else.
     talk = command.stderr if as_json else command.stdout
+
+    def print_line(line: str) -> None:
+        talk.write(line, ending="\n")
+        talk.flush()
+
     if not queued:
-        run_to_end(cycle, lambda line: talk.write(line, ending="\n"))
+        run_to_end(cycle, print_line)
     chain = chain_of(cycle.sessions.all()[0])
     if as_json:
         command.stdout.write(json.dumps(chain_as_data(chain), indent=2, ensure_ascii=False))

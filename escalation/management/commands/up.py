@@ -44,33 +44,38 @@ class Command(BaseCommand):
                 self._announce()
             trouble = watch_over(services, lambda: bool(stop_asked))
         finally:
-            self.stdout.write("Stopping the web server and the worker …")
+            self._say("Stopping the web server and the worker …")
             stop_services(services)
         if trouble:
             raise CommandError(f"{trouble} Its messages are above.")
-        self.stdout.write("Stopped. `make up` continues where this was.")
+        self._say("Stopped. `make up` continues where this was.")
+
+    def _say(self, sentence: str) -> None:
+        """At once, also into a pipe: the person waits for the address."""
+        self.stdout.write(sentence)
+        self.stdout.flush()
 
     def _prepare(self) -> None:
         call_command("migrate", verbosity=0)
         ensure_default_watch()
         if sentence := ensure_operator():
-            self.stdout.write(sentence)
+            self._say(sentence)
         binary = find_binary()
-        self.stdout.write(f"CLI: {binary.version}, {binary.source}, {binary.path}")
+        self._say(f"CLI: {binary.version}, {binary.source}, {binary.path}")
 
     def _announce(self) -> None:
         if not credentials_configured():
-            self.stdout.write(
+            self._say(
                 "No API key is configured, so only drills can run. "
                 "Set ANTHROPIC_API_KEY in .env to watch a real system."
             )
             if not Cycle.objects.exclude(drill="").exists():
                 cycle = start_drill(DEFAULT_SCENARIO, enqueue=queue.enqueue)
-                self.stdout.write(
+                self._say(
                     f"Running the drill {cycle.drill}, which costs nothing: see the dashboard."
                 )
         address = f"http://{settings.CLAUDEOPS_HOST}:{settings.CLAUDEOPS_PORT}/"
-        self.stdout.write(self.style.SUCCESS(f"Claude Ops is running at {address}"))
+        self._say(self.style.SUCCESS(f"Claude Ops is running at {address}"))
 
     def _listen_for_stop(self) -> list[int]:
         received: list[int] = []

@@ -1,0 +1,1 @@
+"""Tests that run the real `claude` binary against the scripted API on loopback."""

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from escalation import cycles
+from escalation.drills import scenario
+from escalation.drills.messages_api import ScriptedApi
+from escalation.drills.scenario import Reply, Scenario, ToolCall
+from escalation.foreground import run_to_end
+from sessions_app.models import Cycle
+from tests.factories import WatchFactory
+from tests.real_cli.playing import PlayedDrill, play
+
+
+def report_call(*, status: str = "healthy", escalate: str = "", did: str = "") -> ToolCall:
+    """The closing call of a tier."""
+    actions = [{"action": did, "result": "succeeded"}] if did else []
+    return ToolCall(
+        tool="StructuredOutput",
+        input={
+            "summary": f"web is {status}.",
+            "services": [{"name": "web", "status": status}],
+            "events": [],
+            "actions_taken": actions,
+            "escalation": {"needed": bool(escalate), "reason": escalate, "services": []},
+        },
+    )
+
+
+@pytest.fixture(autouse=True)
+def own_state(settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Nothing of this machine reaches a test, and no test reaches another."""
+    settings.CLAUDEOPS_STATE_DIR = tmp_path / "state"
+    settings.CLAUDEOPS_API_RETRIES = 1
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    return settings.CLAUDEOPS_STATE_DIR
+
+
+@pytest.fixture
+def play_drill(db) -> Callable[[str], PlayedDrill]:
+    return play
+
+
+@pytest.fixture
+def write_scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """A scenario of the test's own, in place of the shipped ones."""
+    monkeypatch.setattr(scenario, "SCENARIO_DIRECTORY", tmp_path)
+
+    def write(name: str, text: str) -> None:
+        (tmp_path / f"{name}.toml").write_text(text)
+
+    return write
+
+
+@pytest.fixture
+def scripted_api(monkeypatch: pytest.MonkeyPatch):
+    """Point real runs (not drills) at a script: the replies serve the whole conversation."""
+    started = []
+
+    def start(*replies: Reply) -> ScriptedApi:
+        api = ScriptedApi(Scenario(name="test", title="test", tiers={1: replies}))
+        serving = api.serving()
+        serving.__enter__()
+        started.append(serving)
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", api.base_url("test", 1))
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
+        return api
+
+    yield start
+    for serving in started:
+        serving.__exit__(None, None, None)
+
+
+@dataclass
+class WatchCycle:
+    """A real cycle (not a drill) of a watch on a directory of the test's own."""
+
+    workdir: Path
+
+    silent_then_report = (
+        Reply(say="I looked."),
+        Reply(say="No report from me."),
+        Reply(say="Here it is.", calls=(report_call(),)),
+    )
+    healthy = (Reply(say="Fine.", calls=(report_call(),)),)
+
+    def run(self, *, prompt: str = "", tier: int = 1, **fields: Any) -> Cycle:
+        watch = WatchFactory(workdir=str(self.workdir), **fields)
+        cycle = cycles.start(
+            watch,
+            trigger=Cycle.Trigger.MANUAL,
+            enqueue=cycles.leave_to_caller,
+            prompt=prompt,
+            tier=tier,
+        )
+        return run_to_end(cycle, lambda line: None)
+
+
+@pytest.fixture
+def watch_cycle(db, tmp_path: Path) -> WatchCycle:
+    workdir = tmp_path / "workdir"
+    workdir.mkdir()
+    return WatchCycle(workdir)

@@ -1,0 +1,107 @@
+"""What reaches a run, and what does not."""
+
+from __future__ import annotations
+
+import json
+
+from escalation.drills.scenario import Reply, ToolCall
+from sessions_app.models import Cycle
+from tests.real_cli.conftest import report_call
+from tests.real_cli.playing import conversation_text, offered_tools, tool_outputs
+
+
+def bash(command: str) -> Reply:
+    return Reply(calls=(ToolCall(tool="Bash", input={"command": command}),))
+
+
+def test_environment_does_not_reach_the_tools_except_what_is_named(
+    scripted_api, watch_cycle, monkeypatch, settings
+):
+    monkeypatch.setenv("DATABASE_PASSWORD", "swordfish")
+    monkeypatch.setenv("KUBECONFIG", "/etc/kube")
+    settings.CLAUDEOPS_PASS_ENV = ("KUBECONFIG",)
+    scripted_api(bash("echo ${DATABASE_PASSWORD:-nothing} $KUBECONFIG"), *watch_cycle.healthy)
+
+    cycle = watch_cycle.run()
+
+    assert tool_outputs(cycle.sessions.get())[0] == "nothing /etc/kube"
+
+
+def test_settings_of_the_project_directory_do_not_reach_a_run(scripted_api, watch_cycle):
+    configured = watch_cycle.workdir / ".claude"
+    configured.mkdir()
+    rules = {"permissions": {"deny": ["Bash(echo:*)"]}, "env": {"PLANTED": "yes"}}
+    (configured / "settings.json").write_text(json.dumps(rules))
+    scripted_api(bash("echo planted=$PLANTED"), *watch_cycle.healthy)
+
+    cycle = watch_cycle.run()
+
+    assert tool_outputs(cycle.sessions.get())[0] == "planted="
+
+
+def test_prompt_that_looks_like_a_command_reaches_the_model_as_words(scripted_api, watch_cycle):
+    (watch_cycle.workdir / "secret.txt").write_text("the cake is a lie")
+    api = scripted_api(*watch_cycle.healthy)
+
+    watch_cycle.run(prompt="/compact and look at @secret.txt")
+
+    heard = conversation_text(api.requests[0].body)
+    assert "/compact and look at @ secret.txt" in heard
+    assert "the cake is a lie" not in heard
+
+
+def test_tools_that_the_model_sees_are_the_tiers_list(scripted_api, watch_cycle):
+    api = scripted_api(*watch_cycle.healthy)
+
+    watch_cycle.run()
+
+    offered = offered_tools(api.requests[0].body)
+    assert {"Bash", "Read", "Grep", "Glob", "WebFetch"} <= offered
+    assert not offered & {"Write", "Edit", "NotebookEdit", "Skill", "Monitor", "TodoWrite"}
+
+
+def test_manifest_and_instructions_are_in_the_first_prompt(scripted_api, watch_cycle):
+    (watch_cycle.workdir / "CLAUDE-OPS.md").write_text("The lighthouse. Never switch it off.")
+    api = scripted_api(*watch_cycle.healthy)
+
+    watch_cycle.run(instructions="Look at the lamp first; it costs $5.")
+
+    heard = conversation_text(api.requests[0].body)
+    assert "The lighthouse. Never switch it off." in heard
+    assert "Look at the lamp first; it costs $5." in heard
+
+
+def test_dry_run_does_not_escalate_and_says_so(scripted_api, watch_cycle):
+    scripted_api(Reply(calls=(report_call(status="down", escalate="needs a restart"),)))
+
+    cycle = watch_cycle.run(dry_run=True)
+
+    assert cycle.outcome == Cycle.Outcome.NEEDS_PERSON
+    assert "this is a dry run" in cycle.outcome_reason
+    assert cycle.sessions.count() == 1
+
+
+def test_dry_run_started_at_tier_2_stays_within_the_walls_of_tier_1(scripted_api, watch_cycle):
+    api = scripted_api(bash("docker restart web"), *watch_cycle.healthy)
+
+    cycle = watch_cycle.run(dry_run=True, tier=2)
+
+    assert "denied" in tool_outputs(cycle.sessions.get())[0]
+    assert "sonnet" in api.requests[0].body["model"]
+    assert "Write" not in offered_tools(api.requests[0].body)
+
+
+def test_max_tier_of_the_watch_stops_the_escalation(scripted_api, watch_cycle):
+    scripted_api(Reply(calls=(report_call(status="down", escalate="needs a restart"),)))
+
+    cycle = watch_cycle.run(max_tier=1)
+
+    assert "the policy allows no tier above 1" in cycle.outcome_reason
+
+
+def test_argv_of_a_run_holds_no_secret(scripted_api, watch_cycle):
+    scripted_api(*watch_cycle.healthy)
+
+    cycle = watch_cycle.run()
+
+    assert "test-key" not in json.dumps(cycle.sessions.get().argv)

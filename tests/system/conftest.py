@@ -1,0 +1,121 @@
+"""A whole installation of its own for each test: processes, database, state directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+PATIENCE_SECONDS = 60
+
+
+@dataclass
+class Installation:
+    state: Path
+    environment: dict[str, str]
+    processes: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def manage(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=PROJECT,
+            env=self.environment,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "manage.py", *arguments],
+            cwd=PROJECT,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self.processes.append(process)
+        return process
+
+    def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        connection = sqlite3.connect(self.state / "claudeops.sqlite3", timeout=20)
+        try:
+            return connection.execute(query, parameters).fetchall()
+        finally:
+            connection.close()
+
+    def chain(self, session: int) -> list[dict[str, Any]]:
+        return json.loads(self.manage("chain", str(session), "--json").stdout)
+
+    def stop_everything(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                try:
+                    process.wait(15)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Iterator[Installation]:
+    state = tmp_path / "state"
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    environment = {
+        **kept,
+        "CLAUDEOPS_STATE_DIR": str(state),
+        "CLAUDEOPS_WORKDIR": str(tmp_path),
+        "CLAUDEOPS_PORT": str(free_port()),
+    }
+    installed = Installation(state, environment)
+    yield installed
+    installed.stop_everything()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_until(condition: Callable[[], Any], what: str) -> Any:
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < give_up:
+        if found := condition():
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"did not happen within {PATIENCE_SECONDS} s: {what}")
+
+
+def processes_mentioning(text: str) -> list[str]:
+    """Command lines and environments of living processes in which the text occurs."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            known = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if text.encode() in known:
+            found.append(known.split(b"\0\0")[0].decode(errors="replace")[:200])
+    return found
