@@ -11,7 +11,7 @@ from django.db import models
 from django.db.models import Count, Q, Sum
 
 if TYPE_CHECKING:
-    from sessions_app.models import Session
+    from sessions_app.models import Session  # noqa: F401  (named in the base class below)
 
 SEARCHED_FIELDS = (
     "session_id",

@@ -1,0 +1,60 @@
+"""Numbers as people read them. Pure, so that pages and the terminal say the same."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+
+CENT = Decimal("0.01")
+HUNDREDTH_OF_CENT = Decimal("0.0001")
+UNITS_OF_TIME = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+
+def money(amount: Decimal | float | None) -> str:
+    """Cents from a dollar up; below that, the hundredths of a cent that a small run costs."""
+    if amount is None:
+        return "unknown"
+    dollars = Decimal(str(amount))
+    if not dollars.is_finite():
+        return "unknown"
+    if 0 < dollars < HUNDREDTH_OF_CENT:
+        return "<$0.0001"
+    step = CENT if abs(dollars) >= 1 else HUNDREDTH_OF_CENT
+    whole, _, decimals = f"{dollars.quantize(step):,f}".partition(".")
+    return f"${whole}.{decimals[:2]}{decimals[2:].rstrip('0')}"
+
+
+def duration(milliseconds: float | None) -> str:
+    if milliseconds is None:
+        return "–"
+    seconds = max(milliseconds, 0) / 1000
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def tokens(count: int | None) -> str:
+    if count is None:
+        return "–"
+    if count < 1_000:
+        return str(count)
+    if count < 999_500:
+        return f"{count / 1_000:.{1 if count < 99_950 else 0}f}k"
+    return f"{count / 1_000_000:.2f}M"
+
+
+def ago(moment: datetime | None, now: datetime) -> str:
+    """How long since, in the largest unit that fits."""
+    if moment is None:
+        return "never"
+    seconds = int((now - moment).total_seconds())
+    for length, unit in UNITS_OF_TIME:
+        if abs(seconds) >= length:
+            amount = f"{abs(seconds) // length} {unit}"
+            return f"{amount} ago" if seconds > 0 else f"in {amount}"
+    return "just now"

@@ -1,0 +1,70 @@
+// The few things that htmx does not do by itself. Every page works without this file.
+"use strict";
+
+(() => {
+  const NEAR_THE_END = 48;
+  const byId = (id) => document.getElementById(id);
+
+  // The log follows its end, until the reader scrolls up to read.
+  let following = true;
+
+  const follow = () => {
+    const log = byId("log");
+    if (log && following) log.scrollTop = log.scrollHeight;
+  };
+
+  const startFollowing = () => {
+    const log = byId("log");
+    if (!log) return;
+    log.addEventListener("scroll", () => {
+      following = log.scrollHeight - log.scrollTop - log.clientHeight < NEAR_THE_END;
+    });
+    if (log.hasAttribute("sse-swap")) follow();
+  };
+
+  const sayStatus = (text) => {
+    const status = byId("live-status");
+    if (status && status.textContent !== text) status.textContent = text;
+  };
+
+  document.addEventListener("htmx:sseOpen", () => sayStatus("live"));
+  document.addEventListener("htmx:sseError", () => sayStatus("connection lost, trying again"));
+  document.addEventListener("htmx:sseClose", () => sayStatus("finished"));
+  document.addEventListener("htmx:sseMessage", follow);
+
+  // After a broken connection the server may repeat what is already on the page.
+  document.addEventListener("htmx:sseBeforeMessage", (event) => {
+    if (byId(`event-${event.detail.lastEventId}`)) event.preventDefault();
+  });
+
+  // A refreshed part of the page keeps what the reader had opened.
+  let opened = [];
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    opened = [...document.querySelectorAll("details[open][id]")].map((details) => details.id);
+    // Logged out: the poll was answered with the login page. Go there, do not paste it in.
+    const answeredBy = new URL(event.detail.xhr.responseURL, window.location.href).pathname;
+    if (answeredBy === document.body.dataset.loginUrl) {
+      event.detail.shouldSwap = false;
+      window.location.reload();
+    }
+  });
+  document.addEventListener("htmx:afterSettle", () => {
+    for (const id of opened) byId(id)?.setAttribute("open", "");
+    offerCopying();
+  });
+
+  const offerCopying = () => {
+    if (!navigator.clipboard) return;
+    for (const button of document.querySelectorAll("button[data-copy]")) button.hidden = false;
+  };
+
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("button[data-copy]");
+    if (!button) return;
+    await navigator.clipboard.writeText(byId(button.dataset.copy).textContent);
+    button.textContent = "Copied";
+  });
+
+  startFollowing();
+  offerCopying();
+})();

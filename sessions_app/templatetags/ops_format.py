@@ -1,0 +1,176 @@
+"""How values look on a page."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from django import template
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from sessions_app import formatting
+from sessions_app.chain import Chain
+from sessions_app.models import Cycle, Session
+from sessions_app.plain_text import as_text, clean
+
+register = template.Library()
+
+register.filter("money", formatting.money)
+register.filter("duration", formatting.duration)
+register.filter("tokens", formatting.tokens)
+
+PREVIEW_LINES = 10
+PREVIEW_CHARACTERS = 900
+
+# Tone and sign of each state: the word says it, colour and sign only help to find it.
+TONES: dict[str, tuple[str, str]] = {
+    Session.Status.QUEUED: ("quiet", "…"),
+    Session.Status.RUNNING: ("live", "●"),
+    Session.Status.COMPLETED: ("good", "✓"),
+    Session.Status.ESCALATED: ("up", "↑"),
+    Session.Status.FAILED: ("bad", "✕"),
+    Session.Status.TIMED_OUT: ("bad", "✕"),
+    Session.Status.INTERRUPTED: ("warn", "!"),
+    Cycle.Outcome.HEALTHY: ("good", "✓"),
+    Cycle.Outcome.FIXED: ("good", "✓"),
+    Cycle.Outcome.NEEDS_PERSON: ("warn", "!"),
+    Cycle.Outcome.COULD_NOT_RUN: ("bad", "✕"),
+}
+
+# Words that models use for the state of a service.
+REPORT_TONES = {
+    "good": {"healthy", "ok", "up", "good", "success", "succeeded", "fixed", "done", "info"},
+    "warn": {"degraded", "warning", "warn", "unknown", "partial"},
+    "bad": {"down", "unhealthy", "critical", "error", "failed", "failure", "bad"},
+}
+
+
+@register.filter
+def tone(state: str) -> str:
+    return TONES.get(state, ("quiet", ""))[0]
+
+
+@register.filter
+def report_tone(word: str) -> str:
+    return next((name for name, words in REPORT_TONES.items() if word.lower() in words), "quiet")
+
+
+@register.simple_tag
+def badge(state: str, label: str) -> SafeString:
+    name, sign = TONES.get(state, ("quiet", ""))
+    return format_html(
+        '<span class="badge tone-{}"><span aria-hidden="true">{}</span> {}</span>',
+        name,
+        sign,
+        label,
+    )
+
+
+@register.simple_tag
+def session_badge(session: Session) -> SafeString:
+    return badge(session.status, session.get_status_display())
+
+
+@register.simple_tag
+def cycle_badge(cycle: Cycle) -> SafeString:
+    """The outcome, or how far the cycle is while it has none."""
+    if cycle.outcome:
+        return badge(cycle.outcome, cycle.get_outcome_display())
+    return badge(cycle.state, cycle.get_state_display())
+
+
+@register.filter
+def cost(session: Session) -> str:
+    """What a run cost; "pending" while it may still say so, "unknown" when it never did."""
+    if session.cost_usd is None and session.is_open:
+        return "pending"
+    return formatting.money(session.cost_usd)
+
+
+@register.filter
+def chain_cost(chain: Chain) -> str:
+    """The total, and whether it is all: a missing figure must not look like a small cost."""
+    total = formatting.money(chain.total_cost_usd)
+    if chain.cost_is_complete:
+        return total
+    if any(session.is_open for session in chain.sessions):
+        return f"{total} so far" if chain.total_cost_usd else "pending"
+    return f"{total} + unknown" if chain.total_cost_usd else "unknown"
+
+
+@register.filter
+def cost_at(chain: Chain, tier: int) -> str:
+    runs = tuple(session for session in chain.sessions if session.tier == tier)
+    return chain_cost(Chain(sessions=runs))
+
+
+@register.filter
+def short_model(name: str) -> str:
+    """A model by the part that tells it from others: claude-haiku-4-5-20251001 is haiku-4-5."""
+    return re.sub(r"-\d{8}$", "", clean(name).removeprefix("claude-"))
+
+
+@register.filter
+def run_time(session: Session) -> str:
+    """How long a run took, or has taken until now."""
+    if session.duration_ms is not None:
+        return formatting.duration(session.duration_ms)
+    if session.started_at is None:
+        return "–"
+    taken = (session.finished_at or timezone.now()) - session.started_at
+    return formatting.duration(taken.total_seconds() * 1000)
+
+
+@register.simple_tag
+def moment(value: datetime | None) -> SafeString:
+    """How long ago, with the exact time for those who point at it or read it by machine."""
+    if value is None:
+        return format_html("<span>–</span>")
+    local = timezone.localtime(value)
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        local.isoformat(timespec="seconds"),
+        local.strftime("%Y-%m-%d %H:%M:%S %Z"),
+        formatting.ago(value, timezone.now()),
+    )
+
+
+@register.filter
+def percent(share: Decimal | None) -> str:
+    return "–" if share is None else f"{share * 100:.0f}%"
+
+
+@register.filter
+def number(share: Decimal | None) -> str:
+    """For an attribute that a browser reads as a number, whatever the language of the page."""
+    return f"{share or 0:.4f}"
+
+
+@register.filter
+def shell_quoted(argv: Any) -> str:
+    """The command as it can be pasted into a shell."""
+    if not isinstance(argv, list):
+        return as_text(argv)
+    return clean(shlex.join(as_text(entry) for entry in argv))
+
+
+@register.filter
+def plain(value: Any) -> str:
+    """Hostile text without what acts on its reader; the template escapes it as always."""
+    return as_text(value)
+
+
+@register.filter
+def is_long(text: str) -> bool:
+    return len(text) > PREVIEW_CHARACTERS or text.count("\n") >= PREVIEW_LINES
+
+
+@register.filter
+def first_line(text: str) -> str:
+    line = text.strip().partition("\n")[0]
+    return line if len(line) <= PREVIEW_LINES * 12 else line[: PREVIEW_LINES * 12] + "…"

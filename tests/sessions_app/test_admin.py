@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+from django.urls import reverse
+
+from sessions_app.models import Session
+from tests.factories import SessionEventFactory, SessionFactory, three_tier_chain
+
+pytestmark = pytest.mark.django_db
+
+MODELS = ["cycle", "session", "sessionevent"]
+
+
+@pytest.fixture
+def record() -> Session:
+    session = three_tier_chain()[1]
+    SessionEventFactory(session=session)
+    return session
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_list_can_be_searched(operator_client, record, model):
+    url = reverse(f"admin:sessions_app_{model}_changelist")
+
+    assert operator_client.get(url, {"q": "1"}).status_code == 200
+
+
+def test_the_list_links_to_the_page_of_a_session_and_of_its_parent(operator_client, record):
+    page = operator_client.get(reverse("admin:sessions_app_session_changelist")).content.decode()
+
+    assert f'<a href="{record.get_absolute_url()}">' in page
+    assert f'<a href="{record.get_absolute_url()}">#{record.pk}</a>' in page
+
+
+def test_the_list_shows_costs_as_money(operator_client, record):
+    page = operator_client.get(reverse("admin:sessions_app_session_changelist")).content.decode()
+
+    assert "$0.47" in page
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_nothing_can_be_added(operator_client, model):
+    assert operator_client.get(reverse(f"admin:sessions_app_{model}_add")).status_code == 403
+
+
+def test_a_session_can_be_read(operator_client, record):
+    url = reverse("admin:sessions_app_session_change", args=[record.pk])
+
+    assert operator_client.get(url).status_code == 200
+
+
+def test_a_session_cannot_be_changed(operator_client, record):
+    url = reverse("admin:sessions_app_session_change", args=[record.pk])
+
+    assert operator_client.post(url, {"status": "failed"}).status_code == 403
+
+
+def test_a_session_cannot_be_deleted(operator_client, record):
+    url = reverse("admin:sessions_app_session_delete", args=[record.pk])
+
+    assert operator_client.post(url, {"post": "yes"}).status_code == 403
+
+
+def test_hostile_text_is_escaped(operator_client):
+    SessionFactory(model="<script>alert(1)</script>", drill=True, cycle__drill="<script>")
+
+    page = operator_client.get(reverse("admin:sessions_app_session_changelist")).content.decode()
+
+    assert "<script>alert" not in page
+    assert "<script></a>" not in page
