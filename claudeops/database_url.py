@@ -33,11 +33,16 @@ def database_from_url(url: str) -> dict[str, Any]:
     """Raise ValueError, with a sentence for the operator, when the address cannot be used."""
     parts = urlsplit(url)
     if parts.scheme in {"sqlite", "sqlite3"}:
-        return sqlite_database(unquote(parts.path[1:] if parts.netloc == "" else parts.path))
+        if parts.netloc or len(parts.path) < 2:
+            raise ValueError("must name a file, as in sqlite:////srv/claudeops.sqlite3")
+        return sqlite_database(unquote(parts.path[1:]))
     if parts.scheme in {"postgres", "postgresql"}:
+        name = unquote(parts.path.lstrip("/"))
+        if not name:
+            raise ValueError("must name a database, as in postgresql://user@host/claudeops")
         return {
             "ENGINE": "django.db.backends.postgresql",
-            "NAME": unquote(parts.path.lstrip("/")),
+            "NAME": name,
             "USER": unquote(parts.username or ""),
             "PASSWORD": unquote(parts.password or ""),
             "HOST": parts.hostname or "",

@@ -8,11 +8,13 @@ and a system check (`claudeops.checks`) turns the notes into errors that every c
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 Value = TypeVar("Value")
 
@@ -71,6 +73,15 @@ class Environment:
         text = self.text(name)
         return tuple(split_outside_parentheses(text)) if text else default
 
+    def one_of(self, name: str, default: str, choices: tuple[str, ...]) -> str:
+        return self._parsed(name, default, lambda text: _member(text, choices), _listed(choices))
+
+    def origins(self, name: str) -> tuple[str, ...]:
+        return self._parsed(name, (), _to_origins, "addresses like https://ops.example.org")
+
+    def time_zone(self, name: str, default: str) -> str:
+        return self._parsed(name, default, _to_time_zone, "a time zone like Europe/Berlin")
+
     def path(self, name: str, default: Path) -> Path:
         return Path(self.text(name, str(default))).expanduser().absolute()
 
@@ -113,9 +124,32 @@ def load_dotenv(path: Path, variables: MutableMapping[str, str] = os.environ) ->
 
 
 def _without_quotes(value: str) -> str:
-    if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
-        return value[1:-1]
-    return value.split(" #", 1)[0].rstrip()
+    quoted = re.match(r"""(["'])(.*?)\1\s*(#.*)?$""", value)
+    return quoted[2] if quoted else value.split(" #", 1)[0].rstrip()
+
+
+def _listed(choices: tuple[str, ...]) -> str:
+    return "one of " + ", ".join(choices)
+
+
+def _member(text: str, choices: tuple[str, ...]) -> str:
+    if text.upper() not in choices:
+        raise ValueError
+    return text.upper()
+
+
+def _to_origins(text: str) -> tuple[str, ...]:
+    origins = tuple(split_outside_parentheses(text))
+    if not all(re.match(r"https?://[^/]+$", origin) for origin in origins):
+        raise ValueError
+    return origins
+
+
+def _to_time_zone(text: str) -> str:
+    try:
+        return ZoneInfo(text).key
+    except (ZoneInfoNotFoundError, OSError) as error:
+        raise ValueError from error
 
 
 def _to_flag(text: str) -> bool:

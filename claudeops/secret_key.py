@@ -8,12 +8,16 @@ from pathlib import Path
 
 
 def stored_secret_key(state_directory: Path) -> str:
+    """Written beside and linked into place: nobody can read half a key, and the first one wins."""
     path = state_directory / "secret_key"
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return path.read_text().strip()
-    with os.fdopen(descriptor, "w") as file:
-        key = secrets.token_urlsafe(50)
-        file.write(key)
-    return key
+    if not (path.exists() and path.read_text().strip()):
+        draft = state_directory / f"secret_key.{secrets.token_hex(8)}"
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+            file.write(secrets.token_urlsafe(50))
+        try:
+            path.hardlink_to(draft)
+        except FileExistsError:
+            if not path.read_text().strip():  # left empty by a crash
+                draft.replace(path)
+        draft.unlink(missing_ok=True)
+    return path.read_text().strip()

@@ -47,7 +47,7 @@ SECRET_KEY = env.text("CLAUDEOPS_SECRET_KEY") or stored_secret_key(CLAUDEOPS_STA
 ALLOWED_HOSTS = list(
     env.names("CLAUDEOPS_ALLOWED_HOSTS", ("localhost", "127.0.0.1", "[::1]", CLAUDEOPS_HOST))
 )
-CSRF_TRUSTED_ORIGINS = list(env.names("CLAUDEOPS_TRUSTED_ORIGINS"))
+CSRF_TRUSTED_ORIGINS = list(env.origins("CLAUDEOPS_TRUSTED_ORIGINS"))
 
 INSTALLED_APPS = [
     "sessions_app",
@@ -139,11 +139,12 @@ SECURE_CONTENT_TYPE_NOSNIFF = True
 X_FRAME_OPTIONS = "DENY"
 
 LANGUAGE_CODE = "en"
-TIME_ZONE = env.text("CLAUDEOPS_TIME_ZONE", "UTC")
+TIME_ZONE = env.time_zone("CLAUDEOPS_TIME_ZONE", "UTC")
 USE_TZ = True
 USE_I18N = False
 STATIC_URL = "static/"
 
+LOG_LEVEL = env.one_of("CLAUDEOPS_LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR"))
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -151,8 +152,8 @@ LOGGING = {
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain"}},
     "root": {"handlers": ["console"], "level": "WARNING"},
     "loggers": {
-        "sessions_app": {"level": env.text("CLAUDEOPS_LOG_LEVEL", "INFO").upper()},
-        "escalation": {"level": env.text("CLAUDEOPS_LOG_LEVEL", "INFO").upper()},
+        "sessions_app": {"level": LOG_LEVEL},
+        "escalation": {"level": LOG_LEVEL},
     },
 }
 

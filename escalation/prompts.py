@@ -84,7 +84,9 @@ def fill(name: str, **values: str) -> str:
 
 def disarmed(text: str) -> str:
     """The same words, which the CLI cannot take for a command or a file to pull in."""
-    without_mentions = re.sub(r"(?<!\S)@(?=\S)", "@ ", text.strip())
+    without_mentions = re.sub(
+        r"(?<![^\s\ufeff])@+(?=\S)", lambda found: "@ " * len(found[0]), text.strip()
+    )
     return re.sub(r"(?m)^/(?=\w)", " /", without_mentions)
 
 

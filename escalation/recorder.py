@@ -20,7 +20,7 @@ FLUSH_SECONDS = 0.1
 FLUSH_COUNT = 200
 # How long the last batch is tried for when the database is locked.
 CLOSING_PATIENCE_SECONDS = 60.0
-STDERR_KEPT_LENGTH = 4000
+STDERR_KEPT_LENGTH = 2000
 LOG_LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 Listener = Callable[[SessionEvent], None]
@@ -98,18 +98,24 @@ class Recorder:
                 SessionEvent.objects.bulk_create(self._waiting)
         except OperationalError:
             raise
-        except DatabaseError:
+        except (DatabaseError, ValueError):
             self._write_one_by_one()
         self._waiting = []
 
     def _write_one_by_one(self) -> None:
         """One event that the database refuses must not cost its neighbours."""
-        for event in self._waiting:
+        while self._waiting:
+            event = self._waiting[0]
             try:
-                with transaction.atomic():
-                    event.save(force_insert=True)
+                self._insert(event)
             except OperationalError:
                 raise
-            except DatabaseError as error:
+            except (DatabaseError, ValueError) as error:
                 event.payload = {"text": f"(an event that could not be stored: {error})"[:500]}
-                event.save(force_insert=True)
+                self._insert(event)
+            self._waiting.pop(0)
+
+    def _insert(self, event: SessionEvent) -> None:
+        event.pk = None  # a failed batch may have left a number on it
+        with transaction.atomic():
+            event.save(force_insert=True)

@@ -59,19 +59,17 @@ def run(
     """Run a queued session to its end. False: it was not ours to run."""
     if not session.claim():
         return False
-    session.cycle.begin()
     recorder = Recorder(session, listener)
     try:
+        session.cycle.begin()
         _run_claimed(session, recorder, enqueue, stop_reason)
     except CannotRun as error:
         recorder.note("cannot_run", str(error), "error")
-        _conclude_failure(session, str(error), Session.Status.FAILED, enqueue)
+        _conclude_failure(session, recorder, str(error), Session.Status.FAILED, enqueue)
     except BaseException as error:
         # Also SystemExit and KeyboardInterrupt: the queue's timeout and a person's Ctrl-C.
-        _conclude_crash(session, error, enqueue)
+        _conclude_crash(session, recorder, error, enqueue)
         raise
-    finally:
-        recorder.close()
     return True
 
 
@@ -111,10 +109,26 @@ def _run_claimed(
         "report": report,
         "error": verdict.error,
     }
-    decision = supervisor.conclude(
-        session, end=end, status=verdict.status, facts=stored, enqueue=enqueue
-    )
-    recorder.note("decision", decision.reason, "info" if verdict.went_well else "error")
+    _conclude(session, recorder, end, verdict.status, stored, enqueue)
+
+
+def _conclude(
+    session: Session,
+    recorder: Recorder,
+    end: RunEnd,
+    status: str,
+    facts: dict[str, Any],
+    enqueue: Enqueue,
+) -> None:
+    """Write every event first: who sees the session ended has seen all of it."""
+    decision = supervisor.decision_after(session, end)
+    recorder.note("decision", decision.reason, "info" if end.went_well else "error")
+    try:
+        recorder.close()
+    except Exception:
+        # A true ending is worth more than the last words.
+        logger.exception("Session %s: events could not be stored", session.pk)
+    supervisor.conclude(session, decision, status=status, facts=facts, enqueue=enqueue)
 
 
 def effective_tier(session: Session) -> Tier:
@@ -295,7 +309,9 @@ def _stored_facts(facts: RunFacts) -> dict[str, Any]:
     }
 
 
-def _conclude_failure(session: Session, message: str, status: str, enqueue: Enqueue) -> None:
+def _conclude_failure(
+    session: Session, recorder: Recorder, message: str, status: str, enqueue: Enqueue
+) -> None:
     end = RunEnd(
         tier=session.tier,
         went_well=False,
@@ -303,10 +319,12 @@ def _conclude_failure(session: Session, message: str, status: str, enqueue: Enqu
         asked_again=session.purpose == Session.Purpose.REPORT,
         asked_for_by_tier=supervisor.tier_that_asked(session),
     )
-    supervisor.conclude(session, end=end, status=status, facts={"error": message}, enqueue=enqueue)
+    _conclude(session, recorder, end, status, {"error": message}, enqueue)
 
 
-def _conclude_crash(session: Session, error: BaseException, enqueue: Enqueue) -> None:
+def _conclude_crash(
+    session: Session, recorder: Recorder, error: BaseException, enqueue: Enqueue
+) -> None:
     session.refresh_from_db()
     if not session.is_open:
         return
@@ -317,4 +335,4 @@ def _conclude_crash(session: Session, error: BaseException, enqueue: Enqueue) ->
     else:
         message = f"The run was cut off ({type(error).__name__}). Start the cycle again."
         status = Session.Status.INTERRUPTED
-    _conclude_failure(session, message, status, enqueue)
+    _conclude_failure(session, recorder, message, status, enqueue)

@@ -17,24 +17,35 @@ FOREVER, NEVER = -1, 0
 
 @receiver(post_save, sender=Watch)
 def keep_schedule_in_step(sender: type[Watch], instance: Watch, **_options: Any) -> None:
-    schedule = instance.schedule or Schedule(func="escalation.tasks.start_scheduled_cycle")
-    before = (schedule.schedule_type, schedule.minutes, schedule.cron, schedule.repeats)
-    schedule.name = f"watch-{instance.pk}"
-    schedule.args = str(instance.pk)
-    schedule.schedule_type = Schedule.CRON if instance.cron else Schedule.MINUTES
-    schedule.cron = instance.cron or None
-    schedule.minutes = None if instance.cron else instance.interval_minutes
-    schedule.repeats = FOREVER if instance.enabled else NEVER
-    after = (schedule.schedule_type, schedule.minutes, schedule.cron, schedule.repeats)
-    if schedule.pk is None or before != after:
-        # A new rhythm counts from now: no run is due for the time before it.
-        schedule.next_run = schedule.calculate_next_run(timezone.now())
+    rhythm = {
+        "schedule_type": Schedule.CRON if instance.cron else Schedule.MINUTES,
+        "cron": instance.cron or None,
+        "minutes": None if instance.cron else instance.interval_minutes,
+        "repeats": FOREVER if instance.enabled else NEVER,
+    }
+    # Read anew: the scheduler moves `next_run` in another process.
+    schedule = Schedule.objects.filter(name=schedule_name(instance)).first()
+    if schedule is None:
+        schedule = Schedule(
+            name=schedule_name(instance),
+            func="escalation.tasks.start_scheduled_cycle",
+            args=str(instance.pk),
+        )
+    elif all(getattr(schedule, field) == value for field, value in rhythm.items()):
+        return
+    for field, value in rhythm.items():
+        setattr(schedule, field, value)
+    # A new rhythm counts from now: no run is due for the time before it.
+    schedule.next_run = schedule.calculate_next_run(timezone.now())
     schedule.save()
-    if instance.schedule_id != schedule.pk:
-        instance.schedule = schedule
-        Watch.objects.filter(pk=instance.pk).update(schedule=schedule)
+    instance.schedule = schedule
+    Watch.objects.filter(pk=instance.pk).update(schedule=schedule)
 
 
 @receiver(post_delete, sender=Watch)
 def drop_schedule(sender: type[Watch], instance: Watch, **_options: Any) -> None:
-    Schedule.objects.filter(name=f"watch-{instance.pk}").delete()
+    Schedule.objects.filter(name=schedule_name(instance)).delete()
+
+
+def schedule_name(watch: Watch) -> str:
+    return f"watch-{watch.pk}"

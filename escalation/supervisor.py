@@ -16,11 +16,18 @@ from escalation.tiers import get_tier
 from sessions_app.models import Session
 
 
+def decision_after(session: Session, end: RunEnd) -> Decision:
+    return decide(end, Policy(max_tier=session.cycle.max_tier, dry_run=session.cycle.dry_run))
+
+
 def conclude(
-    session: Session, *, end: RunEnd, status: str, facts: dict[str, Any], enqueue: Enqueue
-) -> Decision:
-    policy = Policy(max_tier=session.cycle.max_tier, dry_run=session.cycle.dry_run)
-    decision = decide(end, policy)
+    session: Session,
+    decision: Decision,
+    *,
+    status: str,
+    facts: dict[str, Any],
+    enqueue: Enqueue,
+) -> None:
     if isinstance(decision, Escalate):
         status = Session.Status.ESCALATED
     with transaction.atomic():
@@ -32,7 +39,6 @@ def conclude(
                 enqueue(successor(session, session.tier, Session.Purpose.REPORT))
             case Stop(outcome=outcome, reason=reason):
                 session.cycle.finish(outcome, reason)
-    return decision
 
 
 def successor(session: Session, tier: int, purpose: str) -> Session:

@@ -94,10 +94,11 @@ def _kept_answers(fingerprint: str) -> Path:
 
 def _read_json(path: Path) -> dict[str, str] | None:
     try:
-        answers: dict[str, str] = json.loads(path.read_text())
+        answers = json.loads(path.read_text())
     except (OSError, ValueError):
         return None
-    return answers if {"version", "flags"} <= answers.keys() else None
+    complete = isinstance(answers, dict) and {"version", "flags"} <= answers.keys()
+    return answers if complete else None
 
 
 def _ask(path: str, question: str) -> str:

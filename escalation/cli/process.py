@@ -87,12 +87,19 @@ def run_process(
     return Ended(exit_code=process.returncode, ending=ending, why=why)
 
 
-def stop_group(process: subprocess.Popen[bytes], grace: float = GRACE_SECONDS) -> None:
-    """Ask, wait, then kill the whole group."""
+def stop_group(process: subprocess.Popen[bytes], reader: _Reader | None = None) -> None:
+    """Ask, wait, then kill the whole group.
+
+    With a reader its last words are taken in meanwhile: a process with a full pipe cannot end.
+    """
     if process.poll() is None:
         _signal_group(process, signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(grace)
+        give_up = time.monotonic() + GRACE_SECONDS
+        while process.poll() is None and time.monotonic() < give_up:
+            if reader is not None and reader.is_open:
+                reader.read(TICK_SECONDS)
+            else:
+                time.sleep(TICK_SECONDS)
     _signal_group(process, signal.SIGKILL)
     process.wait()
 
@@ -121,7 +128,7 @@ def _read_until_end(
             return _drained(process, reader, Ending.LINGERED)
         if process.poll() is not None:
             gone_since = gone_since or now
-            if now - max(gone_since, reader.last_read) > DRAIN_SECONDS:
+            if now - gone_since > DRAIN_SECONDS:
                 break
     reader.finish()
     _wait(process, deadline)
@@ -132,7 +139,7 @@ def _drained(
     process: subprocess.Popen[bytes], reader: _Reader, ending: Ending, why: str = ""
 ) -> tuple[Ending, str]:
     """Stop the process and read its last words: they may hold the cost."""
-    stop_group(process)
+    stop_group(process, reader)
     until = time.monotonic() + DRAIN_SECONDS
     while reader.is_open and time.monotonic() < until:
         reader.read(TICK_SECONDS)

@@ -12,7 +12,10 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
-MAX_COUNT = 2**62
+MAX_COUNT = 2**53
+MAX_TURNS = 2**31 - 1
+# Far deeper than any message, and shallow enough for every JSON reader behind us.
+MAX_DEPTH = 200
 COST_STEP = Decimal("1e-10")
 
 
@@ -65,13 +68,14 @@ def parse_line(line: bytes) -> StreamLine:
         payload = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
         payload = None
-    if not isinstance(payload, dict):
+    if not isinstance(payload, dict) or _is_too_deep(payload):
         return StreamLine(payload={"text": storable(text.strip())}, kind="", is_noise=True)
+    if "\\u0000" in text or "\\ud" in text.lower():
+        payload = storable(payload)
     kind = _text(payload.get("type"))
     if subtype := _text(payload.get("subtype")):
         kind = f"{kind}/{subtype}"
-    needs_cleaning = "\\u0000" in text or "\\ud" in text.lower() or "\x00" in text
-    return StreamLine(payload=storable(payload) if needs_cleaning else payload, kind=kind[:100])
+    return StreamLine(payload=payload, kind=kind[:100])
 
 
 def storable(value: Any) -> Any:
@@ -124,8 +128,8 @@ class RunFacts:
         self.answered = True
         if payload.get("parent_tool_use_id") is None:
             usage = tokens_in(_object(message.get("usage")))
-            self.context_tokens = (
-                usage.input + usage.cache_read + usage.cache_creation + usage.output
+            self.context_tokens = min(
+                MAX_COUNT, usage.input + usage.cache_read + usage.cache_creation + usage.output
             )
 
     @property
@@ -135,7 +139,7 @@ class RunFacts:
 
     @property
     def turns(self) -> int:
-        return sum(_count(result.get("num_turns")) for result in self.results)
+        return min(MAX_TURNS, sum(_count(result.get("num_turns")) for result in self.results))
 
     @property
     def result_text(self) -> str:
@@ -163,10 +167,10 @@ class RunFacts:
         if shares is None:
             return tokens_in(_object(self.result.get("usage")))
         return Tokens(
-            input=sum(_count(share.get("inputTokens")) for share in shares),
-            output=sum(_count(share.get("outputTokens")) for share in shares),
-            cache_read=sum(_count(share.get("cacheReadInputTokens")) for share in shares),
-            cache_creation=sum(_count(share.get("cacheCreationInputTokens")) for share in shares),
+            input=_total(shares, "inputTokens"),
+            output=_total(shares, "outputTokens"),
+            cache_read=_total(shares, "cacheReadInputTokens"),
+            cache_creation=_total(shares, "cacheCreationInputTokens"),
         )
 
     @property
@@ -202,6 +206,24 @@ def to_cost(value: Any) -> Decimal | None:
     except InvalidOperation:
         return None
     return cost if 0 <= cost < Decimal("1e9") else None
+
+
+def _total(shares: list[dict[str, Any]], key: str) -> int:
+    return min(MAX_COUNT, sum(_count(share.get(key)) for share in shares))
+
+
+def _is_too_deep(payload: dict[str, Any]) -> bool:
+    level: list[Any] = [payload]
+    for _depth in range(MAX_DEPTH):
+        level = [
+            child
+            for node in level
+            for child in (node.values() if isinstance(node, dict) else node)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _refuse(constant: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 from django.db import transaction
 
+from escalation.cli.environment import CREDENTIALS
 from escalation.cycles import Enqueue, first_session
 from escalation.drills.messages_api import ScriptedApi
 from escalation.drills.scenario import ScenarioError, load_scenario
@@ -62,6 +63,7 @@ def drill_surroundings(session: Session) -> Iterator[dict[str, str]]:
     request_log.parent.mkdir(parents=True, exist_ok=True)
     with ScriptedApi(scenario, request_log=request_log).serving() as api:
         yield {
+            **dict.fromkeys(CREDENTIALS, ""),
             "ANTHROPIC_BASE_URL": api.base_url(scenario.name, session.tier, str(session.pk)),
             "ANTHROPIC_API_KEY": DRILL_KEY,
             "PATH": drill_path(Path(session.workdir)),

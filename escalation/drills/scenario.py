@@ -85,7 +85,7 @@ def load_scenario(name: str) -> Scenario:
         raise ScenarioError(f"There is no scenario {name!r}. Known scenarios: {known}.")
     try:
         return parse_scenario(name, tomllib.loads(path.read_text()))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError, ValueError) as error:
+    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ScenarioError(f"The scenario file {path.name} cannot be read: {error!r}.") from error
 
 

@@ -76,9 +76,12 @@ class Command(BaseCommand):
         if number == LOWEST_TIER or not asked:
             return
         tier = get_tier(number)
-        self.stderr.write(f"Tier {number} ({tier.name}) may change {watch.workdir}.")
+        question = f"Tier {number} ({tier.name}) may change {watch.workdir}. Start it? [y/N] "
+        # On stderr, because stdout may be the JSON that a script reads.
+        self.stderr.write(question, ending="")
+        self.stderr.flush()
         try:
-            answer = input("Start it? [y/N] ")
+            answer = input()
         except EOFError:
             answer = ""
         if answer.strip().lower() not in {"y", "yes"}:

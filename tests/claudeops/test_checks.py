@@ -1,0 +1,98 @@
+"""A wrong value stops the start, and the message names the variable."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def check(state: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """`manage.py check` in an installation of its own."""
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("CLAUDEOPS_", "DATABASE_", "ANTHROPIC_"))
+    }
+    return subprocess.run(
+        [sys.executable, "manage.py", "check"],
+        cwd=ROOT,
+        env={**inherited, "CLAUDEOPS_STATE_DIR": str(state), **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+WRONG = {
+    "CLAUDEOPS_MAX_TIER": "7",
+    "CLAUDEOPS_INTERVAL": "abc",
+    "CLAUDEOPS_DRY_RUN": "perhaps",
+    "CLAUDEOPS_API_RETRIES": "-1",
+    "CLAUDEOPS_PORT": "99999",
+    "CLAUDEOPS_WORKERS": "0",
+    "CLAUDEOPS_QUEUE_TIMEOUT": "10",
+    "CLAUDEOPS_TIER1_MAX_TURNS": "0",
+    "CLAUDEOPS_TIER1_TIMEOUT": "never",
+    "CLAUDEOPS_TIER2_MAX_BUDGET_USD": "free",
+    "CLAUDEOPS_TIER3_ALLOWED_TOOLS": "Read,git log",
+    "DATABASE_URL": "mysql://x",
+    "CLAUDEOPS_CLAUDE_BIN": "/nonexistent/claude",
+    "CLAUDEOPS_PROMPTS_DIR": "/nonexistent/prompts",
+}
+
+
+@pytest.fixture(scope="module")
+def all_wrong(tmp_path_factory) -> subprocess.CompletedProcess[str]:
+    return check(tmp_path_factory.mktemp("state"), **WRONG)
+
+
+def test_wrong_values_stop_the_start(all_wrong):
+    assert all_wrong.returncode == 1
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_every_wrong_value_is_named_at_once(all_wrong, name):
+    assert name in all_wrong.stderr
+
+
+@pytest.mark.parametrize("name", ["CLAUDEOPS_MAX_TIER", "CLAUDEOPS_INTERVAL", "CLAUDEOPS_PORT"])
+def test_a_wrong_value_is_shown_with_what_is_wanted(all_wrong, name):
+    (line,) = [line for line in all_wrong.stderr.splitlines() if f"{name} is" in line]
+
+    assert repr(WRONG[name]) in line
+    assert "but must be" in line
+
+
+def test_nobody_has_to_read_a_traceback(all_wrong):
+    assert "Traceback" not in all_wrong.stderr
+
+
+def test_a_sound_installation_starts_and_makes_its_state_directory(tmp_path):
+    found = check(tmp_path / "new" / "state")
+
+    assert found.returncode == 0, found.stderr
+    assert (tmp_path / "new" / "state" / "secret_key").is_file()
+    assert (tmp_path / "new" / "state").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CLAUDEOPS_LOG_LEVEL", "loud"),
+        ("CLAUDEOPS_TIME_ZONE", "Nowhere/Land"),
+        ("CLAUDEOPS_TRUSTED_ORIGINS", "ops.example.org"),
+    ],
+)
+def test_a_value_that_django_itself_would_trip_over_is_named_too(tmp_path, name, value):
+    found = check(tmp_path, **{name: value})
+
+    assert found.returncode == 1
+    assert name in found.stderr
+    assert "Traceback" not in found.stderr

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pytest
+
+from claudeops.database_url import database_from_url, sqlite_database
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("sqlite:////var/lib/claudeops/db.sqlite3", "/var/lib/claudeops/db.sqlite3"),
+        ("sqlite:///db.sqlite3", "db.sqlite3"),
+        ("sqlite3:////srv/a%20b.sqlite3", "/srv/a b.sqlite3"),
+    ],
+)
+def test_sqlite_names_a_file(url, name):
+    database = database_from_url(url)
+
+    assert (database["ENGINE"], database["NAME"]) == ("django.db.backends.sqlite3", name)
+
+
+def test_sqlite_is_set_up_for_several_processes():
+    options = sqlite_database("/srv/db.sqlite3")["OPTIONS"]
+
+    assert "journal_mode=WAL" in options["init_command"]
+    assert options["transaction_mode"] == "IMMEDIATE"
+    assert options["timeout"] >= 5
+
+
+def test_two_databases_do_not_share_their_options():
+    first, second = sqlite_database("/a"), sqlite_database("/b")
+
+    first["OPTIONS"]["timeout"] = 1
+
+    assert second["OPTIONS"]["timeout"] != 1
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql"])
+def test_postgresql_is_read_from_its_address(scheme):
+    database = database_from_url(f"{scheme}://ops:p%40ss@db.local:5433/record?sslmode=require")
+
+    assert database == {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": "record",
+        "USER": "ops",
+        "PASSWORD": "p@ss",
+        "HOST": "db.local",
+        "PORT": "5433",
+        "OPTIONS": {"sslmode": "require"},
+    }
+
+
+def test_postgresql_needs_no_more_than_a_name():
+    database = database_from_url("postgresql:///record")
+
+    assert (database["NAME"], database["HOST"], database["PORT"]) == ("record", "", "")
+
+
+@pytest.mark.parametrize("url", ["mysql://x", "x", "/srv/db.sqlite3", "http://db/record"])
+def test_any_other_address_is_refused_with_the_right_form(url):
+    with pytest.raises(ValueError, match=r"sqlite:/// or postgresql://"):
+        database_from_url(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://db:port/record",
+        "postgresql://db/",
+        "sqlite://",
+        "sqlite:///",
+        "sqlite://srv/db.sqlite3",
+    ],
+)
+def test_an_address_that_names_no_database_is_refused(url):
+    with pytest.raises(ValueError, match=r"."):
+        database_from_url(url)

@@ -1,0 +1,194 @@
+"""Typed reading of the environment: every mistake is kept by name, and none stops the reading."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from claudeops.env import Environment, load_dotenv, split_outside_parentheses
+
+
+def problems_of(environment: Environment) -> list[str]:
+    return [problem.name for problem in environment.problems]
+
+
+@pytest.mark.parametrize("variables", [{}, {"NAME": ""}, {"NAME": "   "}])
+def test_what_is_not_set_has_its_default(variables):
+    environment = Environment(variables)
+
+    assert environment.text("NAME", "default") == "default"
+    assert environment.flag("NAME", True) is True
+    assert environment.integer("NAME", 7, minimum=1) == 7
+    assert environment.amount("NAME", Decimal(2)) == 2
+    assert environment.seconds("NAME", 60) == 60
+    assert environment.names("NAME", ("a",)) == ("a",)
+    assert environment.path("NAME", Path("/default")) == Path("/default")
+    assert environment.problems == []
+
+
+def test_text_is_stripped():
+    assert Environment({"NAME": "  value "}).text("NAME") == "value"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1", True), ("TRUE", True), ("Yes", True), ("on", True), ("0", False), ("off", False)]
+    + [("no", False), ("False", False)],
+)
+def test_a_flag_takes_the_usual_words(text, value):
+    environment = Environment({"NAME": text})
+
+    assert environment.flag("NAME", not value) is value
+    assert environment.problems == []
+
+
+@pytest.mark.parametrize("text", ["maybe", "2", "ja", "-1"])
+def test_a_flag_takes_no_other_word(text):
+    environment = Environment({"NAME": text})
+
+    assert environment.flag("NAME", True) is True
+    assert environment.problems[0].message == f"NAME is {text!r}, but must be yes or no."
+
+
+@pytest.mark.parametrize(("text", "value"), [("1", 1), ("3", 3), (" 2 ", 2)])
+def test_an_integer_within_its_limits_is_taken(text, value):
+    assert Environment({"NAME": text}).integer("NAME", 9, minimum=1, maximum=3) == value
+
+
+@pytest.mark.parametrize("text", ["0", "4", "-1", "1.5", "abc", "1e1", "0x1"])
+def test_an_integer_outside_its_limits_is_a_problem(text):
+    environment = Environment({"NAME": text})
+
+    assert environment.integer("NAME", 2, minimum=1, maximum=3) == 2
+    assert "a whole number, at least 1 and at most 3" in environment.problems[0].message
+
+
+@pytest.mark.parametrize(("text", "value"), [("2.50", "2.50"), ("1e-2", "0.01"), ("7", "7")])
+def test_an_amount_is_exact(text, value):
+    assert Environment({"NAME": text}).amount("NAME", Decimal(1)) == Decimal(value)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "NaN", "Infinity", "$5", "1,5", "abc"])
+def test_what_is_no_amount_is_a_problem(text):
+    environment = Environment({"NAME": text})
+
+    assert environment.amount("NAME", Decimal(1)) == 1
+    assert "dollars" in environment.problems[0].message
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("90", 90),
+        ("90s", 90),
+        ("15m", 900),
+        ("15M", 900),
+        ("2h", 7200),
+        ("1d", 86400),
+        ("3 h", 10800),
+    ],
+)
+def test_a_time_may_have_a_unit(text, value):
+    assert Environment({"NAME": text}).seconds("NAME", 1) == value
+
+
+@pytest.mark.parametrize("text", ["0", "-5", "m", "1.5h", "2w", "abc", "h2"])
+def test_what_is_no_time_is_a_problem(text):
+    environment = Environment({"NAME": text})
+
+    assert environment.seconds("NAME", 60) == 60
+    assert "a time like 90, 90s, 15m or 2h" in environment.problems[0].message
+
+
+def test_a_time_may_have_to_be_a_multiple():
+    environment = Environment({"GOOD": "2m", "BAD": "90"})
+
+    assert environment.seconds("GOOD", 60, multiple_of=60) == 120
+    assert environment.seconds("BAD", 60, multiple_of=60) == 60
+    assert "a multiple of 60 seconds" in environment.problems[0].message
+
+
+@pytest.mark.parametrize(
+    ("text", "entries"),
+    [
+        ("a,b", ["a", "b"]),
+        (" a , ,b, ", ["a", "b"]),
+        (
+            "Read,Bash(git log:*, git diff:*),Write",
+            ["Read", "Bash(git log:*, git diff:*)", "Write"],
+        ),
+        ("Bash(a(b,c),d),e", ["Bash(a(b,c),d)", "e"]),
+        ("a),b", ["a)", "b"]),
+        ("", []),
+        (",,", []),
+    ],
+)
+def test_a_list_is_split_outside_parentheses(text, entries):
+    assert split_outside_parentheses(text) == entries
+
+
+def test_a_path_is_made_absolute(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/operator")
+    environment = Environment({"RELATIVE": "state", "HOMELY": "~/state"})
+
+    assert environment.path("RELATIVE", Path("/x")) == tmp_path / "state"
+    assert environment.path("HOMELY", Path("/x")) == Path("/home/operator/state")
+
+
+def test_every_mistake_is_kept():
+    environment = Environment({"ONE": "x", "TWO": "y", "THREE": "3"})
+
+    for name in ("ONE", "TWO", "THREE"):
+        environment.integer(name, 1, minimum=1)
+
+    assert problems_of(environment) == ["ONE", "TWO"]
+
+
+def dotenv(tmp_path: Path, content: str, **already: str) -> dict[str, str]:
+    (tmp_path / ".env").write_text(content)
+    variables = dict(already)
+    load_dotenv(tmp_path / ".env", variables)
+    return variables
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("NAME=value", "value"),
+        ("export NAME=value", "value"),
+        (" NAME = value ", "value"),
+        ("NAME='a value'", "a value"),
+        ('NAME="a # value"', "a # value"),
+        ("NAME=value # comment", "value"),
+        ('NAME="value" # comment', "value"),
+        ("NAME=a=b", "a=b"),
+        ("NAME=a#b", "a#b"),
+        ("NAME='", "'"),
+        ("NAME=", ""),
+    ],
+)
+def test_a_line_of_the_file_gives_a_value(tmp_path, line, value):
+    assert dotenv(tmp_path, line)["NAME"] == value
+
+
+@pytest.mark.parametrize("line", ["", "# NAME=value", "  # NAME=value", "NAME", "   "])
+def test_other_lines_give_none(tmp_path, line):
+    assert "NAME" not in dotenv(tmp_path, line)
+
+
+def test_the_environment_wins_over_the_file(tmp_path):
+    assert dotenv(tmp_path, "NAME=file\nOTHER=file", NAME="environment") == {
+        "NAME": "environment",
+        "OTHER": "file",
+    }
+
+
+def test_a_missing_file_is_no_mistake(tmp_path):
+    variables: dict[str, str] = {}
+
+    load_dotenv(tmp_path / "nowhere", variables)
+
+    assert variables == {}

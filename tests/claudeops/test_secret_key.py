@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from claudeops.secret_key import stored_secret_key
+
+
+def test_a_key_is_made_once_and_stays(tmp_path):
+    first = stored_secret_key(tmp_path)
+
+    assert len(first) >= 50
+    assert stored_secret_key(tmp_path) == first
+
+
+def test_two_installations_have_two_keys(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+
+    assert stored_secret_key(tmp_path / "a") != stored_secret_key(tmp_path / "b")
+
+
+def test_only_the_owner_can_read_it(tmp_path):
+    stored_secret_key(tmp_path)
+
+    assert (tmp_path / "secret_key").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_key_that_a_person_wrote_is_used_without_its_line_end(tmp_path):
+    (tmp_path / "secret_key").write_text("chosen by a person\n")
+
+    assert stored_secret_key(tmp_path) == "chosen by a person"
+
+
+def test_a_file_that_a_crash_left_empty_is_filled(tmp_path):
+    (tmp_path / "secret_key").touch()
+
+    assert len(stored_secret_key(tmp_path)) >= 50
+
+
+def test_processes_that_start_together_agree(tmp_path):
+    for attempt in range(20):
+        directory = tmp_path / str(attempt)
+        directory.mkdir()
+        with ThreadPoolExecutor(8) as pool:
+            keys = set(pool.map(stored_secret_key, [directory] * 8))
+
+        assert len(keys) == 1

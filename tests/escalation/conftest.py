@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from escalation.cli import binary
+from sessions_app.models import Session
+from tests.escalation.fake_cli import FakeCli
+from tests.escalation.rows import queued_session
+
+
+@pytest.fixture(autouse=True)
+def own_surroundings(settings, tmp_path: Path, monkeypatch) -> None:
+    """All state goes to a directory of the test, and nothing of the developer's login is seen."""
+    settings.CLAUDEOPS_STATE_DIR = tmp_path / "state"
+    settings.CLAUDEOPS_PASS_ENV = ()
+    # The real hash takes a third of a second, on purpose; no test here is about it.
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    for name in list(os.environ):
+        if name.startswith(("ANTHROPIC_", "CLAUDE_CODE_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
+    binary._described.cache_clear()
+
+
+@pytest.fixture
+def fake_cli(settings, tmp_path: Path) -> FakeCli:
+    """A `claude` that does as the test says; every run of the test uses it."""
+    fake = FakeCli(tmp_path / "fake-cli")
+    settings.CLAUDEOPS_CLAUDE_BIN = str(fake.path)
+    return fake
+
+
+@pytest.fixture
+def workdir(tmp_path: Path) -> Path:
+    directory = tmp_path / "system"
+    directory.mkdir()
+    return directory
+
+
+@pytest.fixture
+def session(db, workdir: Path) -> Session:
+    """The first session of a cycle, queued and waiting to be run."""
+    return queued_session(workdir)

@@ -1,0 +1,116 @@
+"""A stand-in for `claude`: it answers --version and --help, then does what the test prepared.
+
+Behaviours are Python programs, used in order, the last one again and again. Each call is kept
+with its arguments, environment, directory and stdin.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from escalation.report import Report
+from tests.escalation.rows import ESCALATE, HEALTHY
+
+LAUNCHER = """\
+#!/bin/sh
+case "$1" in
+--version) echo "{version} (Fake Claude)"; exit 0 ;;
+--help) echo "  --resume --session-id --model {flags}"; exit 0 ;;
+esac
+exec {python} -IS {directory}/run.py "$@"
+"""
+
+RUN = """\
+import json, os, signal, sys, time
+HERE = {directory!r}
+HEALTHY, ESCALATE = json.loads({healthy!r}), json.loads({escalate!r})
+asked = sys.argv[sys.argv.index("--session-id") + 1] if "--session-id" in sys.argv else (
+    sys.argv[sys.argv.index("--resume") + 1])
+model = sys.argv[sys.argv.index("--model") + 1]
+
+def out(line):
+    sys.stdout.write(line + "\\n")
+    sys.stdout.flush()
+
+def emit(**fields):
+    out(json.dumps(fields))
+
+def init(**fields):
+    emit(**{{"type": "system", "subtype": "init", "session_id": asked, "model": model, **fields}})
+
+def say(text="I look."):
+    usage = {{"input_tokens": 100, "output_tokens": 1}}
+    emit(type="assistant", parent_tool_use_id=None, message={{
+        "id": "msg_1", "model": model, "usage": usage,
+        "content": [{{"type": "text", "text": text}}]}})
+
+def result(report=None, **fields):
+    emit(**{{
+        "type": "result", "subtype": "success", "is_error": False, "session_id": asked,
+        "num_turns": 2, "total_cost_usd": 0.018000000000000002, "result": "done",
+        "usage": {{"input_tokens": 100, "output_tokens": 20}},
+        "structured_output": report, **fields}})
+
+with open(HERE + "/calls.jsonl", "a+") as calls:
+    calls.seek(0)
+    number = len(calls.readlines())
+    calls.write(json.dumps({{
+        "argv": sys.argv[1:], "environment": dict(os.environ), "directory": os.getcwd(),
+        "stdin": sys.stdin.read()}}) + "\\n")
+programs = sorted(name for name in os.listdir(HERE) if name.startswith("behaviour-"))
+exec(open(os.path.join(HERE, programs[min(number, len(programs) - 1)])).read())
+"""
+
+
+@dataclass(frozen=True)
+class Call:
+    argv: list[str]
+    environment: dict[str, str]
+    directory: str
+    stdin: str
+
+    def flag(self, name: str) -> str:
+        return self.argv[self.argv.index(name) + 1]
+
+
+class FakeCli:
+    def __init__(self, directory: Path, *, can_fork: bool = True, version: str = "9.9.9") -> None:
+        self.directory = directory
+        self.path = directory / "claude"
+        self._prepared = 0
+        directory.mkdir()
+        flags = "--fork-session" if can_fork else ""
+        places = {"python": sys.executable, "directory": str(directory)}
+        self.path.write_text(LAUNCHER.format(version=version, flags=flags, **places))
+        self.path.chmod(0o755)
+        (directory / "run.py").write_text(
+            RUN.format(
+                directory=str(directory),
+                healthy=json.dumps(HEALTHY),
+                escalate=json.dumps(ESCALATE),
+            )
+        )
+
+    def then(self, program: str) -> FakeCli:
+        """Prepare the behaviour of the next call."""
+        self._prepared += 1
+        (self.directory / f"behaviour-{self._prepared:03}.py").write_text(program)
+        return self
+
+    def reports(self, report: Report | None, **result: Any) -> FakeCli:
+        """Prepare an ordinary run that ends with this report."""
+        return self.then(
+            f"init(); say(); result(json.loads({json.dumps(report)!r}), "
+            f"**json.loads({json.dumps(result)!r}))"
+        )
+
+    @property
+    def calls(self) -> list[Call]:
+        log = self.directory / "calls.jsonl"
+        if not log.exists():
+            return []
+        return [Call(**json.loads(line)) for line in log.read_text().splitlines()]

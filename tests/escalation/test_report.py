@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+
+from escalation.report import REPORT_SCHEMA, REPORT_SCHEMA_JSON, checked_report
+from tests.escalation.rows import ESCALATE, HEALTHY
+
+
+def test_the_schema_is_itself_valid():
+    jsonschema.Draft202012Validator.check_schema(REPORT_SCHEMA)
+
+    assert json.loads(REPORT_SCHEMA_JSON) == REPORT_SCHEMA
+
+
+def test_the_schema_fits_one_entry_of_a_command_line():
+    assert len(REPORT_SCHEMA_JSON) < 128 * 1024
+    assert "\n" not in REPORT_SCHEMA_JSON
+
+
+@pytest.mark.parametrize("report", [HEALTHY, ESCALATE])
+def test_it_takes_a_valid_report_as_it_is(report):
+    assert checked_report(report) == (report, "")
+
+
+def test_it_says_that_there_is_no_report():
+    assert checked_report(None) == (None, "the run ended without a report")
+
+
+def changed(**fields):
+    return {**HEALTHY, **fields}
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        ("a string", "the report"),
+        ([], "the report"),
+        (True, "the report"),
+        ({}, "the report"),
+        ({key: value for key, value in HEALTHY.items() if key != "escalation"}, "'escalation'"),
+        (changed(more="fields"), "'more'"),
+        (changed(summary=""), "summary"),
+        (changed(summary=None), "summary"),
+        (changed(services="web"), "services"),
+        (changed(services=[{"name": "web"}]), "services/0"),
+        (changed(services=[{"name": "web", "status": "fine"}]), "services/0/status"),
+        (changed(services=[{"name": 7, "status": "down"}]), "services/0/name"),
+        (changed(events=[{"level": "loud", "message": "x"}]), "events/0/level"),
+        (changed(actions_taken=[{"action": "x", "result": "maybe"}]), "actions_taken/0/result"),
+        (changed(escalation={"needed": True}), "escalation"),
+        (
+            changed(escalation={"needed": "yes", "reason": "", "services": []}),
+            "escalation/needed",
+        ),
+        (changed(escalation={"needed": 1, "reason": "", "services": []}), "escalation/needed"),
+        (changed(escalation={"needed": True, "reason": "", "services": [1]}), "services/0"),
+    ],
+)
+def test_it_refuses_what_is_no_report_and_names_the_place(value, place):
+    report, problem = checked_report(value)
+
+    assert report is None
+    assert place in problem
+
+
+def test_it_keeps_the_problem_short_when_the_report_is_huge():
+    _report, problem = checked_report(changed(summary=["x" * 1_000_000]))
+
+    assert len(problem) < 500

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from claudeops.env import Environment
+from escalation.tiers import DEFAULT_TIERS, Tier, dry_run_walls, get_tier, tiers_from
+
+READING = ["Bash", "Read", "Grep", "Glob", "Task", "WebFetch", "WebSearch"]
+WRITING = [*READING, "Write", "Edit"]
+
+BLOCKED = {
+    1: [
+        "docker restart",
+        "docker stop",
+        "docker start",
+        "docker rm",
+        "docker compose",
+        "systemctl restart",
+        "systemctl stop",
+        "systemctl start",
+        "ansible",
+        "ansible-playbook",
+        "helm",
+        "gh pr create",
+        "gh pr merge",
+        "git push",
+        "git commit",
+    ],
+    2: ["ansible", "ansible-playbook", "helm", "docker compose down", "gh pr merge"],
+    3: ["rm -rf /", "docker system prune", "git push --force", "gh pr merge"],
+}
+
+
+@pytest.fixture
+def defaults() -> dict[int, Tier]:
+    return tiers_from(Environment({}))
+
+
+def test_there_are_three_tiers_in_order(defaults):
+    assert [tier.number for tier in DEFAULT_TIERS] == list(defaults) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("number", "model"), [(1, "haiku"), (2, "sonnet"), (3, "opus")])
+def test_each_tier_has_its_model(defaults, number, model):
+    assert defaults[number].model == model
+
+
+@pytest.mark.parametrize(("number", "tools"), [(1, READING), (2, WRITING), (3, WRITING)])
+def test_each_tier_has_its_tools(defaults, number, tools):
+    assert sorted(defaults[number].allowed_tools) == sorted(tools)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_each_tier_blocks_its_commands(defaults, number):
+    expected = {f"Bash({prefix}:*)" for prefix in BLOCKED[number]}
+
+    assert set(defaults[number].disallowed_tools) == expected
+    assert len(defaults[number].disallowed_tools) == len(expected)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_each_tier_has_limits(defaults, number):
+    tier = defaults[number]
+
+    assert tier.max_turns >= 1
+    assert tier.max_budget_usd > 0
+    assert tier.timeout_seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "field", "expected"),
+    [
+        ("MODEL", "claude-haiku-4-5", "model", "claude-haiku-4-5"),
+        ("ALLOWED_TOOLS", "Read, Bash(git log:*)", "allowed_tools", ("Read", "Bash(git log:*)")),
+        ("DISALLOWED_TOOLS", "Bash(rm:*)", "disallowed_tools", ("Bash(rm:*)",)),
+        ("MAX_TURNS", "7", "max_turns", 7),
+        ("MAX_BUDGET_USD", "0.25", "max_budget_usd", Decimal("0.25")),
+        ("TIMEOUT", "2m", "timeout_seconds", 120),
+    ],
+)
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_the_environment_overrides_one_value_of_one_tier(
+    defaults, number, variable, value, field, expected
+):
+    environment = Environment({f"CLAUDEOPS_TIER{number}_{variable}": value})
+
+    tiers = tiers_from(environment)
+
+    assert tiers == {**defaults, number: replace(defaults[number], **{field: expected})}
+    assert environment.problems == []
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("CLAUDEOPS_TIER1_MAX_TURNS", "0"),
+        ("CLAUDEOPS_TIER2_MAX_TURNS", "-1"),
+        ("CLAUDEOPS_TIER3_MAX_TURNS", "many"),
+        ("CLAUDEOPS_TIER1_MAX_BUDGET_USD", "0"),
+        ("CLAUDEOPS_TIER1_MAX_BUDGET_USD", "NaN"),
+        ("CLAUDEOPS_TIER1_TIMEOUT", "0s"),
+    ],
+)
+def test_a_limit_that_would_mean_unlimited_is_refused_by_name(defaults, variable, value):
+    environment = Environment({variable: value})
+
+    tiers = tiers_from(environment)
+
+    assert tiers == defaults
+    assert [problem.name for problem in environment.problems] == [variable]
+
+
+def test_the_tools_that_the_model_sees_are_named_once_and_without_rules(defaults):
+    tier = replace(defaults[1], allowed_tools=("Bash(git log:*)", "Bash(ls:*)", "Read"))
+
+    assert tier.tool_names == ("Bash", "Read")
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_a_dry_run_keeps_the_model_but_not_the_powers_of_a_higher_tier(defaults, number):
+    walled = dry_run_walls(defaults[number], defaults[1])
+
+    assert walled.model == defaults[number].model
+    assert sorted(walled.allowed_tools) == sorted(READING)
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_a_dry_run_blocks_what_either_tier_blocks(defaults, number):
+    walled = dry_run_walls(defaults[number], defaults[1])
+
+    either = {*defaults[number].disallowed_tools, *defaults[1].disallowed_tools}
+    assert set(walled.disallowed_tools) == either
+    assert len(walled.disallowed_tools) == len(either)
+
+
+def test_a_dry_run_does_not_widen_a_narrowed_observer(defaults):
+    observer = replace(defaults[1], allowed_tools=("Read",))
+
+    assert dry_run_walls(defaults[3], observer).allowed_tools == ("Read",)
+
+
+def test_a_tier_is_found_by_its_number(settings, defaults):
+    settings.CLAUDEOPS_TIERS = {**defaults, 2: replace(defaults[2], model="mine")}
+
+    assert get_tier(2).model == "mine"

@@ -1,0 +1,125 @@
+"""The conventions of this code, read from the code itself."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("claudeops", "escalation", "sessions_app")
+LONGEST_FILE = 400
+OURS = {".py", ".md", ".html", ".css", ".js", ".toml", ".txt", ".yml", ".yaml", ".sh"}
+
+
+def modules(*packages: str) -> list[Path]:
+    return [
+        path
+        for package in packages
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if "migrations" not in path.parts
+    ]
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def imported_by(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            yield ast.unparse(node.args[0]).strip("'\"")
+
+
+def our_files() -> Iterator[Path]:
+    for folder in (*PACKAGES, "tests", "templates", "prompts"):
+        yield from (path for path in (ROOT / folder).rglob("*") if path.suffix in OURS)
+    yield from (path for path in ROOT.iterdir() if path.suffix in OURS or path.name == "Makefile")
+
+
+@pytest.mark.parametrize("path", modules("sessions_app"), ids=name_of)
+def test_the_record_imports_nothing_of_the_escalation(path):
+    wrong = [name for name in imported_by(path) if name.split(".")[0] == "escalation"]
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize("path", modules(*PACKAGES), ids=name_of)
+def test_no_module_imports_from_the_tests(path):
+    assert [name for name in imported_by(path) if name.split(".")[0] == "tests"] == []
+
+
+@pytest.mark.parametrize("path", modules(*PACKAGES), ids=name_of)
+def test_every_function_says_what_it_gives_back(path):
+    silent = [
+        node.name
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.returns is None
+    ]
+
+    assert silent == []
+
+
+COMMANDS = [
+    path
+    for package in PACKAGES
+    for path in sorted((ROOT / package / "management" / "commands").glob("[a-z]*.py"))
+]
+
+
+def test_the_commands_are_found():
+    assert {"chain", "drill", "run_cycle", "up", "watch"} <= {path.stem for path in COMMANDS}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda path: path.stem)
+def test_every_command_has_a_test(command):
+    named = re.compile(rf"""["']{command.stem}["']""")
+    tests = [path for path in modules("tests") if path != Path(__file__)]
+
+    assert [path for path in tests if named.search(path.read_text())]
+
+
+def test_no_file_of_ours_is_too_long_to_be_read():
+    lengths = {
+        name_of(path): len(path.read_text(errors="replace").splitlines())
+        for path in our_files()
+        if "migrations" not in path.parts
+    }
+
+    assert {name: length for name, length in lengths.items() if length > LONGEST_FILE} == {}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "prompts").glob("*")), ids=name_of)
+def test_no_prompt_mentions_a_handoff(path):
+    assert not re.search(r"hand.?off", path.read_text(), re.IGNORECASE)
+
+
+@pytest.mark.django_db
+def test_no_migration_is_missing():
+    call_command("makemigrations", "--check", "--dry-run", stdout=StringIO())
+
+
+def test_no_test_is_skipped():
+    marks = re.compile(r"@pytest\.mark\.(skip|xfail)|pytest\.(skip|xfail|importorskip)\(")
+    tests = [path for path in modules("tests") if path != Path(__file__)]
+
+    assert [name_of(path) for path in tests if marks.search(path.read_text())] == []
+
+
+def test_every_variable_that_is_read_begins_with_our_name():
+    read = set(
+        re.findall(r"env\.\w+\(\s*\"([A-Z_]+)\"", (ROOT / "claudeops" / "settings.py").read_text())
+    )
+
+    foreign = {name for name in read if not name.startswith("CLAUDEOPS_")}
+    assert len(read) > 20
+    assert foreign <= {"DATABASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"}
