@@ -10,7 +10,7 @@ def main() -> None:
     try:
         from django.core.management import execute_from_command_line
     except ImportError:
-        sys.exit("Django is not installed here. Run `make install`, then .venv/bin/python manage.py")
+        sys.exit("Django is not installed here. Run `make install`, then use .venv/bin/python.")
     execute_from_command_line(sys.argv)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth.hashers import make_password
@@ -37,18 +36,12 @@ class ModelFactory(DjangoModelFactory[Any]):
             """Calling a factory gives a row, which its class does not say."""
 
 
-@cache
-def hashed_password() -> str:
-    """Hashing is slow on purpose, so the tests do it once."""
-    return make_password(PASSWORD)
-
-
 class UserFactory(ModelFactory):
     class Meta:
         model = User
 
     username = Sequence(lambda n: f"person-{n}")
-    password = LazyFunction(hashed_password)
+    password = LazyFunction(lambda: make_password(PASSWORD))
 
 
 class WatchFactory(ModelFactory):

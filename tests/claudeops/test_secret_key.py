@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import multiprocessing
 
 from claudeops.secret_key import stored_secret_key
 
@@ -38,10 +38,13 @@ def test_a_file_that_a_crash_left_empty_is_filled(tmp_path):
 
 
 def test_processes_that_start_together_agree(tmp_path):
-    for attempt in range(20):
-        directory = tmp_path / str(attempt)
-        directory.mkdir()
-        with ThreadPoolExecutor(8) as pool:
-            keys = set(pool.map(stored_secret_key, [directory] * 8))
+    forking = multiprocessing.get_context("fork")
+    with forking.Pool(8) as pool:
+        for attempt in range(30):
+            directory = tmp_path / str(attempt)
+            directory.mkdir()
 
-        assert len(keys) == 1
+            keys = set(pool.map(stored_secret_key, [directory] * 8, chunksize=1))
+
+            assert len(keys) == 1
+            assert [path.name for path in directory.iterdir()] == ["secret_key"]

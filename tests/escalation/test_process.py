@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import time
 
 import pytest
 
 from escalation.cli import process
 from escalation.cli.process import Ending
 from tests.escalation.processes import (
+    Ran,
     group_is_gone_soon,
     is_alive,
     is_gone_soon,
@@ -203,6 +205,17 @@ def test_children_are_ended_together_with_the_process(tmp_path):
     ran = run_sh("sleep 60 & echo $!; wait", tmp_path, timeout=0.3)
 
     assert is_gone_soon(int(ran.stdout[0]))
+
+
+def test_slow_listening_loses_nothing_that_the_process_left(tmp_path):
+    def listen_slowly(ran: Ran) -> str:
+        time.sleep(0.4)
+        return ""
+
+    ran = run_sh("seq 1 8000", tmp_path, stop=listen_slowly)
+
+    assert ran.stdout[-1] == b"8000"
+    assert len(ran.stdout) == 8000
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,9 @@ def test_req5_resumed_session_metrics_come_from_its_own_result_line(play_drill):
 
     for session in drill.sessions:
         shares = session.events.get(kind="result/success").payload["model_usage_since_last_result"]
-        stated = sum(Decimal(json.dumps(share["costUSD"])) for share in shares.values())
+        stated = sum(
+            (Decimal(json.dumps(share["costUSD"])) for share in shares.values()), Decimal(0)
+        )
         assert session.cost_usd == stated.quantize(Decimal("1e-10"))
 
 

@@ -7,7 +7,7 @@ import sqlite3
 from tests.system.conftest import Installation, wait_until
 
 
-def finished_cycles(installation: Installation) -> list[tuple]:
+def finished_cycles(installation: Installation) -> list[tuple[int]]:
     return installation.rows("SELECT id FROM sessions_app_cycle WHERE state = 'finished'")
 
 
