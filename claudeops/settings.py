@@ -119,7 +119,8 @@ Q_CLUSTER = {
     "max_attempts": 1,
     "ack_failures": True,
     "catch_up": False,
-    "poll": 0.1,
+    # A waiting tier starts within this time; an idle queue asks the database this often.
+    "poll": 0.05,
     "guard_cycle": 0.2,
     "save_limit": 500,
     "log_level": "WARNING",

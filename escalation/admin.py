@@ -78,4 +78,5 @@ class WatchAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         for watch in queryset:
             watch.enabled = enabled
             watch.save(update_fields=["enabled"])
-        self.message_user(request, f"{len(queryset)} watches {'resumed' if enabled else 'paused'}.")
+        names = ", ".join(watch.name for watch in queryset)
+        self.message_user(request, f"{'Resumed' if enabled else 'Paused'}: {names}.")

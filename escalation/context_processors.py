@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from django.http import HttpRequest
@@ -9,7 +10,7 @@ from django.utils.functional import SimpleLazyObject
 
 from escalation.cli.binary import ClaudeBinary, find_binary
 from escalation.cli.environment import credentials_configured
-from escalation.drills.scenario import Scenario, load_scenario, scenario_names
+from escalation.drills.scenario import Scenario, ScenarioError, load_scenario, scenario_names
 from escalation.errors import CliMissing
 
 
@@ -29,4 +30,9 @@ def _binary() -> ClaudeBinary | None:
 
 
 def _scenarios() -> list[Scenario]:
-    return [load_scenario(name) for name in scenario_names()]
+    """Without those that cannot be read: one broken file must not take the pages down."""
+    readable = []
+    for name in scenario_names():
+        with contextlib.suppress(ScenarioError):
+            readable.append(load_scenario(name))
+    return readable

@@ -122,6 +122,8 @@ def _escalation(end: RunEnd, report: Report, policy: Policy) -> Decision:
 
 
 def _closing(end: RunEnd, report: Report) -> Stop:
+    if not report["services"]:
+        return Stop(Cycle.Outcome.NEEDS_PERSON, f"Tier {end.tier} reported on no service at all.")
     unwell = [service for service in report["services"] if service["status"] != HEALTHY]
     if unwell:
         named = ", ".join(f"{service['name']} is {service['status']}" for service in unwell)

@@ -13,6 +13,7 @@ from typing import Any
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
 MAX_COUNT = 2**53
+MAX_SESSION_ID_LENGTH = 100
 MAX_TURNS = 2**31 - 1
 # Far deeper than any message, and shallow enough for every JSON reader behind us.
 MAX_DEPTH = 200
@@ -112,14 +113,14 @@ class RunFacts:
     def observe(self, payload: dict[str, Any]) -> None:
         match payload.get("type"):
             case "system" if payload.get("subtype") == "init":
-                self.session_id = _text(payload.get("session_id")) or self.session_id
+                self.session_id = _session_id(payload) or self.session_id
                 self.model = _text(payload.get("model")) or self.model
             case "assistant":
                 self._observe_answer(payload)
             case "result":
                 self.results.append(payload)
                 if payload.get("is_error") is False and not self.session_id:
-                    self.session_id = _text(payload.get("session_id"))
+                    self.session_id = _session_id(payload)
 
     def _observe_answer(self, payload: dict[str, Any]) -> None:
         message = _object(payload.get("message"))
@@ -232,6 +233,12 @@ def _refuse(constant: str) -> None:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _session_id(payload: dict[str, Any]) -> str:
+    """An id longer than any that the CLI gives is none."""
+    stated = _text(payload.get("session_id"))
+    return stated if len(stated) <= MAX_SESSION_ID_LENGTH else ""
 
 
 def _object(value: Any) -> dict[str, Any]:

@@ -125,7 +125,9 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             body = json.loads(content)
         except ValueError:
-            return self._send_json(400, error_body(400, "the request is not JSON"))
+            body = None
+        if not isinstance(body, dict):
+            return self._send_json(400, error_body(400, "the request is not a JSON object"))
         if "count_tokens" in self.path:
             return self._send_json(200, {"input_tokens": len(content) // 4})
         reply = api.answer(address["scenario"], int(address["tier"]), address["run"], body)

@@ -275,3 +275,11 @@ def test_the_request_of_a_tier_becomes_one_sentence(reason, services, sentence):
     report["escalation"]["services"] = services
 
     assert wanted_because(report) == sentence
+
+
+def test_a_report_about_no_service_is_never_healthy():
+    end = RunEnd(tier=1, went_well=True, report=a_report(services=()))
+
+    decision = decide(end, Policy(max_tier=3, dry_run=False))
+
+    assert decision == Stop(Outcome.NEEDS_PERSON, "Tier 1 reported on no service at all.")
