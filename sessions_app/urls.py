@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from sessions_app import views
+from sessions_app import transcript_views, views
 
 app_name = "sessions_app"
 
@@ -12,5 +12,7 @@ urlpatterns = [
     path("sessions/<int:pk>/", views.session, name="session"),
     path("sessions/<int:pk>/live/", views.session_live, name="session_live"),
     path("sessions/<int:pk>/events/", views.session_events, name="session_events"),
+    path("sessions/<int:pk>/transcript/", transcript_views.transcript, name="transcript"),
+    path("costs/", views.costs, name="costs"),
     path("cycles/<int:pk>/", views.cycle, name="cycle"),
 ]

@@ -9,12 +9,13 @@ from django.views.decorators.http import require_GET, require_safe
 from django.views.decorators.vary import vary_on_headers
 from django_htmx.http import HttpResponseClientRedirect
 
+from sessions_app.costs_page import DEFAULT_PERIOD, PERIODS, load_costs
 from sessions_app.dashboard import dashboard_version, load_dashboard
 from sessions_app.filters import SessionFilter, address_without_page
 from sessions_app.htmx import HtmxRequest, wants_fragment
 from sessions_app.live import live_events
 from sessions_app.models import Cycle, Session
-from sessions_app.session_page import load_log, load_overview
+from sessions_app.session_page import load_details, load_log, load_overview
 
 SESSIONS_PER_PAGE = 50
 NO_CHANGE = 204
@@ -49,12 +50,17 @@ def sessions(request: HtmxRequest) -> HttpResponse:
 @vary_on_headers("HX-Request")
 def session(request: HtmxRequest, pk: int) -> HttpResponse:
     overview = load_overview(_session_or_404(pk))
-    context = {"overview": overview, "session": overview.session}
-    if not wants_fragment(request):
+    fragment = wants_fragment(request)
+    if fragment and request.GET.get("version") == overview.version:
+        return HttpResponse(status=NO_CHANGE)
+    context = {
+        "overview": overview,
+        "details": load_details(overview),
+        "session": overview.session,
+    }
+    if not fragment:
         context["log"] = load_log(pk)
         return render(request, "sessions_app/session_detail.html", context)
-    if request.GET.get("version") == overview.version:
-        return HttpResponse(status=NO_CHANGE)
     return render(request, "sessions_app/_session_update.html", context)
 
 
@@ -80,6 +86,15 @@ def session_events(request: HtmxRequest, pk: int) -> HttpResponse:
 
 
 @require_safe
+def costs(request: HtmxRequest) -> HttpResponse:
+    page = load_costs(
+        request.GET.get("period", DEFAULT_PERIOD), drills=request.GET.get("drills") == "yes"
+    )
+    context = {"costs": page, "periods": PERIODS.items()}
+    return render(request, "sessions_app/costs.html", context)
+
+
+@require_safe
 def cycle(request: HtmxRequest, pk: int) -> HttpResponse:
     """A cycle is shown by its latest session; one that still waits has a page that waits too."""
     found = get_object_or_404(Cycle.objects.select_related("watch", "requested_by"), pk=pk)
@@ -93,7 +108,7 @@ def cycle(request: HtmxRequest, pk: int) -> HttpResponse:
 
 
 def _session_or_404(pk: int) -> Session:
-    related = Session.objects.select_related("cycle__watch", "cycle__requested_by")
+    related = Session.objects.select_related("cycle__watch", "cycle__requested_by", "requested_by")
     return get_object_or_404(related, pk=pk)
 
 

@@ -52,6 +52,9 @@ class Cycle(models.Model):
     first_tier = models.PositiveSmallIntegerField(default=1, choices=TIER_CHOICES)
     max_tier = models.PositiveSmallIntegerField(default=3, choices=TIER_CHOICES)
     dry_run = models.BooleanField(default=False)
+    force_fresh = models.BooleanField(
+        default=False, help_text="Higher tiers start a conversation of their own, by handoff."
+    )
 
     state = models.CharField(max_length=20, choices=State.choices, default=State.QUEUED)
     outcome = models.CharField(max_length=20, choices=Outcome.choices, blank=True)
@@ -89,6 +92,20 @@ class Cycle(models.Model):
     def begin(self) -> None:
         Cycle.objects.filter(pk=self.pk, state=self.State.QUEUED).update(state=self.State.RUNNING)
         self.refresh_from_db(fields=["state"])
+
+    def reopen(self) -> None:
+        """Go on with a finished cycle. Raises IntegrityError while the watch has another one."""
+        Cycle.objects.filter(pk=self.pk, state=self.State.FINISHED).update(
+            state=self.State.RUNNING, finished_at=None
+        )
+        self.refresh_from_db(fields=["state", "finished_at"])
+
+    def close_again(self) -> None:
+        """End what reopen() began; the outcome stands as it was."""
+        Cycle.objects.filter(pk=self.pk).update(
+            state=self.State.FINISHED, finished_at=timezone.now()
+        )
+        self.refresh_from_db(fields=["state", "finished_at"])
 
     def finish(self, outcome: str, reason: str) -> None:
         """End the cycle once: a second ending would hide the first one's reason."""

@@ -3,18 +3,16 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
-from django.db import models
+from django.db import models, transaction
 from django.urls import reverse
 from django.utils import timezone
 
 from sessions_app.models.cycle import Cycle
 from sessions_app.models.watch import TIER_CHOICES
 from sessions_app.querysets import SessionQuerySet
-
-
-class IllegalTransition(Exception):
-    """A session was asked to move to a status that it cannot have next."""
+from sessions_app.transitions import IllegalTransition, sources_of
 
 
 class Session(models.Model):
@@ -28,17 +26,32 @@ class Session(models.Model):
         FAILED = "failed", "failed"
         TIMED_OUT = "timed_out", "timed out"
         INTERRUPTED = "interrupted", "interrupted"
+        AWAITING_APPROVAL = "awaiting_approval", "awaiting approval"
+        CANCELLED = "cancelled", "cancelled"
+        EXPIRED = "expired", "expired"
 
     class Purpose(models.TextChoices):
         TIER = "tier", "tier run"
         REPORT = "report", "asked again for the report"
+        CONTINUATION = "continuation", "went on after its turn limit"
+        HANDOFF = "handoff", "asked to write a handoff"
+        FOLLOW_UP = "follow_up", "follow-up question"
+        FORK = "fork", "another approach"
+        RETRY = "retry", "tried again"
 
     class ContinuedBy(models.TextChoices):
         FRESH = "fresh", "fresh conversation"
         RESUME = "resume", "resumed conversation"
         HANDOFF = "handoff", "handoff"
 
-    OPEN_STATUSES = (Status.QUEUED, Status.RUNNING)
+    class CostBasis(models.TextChoices):
+        OWN_SHARE = "own_share", "stated by the CLI for this run"
+        PER_RUN = "per_run", "this CLI reports each run by itself"
+        DIFFERENCE = "difference", "reported total less the parent conversation's"
+        ESTIMATE = "estimate", "estimated from the stream: the run printed no result"
+        UNKNOWN = "unknown", "unknown: the run printed no result"
+
+    OPEN_STATUSES = (Status.QUEUED, Status.RUNNING, Status.AWAITING_APPROVAL)
     GOOD_STATUSES = (Status.COMPLETED, Status.ESCALATED)
 
     cycle = models.ForeignKey(Cycle, on_delete=models.CASCADE, related_name="sessions")
@@ -53,6 +66,24 @@ class Session(models.Model):
         max_length=20, choices=ContinuedBy.choices, default=ContinuedBy.FRESH
     )
     continued_why = models.TextField(blank=True)
+    continued_guard = models.CharField(
+        max_length=40, blank=True, help_text="The guard that forbade to resume, by name."
+    )
+    continuation_facts = models.JSONField(
+        default=dict, blank=True, help_text="What was seen when the decision was made."
+    )
+    force_fresh = models.BooleanField(
+        default=False, help_text="Start a conversation of its own, by handoff."
+    )
+    handoff = models.JSONField(
+        null=True, blank=True, help_text="The handoff that this run was given."
+    )
+    requested_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True
+    )
+    request = models.TextField(
+        blank=True, help_text="What a person asked of this run, or why they started it."
+    )
 
     status = models.CharField(max_length=20, choices=Status.choices, default=Status.QUEUED)
     session_id = models.CharField(
@@ -67,6 +98,7 @@ class Session(models.Model):
     host = models.CharField(max_length=255, blank=True)
     cli_path = models.CharField("CLI", max_length=1000, blank=True)
     cli_version = models.CharField("CLI version", max_length=100, blank=True)
+    cli_fingerprint = models.CharField(max_length=64, blank=True)
     config_dir = models.CharField("CLI configuration", max_length=1000, blank=True)
     stop_requested = models.CharField(
         max_length=200, blank=True, help_text="Who or what asked the run to stop."
@@ -80,13 +112,26 @@ class Session(models.Model):
         blank=True,
         help_text="What the CLI printed: newer versions count the whole conversation.",
     )
+    baseline_cost_usd = models.DecimalField(
+        max_digits=20,
+        decimal_places=10,
+        null=True,
+        blank=True,
+        help_text="The conversation's total before this run.",
+    )
+    estimated_cost_usd = models.DecimalField(
+        max_digits=20, decimal_places=10, null=True, blank=True
+    )
+    cost_basis = models.CharField(max_length=20, choices=CostBasis.choices, blank=True)
     input_tokens = models.PositiveBigIntegerField(default=0)
     output_tokens = models.PositiveBigIntegerField(default=0)
     cache_read_tokens = models.PositiveBigIntegerField(default=0)
     cache_creation_tokens = models.PositiveBigIntegerField(default=0)
     context_tokens = models.PositiveBigIntegerField(default=0)
     context_window = models.PositiveBigIntegerField(default=0)
+    compactions = models.PositiveIntegerField(default=0)
     turns = models.PositiveIntegerField(default=0)
+    messages = models.PositiveIntegerField(default=0)
     duration_ms = models.PositiveBigIntegerField(null=True, blank=True)
     exit_code = models.IntegerField(null=True, blank=True)
     stop_reason = models.CharField(max_length=100, blank=True)
@@ -100,6 +145,8 @@ class Session(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
+    first_activity_at = models.DateTimeField(null=True, blank=True)
+    last_activity_at = models.DateTimeField(null=True, blank=True)
 
     objects = SessionQuerySet.as_manager()
 
@@ -146,20 +193,47 @@ class Session(models.Model):
     def claim(self) -> bool:
         """Take a queued session for this process. False: somebody else has it, or had it."""
         now = timezone.now()
-        claimed = Session.objects.filter(pk=self.pk, status=self.Status.QUEUED).update(
-            status=self.Status.RUNNING, started_at=now
+        return self._moved(
+            self.Status.RUNNING, "taken by a worker", started_at=now, last_activity_at=now
         )
-        if claimed:
-            self.refresh_from_db()
-        return bool(claimed)
 
-    def finish(self, status: str, **facts: Any) -> None:
+    def finish(self, status: str, reason: str = "", **facts: Any) -> None:
         """End the session once, with all that is known about the run."""
         if status in self.OPEN_STATUSES:
             raise IllegalTransition(f"{status} is not an ending")
-        ended = Session.objects.filter(pk=self.pk, status__in=self.OPEN_STATUSES).update(
-            status=status, finished_at=timezone.now(), **facts
+        if not self._moved(status, reason, finished_at=timezone.now(), **facts):
+            raise IllegalTransition(
+                f"session {self.pk} is {self.get_status_display()} and cannot become {status}"
+            )
+
+    def mark_escalated(self, reason: str) -> bool:
+        """A person escalates a finished session. False: somebody else was first."""
+        return self._moved(self.Status.ESCALATED, reason, escalation_reason=reason)
+
+    def expire(self, reason: str) -> bool:
+        """Too old to be gone on with."""
+        return self._moved(self.Status.EXPIRED, reason)
+
+    def _moved(self, status: str, reason: str, **facts: Any) -> bool:
+        """Change the status if the table allows it, and note the change as an event."""
+        before = self.status
+        with transaction.atomic():
+            moved = Session.objects.filter(pk=self.pk, status__in=sources_of(status)).update(
+                status=status, **facts
+            )
+            if moved:
+                self.refresh_from_db()
+                self.note("status", reason, **{"from": before, "to": status})
+            else:
+                self.refresh_from_db(fields=["status"])
+        return bool(moved)
+
+    def note(self, kind: str, text: str, level: str = "info", **more: str) -> None:
+        """Add a word of ours to the end of the stream."""
+        last = self.events.aggregate(last=models.Max("sequence"))["last"] or 0
+        self.events.create(
+            sequence=last + 1,
+            source="supervisor",
+            kind=kind,
+            payload={"text": text, "level": level, **more},
         )
-        if not ended:
-            raise IllegalTransition(f"session {self.pk} has already ended")
-        self.refresh_from_db()
