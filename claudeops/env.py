@@ -57,6 +57,9 @@ class Environment:
     def amount(self, name: str, default: Decimal) -> Decimal:
         return self._parsed(name, default, _to_amount, "an amount in dollars over 0, like 2.50")
 
+    def share(self, name: str, default: Decimal) -> Decimal:
+        return self._parsed(name, default, _to_share, "a number over 0 and up to 1, like 0.80")
+
     def seconds(self, name: str, default: int, *, multiple_of: int = 1) -> int:
         def parse(text: str) -> int:
             unit = SECONDS_PER_UNIT.get(text[-1].lower())
@@ -156,6 +159,13 @@ def _to_flag(text: str) -> bool:
     if text.lower() not in TRUE_WORDS | FALSE_WORDS:
         raise ValueError
     return text.lower() in TRUE_WORDS
+
+
+def _to_share(text: str) -> Decimal:
+    share = Decimal(text)
+    if not share.is_finite() or not 0 < share <= 1:
+        raise ValueError
+    return share
 
 
 def _to_amount(text: str) -> Decimal:

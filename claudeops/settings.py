@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from decimal import Decimal
 from pathlib import Path
 
 from claudeops.database_url import database_from_url, sqlite_database
@@ -34,6 +35,16 @@ CLAUDEOPS_API_RETRIES = env.integer("CLAUDEOPS_API_RETRIES", 4, minimum=0, maxim
 CLAUDEOPS_PASS_ENV = env.names("CLAUDEOPS_PASS_ENV")
 CLAUDEOPS_PROMPTS_DIR = env.path("CLAUDEOPS_PROMPTS_DIR", BASE_DIR / "prompts")
 CLAUDEOPS_TIERS = tiers_from(env)
+
+# Continuity: when a conversation may be resumed, and how long its traces are kept.
+CLAUDEOPS_RESUME_CONTEXT_THRESHOLD = env.share(
+    "CLAUDEOPS_RESUME_CONTEXT_THRESHOLD", Decimal("0.80")
+)
+CLAUDEOPS_RESUME_MAX_AGE = env.seconds("CLAUDEOPS_RESUME_MAX_AGE", 24 * 3600)
+CLAUDEOPS_MAX_CONTINUATIONS = env.integer("CLAUDEOPS_MAX_CONTINUATIONS", 2, minimum=0, maximum=20)
+CLAUDEOPS_EVENT_RETENTION_DAYS = env.integer("CLAUDEOPS_EVENT_RETENTION_DAYS", 90, minimum=1)
+CLAUDEOPS_ARCHIVE_DIR = env.text("CLAUDEOPS_ARCHIVE_DIR")
+
 ANTHROPIC_API_KEY = env.text("ANTHROPIC_API_KEY")
 ANTHROPIC_BASE_URL = env.text("ANTHROPIC_BASE_URL")
 

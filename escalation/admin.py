@@ -1,10 +1,13 @@
-"""The watch in admin: edited, run now, paused. What ran is the record's, and read-only."""
+"""What acts in admin: watches are edited, run and paused; finished sessions are gone on from."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
+from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.helpers import ActionForm
 from django.contrib.auth.models import User
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -12,9 +15,10 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from escalation import cycles, queue
-from escalation.errors import CycleActive
-from sessions_app.models import Cycle, Watch
+from escalation import cycles, operations, queue
+from escalation.errors import CycleActive, OperationRefused
+from sessions_app.admin import SessionAdmin
+from sessions_app.models import Cycle, Session, Watch
 
 
 @admin.register(Watch)
@@ -80,3 +84,58 @@ class WatchAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             watch.save(update_fields=["enabled"])
         names = ", ".join(watch.name for watch in queryset)
         self.message_user(request, f"{'Resumed' if enabled else 'Paused'}: {names}.")
+
+
+class RequestActionForm(ActionForm):
+    """The question, the approach or the reason that an action is given."""
+
+    request = forms.CharField(required=False, label="Question, approach or reason:")
+
+
+admin.site.unregister(Session)
+
+
+@admin.register(Session)
+class ActingSessionAdmin(SessionAdmin):
+    """The record's read-only pages, with what can be done from a finished session."""
+
+    action_form = RequestActionForm
+    actions = ["follow_up", "fork", "retry", "escalate"]
+
+    @admin.action(description="Follow up (ask a question)", permissions=["view"])
+    def follow_up(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
+        self._operate(request, queryset, operations.follow_up, with_text=True)
+
+    @admin.action(description="Fork (try another approach)", permissions=["view"])
+    def fork(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
+        self._operate(request, queryset, operations.fork, with_text=True)
+
+    @admin.action(description="Retry (a run that did not end well)", permissions=["view"])
+    def retry(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
+        self._operate(request, queryset, operations.retry, with_text=False)
+
+    @admin.action(description="Escalate (with a reason)", permissions=["view"])
+    def escalate(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
+        self._operate(request, queryset, operations.escalate, with_text=True)
+
+    def _operate(
+        self,
+        request: HttpRequest,
+        queryset: QuerySet[Session],
+        operate: Callable[..., Session],
+        *,
+        with_text: bool,
+    ) -> None:
+        text = (request.POST.get("request", ""),) if with_text else ()
+        for session in queryset:
+            try:
+                created = operate(
+                    session,
+                    *text,
+                    enqueue=queue.enqueue,
+                    requested_by=cast(User, request.user),
+                )
+            except OperationRefused as refused:
+                self.message_user(request, str(refused), messages.WARNING)
+            else:
+                self.message_user(request, f"Session {created.pk} is queued.")

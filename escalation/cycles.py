@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from django.db import IntegrityError, transaction
 
-from escalation.continuation import continuation_from
 from escalation.errors import CycleActive
 from escalation.tiers import LOWEST_TIER, get_tier
 from sessions_app.models import Cycle, Session, Watch
@@ -30,6 +29,7 @@ def start(
     requested_by: User | None = None,
     prompt: str = "",
     tier: int = LOWEST_TIER,
+    force_fresh: bool = False,
 ) -> Cycle:
     """Create the cycle and its first session, and hand that on, in one transaction."""
     cycle = Cycle(
@@ -42,6 +42,7 @@ def start(
         first_tier=tier,
         max_tier=watch.max_tier,
         dry_run=watch.dry_run,
+        force_fresh=force_fresh,
     )
     try:
         with transaction.atomic():
@@ -59,12 +60,11 @@ def start(
 
 
 def first_session(cycle: Cycle) -> Session:
-    continuation = continuation_from(None, None)
     return Session.objects.create(
         cycle=cycle,
         tier=cycle.first_tier,
         model=get_tier(cycle.first_tier).model,
         workdir=cycle.workdir,
         continued_by=Session.ContinuedBy.FRESH,
-        continued_why=continuation.why,
+        continued_why="first run of the cycle",
     )

@@ -38,6 +38,13 @@ class RunEnd:
     """This run was itself the second request for a report."""
     asked_for_by_tier: int | None = None
     """The tier that asked for this one, when this run was an escalation."""
+    is_follow_up: bool = False
+    """A person's question about a finished session; no report is expected."""
+    resume_refused: bool = False
+    tool_ran: bool = False
+    turn_limit: bool = False
+    may_go_on: bool = False
+    """Continuations and budget are left for another run of this tier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +66,37 @@ class Stop:
     reason: str
 
 
-Decision = Escalate | AskAgain | Stop
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """The same tier continues after its turn limit."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgainByHandoff:
+    """The same tier is run again, told by handoff what it could not resume."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The cycle's outcome stands as it was."""
+
+    reason: str
+
+
+Decision = Escalate | AskAgain | GoOn | AgainByHandoff | Leave | Stop
 
 
 def decide(end: RunEnd, policy: Policy) -> Decision:
+    if end.resume_refused:
+        return _after_refusal(end)
+    if end.is_follow_up:
+        return Leave("The question was answered." if end.went_well else end.error)
+    if end.turn_limit and end.may_go_on and end.session_id:
+        return GoOn(f"Tier {end.tier} reached its turn limit and goes on in the same conversation.")
     if not end.went_well:
         return _after_failure(end)
     if end.report is None:
@@ -82,6 +116,19 @@ def _after_failure(end: RunEnd) -> Stop:
     if end.answered or end.asked_again:
         return Stop(Cycle.Outcome.NEEDS_PERSON, f"Tier {end.tier} did not finish: {end.error}")
     return Stop(Cycle.Outcome.COULD_NOT_RUN, f"Tier {end.tier} could not run: {end.error}")
+
+
+def _after_refusal(end: RunEnd) -> Decision:
+    if end.tool_ran:
+        return Stop(
+            Cycle.Outcome.NEEDS_PERSON,
+            f"The conversation broke off after Tier {end.tier} had run a tool, so it is not run "
+            f"again by itself: {end.error}",
+        )
+    return AgainByHandoff(
+        f"The conversation could not be resumed, so Tier {end.tier} is run again by handoff: "
+        f"{end.error}"
+    )
 
 
 def _without_report(end: RunEnd) -> Decision:
@@ -111,12 +158,6 @@ def _escalation(end: RunEnd, report: Report, policy: Policy) -> Decision:
         return Stop(
             Cycle.Outcome.NEEDS_PERSON,
             f"{asked} Not escalated: the policy allows no tier above {policy.max_tier}.",
-        )
-    if not end.session_id:
-        return Stop(
-            Cycle.Outcome.NEEDS_PERSON,
-            f"{asked} Not escalated: the CLI reported no session id, so the conversation cannot "
-            "be continued.",
         )
     return Escalate(end.tier + 1, asked)
 

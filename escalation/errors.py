@@ -15,5 +15,13 @@ class PromptMissing(CannotRun):
     """A prompt file is missing or cannot be filled in."""
 
 
+class OperationRefused(Exception):
+    """What a person asked for cannot be done with this session now."""
+
+
 class CycleActive(Exception):
     """The watch has a cycle under way; a second one would work against it."""
+
+
+class RecordTooThin(Exception):
+    """There is nothing to hand on: the tier before must be asked for its findings first."""

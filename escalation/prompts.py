@@ -6,17 +6,25 @@ prompt, `/word` at the start is a command to the CLI and `@file` pulls a file in
 
 from __future__ import annotations
 
+import json
 import re
+import secrets
 from pathlib import Path
 from string import Template
+from typing import Any
 
 from django.conf import settings
 
+from escalation import findings_file
+from escalation.continuation import Continuation, Fresh, Handoff, Resume
 from escalation.errors import PromptMissing
 from escalation.tiers import Tier
 from sessions_app.models import Cycle, Session
 
-PROMPT_FILES = ("round", "role1", "role2", "role3", "escalation", "report_again")
+PROMPT_FILES = (
+    *("round", "role1", "role2", "role3", "escalation", "report_again", "findings_file"),
+    *("takeover", "task_escalation", "task_continuation", "task_fork", "task_retry", "follow_up"),
+)
 MANIFEST_NAME = "CLAUDE-OPS.md"
 MANIFEST_LENGTH = 20_000
 
@@ -24,20 +32,85 @@ DRY_RUN = (
     "\n**Dry run:** change nothing at all. Say what you would do and how; list it under "
     "`actions_taken` as `skipped`."
 )
-HISTORY = {
-    2: "The whole investigation of Tier 1, with every tool output, is in this conversation above.",
-    3: "The prior investigation of Tier 1 and the safe remediation attempts of Tier 2, with every "
-    "tool output, are in this conversation above.",
-}
+INVESTIGATION = "The prior investigation of Tier {first}"
+ATTEMPTS = " and the safe remediation attempts of Tier 2"
+IN_CONVERSATION = ", with every tool output, {verb} in this conversation above."
+CLOSING = (
+    "End with the structured report of the state after your work: summary, services with status, "
+    "events, actions taken with their results, and whether escalation is needed."
+)
 
 
-def prompt_for(session: Session, tier: Tier) -> str:
-    """What the run is told, by what it is for."""
-    if session.purpose == Session.Purpose.REPORT:
-        return fill("report_again")
-    if session.parent_session is not None:
-        return escalation_prompt(tier, session.parent_session.tier, session.cycle.dry_run)
-    return round_prompt(session.cycle, tier)
+def prompt_for(
+    session: Session, tier: Tier, continuation: Continuation, record: dict[str, Any] | None
+) -> str:
+    """What the run is told: by how it begins, and by what it is for."""
+    match continuation:
+        case Fresh():
+            return _round(session, tier)
+        case Resume():
+            return _resumed(session, tier)
+        case Handoff(why=why):
+            assert record is not None, "a run that cannot resume must be told what is known"
+            return takeover_prompt(session, tier, why, record)
+
+
+def _round(session: Session, tier: Tier) -> str:
+    prompt = round_prompt(session.cycle, tier)
+    if findings_file.wanted_from(session):
+        prompt += "\n\n" + fill("findings_file", path=str(findings_file.prepare(session)))
+    return prompt
+
+
+def _resumed(session: Session, tier: Tier) -> str:
+    parent = session.parent_session
+    assert parent is not None, "only a run with a parent resumes"
+    cycle = session.cycle
+    escalation = escalation_prompt(tier, parent.tier, cycle.dry_run, first_tier=cycle.first_tier)
+    match session.purpose:
+        case Session.Purpose.TIER:
+            return escalation
+        case Session.Purpose.RETRY:
+            return f"{escalation}\n\n{fill('task_retry')}"
+    return _task(session)
+
+
+def _task(session: Session) -> str:
+    """What the run is for, in words that hold in any conversation."""
+    request = disarmed(session.request) or "(nothing in particular)"
+    match session.purpose:
+        case Session.Purpose.REPORT:
+            return fill("report_again")
+        case Session.Purpose.CONTINUATION:
+            return fill("task_continuation")
+        case Session.Purpose.FORK:
+            return fill("task_fork", request=request)
+        case Session.Purpose.RETRY:
+            return fill("task_retry")
+        case Session.Purpose.FOLLOW_UP:
+            return fill("follow_up", request=request)
+    return fill("task_escalation")
+
+
+def takeover_prompt(session: Session, tier: Tier, why: str, record: dict[str, Any]) -> str:
+    """The fence is new each time: no output of a program can know it and close it."""
+    parent, cycle = session.parent_session, session.cycle
+    fence = f"=====[ record {secrets.token_hex(8)} ]====="
+    is_question = session.purpose == Session.Purpose.FOLLOW_UP
+    return fill(
+        "takeover",
+        tier=str(tier.number),
+        tier_name=tier.name,
+        previous_tier=str(parent.tier if parent else tier.number),
+        why=disarmed(why),
+        role=role(tier, cycle.dry_run),
+        task=_task(session),
+        manifest=disarmed(read_manifest(Path(cycle.workdir))) or "There is none.",
+        instructions=disarmed(cycle.instructions) or "None: make the usual round.",
+        fence=fence,
+        record=disarmed(json.dumps(record["content"], indent=1, ensure_ascii=False)),
+        closing="" if is_question else CLOSING,
+    )
 
 
 def round_prompt(cycle: Cycle, tier: Tier) -> str:
@@ -51,16 +124,23 @@ def round_prompt(cycle: Cycle, tier: Tier) -> str:
     )
 
 
-def escalation_prompt(tier: Tier, previous_tier: int, dry_run: bool) -> str:
+def escalation_prompt(tier: Tier, previous_tier: int, dry_run: bool, first_tier: int = 1) -> str:
     """The new role and nothing of the findings: those are in the conversation."""
     return fill(
         "escalation",
         tier=str(tier.number),
         tier_name=tier.name,
         previous_tier=str(previous_tier),
-        history=HISTORY[tier.number],
+        history=history(first_tier, previous_tier),
         role=role(tier, dry_run),
     )
+
+
+def history(first_tier: int, previous_tier: int) -> str:
+    """What the conversation holds, by the tiers that have been in it."""
+    attempted = first_tier < 2 <= previous_tier
+    text = INVESTIGATION.format(first=first_tier) + (ATTEMPTS if attempted else "")
+    return text + IN_CONVERSATION.format(verb="are" if attempted else "is")
 
 
 def role(tier: Tier, dry_run: bool) -> str:

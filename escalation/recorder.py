@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.db import DatabaseError, OperationalError, transaction
+from django.db.models import Max
 from django.utils import timezone
 
 from escalation.cli.stream import StreamLine, parse_line, storable
@@ -32,7 +33,7 @@ class Recorder:
     def __init__(self, session: Session, listener: Listener | None = None) -> None:
         self._session = session
         self._listener = listener
-        self._sequence = session.events.count()
+        self._sequence = session.events.aggregate(last=Max("sequence"))["last"] or 0
         self._waiting: list[SessionEvent] = []
         self._oldest = 0.0
         self.stderr = ""

@@ -1,7 +1,7 @@
 """One session from claim to conclusion: the only place that runs a tier.
 
 1. Claim the queued session; whoever comes second leaves.
-2. Prepare: CLI, prompt, directories. What cannot be prepared ends the session with advice.
+2. Prepare: CLI, continuation, prompt, directories. What cannot be prepared ends with advice.
 3. Store id, command line, host and CLI, and only then start the process.
 4. Record the stream while it runs; stop on a time limit or on request.
 5. Judge the run, check its report, and let the supervisor decide what follows.
@@ -12,34 +12,26 @@ Whatever goes wrong on the way, the session ends in a terminal status.
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import time
 import traceback
-import uuid
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 
-from escalation import supervisor
-from escalation.cli.argv import RunRequest, build_argv, conversation_id
-from escalation.cli.binary import ClaudeBinary, find_binary
-from escalation.cli.environment import NO_CREDENTIALS, cli_environment, has_credentials
+from escalation import findings_file, handoff, supervisor, transcripts
 from escalation.cli.process import Ended, Watcher, run_process
 from escalation.cli.stream import RunFacts
-from escalation.cli.verdict import judge
-from escalation.continuation import Resume, continuation_from
+from escalation.cli.verdict import Verdict, judge
 from escalation.cycles import Enqueue
-from escalation.decision import RunEnd
+from escalation.decision import Decision, Escalate, RunEnd
 from escalation.drills.drill import drill_surroundings
-from escalation.errors import CannotRun
-from escalation.prompts import prompt_for
+from escalation.errors import CannotRun, RecordTooThin
+from escalation.preparation import SMALLEST_BUDGET, Preparation, is_question, remaining_budget
 from escalation.recorder import Listener, Recorder
-from escalation.report import REPORT_SCHEMA_JSON, checked_report
-from escalation.tiers import LOWEST_TIER, Tier, dry_run_walls, get_tier
-from sessions_app.models import Session
+from escalation.report import checked_report
+from escalation.run_facts import stored_facts
+from sessions_app.models import Conversation, Session
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +58,8 @@ def run(
     except CannotRun as error:
         recorder.note("cannot_run", str(error), "error")
         _conclude_failure(session, recorder, str(error), Session.Status.FAILED, enqueue)
+    except RecordTooThin:
+        _ask_for_findings(session, recorder, enqueue)
     except BaseException as error:
         # Also SystemExit and KeyboardInterrupt: the queue's timeout and a person's Ctrl-C.
         _conclude_crash(session, recorder, error, enqueue)
@@ -76,21 +70,30 @@ def run(
 def _run_claimed(
     session: Session, recorder: Recorder, enqueue: Enqueue, stop_reason: StopReason
 ) -> None:
-    tier = effective_tier(session)
     with drill_surroundings(session) as surroundings:
-        preparation = _Preparation(session, tier, surroundings)
+        preparation = Preparation(session, recorder, surroundings)
         preparation.store()
         recorder.note("started", preparation.announcement)
+        recorder.note("settings", _effective_settings())
         facts, ended, duration_ms = _run_cli(session, preparation, recorder, stop_reason)
     _confirm_session_id(session, facts, recorder)
+    tier = preparation.tier
     verdict = judge(
         facts,
         ended,
         tier=tier.number,
         timeout_seconds=tier.timeout_seconds,
         stderr=recorder.stderr,
+        resumed=preparation.resumes,
     )
     report, problem = checked_report(facts.structured_output)
+    stored = {
+        **stored_facts(session, preparation, facts),
+        "exit_code": ended.exit_code,
+        "duration_ms": duration_ms,
+        "report": report,
+        "error": verdict.error,
+    }
     end = RunEnd(
         tier=tier.number,
         went_well=verdict.went_well,
@@ -101,15 +104,41 @@ def _run_claimed(
         answered=facts.answered,
         asked_again=session.purpose == Session.Purpose.REPORT,
         asked_for_by_tier=supervisor.tier_that_asked(session),
+        is_follow_up=is_question(session),
+        resume_refused=verdict.resume_refused,
+        tool_ran=facts.tools_started > 0,
+        turn_limit=verdict.turn_limit,
+        may_go_on=_may_go_on(session, preparation, stored),
     )
-    stored = {
-        **_stored_facts(facts),
-        "exit_code": ended.exit_code,
-        "duration_ms": duration_ms,
-        "report": report,
-        "error": verdict.error,
-    }
+    _keep_traces(session, verdict, recorder, compactions=facts.compactions)
     _conclude(session, recorder, end, verdict.status, stored, enqueue)
+
+
+def _may_go_on(session: Session, preparation: Preparation, stored: dict[str, Any]) -> bool:
+    session.cost_usd = stored["cost_usd"]
+    left = remaining_budget(session, preparation.tier)
+    return supervisor.continuations_left(session) and left > SMALLEST_BUDGET
+
+
+def _keep_traces(
+    session: Session, verdict: Verdict, recorder: Recorder, *, compactions: int
+) -> None:
+    """The conversation's copy and state, for whoever continues it on whichever host."""
+    if compactions:
+        recorder.note(
+            "compaction",
+            f"The CLI compacted the conversation {compactions} times: earlier tool outputs are "
+            "gone from it, and kept here.",
+            "warning",
+        )
+    if verdict.conversation_broken and session.session_id:
+        Conversation.retire(session.session_id, verdict.error)
+    if session.session_id:
+        try:
+            transcripts.archive(session)
+        except Exception:
+            # The run is what counts; without the copy, another host falls back to a handoff.
+            logger.exception("Session %s: its transcript could not be archived", session.pk)
 
 
 def _conclude(
@@ -123,101 +152,53 @@ def _conclude(
     """Write every event first: who sees the session ended has seen all of it."""
     decision = supervisor.decision_after(session, end)
     recorder.note("decision", decision.reason, "info" if end.went_well else "error")
+    _take_findings(session, decision, recorder)
+    _close(session, recorder)
+    supervisor.conclude(session, decision, status=status, facts=facts, enqueue=enqueue)
+
+
+def _close(session: Session, recorder: Recorder) -> None:
     try:
         recorder.close()
     except Exception:
         # A true ending is worth more than the last words.
         logger.exception("Session %s: events could not be stored", session.pk)
-    supervisor.conclude(session, decision, status=status, facts=facts, enqueue=enqueue)
 
 
-def effective_tier(session: Session) -> Tier:
-    tier = get_tier(session.tier)
-    if session.cycle.dry_run and tier.number > LOWEST_TIER:
-        return dry_run_walls(tier, get_tier(LOWEST_TIER))
-    return tier
+def _take_findings(session: Session, decision: Decision, recorder: Recorder) -> None:
+    """Findings that the agent wrote itself become the handoff, if one will be needed."""
+    if not findings_file.wanted_from(session):
+        return
+    findings, problem = findings_file.take(session)
+    if problem:
+        recorder.note("warning", f"No findings were taken over: {problem}.", "warning")
+    elif isinstance(decision, Escalate) and not session.session_id:
+        recorder.tick()
+        handoff.write(handoff.build(session, findings), session)
 
 
-class _Preparation:
-    """All that a run needs, made before anything is started."""
-
-    def __init__(self, session: Session, tier: Tier, surroundings: dict[str, str]) -> None:
-        self._session = session
-        self.tier = tier
-        self.workdir = Path(session.workdir)
-        if not self.workdir.is_dir():
-            raise CannotRun(
-                f"The working directory {self.workdir} does not exist. Create it, or correct the "
-                "watch."
-            )
-        self.binary: ClaudeBinary = find_binary()
-        self.prompt = prompt_for(session, tier)
-        parent = session.parent_session
-        self.request = RunRequest(
-            tier=tier,
-            session_id=str(uuid.uuid4()),
-            continuation=continuation_from(
-                parent.session_id if parent else None, parent.tier if parent else None
-            ),
-            report_schema=REPORT_SCHEMA_JSON,
-        )
-        self.argv = build_argv(self.binary, self.request)
-        self.config_directory = config_directory(session)
-        self.environment = cli_environment(
-            {**os.environ, **surroundings},
-            home=_made(Path(settings.CLAUDEOPS_STATE_DIR) / "home"),
-            config_directory=_made(self.config_directory),
-            api_retries=settings.CLAUDEOPS_API_RETRIES,
-            also_pass=settings.CLAUDEOPS_PASS_ENV,
-        )
-        if not has_credentials(self.environment):
-            raise CannotRun(NO_CREDENTIALS)
-
-    def store(self) -> None:
-        """The record knows the conversation before the process exists: a crash cannot lose it."""
-        session = self._session
-        session.session_id = conversation_id(self.binary, self.request)
-        session.prompt = self.prompt
-        session.argv = self.argv
-        session.host = socket.gethostname()
-        session.cli_path = self.binary.path
-        session.cli_version = self.binary.version
-        session.config_dir = str(self.config_directory)
-        session.save(
-            update_fields=[
-                "session_id",
-                "prompt",
-                "argv",
-                "host",
-                "cli_path",
-                "cli_version",
-                "config_dir",
-            ]
-        )
-
-    @property
-    def announcement(self) -> str:
-        how = "a fresh conversation"
-        if isinstance(self.request.continuation, Resume):
-            how = f"resuming {self.request.continuation.session_id}"
-        return (
-            f"Tier {self.tier.number} ({self.tier.model}) starts with {how}, "
-            f"CLI {self.binary.version} ({self.binary.source})."
-        )
+def _ask_for_findings(session: Session, recorder: Recorder, enqueue: Enqueue) -> None:
+    """The record cannot carry the next tier: the tier before is invoked again, told to write."""
+    parent = session.parent_session
+    assert parent is not None, "only a run with a parent needs its record"
+    reason = (
+        f"The record of Tier {parent.tier} is too thin to hand on: it is asked to write it down."
+    )
+    recorder.note("decision", reason, "warning")
+    _close(session, recorder)
+    session.finish(Session.Status.CANCELLED, reason, escalation_reason=reason)
+    enqueue(supervisor.successor(parent, parent.tier, Session.Purpose.HANDOFF))
 
 
-def config_directory(session: Session) -> Path:
-    """One for each cycle: its runs come one after another, and only they share conversations."""
-    return Path(settings.CLAUDEOPS_STATE_DIR) / "claude" / f"cycle-{session.cycle_id}"
-
-
-def _made(directory: Path) -> Path:
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return directory
+def _effective_settings() -> str:
+    return (
+        f"Resume limits: context up to {settings.CLAUDEOPS_RESUME_CONTEXT_THRESHOLD:.0%} "
+        f"(CLAUDEOPS_RESUME_CONTEXT_THRESHOLD), age up to {settings.CLAUDEOPS_RESUME_MAX_AGE} s."
+    )
 
 
 def _run_cli(
-    session: Session, preparation: _Preparation, recorder: Recorder, stop_reason: StopReason
+    session: Session, preparation: Preparation, recorder: Recorder, stop_reason: StopReason
 ) -> tuple[RunFacts, Ended, int]:
     facts = RunFacts()
     stop_request = _StopRequest(session)
@@ -290,25 +271,6 @@ def _confirm_session_id(session: Session, facts: RunFacts, recorder: Recorder) -
     )
 
 
-def _stored_facts(facts: RunFacts) -> dict[str, Any]:
-    tokens = facts.own_tokens
-    stop_reason = facts.result.get("terminal_reason") or facts.result.get("stop_reason") or ""
-    return {
-        "model_used": facts.model[:100],
-        "cost_usd": facts.own_cost_usd,
-        "reported_cost_usd": facts.reported_cost_usd,
-        "input_tokens": tokens.input,
-        "output_tokens": tokens.output,
-        "cache_read_tokens": tokens.cache_read,
-        "cache_creation_tokens": tokens.cache_creation,
-        "context_tokens": facts.context_tokens,
-        "context_window": facts.context_window,
-        "turns": facts.turns,
-        "stop_reason": str(stop_reason)[:100],
-        "result": facts.result_text,
-    }
-
-
 def _conclude_failure(
     session: Session, recorder: Recorder, message: str, status: str, enqueue: Enqueue
 ) -> None:
@@ -318,6 +280,7 @@ def _conclude_failure(
         error=message,
         asked_again=session.purpose == Session.Purpose.REPORT,
         asked_for_by_tier=supervisor.tier_that_asked(session),
+        is_follow_up=is_question(session),
     )
     _conclude(session, recorder, end, status, {"error": message}, enqueue)
 

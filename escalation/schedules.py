@@ -42,6 +42,14 @@ def keep_schedule_in_step(sender: type[Watch], instance: Watch, **_options: Any)
     Watch.objects.filter(pk=instance.pk).update(schedule=schedule)
 
 
+def ensure_cleaning() -> None:
+    """One schedule for the whole installation, by name."""
+    Schedule.objects.get_or_create(
+        name="cleaning",
+        defaults={"func": "escalation.tasks.clean_up", "schedule_type": Schedule.HOURLY},
+    )
+
+
 @receiver(post_delete, sender=Watch)
 def drop_schedule(sender: type[Watch], instance: Watch, **_options: Any) -> None:
     Schedule.objects.filter(name=schedule_name(instance)).delete()

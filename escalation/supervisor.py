@@ -8,12 +8,26 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 
 from escalation.cycles import Enqueue
-from escalation.decision import AskAgain, Decision, Escalate, Policy, RunEnd, Stop, decide
+from escalation.decision import (
+    AgainByHandoff,
+    AskAgain,
+    Decision,
+    Escalate,
+    GoOn,
+    Leave,
+    Policy,
+    RunEnd,
+    Stop,
+    decide,
+)
 from escalation.tiers import get_tier
-from sessions_app.models import Session
+from sessions_app.models import Conversation, Session
+
+Purpose = Session.Purpose
 
 
 def decision_after(session: Session, end: RunEnd) -> Decision:
@@ -31,17 +45,26 @@ def conclude(
     if isinstance(decision, Escalate):
         status = Session.Status.ESCALATED
     with transaction.atomic():
-        session.finish(status, escalation_reason=decision.reason, **facts)
+        session.finish(status, decision.reason, escalation_reason=decision.reason, **facts)
+        Conversation.leave(session)
         match decision:
             case Escalate(to_tier=tier):
-                enqueue(successor(session, tier, Session.Purpose.TIER))
+                enqueue(successor(session, tier, Purpose.TIER))
             case AskAgain():
-                enqueue(successor(session, session.tier, Session.Purpose.REPORT))
+                enqueue(successor(session, session.tier, Purpose.REPORT))
+            case GoOn():
+                enqueue(successor(session, session.tier, Purpose.CONTINUATION))
+            case AgainByHandoff():
+                retire_parent_conversation(session, decision.reason)
+                enqueue(sibling(session))
+            case Leave():
+                session.cycle.close_again()
             case Stop(outcome=outcome, reason=reason):
                 session.cycle.finish(outcome, reason)
 
 
-def successor(session: Session, tier: int, purpose: str) -> Session:
+def successor(session: Session, tier: int, purpose: str, **fields: Any) -> Session:
+    """The run that continues a session. How it continues is decided when it starts."""
     return Session.objects.create(
         cycle=session.cycle,
         parent_session=session,
@@ -51,12 +74,48 @@ def successor(session: Session, tier: int, purpose: str) -> Session:
         workdir=session.workdir,
         continued_by=Session.ContinuedBy.RESUME,
         continued_why=session.escalation_reason,
+        **fields,
     )
 
 
+def sibling(session: Session, **fields: Any) -> Session:
+    """The same run once more, from the same point."""
+    return Session.objects.create(
+        **{
+            "cycle": session.cycle,
+            "parent_session": session.parent_session,
+            "tier": session.tier,
+            "purpose": session.purpose,
+            "request": session.request,
+            "requested_by": session.requested_by,
+            "model": get_tier(session.tier).model,
+            "workdir": session.workdir,
+            **fields,
+        }
+    )
+
+
+def retire_parent_conversation(session: Session, reason: str) -> None:
+    if session.parent_session is not None:
+        Conversation.retire(session.parent_session.session_id, reason)
+
+
 def tier_that_asked(session: Session) -> int | None:
-    """The tier whose request for escalation led here, past any request for a report."""
+    """The tier whose request for escalation led here, past other runs of this tier."""
     ancestor = session.parent_session
     while ancestor is not None and ancestor.tier == session.tier:
         ancestor = ancestor.parent_session
     return ancestor.tier if ancestor else None
+
+
+def runs_of_this_tier(session: Session) -> list[Session]:
+    """The session and the runs that it continues within its tier, newest first."""
+    runs = [session]
+    while (parent := runs[-1].parent_session) is not None and parent.tier == session.tier:
+        runs.append(parent)
+    return runs
+
+
+def continuations_left(session: Session) -> bool:
+    done = [run for run in runs_of_this_tier(session) if run.purpose == Purpose.CONTINUATION]
+    return len(done) < settings.CLAUDEOPS_MAX_CONTINUATIONS

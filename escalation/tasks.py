@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from escalation import cycles, queue, runner
+from escalation import cleaning, cycles, queue, runner
 from escalation.cli.environment import NO_CREDENTIALS, credentials_configured
 from escalation.errors import CycleActive
 from sessions_app.models import Cycle, Session, Watch
@@ -13,6 +13,10 @@ def run_session(session_id: int) -> str:
     if not runner.run(session, enqueue=queue.enqueue):
         return f"Session {session_id} was already taken."
     return f"Session {session_id} ended as {session.get_status_display()}."
+
+
+def clean_up() -> str:
+    return str(cleaning.clean())
 
 
 def start_scheduled_cycle(watch_id: int) -> str:

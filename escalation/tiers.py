@@ -112,8 +112,26 @@ def get_tier(number: int) -> Tier:
     return tier
 
 
+QUESTION_TOOLS = ("Read", "Grep", "Glob")
+
+
+def question_walls(tier: Tier) -> Tier:
+    """A question about what happened is answered by reading, whatever the tier might do.
+
+    The other tools are denied by name: a resumed conversation goes on offering the tools that it
+    began with, however short the new list is.
+    """
+    denied = tuple(tool for tool in tier.tool_names if tool not in QUESTION_TOOLS)
+    return replace(
+        tier,
+        allowed_tools=QUESTION_TOOLS,
+        disallowed_tools=tuple(dict.fromkeys((*denied, *tier.disallowed_tools))),
+    )
+
+
 def dry_run_walls(tier: Tier, observer: Tier) -> Tier:
     """In a dry run a higher tier thinks with its own model, but within the observer's walls."""
-    blocked = dict.fromkeys((*tier.disallowed_tools, *observer.disallowed_tools))
     allowed = tuple(tool for tool in tier.allowed_tools if tool in observer.allowed_tools)
+    denied = [tool for tool in tier.tool_names if tool not in observer.tool_names]
+    blocked = dict.fromkeys((*denied, *tier.disallowed_tools, *observer.disallowed_tools))
     return replace(tier, allowed_tools=allowed, disallowed_tools=tuple(blocked))

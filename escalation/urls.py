@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from escalation import views
+from escalation import session_views, views
 
 app_name = "escalation"
 
@@ -11,4 +11,8 @@ urlpatterns = [
     path("watches/<int:pk>/pause/", views.pause_watch, name="pause_watch"),
     path("watches/<int:pk>/resume/", views.resume_watch, name="resume_watch"),
     path("drills/", views.start_drill, name="start_drill"),
+    path("sessions/<int:pk>/follow-up/", session_views.follow_up, name="follow_up"),
+    path("sessions/<int:pk>/fork/", session_views.fork_session, name="fork_session"),
+    path("sessions/<int:pk>/retry/", session_views.retry_session, name="retry_session"),
+    path("sessions/<int:pk>/escalate/", session_views.escalate_session, name="escalate_session"),
 ]

@@ -27,6 +27,7 @@ def run_watch(request: HttpRequest, pk: int) -> HttpResponse:
             enqueue=queue.enqueue,
             requested_by=cast(User, request.user),
             prompt=request.POST.get("prompt", "").strip(),
+            force_fresh=bool(request.POST.get("fresh")),
         )
     except CycleActive as active:
         messages.warning(request, str(active))
@@ -52,6 +53,7 @@ def start_drill(request: HttpRequest) -> HttpResponse:
             request.POST.get("scenario", ""),
             enqueue=queue.enqueue,
             requested_by=cast(User, request.user),
+            force_fresh=bool(request.POST.get("fresh")),
         )
     except ScenarioError as error:
         messages.error(request, str(error))

@@ -113,6 +113,7 @@ def write_script(directory: Path, api: ScriptedApi, scenario: Scenario) -> Path:
                 session_id=session_id,
                 continuation=continuation,
                 report_schema=REPORT_SCHEMA_JSON,
+                max_budget_usd=tier.max_budget_usd,
             ),
         )
         environment = cli_environment(

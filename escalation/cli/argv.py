@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from decimal import Decimal
 
 from escalation.cli.binary import ClaudeBinary
 from escalation.continuation import Continuation, Resume
@@ -19,7 +20,10 @@ class RunRequest:
     session_id: str
     """The id that this run's conversation is to have: chosen by us, lower case."""
     continuation: Continuation
-    report_schema: str
+    report_schema: str | None
+    """None where no report is expected."""
+    max_budget_usd: Decimal
+    """What is left of the tier's budget."""
 
 
 def build_argv(binary: ClaudeBinary, request: RunRequest) -> list[str]:
@@ -31,9 +35,9 @@ def build_argv(binary: ClaudeBinary, request: RunRequest) -> list[str]:
         *_conversation_flags(binary, request),
         *("--model", tier.model),
         *("--output-format", "stream-json", "--verbose"),
-        *("--json-schema", request.report_schema),
+        *(("--json-schema", request.report_schema) if request.report_schema else ()),
         *("--max-turns", str(tier.max_turns)),
-        *("--max-budget-usd", str(tier.max_budget_usd)),
+        *("--max-budget-usd", f"{request.max_budget_usd:f}"),
         *("--permission-mode", "dontAsk"),
         *("--setting-sources", ""),
         *("--settings", RUN_SETTINGS),

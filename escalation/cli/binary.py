@@ -33,6 +33,10 @@ class ClaudeBinary:
     flags: tuple[str, ...]
 
     @property
+    def can_resume(self) -> bool:
+        return "--resume" in self.flags
+
+    @property
     def can_fork(self) -> bool:
         return "--fork-session" in self.flags
 
@@ -70,9 +74,15 @@ def _usable(path: Path, origin: str) -> Path:
     return path.absolute()
 
 
+def fingerprint_of(path: Path) -> str:
+    """Changes when the file is replaced."""
+    stat = path.stat()
+    return hashlib.sha256(f"{path}:{stat.st_size}:{stat.st_mtime_ns}".encode()).hexdigest()[:16]
+
+
 @lru_cache(maxsize=8)
 def _described(path: str, source: str, size: int, mtime_ns: int) -> ClaudeBinary:
-    kept = _kept_answers(hashlib.sha256(f"{path}:{size}:{mtime_ns}".encode()).hexdigest()[:16])
+    kept = _kept_answers(fingerprint_of(Path(path)))
     if answers := _read_json(kept):
         return ClaudeBinary(
             path=path, source=source, version=answers["version"], flags=tuple(answers["flags"])
@@ -81,7 +91,7 @@ def _described(path: str, source: str, size: int, mtime_ns: int) -> ClaudeBinary
         path=path,
         source=source,
         version=_ask(path, "--version").split("\n")[0].strip(),
-        flags=tuple(sorted(set(re.findall(r"--[a-z][a-z-]+", _ask(path, "--help"))))),
+        flags=tuple(sorted(set(re.findall(r"--[A-Za-z][\w-]*", _ask(path, "--help"))))),
     )
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps(asdict(binary)))

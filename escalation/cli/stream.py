@@ -107,7 +107,12 @@ class RunFacts:
     model: str = ""
     answered: bool = False
     """The model has said something: money was spent and tools may have run."""
+    tools_started: int = 0
+    messages: int = 0
+    compactions: int = 0
     context_tokens: int = 0
+    streamed: dict[str, Tokens] = field(default_factory=dict)
+    """Usage by message id: every block of a message repeats the same figures."""
     results: list[dict[str, Any]] = field(default_factory=list)
 
     def observe(self, payload: dict[str, Any]) -> None:
@@ -115,8 +120,12 @@ class RunFacts:
             case "system" if payload.get("subtype") == "init":
                 self.session_id = _session_id(payload) or self.session_id
                 self.model = _text(payload.get("model")) or self.model
+            case "system" if payload.get("subtype") == "compact_boundary":
+                self.compactions += 1
             case "assistant":
                 self._observe_answer(payload)
+            case "user":
+                self.messages += 1
             case "result":
                 self.results.append(payload)
                 if payload.get("is_error") is False and not self.session_id:
@@ -127,8 +136,12 @@ class RunFacts:
         if message.get("model") == "<synthetic>":
             return
         self.answered = True
+        self.tools_started += _tools_in(message)
+        usage = tokens_in(_object(message.get("usage")))
+        if (message_id := _text(message.get("id"))) not in self.streamed:
+            self.messages += 1
+            self.streamed[message_id] = usage
         if payload.get("parent_tool_use_id") is None:
-            usage = tokens_in(_object(message.get("usage")))
             self.context_tokens = min(
                 MAX_COUNT, usage.input + usage.cache_read + usage.cache_creation + usage.output
             )
@@ -163,10 +176,28 @@ class RunFacts:
         return sum((to_cost(share.get("costUSD")) or Decimal(0) for share in shares), Decimal(0))
 
     @property
+    def states_own_share(self) -> bool:
+        return self._own_model_usage() is not None
+
+    @property
+    def streamed_tokens(self) -> Tokens:
+        """What the stream proves: at least this much was used."""
+        return Tokens(
+            input=min(MAX_COUNT, sum(usage.input for usage in self.streamed.values())),
+            output=min(MAX_COUNT, sum(usage.output for usage in self.streamed.values())),
+            cache_read=min(MAX_COUNT, sum(usage.cache_read for usage in self.streamed.values())),
+            cache_creation=min(
+                MAX_COUNT, sum(usage.cache_creation for usage in self.streamed.values())
+            ),
+        )
+
+    @property
     def own_tokens(self) -> Tokens:
         shares = self._own_model_usage()
-        if shares is None:
+        if shares is None and self.results:
             return tokens_in(_object(self.result.get("usage")))
+        if shares is None:
+            return self.streamed_tokens
         return Tokens(
             input=_total(shares, "inputTokens"),
             output=_total(shares, "outputTokens"),
@@ -207,6 +238,19 @@ def to_cost(value: Any) -> Decimal | None:
     except InvalidOperation:
         return None
     return cost if 0 <= cost < Decimal("1e9") else None
+
+
+def _tools_in(message: dict[str, Any]) -> int:
+    """Calls of real tools: the report is given through a call that touches nothing."""
+    content = message.get("content")
+    blocks = content if isinstance(content, list) else []
+    return sum(
+        1
+        for block in blocks
+        if isinstance(block, dict)
+        and block.get("type") == "tool_use"
+        and block.get("name") != "StructuredOutput"
+    )
 
 
 def _total(shares: list[dict[str, Any]], key: str) -> int:

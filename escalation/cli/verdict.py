@@ -8,7 +8,7 @@ without a report can be asked for it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from escalation.cli.process import Ended, Ending
@@ -40,6 +40,11 @@ class Verdict:
     status: str
     """The session's status, as far as the process decides it."""
     error: str = ""
+    resume_refused: bool = False
+    """The conversation could not be continued at all; nothing was done."""
+    conversation_broken: bool = False
+    """The API will not take this conversation's history again."""
+    turn_limit: bool = False
 
     @property
     def went_well(self) -> bool:
@@ -47,7 +52,13 @@ class Verdict:
 
 
 def judge(
-    facts: RunFacts, ended: Ended, *, tier: int, timeout_seconds: int, stderr: str
+    facts: RunFacts,
+    ended: Ended,
+    *,
+    tier: int,
+    timeout_seconds: int,
+    stderr: str,
+    resumed: bool = False,
 ) -> Verdict:
     result = facts.result
     if result.get("subtype") == "success" and result.get("is_error") is False:
@@ -60,9 +71,21 @@ def judge(
             error=f"The run was stopped at its limit of {timeout_seconds} s. "
             f"Raise CLAUDEOPS_TIER{tier}_TIMEOUT if it needs longer." + _quoted(stderr),
         )
-    if not result:
-        return _without_result(ended, stderr)
-    return Verdict(status=Session.Status.FAILED, error=_failure(result, tier, stderr))
+    verdict = (
+        Verdict(status=Session.Status.FAILED, error=_failure(result, tier, stderr))
+        if result
+        else _without_result(ended, stderr)
+    )
+    broken = _breaks_conversation(result, stderr)
+    return replace(
+        verdict,
+        conversation_broken=broken,
+        resume_refused=resumed
+        and not facts.answered
+        and ended.exit_code != 0
+        and (broken or not _is_api_failure(result, stderr)),
+        turn_limit=result.get("subtype") == "error_max_turns",
+    )
 
 
 def _with_good_result(ended: Ended, stderr: str) -> Verdict:
@@ -87,9 +110,32 @@ def _without_result(ended: Ended, stderr: str) -> Verdict:
     )
 
 
-def _failure(result: dict[str, Any], tier: int, stderr: str) -> str:
+def _breaks_conversation(result: dict[str, Any], stderr: str) -> bool:
+    detail = _detail(result, stderr)
+    return (
+        result.get("terminal_reason") == "prompt_too_long"
+        or "prompt is too long" in detail.lower()
+        or _api_status(result, detail) == 400
+    )
+
+
+def _is_api_failure(result: dict[str, Any], stderr: str) -> bool:
+    """The service failed, which says nothing about the conversation."""
+    detail = _detail(result, stderr)
+    return bool(_api_status(result, detail)) or _is_unreachable(detail)
+
+
+def _is_unreachable(detail: str) -> bool:
+    return "connect" in detail.lower() or "ECONNREFUSED" in detail
+
+
+def _detail(result: dict[str, Any], stderr: str) -> str:
     said = result.get("result")
-    detail = said if isinstance(said, str) and said else _listed(result.get("errors")) or stderr
+    return said if isinstance(said, str) and said else _listed(result.get("errors")) or stderr
+
+
+def _failure(result: dict[str, Any], tier: int, stderr: str) -> str:
+    detail = _detail(result, stderr)
     subtype = str(result.get("subtype"))
     if advice := LIMIT_ADVICE.get(subtype):
         return advice.format(tier=tier) + _quoted(detail)
@@ -97,7 +143,7 @@ def _failure(result: dict[str, Any], tier: int, stderr: str) -> str:
     if status:
         advice = API_ADVICE.get(status, f"The API failed with status {status}.")
         return advice + _quoted(detail)
-    if "connect" in detail.lower() or "ECONNREFUSED" in detail:
+    if _is_unreachable(detail):
         return "The API cannot be reached. Check the network and ANTHROPIC_BASE_URL." + _quoted(
             detail
         )

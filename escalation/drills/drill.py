@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 DRILL_KEY = "drill-no-key-needed"
 
 
-def start_drill(scenario_name: str, *, enqueue: Enqueue, requested_by: User | None = None) -> Cycle:
+def start_drill(
+    scenario_name: str,
+    *,
+    enqueue: Enqueue,
+    requested_by: User | None = None,
+    force_fresh: bool = False,
+) -> Cycle:
     """Lay out the scenario's system and start a cycle on it. A drill has no watch."""
     scenario = load_scenario(scenario_name)
     with transaction.atomic():
@@ -35,6 +41,7 @@ def start_drill(scenario_name: str, *, enqueue: Enqueue, requested_by: User | No
             requested_by=requested_by,
             instructions=scenario.prompt,
             max_tier=HIGHEST_TIER,
+            force_fresh=force_fresh,
         )
         system = drill_directory(cycle) / "system"
         system.mkdir(parents=True, exist_ok=True)

@@ -60,11 +60,16 @@ def write_scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
 
 @pytest.fixture
 def scripted_api(monkeypatch: pytest.MonkeyPatch):
-    """Point real runs (not drills) at a script: the replies serve the whole conversation."""
+    """Point real runs (not drills) at a script: the replies serve the whole conversation.
+
+    A run that starts a conversation of its own, after a handoff, gets the other replies.
+    """
     started = []
 
-    def start(*replies: Reply) -> ScriptedApi:
-        api = ScriptedApi(Scenario(name="test", title="test", tiers={1: replies}))
+    def start(*replies: Reply, new_conversation: tuple[Reply, ...] = ()) -> ScriptedApi:
+        api = ScriptedApi(
+            Scenario(name="test", title="test", tiers={1: replies}, aside=new_conversation)
+        )
         serving = api.serving()
         serving.__enter__()
         started.append(serving)

@@ -50,7 +50,7 @@ def test_api_that_cannot_be_reached_is_named(watch_cycle, monkeypatch, settings)
 
 def test_tier_that_fails_after_an_escalation_is_not_a_silent_end(scripted_api, watch_cycle):
     escalating = Reply(calls=(report_call(status="down", escalate="needs a restart"),))
-    scripted_api(escalating, Reply(error=400, times=20))
+    scripted_api(escalating, Reply(error=403, times=20))
 
     cycle = watch_cycle.run()
 

@@ -26,6 +26,9 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("scenario", nargs="?", default=DEFAULT_SCENARIO)
         parser.add_argument("--list", action="store_true", help="list the scenarios")
+        parser.add_argument(
+            "--fresh", action="store_true", help="higher tiers start anew, by handoff"
+        )
         parser.add_argument("--queue", action="store_true", help="hand the drill to the worker")
         parser.add_argument("--json", action="store_true", help="print the finished chain as JSON")
 
@@ -36,6 +39,7 @@ class Command(BaseCommand):
             cycle = start_drill(
                 options["scenario"],
                 enqueue=queue.enqueue if options["queue"] else leave_to_caller,
+                force_fresh=options["fresh"],
             )
         except ScenarioError as error:
             raise CommandError(str(error), returncode=COULD_NOT_RUN_EXIT) from error

@@ -17,7 +17,7 @@ from escalation.foreground import COULD_NOT_RUN_EXIT, exit_code, run_to_end
 from escalation.tiers import HIGHEST_TIER, LOWEST_TIER, get_tier
 from sessions_app.chain import chain_of
 from sessions_app.chain_data import chain_as_data
-from sessions_app.models import Cycle, Watch
+from sessions_app.models import Cycle, Session, Watch
 
 
 class Command(BaseCommand):
@@ -37,6 +37,9 @@ class Command(BaseCommand):
             help="the tier to begin with",
         )
         parser.add_argument("--no-input", action="store_true", help="do not ask before Tier 2 or 3")
+        parser.add_argument(
+            "--fresh", action="store_true", help="higher tiers start anew, by handoff"
+        )
         parser.add_argument("--queue", action="store_true", help="hand the cycle to the worker")
         parser.add_argument("--json", action="store_true", help="print the finished chain as JSON")
 
@@ -50,6 +53,7 @@ class Command(BaseCommand):
                 enqueue=queue.enqueue if options["queue"] else cycles.leave_to_caller,
                 prompt=options["prompt"],
                 tier=options["tier"],
+                force_fresh=options["fresh"],
             )
         except CycleActive as active:
             raise CommandError(str(active), returncode=COULD_NOT_RUN_EXIT) from active
@@ -75,23 +79,35 @@ class Command(BaseCommand):
             )
         if number == LOWEST_TIER or not asked:
             return
-        tier = get_tier(number)
-        question = f"Tier {number} ({tier.name}) may change {watch.workdir}. Start it? [y/N] "
-        # On stderr, because stdout may be the JSON that a script reads.
-        self.stderr.write(question, ending="")
-        self.stderr.flush()
-        try:
-            answer = input()
-        except EOFError:
-            answer = ""
-        if answer.strip().lower() not in {"y", "yes"}:
-            raise CommandError(
-                "Not started. Answer y, or give --no-input in a script.",
-                returncode=COULD_NOT_RUN_EXIT,
-            )
+        confirm_or_stop(
+            self,
+            f"Tier {number} ({get_tier(number).name}) may change {watch.workdir}. Start it? [y/N] ",
+        )
 
 
-def finish_command(command: BaseCommand, cycle: Cycle, *, queued: bool, as_json: bool) -> None:
+def confirm_or_stop(command: BaseCommand, question: str) -> None:
+    # On stderr, because stdout may be the JSON that a script reads.
+    command.stderr.write(question, ending="")
+    command.stderr.flush()
+    try:
+        answer = input()
+    except EOFError:
+        answer = ""
+    if answer.strip().lower() not in {"y", "yes"}:
+        raise CommandError(
+            "Not started. Answer y, or give --no-input in a script.",
+            returncode=COULD_NOT_RUN_EXIT,
+        )
+
+
+def finish_command(
+    command: BaseCommand,
+    cycle: Cycle,
+    *,
+    queued: bool,
+    as_json: bool,
+    shown: Session | None = None,
+) -> None:
     """Run or announce the cycle, print its chain, and leave with its exit code."""
     # With --json, stdout is the data and nothing else.
     talk = command.stderr if as_json else command.stdout
@@ -102,7 +118,7 @@ def finish_command(command: BaseCommand, cycle: Cycle, *, queued: bool, as_json:
 
     if not queued:
         run_to_end(cycle, print_line)
-    chain = chain_of(cycle.sessions.all()[0])
+    chain = chain_of(shown or cycle.sessions.all()[0])
     if as_json:
         command.stdout.write(json.dumps(chain_as_data(chain), indent=2, ensure_ascii=False))
     elif queued:

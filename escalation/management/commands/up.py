@@ -12,11 +12,13 @@ from django.core.management.base import BaseCommand, CommandError
 
 from escalation import queue
 from escalation.cli.binary import find_binary
+from escalation.cli.contract import contract_of
 from escalation.cli.environment import credentials_configured
 from escalation.default_watch import ensure_default_watch
 from escalation.drills.drill import start_drill
 from escalation.management.commands.drill import DEFAULT_SCENARIO
 from escalation.operator_account import ensure_operator
+from escalation.schedules import ensure_cleaning
 from escalation.services import (
     port_is_free,
     start_services,
@@ -58,10 +60,12 @@ class Command(BaseCommand):
     def _prepare(self) -> None:
         call_command("migrate", verbosity=0)
         ensure_default_watch()
+        ensure_cleaning()
         if sentence := ensure_operator():
             self._say(sentence)
         binary = find_binary()
-        self._say(f"CLI: {binary.version}, {binary.source}, {binary.path}")
+        contract = contract_of(binary)
+        self._say(f"CLI: {binary.version}, {binary.source}, {binary.path}; {contract.verdict}")
 
     def _announce(self) -> None:
         if not credentials_configured():

@@ -1,0 +1,21 @@
+"""Expire, archive and prune by hand; a schedule does the same every hour."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from escalation.cleaning import clean
+
+
+class Command(BaseCommand):
+    help = "Expire old conversations, archive transcripts, prune old events and leftover files."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
+
+    def handle(self, *args: Any, **options: Any) -> str:
+        cleaned = clean(dry_run=options["dry_run"])
+        return f"{'Would be done' if options['dry_run'] else 'Done'}. {cleaned}"

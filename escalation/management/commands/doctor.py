@@ -1,0 +1,48 @@
+"""Find out what the installed CLI really does."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from escalation.cli.binary import find_binary
+from escalation.cli.contract import as_data, contract_of, forget_contract
+from escalation.errors import CliMissing
+
+
+class Command(BaseCommand):
+    help = (
+        "Run the CLI a few times against the scripted API and print what it does: cost reporting, "
+        "resume, fork, flags. Costs nothing. Exit code 1: it cannot be used."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--json", action="store_true")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            binary = find_binary()
+        except CliMissing as error:
+            raise CommandError(str(error)) from error
+        forget_contract(binary)
+        contract = contract_of(binary)
+        found = as_data(binary, contract)
+        if options["json"]:
+            self.stdout.write(json.dumps(found, indent=2))
+        else:
+            for name, value in found.items():
+                self.stdout.write(f"{name.replace('_', ' '):24} {_shown(value)}")
+        if not contract.is_usable:
+            sys.exit(1)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(value) or "none"
+    return str(value) or "none"

@@ -1,0 +1,145 @@
+"""What a person can do with a finished session: ask, try another way, try again, escalate.
+
+Each creates a run in the same cycle, reopened for it, so that the chain stays one tree and the
+database still allows only one active cycle per watch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from django.db import IntegrityError, transaction
+
+from escalation.cycles import Enqueue
+from escalation.errors import OperationRefused
+from escalation.supervisor import sibling, successor
+from escalation.tiers import HIGHEST_TIER
+from sessions_app.models import Session
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+RETRIED_STATUSES = (
+    Session.Status.FAILED,
+    Session.Status.TIMED_OUT,
+    Session.Status.INTERRUPTED,
+    Session.Status.CANCELLED,
+)
+
+
+def follow_up(
+    session: Session, question: str, *, enqueue: Enqueue, requested_by: User | None = None
+) -> Session:
+    """A question in the same conversation, answered with reading tools only."""
+    _require_text(question, "a question")
+    return _started(
+        session,
+        enqueue,
+        lambda: successor(
+            session,
+            session.tier,
+            Session.Purpose.FOLLOW_UP,
+            request=question,
+            requested_by=requested_by,
+        ),
+    )
+
+
+def fork(
+    session: Session, request: str, *, enqueue: Enqueue, requested_by: User | None = None
+) -> Session:
+    """Another approach from where the session ended; the original stays as it is."""
+    _require_text(request, "what to try instead")
+    return _started(
+        session,
+        enqueue,
+        lambda: successor(
+            session,
+            session.tier,
+            Session.Purpose.FORK,
+            request=request,
+            requested_by=requested_by,
+        ),
+    )
+
+
+def retry(
+    session: Session,
+    *,
+    enqueue: Enqueue,
+    requested_by: User | None = None,
+    force_fresh: bool = False,
+) -> Session:
+    """The same tier once more, from the state that its parent left."""
+    if session.status not in RETRIED_STATUSES:
+        raise OperationRefused(
+            f"Session {session.pk} is {session.get_status_display()}: only a run that did not end "
+            "well can be tried again."
+        )
+    return _started(
+        session,
+        enqueue,
+        lambda: sibling(
+            session,
+            purpose=Session.Purpose.RETRY,
+            requested_by=requested_by,
+            force_fresh=force_fresh,
+        ),
+    )
+
+
+def escalate(
+    session: Session,
+    reason: str,
+    *,
+    enqueue: Enqueue,
+    requested_by: User | None = None,
+    force_fresh: bool = False,
+) -> Session:
+    """A person sends the findings on to the next tier. Of two at once, one wins."""
+    _require_text(reason, "a reason")
+    ceiling = min(HIGHEST_TIER, session.cycle.max_tier)
+    if session.tier >= ceiling:
+        raise OperationRefused(
+            f"Tier {session.tier} cannot be escalated: the policy allows no tier above {ceiling}."
+        )
+
+    def next_tier() -> Session:
+        if not session.mark_escalated(f"Escalated by hand: {reason}"):
+            raise OperationRefused(
+                f"Session {session.pk} is {session.get_status_display()}: it has been escalated "
+                "already, or cannot be."
+            )
+        return successor(
+            session,
+            session.tier + 1,
+            Session.Purpose.TIER,
+            request=reason,
+            requested_by=requested_by,
+            force_fresh=force_fresh,
+        )
+
+    return _started(session, enqueue, next_tier)
+
+
+def _started(session: Session, enqueue: Enqueue, create: Callable[[], Session]) -> Session:
+    if session.cycle.is_active:
+        raise OperationRefused(
+            f"Cycle {session.cycle_id} is still {session.cycle.get_state_display()}; wait for it."
+        )
+    try:
+        with transaction.atomic():
+            session.cycle.reopen()
+            created = create()
+            enqueue(created)
+    except IntegrityError as error:
+        raise OperationRefused(
+            f"Another cycle of {session.cycle.subject} is under way; wait for it to finish."
+        ) from error
+    return created
+
+
+def _require_text(text: str, what: str) -> None:
+    if not text.strip():
+        raise OperationRefused(f"Say {what}.")

@@ -1,0 +1,73 @@
+"""What is stored about a finished run: the stream's facts as the session's fields."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from django.utils import timezone
+
+from escalation import transcripts
+from escalation.cli.contract import contract_of
+from escalation.cli.stream import RunFacts
+from escalation.cost import OwnCost, last_unit_price, own_cost
+from escalation.preparation import Preparation
+from sessions_app.models import Session
+
+
+def stored_facts(session: Session, preparation: Preparation, facts: RunFacts) -> dict[str, Any]:
+    tokens = facts.own_tokens
+    cost = cost_of(session, preparation, facts)
+    stop_reason = facts.result.get("terminal_reason") or facts.result.get("stop_reason") or ""
+    return {
+        "model_used": facts.model[:100],
+        "cost_usd": cost.cost_usd,
+        "reported_cost_usd": cost.reported_cost_usd,
+        "baseline_cost_usd": cost.baseline_cost_usd,
+        "estimated_cost_usd": cost.estimated_cost_usd,
+        "cost_basis": cost.basis,
+        "input_tokens": tokens.input,
+        "output_tokens": tokens.output,
+        "cache_read_tokens": tokens.cache_read,
+        "cache_creation_tokens": tokens.cache_creation,
+        "context_tokens": facts.context_tokens,
+        "context_window": facts.context_window,
+        "compactions": facts.compactions,
+        "turns": facts.turns,
+        "messages": facts.messages,
+        "first_activity_at": session.started_at,
+        "last_activity_at": timezone.now(),
+        "stop_reason": str(stop_reason)[:100],
+        "result": facts.result_text,
+    }
+
+
+def cost_of(session: Session, preparation: Preparation, facts: RunFacts) -> OwnCost:
+    def accumulates() -> bool:
+        contract = contract_of(preparation.binary)
+        forked = preparation.conversation_id == preparation.request.session_id
+        return contract.accumulates_on_fork if forked else contract.accumulates_on_resume
+
+    return own_cost(
+        facts,
+        resumed=preparation.resumes,
+        accumulates=accumulates,
+        baseline=lambda: conversation_total(session.parent_session),
+        unit_price=lambda: last_unit_price(session.model),
+    )
+
+
+def conversation_total(parent: Session | None) -> Decimal | None:
+    """The parent conversation's total where this run branched off.
+
+    The transcript knows better than our row when the parent was stopped: what it spent after its
+    last report is in there.
+    """
+    if parent is None:
+        return None
+    known = [
+        total
+        for total in (parent.reported_cost_usd, transcripts.cost_state_total(parent))
+        if total is not None
+    ]
+    return max(known, default=None)

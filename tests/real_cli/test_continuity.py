@@ -1,0 +1,206 @@
+"""REQ-1, 7 and 8 on the real CLI: where resume is impossible, a handoff takes over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from escalation import cycles, operations, transcripts
+from escalation.drills.drill import start_drill
+from escalation.drills.scenario import Reply, ToolCall
+from escalation.foreground import next_session, run_to_end
+from escalation.runner import run
+from sessions_app.models import Conversation, Cycle, Session
+from tests.factories import WatchFactory
+from tests.real_cli.conftest import report_call
+from tests.real_cli.playing import conversation_text, last_prompt, played
+
+DOWN = Reply(calls=(report_call(status="down", escalate="needs a restart"),))
+FIXED = Reply(calls=(report_call(did="restarted web"),))
+
+
+def bash(command: str) -> Reply:
+    return Reply(calls=(ToolCall(tool="Bash", input={"command": command}),))
+
+
+def handoff_files(state: Path) -> list[Path]:
+    return [path for path in state.rglob("*") if "handoff" in path.name and path.is_file()]
+
+
+def test_req7_no_handoff_file_created_during_resume_based_escalation(play_drill, own_state):
+    drill = play_drill("three-tiers")
+
+    assert [session.continued_by for session in drill.sessions] == ["fresh", "resume", "resume"]
+    assert handoff_files(own_state) == []
+    assert not any("handoff" in session.prompt.lower() for session in drill.sessions)
+
+
+def test_req7_resume_that_fails_falls_back_to_a_handoff_by_itself(
+    scripted_api, watch_cycle, monkeypatch, own_state
+):
+    """The transcript vanishes after the decision was made: the CLI finds no conversation."""
+    api = scripted_api(bash("echo the lamp is red"), DOWN, new_conversation=(FIXED,))
+    monkeypatch.setattr("escalation.preparation.Conversation.take", delete_transcripts_and_take)
+
+    cycle = watch_cycle.run()
+
+    first, refused, second = cycle.sessions.order_by("pk")
+    assert (refused.status, refused.continued_by) == (Session.Status.FAILED, "resume")
+    assert (second.tier, second.continued_by, second.continued_guard) == (2, "handoff", "retired")
+    assert Conversation.objects.get(session_id=first.session_id).state == "retired"
+    assert "the lamp is red" in last_prompt(api.requests[-1].body)
+    assert cycle.outcome == Cycle.Outcome.FIXED
+
+
+def delete_transcripts_and_take(session_id: str, session: Session) -> bool:
+    if session.parent_session is not None:
+        for path in Path(session.config_dir).rglob("*.jsonl"):
+            path.unlink()
+    return True
+
+
+def test_req7_transcript_gone_from_disk_is_restored_from_the_archive_and_resumed(
+    scripted_api, watch_cycle, monkeypatch
+):
+    api = scripted_api(bash("echo the lamp is red"), DOWN, FIXED)
+    conclude = transcripts.archive
+
+    def archive_and_delete(session: Session) -> int:
+        stored = conclude(session)
+        for path in Path(session.config_dir).rglob("*.jsonl"):
+            path.unlink()
+        return stored
+
+    monkeypatch.setattr(transcripts, "archive", archive_and_delete)
+
+    cycle = watch_cycle.run()
+
+    assert cycle.sessions.get(tier=2).continued_by == "resume"
+    assert "the lamp is red" in conversation_text(api.requests[-1].body)
+
+
+def test_req8_context_over_the_threshold_falls_back_and_says_so(
+    scripted_api, watch_cycle, settings
+):
+    settings.CLAUDEOPS_RESUME_CONTEXT_THRESHOLD = Decimal("0.70")
+    usage = {"input_tokens": 150_000, "output_tokens": 10}
+    full = Reply(calls=DOWN.calls, usage=usage)
+    api = scripted_api(bash("echo the lamp is red"), full, new_conversation=(FIXED,))
+
+    cycle = watch_cycle.run()
+
+    second = cycle.sessions.get(tier=2)
+    assert (second.continued_by, second.continued_guard) == ("handoff", "context_full")
+    assert "context window pressure" in second.continued_why
+    assert "70%" in second.events.get(kind="settings").payload["text"]
+    assert "--resume" not in second.argv
+    assert "the lamp is red" in last_prompt(api.requests[-1].body)
+
+
+def test_handoff_reaches_each_tier_as_data_in_the_prompt_and_never_as_system_text(db, own_state):
+
+    cycle = start_drill("three-tiers", enqueue=cycles.leave_to_caller, force_fresh=True)
+    drill = played(run_to_end(cycle, lambda line: None))
+
+    assert drill.cycle.outcome == Cycle.Outcome.FIXED
+    assert [session.continued_by for session in drill.sessions] == ["fresh", "handoff", "handoff"]
+    request = drill.first_request_of_tier(3)
+    assert "workers_max" in last_prompt(request)
+    assert "workers_max" not in str(request["system"])
+    assert handoff_files(own_state) == []
+
+
+def test_turn_limit_goes_on_in_the_same_conversation_with_every_run_its_own_row(
+    scripted_api, watch_cycle, settings
+):
+
+    tiers = settings.CLAUDEOPS_TIERS
+    settings.CLAUDEOPS_TIERS = {**tiers, 1: replace(tiers[1], max_turns=1)}
+    api = scripted_api(bash("echo the lamp is red"), *watch_cycle.healthy)
+
+    cycle = watch_cycle.run()
+
+    limited, going_on = cycle.sessions.order_by("pk")
+    assert limited.status == Session.Status.FAILED
+    assert going_on.purpose == Session.Purpose.CONTINUATION
+    assert going_on.continued_by == "resume"
+    assert "the lamp is red" in conversation_text(api.requests[-1].body)
+    assert cycle.outcome == Cycle.Outcome.HEALTHY
+
+
+def test_follow_up_is_answered_in_the_same_conversation_with_reading_tools_only(
+    scripted_api, watch_cycle
+):
+    answer = Reply(say="It was red because of the fuse.")
+    touch = bash("touch changed.txt")
+    api = scripted_api(bash("echo the lamp is red"), *watch_cycle.healthy, touch, answer)
+    cycle = watch_cycle.run()
+
+    operations.follow_up(cycle.sessions.get(), "Why was it red?", enqueue=cycles.leave_to_caller)
+    run_to_end(cycle, lambda line: None)
+
+    asked = cycle.sessions.get(purpose=Session.Purpose.FOLLOW_UP)
+    assert asked.result == "It was red because of the fuse."
+    assert "the lamp is red" in conversation_text(api.requests[-1].body)
+    assert not (watch_cycle.workdir / "changed.txt").exists()
+    cycle.refresh_from_db()
+    assert (cycle.outcome, cycle.state) == (Cycle.Outcome.HEALTHY, Cycle.State.FINISHED)
+
+
+def test_escalation_by_hand_resumes_the_conversation_at_the_next_tier(scripted_api, watch_cycle):
+
+    api = scripted_api(bash("echo the lamp is red"), *watch_cycle.healthy, FIXED)
+    cycle = watch_cycle.run()
+
+    operations.escalate(cycle.sessions.get(), "I do not believe it", enqueue=cycles.leave_to_caller)
+    run_to_end(cycle, lambda line: None)
+
+    second = cycle.sessions.get(tier=2)
+    assert (second.continued_by, second.request) == ("resume", "I do not believe it")
+    assert "the lamp is red" in conversation_text(api.requests[-1].body)
+    cycle.refresh_from_db()
+    assert cycle.outcome == Cycle.Outcome.FIXED
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_failed_tier_is_tried_again_from_its_parents_state(scripted_api, watch_cycle, fresh):
+
+    api = scripted_api(
+        *(bash("echo the lamp is red"), DOWN, Reply(error=403), FIXED), new_conversation=(FIXED,)
+    )
+    cycle = watch_cycle.run()
+    failed = cycle.sessions.get(tier=2)
+
+    again = operations.retry(failed, enqueue=cycles.leave_to_caller, force_fresh=fresh)
+    run_to_end(cycle, lambda line: None)
+
+    again.refresh_from_db()
+    assert again.parent_session_id == failed.parent_session_id
+    assert again.continued_by == ("handoff" if fresh else "resume")
+    assert "the lamp is red" in conversation_text(api.requests[-1].body)
+    cycle.refresh_from_db()
+    assert cycle.outcome == Cycle.Outcome.FIXED
+
+
+def test_killed_run_has_no_cost_and_an_estimate_that_is_marked(scripted_api, watch_cycle):
+
+    scripted_api(*watch_cycle.healthy)
+    watch_cycle.run()  # teaches the price of the model
+    scripted_api(bash("sleep 30"))
+    watch = WatchFactory(workdir=str(watch_cycle.workdir))
+    cycle = cycles.start(watch, trigger=Cycle.Trigger.MANUAL, enqueue=cycles.leave_to_caller)
+    session = next_session(cycle)
+    assert session is not None
+
+    def stop_once_a_tool_runs() -> str:
+        return "test" if session.events.filter(kind="assistant").exists() else ""
+
+    run(session, enqueue=cycles.leave_to_caller, stop_reason=stop_once_a_tool_runs)
+
+    assert session.status == Session.Status.INTERRUPTED
+    assert session.cost_usd is None
+    assert session.cost_basis == Session.CostBasis.ESTIMATE
+    assert session.estimated_cost_usd > 0
