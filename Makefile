@@ -5,12 +5,15 @@ RUN := $(VENV)/bin/python
 # Root needs no sudo; everybody else is asked once.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: up test install dev-install lint types check pytest lock browser clean
+# A version that reports cost per run, to test against beside the bundled one.
+OLD_CLI := @anthropic-ai/claude-code-linux-$(if $(filter aarch64,$(shell uname -m)),arm64,x64)@2.1.197
+
+.PHONY: up test install dev-install lint types check pytest lock browser old-cli clean
 
 up: install
 	@$(RUN) manage.py up
 
-test: dev-install browser lint types check pytest
+test: dev-install browser old-cli lint types check pytest
 
 install: $(VENV)/.installed
 
@@ -35,6 +38,13 @@ $(VENV)/.dev-installed: requirements-dev.lock | $(VENV)/bin/pip
 browser:
 	@command -v chromium >/dev/null || { echo "Installing Debian's chromium for the browser tests"; \
 		$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq chromium >/dev/null; }
+
+old-cli: dev-install
+	@test -x $(VENV)/old-cli/claude || ! command -v npm >/dev/null || { \
+		mkdir -p $(VENV)/old-cli && cd $(VENV)/old-cli \
+		&& npm pack --silent "$(OLD_CLI)" >/dev/null 2>&1 \
+		&& tar xzf *.tgz --strip-components=1 package/claude && rm -f *.tgz; } \
+		|| echo "The older CLI could not be fetched: its recorded output stands in for it."
 
 lint: dev-install
 	$(VENV)/bin/ruff check .

@@ -16,8 +16,9 @@ from sessions_app.models import Session
 
 
 def stored_facts(session: Session, preparation: Preparation, facts: RunFacts) -> dict[str, Any]:
-    tokens = facts.own_tokens
     cost = cost_of(session, preparation, facts)
+    reports_per_run = cost.basis == Session.CostBasis.PER_RUN and "modelUsage" in facts.result
+    tokens = facts.reported_tokens if reports_per_run else facts.own_tokens
     stop_reason = facts.result.get("terminal_reason") or facts.result.get("stop_reason") or ""
     return {
         "model_used": facts.model[:100],

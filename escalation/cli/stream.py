@@ -198,11 +198,13 @@ class RunFacts:
             return tokens_in(_object(self.result.get("usage")))
         if shares is None:
             return self.streamed_tokens
-        return Tokens(
-            input=_total(shares, "inputTokens"),
-            output=_total(shares, "outputTokens"),
-            cache_read=_total(shares, "cacheReadInputTokens"),
-            cache_creation=_total(shares, "cacheCreationInputTokens"),
+        return _tokens_by_model(shares)
+
+    @property
+    def reported_tokens(self) -> Tokens:
+        """By model, with subagents and the CLI's own auxiliary calls, which `usage` leaves out."""
+        return _tokens_by_model(
+            [_object(share) for share in _object(self.result.get("modelUsage")).values()]
         )
 
     @property
@@ -250,6 +252,15 @@ def _tools_in(message: dict[str, Any]) -> int:
         if isinstance(block, dict)
         and block.get("type") == "tool_use"
         and block.get("name") != "StructuredOutput"
+    )
+
+
+def _tokens_by_model(shares: list[dict[str, Any]]) -> Tokens:
+    return Tokens(
+        input=_total(shares, "inputTokens"),
+        output=_total(shares, "outputTokens"),
+        cache_read=_total(shares, "cacheReadInputTokens"),
+        cache_creation=_total(shares, "cacheCreationInputTokens"),
     )
 
 

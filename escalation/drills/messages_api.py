@@ -101,8 +101,15 @@ class ScriptedApi:
 
 
 def conversation_key(body: dict[str, Any]) -> str:
-    """Two requests belong to one conversation when they open with the same words."""
-    return json.dumps(body.get("messages", [])[:1], sort_keys=True)[:100_000]
+    """Two requests belong to one conversation when they open with the same words.
+
+    The words alone: cache marks and the CLI's own reminders change from call to call.
+    """
+    opening = body.get("messages") or [{}]
+    content = opening[0].get("content") if isinstance(opening[0], dict) else None
+    blocks = content if isinstance(content, list) else [{"text": content}]
+    texts = [str(block.get("text")) for block in blocks if isinstance(block, dict)]
+    return "\n".join(text for text in texts if not text.startswith("<system-reminder>"))
 
 
 def reply_at(replies: tuple[Reply, ...], position: int) -> Reply:

@@ -16,6 +16,8 @@ from sessions_app.models import Cycle
 from tests.factories import WatchFactory
 from tests.real_cli.playing import PlayedDrill, play
 
+OLD_CLI = Path(__file__).resolve().parents[2] / ".venv" / "old-cli" / "claude"
+
 
 def report_call(*, status: str = "healthy", escalate: str = "", did: str = "") -> ToolCall:
     """The closing call of a tier."""
@@ -112,3 +114,16 @@ def watch_cycle(db, tmp_path: Path) -> WatchCycle:
     workdir = tmp_path / "workdir"
     workdir.mkdir()
     return WatchCycle(workdir)
+
+
+def old_cli_is_here() -> bool:
+    return OLD_CLI.is_file()
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    if not old_cli_is_here():
+        terminalreporter.write_line(
+            "NOTE: the older CLI is not installed (`make old-cli` needs npm): its recorded result "
+            "lines stood in for it in test_cli_versions.py.",
+            red=True,
+        )
