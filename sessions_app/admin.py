@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Model, QuerySet
+from django.db.models import Count, Model, QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from sessions_app.formatting import money
-from sessions_app.models import Cycle, Session, SessionEvent
+from sessions_app import formatting
+from sessions_app.models import Conversation, Cycle, Session, SessionEvent, Transcript
+from sessions_app.querysets import LONG_FIELDS
 
 
 def link_to(target: Session | Cycle, text: str) -> SafeString:
@@ -55,18 +56,25 @@ class SessionAdmin(PastAdmin):
         "tier_number",
         "model",
         "status",
+        "purpose",
+        "continued_by",
+        "continued_guard",
         "cost",
+        "cost_basis",
         "parent",
         "started_at",
     ]
-    list_filter = ["status", "tier", "continued_by", "purpose", "model", "started_at"]
+    list_filter = [
+        *("status", "tier", "continued_by", "continued_guard", "purpose", "cost_basis", "model"),
+        "started_at",
+    ]
     list_select_related = ["cycle__watch"]
-    search_fields = ["session_id", "error", "escalation_reason", "cycle__watch__name"]
+    search_fields = ["session_id", "error", "escalation_reason", "request", "cycle__watch__name"]
     date_hierarchy = "started_at"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """A list reads no transcripts; the page of one session fetches them when it shows them."""
-        return super().get_queryset(request).defer("prompt", "result", "argv", "report")
+        return super().get_queryset(request).defer(*LONG_FIELDS)
 
     @admin.display(description="subject", ordering="cycle__watch__name")
     def page(self, session: Session) -> SafeString:
@@ -78,7 +86,7 @@ class SessionAdmin(PastAdmin):
 
     @admin.display(description="cost", ordering="cost_usd")
     def cost(self, session: Session) -> str:
-        return money(session.cost_usd)
+        return formatting.cost(session.cost_usd, session.estimated_cost_usd)
 
     @admin.display(description="parent", ordering="parent_session")
     def parent(self, session: Session) -> SafeString | str:
@@ -97,3 +105,35 @@ class SessionEventAdmin(PastAdmin):
     @admin.display(description="session", ordering="session")
     def page(self, event: SessionEvent) -> SafeString:
         return link_to(event.session, f"#{event.session.pk}")
+
+
+@admin.register(Conversation)
+class ConversationAdmin(PastAdmin):
+    list_display = ["session_id", "state", "reason", "holder", "last_used_at"]
+    list_filter = ["state", "last_used_at"]
+    list_select_related = ["in_use_by"]
+    search_fields = ["session_id", "reason"]
+
+    @admin.display(description="in use by", ordering="in_use_by")
+    def holder(self, conversation: Conversation) -> SafeString | str:
+        run = conversation.in_use_by
+        return link_to(run, f"#{run.pk}") if run else "–"
+
+
+@admin.register(Transcript)
+class TranscriptAdmin(PastAdmin):
+    """Only which transcripts are kept: what they hold is on the page of the session."""
+
+    list_display = ["session_id", "subpath", "project_key", "chunks_kept", "updated_at"]
+    list_filter = ["updated_at"]
+    search_fields = ["session_id", "project_key"]
+    ordering = ["-updated_at"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        transcripts: QuerySet[Any] = super().get_queryset(request)
+        counted: QuerySet[Any] = transcripts.annotate(kept=Count("chunks"))
+        return counted
+
+    @admin.display(description="chunks", ordering="kept")
+    def chunks_kept(self, transcript: Any) -> int:
+        return int(transcript.kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from sessions_app.chain import Chain
@@ -25,8 +26,10 @@ def session_as_data(session: Session) -> dict[str, Any]:
         "status": session.status,
         "session_id": session.session_id,
         "parent_session_id": session.parent_session_id,
-        # Ten decimal places fit into a float's digits, so the printed number is the exact one.
-        "cost_usd": None if session.cost_usd is None else float(session.cost_usd),
+        "cost_usd": _number(session.cost_usd),
+        "cost_basis": session.cost_basis or None,
+        "reported_cost_usd": _number(session.reported_cost_usd),
+        "estimated_cost_usd": _number(session.estimated_cost_usd),
         "input_tokens": session.input_tokens,
         "output_tokens": session.output_tokens,
         "cache_read_tokens": session.cache_read_tokens,
@@ -35,8 +38,17 @@ def session_as_data(session: Session) -> dict[str, Any]:
         "duration_ms": session.duration_ms,
         "exit_code": session.exit_code,
         "continued_by": session.continued_by,
+        "continued_guard": session.continued_guard or None,
         "continued_why": session.continued_why,
+        "context_tokens": session.context_tokens,
+        "compactions": session.compactions,
+        "request": session.request or None,
         "escalation_reason": session.escalation_reason,
         "error": session.error,
         "outcome": session.cycle.outcome or None,
     }
+
+
+def _number(amount: Decimal | None) -> float | None:
+    """Ten decimal places fit into a float's digits, so the printed number is the exact one."""
+    return None if amount is None else float(amount)

@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from sessions_app.chain import Chain
 from sessions_app.models import Cycle, Session, Watch
+from sessions_app.querysets import LONG_FIELDS
 
 RECENT_CYCLES = 20
 RECENT_SESSIONS = 5 * RECENT_CYCLES
@@ -126,7 +127,7 @@ def _watch_rows() -> tuple[WatchRow, ...]:
 
 
 def _cycle_rows() -> tuple[CycleRow, ...]:
-    sessions = Session.objects.defer("prompt", "result", "argv", "report").order_by("id")
+    sessions = Session.objects.defer(*LONG_FIELDS).order_by("id")
     cycles = Cycle.objects.select_related("watch", "requested_by").prefetch_related(
         Prefetch("sessions", queryset=sessions)
     )

@@ -69,7 +69,15 @@ def _within_limits(line: EventLine) -> EventLine:
 
 def _from_supervisor(kind: str, data: Mapping[str, Any]) -> EventLine:
     level = KIND_OF_LEVEL.get(as_text(data.get("level")), "note")
-    return EventLine(level, f"Claude Ops · {kind or 'note'}", as_text(data.get("text")))
+    text = as_text(data.get("text"))
+    if kind == "status":
+        text = "\n".join(filter(None, [_status_change(data), text]))
+    return EventLine(level, f"Claude Ops · {kind or 'note'}", text)
+
+
+def _status_change(data: Mapping[str, Any]) -> str:
+    before, after = (as_text(data.get(key)).replace("_", " ") for key in ("from", "to"))
+    return " → ".join(filter(None, [before, after]))
 
 
 def _from_stream(kind: str, data: Mapping[str, Any]) -> Iterable[EventLine]:

@@ -11,7 +11,13 @@ from sessions_app.models import Session, Watch
 from sessions_app.models.watch import TIER_CHOICES
 from sessions_app.querysets import SessionQuerySet
 
-LOOKUPS = {"tier": "tier", "status": "status", "watch": "cycle__watch"}
+LOOKUPS = {
+    "tier": "tier",
+    "status": "status",
+    "watch": "cycle__watch",
+    "continued_by": "continued_by",
+    "purpose": "purpose",
+}
 
 
 class SessionFilter(forms.Form):
@@ -30,6 +36,14 @@ class SessionFilter(forms.Form):
         required=False, choices=[("", "Any status"), *Session.Status.choices]
     )
     watch = forms.ModelChoiceField(Watch.objects.all(), required=False, empty_label="All watches")
+    continued_by = forms.ChoiceField(
+        label="Continued by",
+        required=False,
+        choices=[("", "In any way"), *Session.ContinuedBy.choices],
+    )
+    purpose = forms.ChoiceField(
+        required=False, choices=[("", "Any purpose"), *Session.Purpose.choices]
+    )
     drill = forms.ChoiceField(
         label="Drills",
         required=False,

@@ -24,6 +24,24 @@ def money(amount: Decimal | float | None) -> str:
     return f"${whole}.{decimals[:2]}{decimals[2:].rstrip('0')}"
 
 
+def exact_money(amount: Decimal | None) -> str:
+    """Every digit that is known, for figures that are held against each other."""
+    if amount is None:
+        return "unknown"
+    whole, _, decimals = f"{amount:,f}".partition(".")
+    return f"${whole}.{decimals.rstrip('0').ljust(2, '0')}"
+
+
+def estimate(amount: Decimal) -> str:
+    """Never to be mistaken for a figure that the CLI gave."""
+    return f"≈ {money(amount)} (estimate)"
+
+
+def cost(amount: Decimal | None, estimated: Decimal | None) -> str:
+    """What a run cost, as sure as it is known."""
+    return estimate(estimated) if amount is None and estimated is not None else money(amount)
+
+
 def duration(milliseconds: float | None) -> str:
     if milliseconds is None:
         return "–"

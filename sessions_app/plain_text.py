@@ -46,3 +46,13 @@ def as_text(value: Any) -> str:
         return clean(json.dumps(value, ensure_ascii=False, default=str))
     except (TypeError, ValueError, RecursionError):
         return "(cannot be shown)"
+
+
+def indented(value: Any) -> str:
+    """JSON to be read by a person; nothing for nothing, a string as it is."""
+    if isinstance(value, dict | list) and value:
+        try:
+            return clean(json.dumps(value, ensure_ascii=False, indent=2, default=str))
+        except (TypeError, ValueError, RecursionError):
+            return "(cannot be shown)"
+    return as_text(value or None)

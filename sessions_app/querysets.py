@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.db import models
 from django.db.models import Count, Q, Sum
@@ -22,6 +22,8 @@ SEARCHED_FIELDS = (
     "cycle__watch__name",
     "cycle__drill",
 )
+# What a list never shows.
+LONG_FIELDS = ("prompt", "result", "argv", "report", "handoff", "continuation_facts")
 
 
 class SessionQuerySet(models.QuerySet["Session"]):
@@ -29,9 +31,37 @@ class SessionQuerySet(models.QuerySet["Session"]):
         """Without drills: only these cost money."""
         return self.filter(cycle__drill="")
 
+    def drills(self) -> SessionQuerySet:
+        return self.exclude(cycle__drill="")
+
+    def started_since(self, start: datetime | None) -> SessionQuerySet:
+        """Runs that began, in a period or ever: nothing else can have cost anything."""
+        if start is None:
+            return self.filter(started_at__isnull=False)
+        return self.filter(started_at__gte=start)
+
+    def amounts_by(self, *keys: str) -> list[dict[str, Any]]:
+        """Costs in groups, with what is estimated or unknown apart from what is known."""
+        without = Q(cost_usd=None, finished_at__isnull=False)
+        guessed = Q(estimated_cost_usd__isnull=False)
+        rows = (
+            self.order_by()
+            .values(*keys)
+            .annotate(
+                runs=Count("pk"),
+                known=Sum("cost_usd", default=Decimal(0)),
+                estimated=Count("pk", filter=without & guessed),
+                estimated_usd=Sum(
+                    "estimated_cost_usd", filter=without & guessed, default=Decimal(0)
+                ),
+                unknown=Count("pk", filter=without & ~guessed),
+            )
+        )
+        return [{"cost_usd": row.pop("known"), **row} for row in rows]
+
     def for_list(self) -> SessionQuerySet:
         """With all that a row of a list shows, and nothing that is long."""
-        return self.select_related("cycle__watch").defer("prompt", "result", "argv", "report")
+        return self.select_related("cycle__watch").defer(*LONG_FIELDS)
 
     def matching(self, words: str) -> SessionQuerySet:
         """Sessions that hold the words, or the one session whose number is given."""

@@ -61,6 +61,15 @@ def read_report(value: Any) -> Report | None:
     )
 
 
+def read_facts(value: Any) -> tuple[ReportItem, ...]:
+    """Facts of any shape as rows of a table: their names in words, their values as text."""
+    facts = value if isinstance(value, Mapping) else {"facts": value} if value else {}
+    return tuple(
+        ReportItem(name=as_text(name).replace("_", " "), state="", detail=_short(content))
+        for name, content in list(facts.items())[:LONGEST_LIST]
+    )
+
+
 def _items(value: Any) -> tuple[ReportItem, ...]:
     if isinstance(value, Mapping):
         value = [{"name": name, "status": state} for name, state in value.items()]

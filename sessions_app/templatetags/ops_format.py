@@ -15,7 +15,8 @@ from django.utils.safestring import SafeString
 
 from sessions_app import formatting
 from sessions_app.chain import Chain
-from sessions_app.models import Cycle, Session
+from sessions_app.continuity import Step
+from sessions_app.models import Conversation, Cycle, Session
 from sessions_app.plain_text import as_text, clean
 
 register = template.Library()
@@ -23,6 +24,8 @@ register = template.Library()
 register.filter("money", formatting.money)
 register.filter("duration", formatting.duration)
 register.filter("tokens", formatting.tokens)
+register.filter("estimate", formatting.estimate)
+register.filter("exact_money", formatting.exact_money)
 
 PREVIEW_LINES = 10
 PREVIEW_CHARACTERS = 900
@@ -36,10 +39,15 @@ TONES: dict[str, tuple[str, str]] = {
     Session.Status.FAILED: ("bad", "✕"),
     Session.Status.TIMED_OUT: ("bad", "✕"),
     Session.Status.INTERRUPTED: ("warn", "!"),
+    Session.Status.AWAITING_APPROVAL: ("warn", "?"),
+    Session.Status.CANCELLED: ("quiet", "–"),
+    Session.Status.EXPIRED: ("quiet", "–"),
     Cycle.Outcome.HEALTHY: ("good", "✓"),
     Cycle.Outcome.FIXED: ("good", "✓"),
     Cycle.Outcome.NEEDS_PERSON: ("warn", "!"),
     Cycle.Outcome.COULD_NOT_RUN: ("bad", "✕"),
+    Conversation.State.LIVE: ("good", "✓"),
+    Conversation.State.RETIRED: ("warn", "!"),
 }
 
 # Words that models use for the state of a service.
@@ -89,7 +97,7 @@ def cost(session: Session) -> str:
     """What a run cost; "pending" while it may still say so, "unknown" when it never did."""
     if session.cost_usd is None and session.is_open:
         return "pending"
-    return formatting.money(session.cost_usd)
+    return formatting.cost(session.cost_usd, session.estimated_cost_usd)
 
 
 @register.filter
@@ -100,13 +108,57 @@ def chain_cost(chain: Chain) -> str:
         return total
     if any(session.is_open for session in chain.sessions):
         return f"{total} so far" if chain.total_cost_usd else "pending"
-    return f"{total} + unknown" if chain.total_cost_usd else "unknown"
+    missing = [session for session in chain.sessions if session.cost_usd is None]
+    parts = [total] if chain.total_cost_usd else []
+    if chain.estimated_cost_usd:
+        parts.append(formatting.estimate(chain.estimated_cost_usd))
+    if any(session.estimated_cost_usd is None for session in missing):
+        parts.append("unknown")
+    return " + ".join(parts) or "unknown"
 
 
 @register.filter
 def cost_at(chain: Chain, tier: int) -> str:
     runs = tuple(session for session in chain.sessions if session.tier == tier)
     return chain_cost(Chain(sessions=runs))
+
+
+@register.filter
+def continuity(step: Step) -> str:
+    """How a run came by what was known before it, and how much that was."""
+    session = step.session
+    if step.parent is None:
+        return "began the chain"
+    if session.continued_by == Session.ContinuedBy.RESUME:
+        carried = step.context_carried
+        size = f": {formatting.tokens(carried)} tokens of context carried over" if carried else ""
+        return f"resumed the conversation{size}"
+    guard = f" ({clean(session.continued_guard)})" if session.continued_guard else ""
+    if session.continued_by == Session.ContinuedBy.HANDOFF:
+        length = step.handoff_characters
+        return f"by handoff{guard}" + (f": {length:,} characters carried over" if length else "")
+    return f"fresh conversation{guard}: nothing carried over"
+
+
+@register.filter
+def repeated(step: Step) -> str:
+    """What the duplicate-work meter says."""
+    work = step.work
+    if not work.is_measured:
+        return "repeated work not measured: events are no longer kept"
+    noun = "tool call" if work.calls == 1 else "tool calls"
+    if not work.repeated:
+        told = f"{work.calls or 'no'} {noun}"
+        return told if step.parent is None or not work.calls else f"{told}, none repeated"
+    price = (
+        "at unknown cost" if work.cost_usd is None else f"about {formatting.money(work.cost_usd)}"
+    )
+    return f"{work.repeated} of {work.calls} {noun} repeated earlier work, {price}"
+
+
+@register.filter
+def short_purpose(purpose: str) -> str:
+    return clean(purpose).replace("_", "-")
 
 
 @register.filter
@@ -149,6 +201,22 @@ def percent(share: Decimal | None) -> str:
 def number(share: Decimal | None) -> str:
     """For an attribute that a browser reads as a number, whatever the language of the page."""
     return f"{share or 0:.4f}"
+
+
+@register.filter
+def whole(value: Decimal | None) -> int:
+    return round(value or 0)
+
+
+@register.filter
+def bar_height(share: Decimal) -> str:
+    """Of 100; what cost little is still to be seen."""
+    return f"{max(share * 100, Decimal(2)) if share else 0:.1f}"
+
+
+@register.filter
+def bar_top(share: Decimal) -> str:
+    return f"{100 - Decimal(bar_height(share)):.1f}"
 
 
 @register.filter

@@ -1,20 +1,25 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from django.urls import reverse
 
-from sessions_app.models import Session
+from sessions_app.models import Conversation, Session, Transcript
 from tests.factories import SessionEventFactory, SessionFactory, three_tier_chain
 
 pytestmark = pytest.mark.django_db
 
-MODELS = ["cycle", "session", "sessionevent"]
+MODELS = ["cycle", "session", "sessionevent", "conversation", "transcript"]
+KEPT = ["conversation", "transcript"]
 
 
 @pytest.fixture
 def record() -> Session:
     session = three_tier_chain()[1]
     SessionEventFactory(session=session)
+    Conversation.objects.create(session_id=session.session_id, in_use_by=session)
+    Transcript.objects.create(project_key="-srv-shop", session_id=session.session_id)
     return session
 
 
@@ -59,6 +64,44 @@ def test_a_session_cannot_be_deleted(operator_client, record):
     url = reverse("admin:sessions_app_session_delete", args=[record.pk])
 
     assert operator_client.post(url, {"post": "yes"}).status_code == 403
+
+
+def kept_row(model: str, name: str) -> str:
+    rows = {"conversation": Conversation.objects, "transcript": Transcript.objects}
+    row: Any = rows[model].get()
+    return reverse(f"admin:sessions_app_{model}_{name}", args=[row.pk])
+
+
+@pytest.mark.parametrize("model", KEPT)
+def test_conversations_and_transcripts_are_listed(operator_client, record, model):
+    page = operator_client.get(reverse(f"admin:sessions_app_{model}_changelist"))
+
+    assert record.session_id in page.content.decode()
+
+
+@pytest.mark.parametrize("model", KEPT)
+def test_conversations_and_transcripts_can_be_read_and_not_changed(operator_client, record, model):
+    assert operator_client.get(kept_row(model, "change")).status_code == 200
+    assert operator_client.post(kept_row(model, "change"), {"state": "x"}).status_code == 403
+    assert operator_client.post(kept_row(model, "delete"), {"post": "yes"}).status_code == 403
+
+
+def test_the_list_is_filtered_by_how_a_session_continued(operator_client, record):
+    SessionFactory(continued_by="handoff", continued_guard="expired", cost_basis="per_run")
+    wanted = {"continued_by": "handoff", "continued_guard": "expired", "cost_basis": "per_run"}
+    url = reverse("admin:sessions_app_session_changelist")
+
+    page = operator_client.get(url, {f"{name}__exact": value for name, value in wanted.items()})
+
+    assert page.context["cl"].result_count == 1
+
+
+def test_an_estimated_cost_is_marked_as_one(operator_client):
+    SessionFactory(failed=True, estimated_cost_usd="0.012")
+
+    page = operator_client.get(reverse("admin:sessions_app_session_changelist")).content.decode()
+
+    assert "≈ $0.012 (estimate)" in page
 
 
 def test_hostile_text_is_escaped(operator_client):

@@ -56,6 +56,27 @@ def test_it_shows_a_watch_with_its_buttons(operator_client, url):
     assert reverse("escalation:pause_watch", args=[watch.pk]) in page
 
 
+def test_a_watch_can_be_run_with_a_request_and_a_new_conversation(operator_client, url):
+    watch = WatchFactory()
+
+    page = operator_client.get(url).content.decode()
+
+    form = f'form="run-form-{watch.pk}"'
+    assert f'<form id="run-form-{watch.pk}"' in page
+    assert f'name="prompt" {form}' in page
+    assert f'name="fresh" value="on" {form}' in page
+
+
+def test_a_branch_of_a_cycle_is_told_from_its_line(operator_client, url):
+    session = SessionFactory()
+    SessionFactory(parent_session=session, purpose="follow_up")
+
+    page = operator_client.get(url).content.decode()
+
+    assert "follow-up question" in page
+    assert "→" not in page
+
+
 def test_a_paused_watch_can_be_resumed(operator_client, url):
     watch = WatchFactory(enabled=False)
 

@@ -47,6 +47,24 @@ def test_it_gives_one_line_for_each_block():
 
 
 @pytest.mark.parametrize(
+    ("payload", "text"),
+    [
+        (
+            {"text": "no answer in 15 min", "from": "running", "to": "timed_out"},
+            "running → timed out\nno answer in 15 min",
+        ),
+        ({"text": "", "from": "queued", "to": "running"}, "queued → running"),
+        ({"text": "created", "to": "queued"}, "queued\ncreated"),
+        ({"text": "odd", "from": {}, "to": [1]}, "{} → [1]\nodd"),
+    ],
+)
+def test_it_shows_a_change_of_status_with_its_reason(payload, text):
+    assert only_line("supervisor", "status", payload) == EventLine(
+        "note", "Claude Ops · status", text
+    )
+
+
+@pytest.mark.parametrize(
     ("block", "text"),
     [
         (tool_use("Bash", command="docker ps", description="list"), "docker ps"),

@@ -6,7 +6,9 @@ from decimal import Decimal
 import pytest
 
 from sessions_app.chain import Chain
-from sessions_app.formatting import ago, duration, money, tokens
+from sessions_app.continuity import Step
+from sessions_app.duplicate_work import NOT_MEASURED, RepeatedWork
+from sessions_app.formatting import ago, duration, exact_money, money, tokens
 from sessions_app.models import Cycle, Session
 from sessions_app.templatetags import ops_format
 
@@ -31,6 +33,108 @@ NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 )
 def test_money_is_exact_up_to_what_matters(amount, text):
     assert money(amount) == text
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (None, "unknown"),
+        (Decimal("0"), "$0.00"),
+        (Decimal("0.5000000000"), "$0.50"),
+        (Decimal("0.0312345678"), "$0.0312345678"),
+        (Decimal("1234.5"), "$1,234.50"),
+    ],
+)
+def test_figures_that_are_compared_keep_every_digit(amount, text):
+    assert exact_money(amount) == text
+
+
+@pytest.mark.parametrize(
+    ("facts", "text"),
+    [
+        ({"cost_usd": Decimal("0.03")}, "$0.03"),
+        ({}, "unknown"),
+        ({"estimated_cost_usd": Decimal("0.012")}, "≈ $0.012 (estimate)"),
+        ({"status": "running"}, "pending"),
+    ],
+)
+def test_req5_a_cost_says_how_sure_it_is(facts, text):
+    assert ops_format.cost(Session(**{"status": "failed", **facts})) == text
+
+
+@pytest.mark.parametrize(
+    ("runs", "text"),
+    [
+        (
+            [{"cost_usd": Decimal("0.03")}, {"estimated_cost_usd": Decimal("0.01")}],
+            "$0.03 + ≈ $0.01 (estimate)",
+        ),
+        (
+            [{"cost_usd": Decimal("0.03")}, {"estimated_cost_usd": Decimal("0.01")}, {}],
+            "$0.03 + ≈ $0.01 (estimate) + unknown",
+        ),
+        ([{"estimated_cost_usd": Decimal("0.01")}], "≈ $0.01 (estimate)"),
+        ([{}], "unknown"),
+    ],
+)
+def test_req5_an_estimate_is_never_added_silently(runs, text):
+    chain = Chain(sessions=tuple(Session(status="failed", **facts) for facts in runs))
+
+    assert ops_format.chain_cost(chain) == text
+
+
+def step(*, parent: Session | None = None, work: RepeatedWork = NOT_MEASURED, **facts) -> Step:
+    return Step(session=Session(**facts), parent=parent, work=work)
+
+
+@pytest.mark.parametrize(
+    ("facts", "text"),
+    [
+        ({"continued_by": "resume"}, "resumed the conversation: 85.0k tokens of context"),
+        (
+            {"continued_by": "handoff", "continued_guard": "expired", "handoff": {"a": 1}},
+            "by handoff (expired): 8 characters carried over",
+        ),
+        ({"continued_by": "handoff"}, "by handoff"),
+        ({"continued_by": "fresh"}, "fresh conversation: nothing carried over"),
+    ],
+)
+def test_a_step_says_how_it_was_continued_and_what_it_carried(facts, text):
+    parent = Session(context_tokens=85_000)
+
+    assert ops_format.continuity(step(parent=parent, **facts)).startswith(text)
+
+
+def test_the_first_step_carried_nothing():
+    assert ops_format.continuity(step()) == "began the chain"
+
+
+@pytest.mark.parametrize(
+    ("calls", "repeated", "cost", "text"),
+    [
+        (8, 2, Decimal("0.012"), "2 of 8 tool calls repeated earlier work, about $0.012"),
+        (1, 1, None, "1 of 1 tool call repeated earlier work, at unknown cost"),
+        (8, 0, Decimal(0), "8 tool calls, none repeated"),
+        (0, 0, Decimal(0), "no tool calls"),
+    ],
+)
+def test_the_meter_says_what_was_repeated_and_what_that_cost(calls, repeated, cost, text):
+    work = RepeatedWork(calls=calls, repeated=repeated, cost_usd=cost)
+
+    assert ops_format.repeated(step(parent=Session(), work=work)) == text
+
+
+def test_what_could_not_be_measured_is_not_called_nothing():
+    assert "not measured" in ops_format.repeated(step())
+
+
+@pytest.mark.parametrize(
+    ("share", "height", "top"),
+    [("0", "0.0", "100.0"), ("0.001", "2.0", "98.0"), ("1", "100.0", "0.0")],
+)
+def test_a_bar_stands_on_the_ground_and_is_seen_when_there_is_any_cost(share, height, top):
+    assert ops_format.bar_height(Decimal(share)) == height
+    assert ops_format.bar_top(Decimal(share)) == top
 
 
 @pytest.mark.parametrize(

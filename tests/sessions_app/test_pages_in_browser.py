@@ -29,6 +29,7 @@ from tests.factories import (
     SessionEventFactory,
     SessionFactory,
     UserFactory,
+    WatchFactory,
     three_tier_chain,
 )
 
@@ -141,8 +142,14 @@ def busy_installation() -> Session:
         argv=["claude", LONG_WORD],
         error=f"<script>alert(1)</script> {LONG_WORD}",
         model_used=LONG_WORD[:90],
+        **{"continued_guard": LONG_WORD[:40], "continued_why": LONG_WORD, "request": LONG_WORD},
+        **{"handoff": {LONG_WORD: LONG_WORD}, "continuation_facts": {LONG_WORD: LONG_WORD}},
+        **{"continued_by": "handoff", "estimated_cost_usd": "0.0123", "cost_usd": None},
     )
     SessionEventFactory(session=session, sequence=1, said=f"<script>alert(1)</script>{LONG_WORD}")
+    for purpose in ("follow_up", "fork", "retry"):
+        branch = SessionFactory(parent_session=session, tier=3, purpose=purpose, failed=True)
+        SessionFactory(parent_session=branch, tier=3, purpose="fork", request=LONG_WORD)
     SessionFactory(running=True)
     SessionFactory(drill=True, failed=True)
     return session
@@ -152,6 +159,7 @@ def addresses(session: Session) -> list[str]:
     return [
         reverse("sessions_app:dashboard"),
         reverse("sessions_app:sessions"),
+        reverse("sessions_app:costs"),
         session.get_absolute_url(),
         reverse("sessions_app:session_events", args=[session.pk]),
         reverse("admin:sessions_app_session_changelist"),
@@ -166,8 +174,9 @@ def test_no_page_complains_or_calls_anybody_else(visit):
 def test_no_page_scrolls_sideways_on_a_phone(visit):
     visit.page.set_viewport_size(PHONE)
 
-    for path in addresses(busy_installation())[:4]:
+    for path in addresses(busy_installation())[:5]:
         page = visit.go(path)
+        page.evaluate("for (const d of document.querySelectorAll('details')) d.open = true")
         assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"], path
 
 
@@ -217,7 +226,7 @@ def test_a_broken_connection_loses_and_repeats_nothing(visit, monkeypatch):
     session.finish("completed")
 
     expect(page.locator("#live-status")).to_have_text("finished")
-    expect(page.locator(".entry")).to_have_count(3)
+    expect(page.locator(".line-said")).to_have_count(3)
     visit.complaints.clear()  # htmx writes each broken connection to the console
 
 
@@ -318,6 +327,48 @@ def test_earlier_output_is_loaded_in_place(visit, monkeypatch):
     expect(page.locator(".entry")).to_have_count(5)
 
 
+def test_a_person_escalates_by_hand_with_a_reason_and_a_confirmation(visit):
+    session = SessionFactory(tier=1)
+    page = visit.go(session.get_absolute_url())
+    page.locator("#action-escalate_session > summary").click()
+    form = page.locator("#action-escalate_session form")
+
+    form.get_by_role("button").click()
+    assert page.url.endswith(session.get_absolute_url())  # no reason, no confirmation: not sent
+
+    form.get_by_label("Reason").fill("It needs more than looking.")
+    form.get_by_label("Yes, run Tier 2").check()
+    form.get_by_role("button").click()
+
+    page.wait_for_url(lambda url: not url.endswith(session.get_absolute_url()))
+    child = session.children.get()
+    assert (child.tier, child.request) == (2, "It needs more than looking.")
+
+
+def test_a_refresh_does_not_undo_what_somebody_is_writing(visit):
+    watch, session = WatchFactory(), SessionFactory(running=True)
+    page = visit.go(reverse("sessions_app:dashboard"))
+    page.locator(f"#run-options-{watch.pk} > summary").click()
+    page.locator(f"#prompt-{watch.pk}").fill("Look at the backups")
+
+    session.finish("completed")
+
+    expect(page.locator("#dashboard")).to_contain_text("Tier 1 completed", timeout=8_000)
+    expect(page.locator(f"#prompt-{watch.pk}")).to_have_value("Look at the backups")
+    expect(page.locator(f"#prompt-{watch.pk}")).to_be_visible()
+
+
+def test_the_actions_appear_when_the_run_has_ended(visit):
+    session = SessionFactory(running=True)
+    page = visit.go(session.get_absolute_url())
+    expect(page.locator("#live-status")).to_have_text("live")
+
+    session.finish("completed")
+    session.cycle.finish("healthy", "All is well.")
+
+    expect(page.locator("#action-follow_up")).to_be_visible()
+
+
 def test_a_poll_after_logging_out_leads_to_the_login_page(visit, context):
     page = visit.go(reverse("sessions_app:dashboard"))
 
@@ -334,7 +385,7 @@ def test_every_page_works_without_javascript(browser, context, origin):
     page.goto(origin + reverse("sessions_app:sessions"))
     page.get_by_label("Tier").select_option("3")
     page.get_by_role("button", name="Filter").click()
-    page.get_by_role("link", name=f"#{session.pk}").click()
+    page.locator(".id").get_by_role("link", name=f"#{session.pk}").click()
 
     expect(page.get_by_role("heading", name=f"Session #{session.pk}")).to_be_visible()
     plain.close()

@@ -21,14 +21,16 @@ LOGIN = 2  # who is this: the web session and the user
 EXPECTED = {
     "dashboard": LOGIN + 10,
     "sessions": LOGIN + 3,
-    "session": LOGIN + 3,
+    "session": LOGIN + 5,
+    "costs": LOGIN + 6,
     "session_events": LOGIN + 2,
-    "admin": LOGIN + 5,
+    "admin": LOGIN + 6,
 }
 
 
 def add_data() -> Session:
     sessions = three_tier_chain()
+    Session.objects.filter(parent_session__isnull=False).update(continued_by="resume")
     three_tier_chain(drill=True)
     CycleFactory(running=True)
     for number in range(5):

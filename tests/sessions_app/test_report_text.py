@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sessions_app.report_text import Report, ReportItem, read_report
+from sessions_app.report_text import Report, ReportItem, read_facts, read_report
 
 REPORT = {
     "summary": "web is down",
@@ -56,3 +56,17 @@ def test_it_never_fails_on_an_odd_report(odd):
 
 def test_a_truthy_word_is_not_a_wish_for_escalation():
     assert not read({"escalation": {"needed": "no"}}).wants_escalation
+
+
+@pytest.mark.parametrize(
+    ("facts", "rows"),
+    [
+        ({"context_tokens": 7, "cli": None}, [("context tokens", "7"), ("cli", "")]),
+        ({"a": {"b": [1]}}, [("a", '{"b": [1]}')]),
+        (["odd"], [("facts", "odd")]),
+        ({}, []),
+        (None, []),
+    ],
+)
+def test_facts_of_any_shape_become_rows(facts, rows):
+    assert [(row.name, row.detail) for row in read_facts(facts)] == rows

@@ -75,6 +75,34 @@ def test_it_filters_drills(listed):
     assert (listed(drill="yes"), listed(drill="no")) == ([drill.pk], [real.pk])
 
 
+def test_it_filters_by_how_a_session_continued(listed):
+    handoff, _fresh = SessionFactory(continued_by="handoff"), SessionFactory()
+
+    assert listed(continued_by="handoff") == [handoff.pk]
+
+
+def test_it_filters_by_purpose(listed):
+    question, _tier = SessionFactory(purpose="follow_up"), SessionFactory()
+
+    assert listed(purpose="follow_up") == [question.pk]
+
+
+def test_it_shows_the_purpose_of_a_run_that_is_not_a_tiers(operator_client):
+    SessionFactory(purpose="follow_up")
+
+    page = operator_client.get(reverse("sessions_app:sessions")).content.decode()
+
+    assert ">follow-up</span>" in page
+
+
+def test_an_estimated_cost_is_marked_as_one(operator_client):
+    SessionFactory(failed=True, estimated_cost_usd="0.012")
+
+    page = operator_client.get(reverse("sessions_app:sessions")).content.decode()
+
+    assert "≈ $0.012 (estimate)" in page
+
+
 def test_filters_work_together(listed):
     SessionFactory(drill=True)
     wanted = SessionFactory(drill=True, failed=True)
@@ -112,6 +140,8 @@ def test_it_finds_a_session_by_its_words(listed, words):
         {"status": "unheard"},
         {"watch": "99"},
         {"drill": "perhaps"},
+        {"continued_by": "luck"},
+        {"purpose": "none"},
         {"q": "a\x00b"},
         {"page": "x"},
         {"page": "-3"},

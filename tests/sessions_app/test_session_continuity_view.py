@@ -1,0 +1,240 @@
+"""The page of a session: how it was continued, what that was worth, and how to go on from it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.urls import reverse
+from django.utils import timezone
+
+from sessions_app.models import Conversation, Session
+from tests.factories import CycleFactory, SessionFactory, UserFactory, three_tier_chain
+from tests.sessions_app.tool_events import store_commands
+
+pytestmark = pytest.mark.django_db
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+def page_of(client, session) -> str:
+    return client.get(session.get_absolute_url()).content.decode()
+
+
+def card_of(page: str, session: Session) -> str:
+    return page[page.index(f"Session #{session.pk} (Tier {session.tier})</") :].partition("</li>")[
+        0
+    ]
+
+
+def test_req4_page_shows_branches_with_the_purpose_of_each(operator_client):
+    _first, second, third = three_tier_chain()
+    SessionFactory(tier=2, parent_session=second, purpose="fork")
+    SessionFactory(tier=3, parent_session=third, purpose="follow_up")
+
+    page = page_of(operator_client, third)
+
+    assert page.count('class="branch indent-1"') == 2
+    assert "<b>Another approach</b>" in page
+    assert f"from session #{second.pk}" in page
+    assert "<b>Follow-up question</b>" in page
+
+
+def test_req5_page_proves_the_sum_of_tiers(operator_client):
+    first = SessionFactory(
+        escalated=True, cost_usd=Decimal("0.03"), reported_cost_usd=Decimal("0.03")
+    )
+    SessionFactory(
+        tier=2,
+        parent_session=first,
+        continued_by="resume",
+        cost_usd=Decimal("0.47"),
+        reported_cost_usd=Decimal("0.50"),
+    )
+
+    page = page_of(operator_client, first)
+
+    assert "Sum of tiers $0.50 = what the CLI reported for the conversation $0.50 ✓" in page
+
+
+def test_req5_page_ticks_nothing_when_a_cost_is_estimated(operator_client):
+    session = SessionFactory(failed=True, estimated_cost_usd=Decimal("0.01"))
+
+    page = page_of(operator_client, session)
+
+    assert "≈ $0.01 (estimate)" in page
+    assert "✓</li>" not in page
+
+
+def test_each_step_shows_what_it_carried_and_what_it_repeated(operator_client):
+    first = SessionFactory(escalated=True, context_tokens=85_000)
+    second = SessionFactory(
+        tier=2, parent_session=first, continued_by="resume", cost_usd=Decimal("0.02")
+    )
+    store_commands(first, "df -h", "uptime")
+    store_commands(second, "df -h", "reboot")
+
+    card = card_of(page_of(operator_client, first), second)
+
+    assert "85.0k tokens of context carried over" in card
+    assert "1 of 2 tool calls repeated earlier work, about $0.01" in card
+
+
+def test_it_shows_why_it_was_not_resumed(operator_client):
+    session = SessionFactory(
+        parent_session=SessionFactory(),
+        continued_by="handoff",
+        continued_guard="context_over_threshold",
+        continued_why="The conversation fills 85% of the window.",
+        continuation_facts={"context_tokens": 170_000, "cli_can_resume": True},
+        handoff={"report": {"summary": "The disk is full."}},
+    )
+
+    page = page_of(operator_client, session)
+
+    assert '<span class="badge tone-warn">context_over_threshold</span>' in page
+    assert "The conversation fills 85% of the window." in page
+    assert '<th scope="row">context tokens</th><td>170000</td>' in page
+    assert "The disk is full." in page
+
+
+def test_a_session_that_began_a_chain_shows_no_handoff(operator_client):
+    page = page_of(operator_client, SessionFactory())
+
+    assert "Handoff that this run was given" not in page
+    assert "What was seen" not in page
+
+
+def test_req8_the_gauge_marks_compactions(operator_client):
+    session = SessionFactory(context_tokens=85_000, context_window=200_000, compactions=2)
+
+    page = page_of(operator_client, session)
+
+    assert 'value="0.4250"' in page
+    assert "compacted 2 times" in page
+
+
+def test_req8_the_gauge_is_marked_at_the_threshold(operator_client, settings):
+    settings.CLAUDEOPS_RESUME_CONTEXT_THRESHOLD = Decimal("0.5")
+    session = SessionFactory(context_tokens=85_000, context_window=200_000)
+
+    page = page_of(operator_client, session)
+
+    assert 'high="0.5000"' in page
+    assert "resumed up to 50%" in page
+
+
+def test_it_says_how_the_cost_was_derived(operator_client):
+    session = SessionFactory(cost_basis="difference", baseline_cost_usd=Decimal("0.47"))
+
+    page = page_of(operator_client, session)
+
+    assert "reported total less the parent conversation&#x27;s" in page
+    assert "the conversation had cost $0.47 before this run" in page
+
+
+def test_it_shows_messages_and_activity(operator_client):
+    now = timezone.now()
+    session = SessionFactory(
+        turns=9,
+        messages=17,
+        first_activity_at=now - timedelta(minutes=7),
+        last_activity_at=now - timedelta(minutes=2),
+    )
+
+    page = page_of(operator_client, session)
+
+    assert "17 messages" in page
+    assert ">7 min ago</time>" in page
+    assert ">2 min ago</time>" in page
+
+
+def test_it_shows_who_asked_for_what(operator_client):
+    session = SessionFactory(
+        purpose="follow_up", request="Since when?", requested_by=UserFactory(username="ada")
+    )
+
+    page = page_of(operator_client, session)
+
+    assert "Since when?" in page
+    assert "asked for by ada" in page
+
+
+@pytest.mark.parametrize("state", ["live", "retired", "expired"])
+def test_it_shows_the_state_of_the_conversation(operator_client, state):
+    session = SessionFactory()
+    Conversation.objects.create(
+        session_id=session.session_id, state=state, reason="Prompt is too long."
+    )
+
+    page = page_of(operator_client, session)
+
+    assert f"</span> {state}</span>" in page
+    assert "Prompt is too long." in page
+
+
+def test_it_links_to_the_transcript(operator_client):
+    session = SessionFactory()
+
+    page = page_of(operator_client, session)
+
+    assert f'href="{reverse("sessions_app:transcript", args=[session.pk])}"' in page
+
+
+def test_it_offers_what_can_be_done_next(operator_client):
+    session = SessionFactory(failed=True, tier=2)
+
+    page = page_of(operator_client, session)
+
+    for name in ("follow_up", "fork_session", "retry_session", "escalate_session"):
+        assert f'action="{reverse(f"escalation:{name}", args=[session.pk])}"' in page
+
+
+def test_only_what_may_change_the_system_asks_for_a_confirmation(operator_client):
+    page = page_of(operator_client, SessionFactory(failed=True))
+
+    forms = page.split("<form")
+    assert [("confirm" in form, "fresh" in form) for form in forms if "action-form" in form] == [
+        (False, False),  # follow up
+        (False, False),  # fork
+        (False, True),  # retry
+        (True, True),  # escalate
+    ]
+
+
+def test_a_running_session_offers_nothing(operator_client):
+    assert "Go on from here" not in page_of(operator_client, SessionFactory(running=True))
+
+
+def test_a_retired_conversation_is_told_before_somebody_goes_on(operator_client):
+    session = SessionFactory()
+    Conversation.objects.create(session_id=session.session_id, state="retired")
+
+    assert "begins a new one and gets a handoff" in page_of(operator_client, session)
+
+
+def test_hostile_text_is_escaped_everywhere(operator_client):
+    user = UserFactory(username=HOSTILE)
+    session = SessionFactory(
+        parent_session=SessionFactory(cycle=CycleFactory(workdir=HOSTILE)),
+        tier=2,
+        purpose="fork",
+        continued_by="handoff",
+        continued_guard=HOSTILE,
+        continuation_facts={HOSTILE: HOSTILE},
+        handoff={HOSTILE: HOSTILE},
+        request=HOSTILE,
+        requested_by=user,
+    )
+    Conversation.objects.create(session_id=session.session_id, state="retired", reason=HOSTILE)
+    store_commands(session, HOSTILE)
+
+    assert "<img src=x" not in page_of(operator_client, session)
+
+
+@pytest.mark.parametrize("odd", [[1, 2], "text", 7, {"half": "\ud83d"}])
+def test_facts_and_handoffs_of_any_shape_are_shown(operator_client, odd):
+    session = SessionFactory(continuation_facts=odd, handoff=odd)
+
+    assert operator_client.get(session.get_absolute_url()).status_code == 200
