@@ -53,7 +53,7 @@ def exit_code(cycle: Cycle) -> int:
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[Callable[[], str]]:
+def stop_on_signals(who: str = "in the foreground") -> Iterator[Callable[[], str]]:
     """Ctrl-C and SIGTERM end the running tier cleanly, with what it has done so far kept."""
     received: list[str] = []
 
@@ -64,7 +64,7 @@ def stop_on_signals() -> Iterator[Callable[[], str]]:
         number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
-        yield lambda: f"{received[0]} in the foreground" if received else ""
+        yield lambda: f"{received[0]}, {who}" if received else ""
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

@@ -15,6 +15,7 @@ from escalation import handoff, transcripts
 from escalation.cli.argv import RunRequest, build_argv, conversation_id
 from escalation.cli.binary import ClaudeBinary, find_binary, fingerprint_of
 from escalation.cli.environment import NO_CREDENTIALS, cli_environment, has_credentials
+from escalation.cli.process import Traces
 from escalation.continuation import Continuation, Fresh, Guard, Handoff, Resume
 from escalation.continuation_facts import decide_continuation
 from escalation.errors import CannotRun, RecordTooThin
@@ -47,12 +48,14 @@ class Preparation:
             )
         self.binary: ClaudeBinary = find_binary()
         self.config_directory = config_directory(session)
+        self.traces = traces_of(session, mark=f"session-{session.pk}-{uuid.uuid4().hex}")
         self.environment = cli_environment(
             {**os.environ, **surroundings},
             home=_made(Path(settings.CLAUDEOPS_STATE_DIR) / "home"),
             config_directory=_made(self.config_directory),
             api_retries=settings.CLAUDEOPS_API_RETRIES,
             also_pass=settings.CLAUDEOPS_PASS_ENV,
+            traces=self.traces,
         )
         if not has_credentials(self.environment):
             raise CannotRun(NO_CREDENTIALS)
@@ -84,6 +87,7 @@ class Preparation:
             "cli_version": self.binary.version,
             "cli_fingerprint": fingerprint_of(Path(self.binary.path)),
             "config_dir": str(self.config_directory),
+            "run_mark": self.traces.mark,
             "continued_by": CONTINUED_BY[type(self.continuation)],
             "continued_why": self.continuation.why,
             "continued_guard": getattr(self.continuation, "guard", ""),
@@ -145,6 +149,11 @@ class Preparation:
             raise RecordTooThin(parent)
         handoff.write(document, parent)
         return handoff.read_once(parent)
+
+
+def traces_of(session: Session, mark: str) -> Traces:
+    directory = _made(Path(settings.CLAUDEOPS_STATE_DIR) / "runs")
+    return Traces(mark=mark, tool_log=directory / f"session-{session.pk}.tools")
 
 
 def effective_tier(session: Session) -> Tier:

@@ -24,6 +24,7 @@ from sessions_app.models import Cycle, Session
 PROMPT_FILES = (
     *("round", "role1", "role2", "role3", "escalation", "report_again", "findings_file"),
     *("takeover", "task_escalation", "task_continuation", "task_fork", "task_retry", "follow_up"),
+    "task_interrupted",
 )
 MANIFEST_NAME = "CLAUDE-OPS.md"
 MANIFEST_LENGTH = 20_000
@@ -83,6 +84,8 @@ def _task(session: Session) -> str:
             return fill("report_again")
         case Session.Purpose.CONTINUATION:
             return fill("task_continuation")
+        case Session.Purpose.RECOVERY:
+            return fill("task_interrupted")
         case Session.Purpose.FORK:
             return fill("task_fork", request=request)
         case Session.Purpose.RETRY:

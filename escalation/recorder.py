@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from django.db import DatabaseError, OperationalError, transaction
+from django.db import DatabaseError, OperationalError, connection, transaction
 from django.db.models import Max
 from django.utils import timezone
 
+from escalation import spool
 from escalation.cli.stream import StreamLine, parse_line, storable
 from sessions_app.models import Session, SessionEvent
 
@@ -21,6 +23,8 @@ FLUSH_SECONDS = 0.1
 FLUSH_COUNT = 200
 # How long the last batch is tried for when the database is locked.
 CLOSING_PATIENCE_SECONDS = 60.0
+# While a run is read, its output must not wait long for the database.
+TICK_PATIENCE_SECONDS = 1
 STDERR_KEPT_LENGTH = 2000
 LOG_LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -36,6 +40,7 @@ class Recorder:
         self._sequence = session.events.aggregate(last=Max("sequence"))["last"] or 0
         self._waiting: list[SessionEvent] = []
         self._oldest = 0.0
+        self._spooled = 0
         self.stderr = ""
 
     def stream_line(self, line: bytes) -> StreamLine:
@@ -62,18 +67,20 @@ class Recorder:
         if len(self._waiting) < FLUSH_COUNT and time.monotonic() - self._oldest < FLUSH_SECONDS:
             return
         try:
-            self._write()
+            with _patience(TICK_PATIENCE_SECONDS):
+                self._write()
         except OperationalError as error:
-            logger.warning("Events of session %s wait: %s", self._session.pk, error)
+            self._spool(error)
 
     def close(self) -> None:
         """Write all that is left, with patience: these events exist nowhere else."""
         give_up = time.monotonic() + CLOSING_PATIENCE_SECONDS
-        while self._waiting:
+        while self._waiting or self._spooled:
             try:
                 self._write()
             except OperationalError:
                 if time.monotonic() > give_up:
+                    spool.write(self._session, self._waiting)
                     raise
                 time.sleep(0.5)
 
@@ -93,7 +100,26 @@ class Recorder:
         if self._listener:
             self._listener(event)
 
+    def _spool(self, error: OperationalError) -> None:
+        """The run goes on: what the database will not take now waits on disk."""
+        if spool.write(self._session, self._waiting):
+            self._spooled += len(self._waiting)
+            self._waiting = []
+        logger.warning("Events of session %s are kept aside: %s", self._session.pk, error)
+
+    def _unspool(self) -> None:
+        if not self._spooled:
+            return
+        spool.read_in(self._session)
+        count, self._spooled = self._spooled, 0
+        self.note(
+            "spool",
+            f"The database was away: {count} events were kept aside and read in.",
+            "warning",
+        )
+
     def _write(self) -> None:
+        self._unspool()
         try:
             with transaction.atomic():
                 SessionEvent.objects.bulk_create(self._waiting)
@@ -120,3 +146,18 @@ class Recorder:
         event.pk = None  # a failed batch may have left a number on it
         with transaction.atomic():
             event.save(force_insert=True)
+
+
+@contextmanager
+def _patience(seconds: int) -> Iterator[None]:
+    """How long SQLite waits for another writer; PostgreSQL has no such lock."""
+    if connection.vendor != "sqlite":
+        yield
+        return
+    usual = int(connection.settings_dict["OPTIONS"].get("timeout", 5))
+    with connection.cursor() as cursor:
+        cursor.execute(f"PRAGMA busy_timeout = {seconds * 1000}")
+        try:
+            yield
+        finally:
+            cursor.execute(f"PRAGMA busy_timeout = {usual * 1000}")

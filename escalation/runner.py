@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
+from django.db import OperationalError
 
 from escalation import findings_file, handoff, supervisor, transcripts
 from escalation.cli.process import Ended, Watcher, run_process
@@ -27,6 +28,7 @@ from escalation.cycles import Enqueue
 from escalation.decision import Decision, Escalate, RunEnd
 from escalation.drills.drill import drill_surroundings
 from escalation.errors import CannotRun, RecordTooThin
+from escalation.heartbeat import Heartbeat, this_runner
 from escalation.preparation import SMALLEST_BUDGET, Preparation, is_question, remaining_budget
 from escalation.recorder import Listener, Recorder
 from escalation.report import checked_report
@@ -36,6 +38,7 @@ from sessions_app.models import Conversation, Session
 logger = logging.getLogger(__name__)
 
 STOP_CHECK_SECONDS = 0.5
+CONCLUDING_PATIENCE_SECONDS = 300.0
 
 StopReason = Callable[[], str]
 """Asked about ten times a second; a non-empty answer stops the run."""
@@ -49,7 +52,7 @@ def run(
     stop_reason: StopReason = lambda: "",
 ) -> bool:
     """Run a queued session to its end. False: it was not ours to run."""
-    if not session.claim():
+    if not session.claim(**this_runner()):
         return False
     recorder = Recorder(session, listener)
     try:
@@ -76,6 +79,7 @@ def _run_claimed(
         recorder.note("started", preparation.announcement)
         recorder.note("settings", _effective_settings())
         facts, ended, duration_ms = _run_cli(session, preparation, recorder, stop_reason)
+    _note_leftovers(preparation, ended, recorder)
     _confirm_session_id(session, facts, recorder)
     tier = preparation.tier
     verdict = judge(
@@ -112,6 +116,15 @@ def _run_claimed(
     )
     _keep_traces(session, verdict, recorder, compactions=facts.compactions)
     _conclude(session, recorder, end, verdict.status, stored, enqueue)
+
+
+def _note_leftovers(preparation: Preparation, ended: Ended, recorder: Recorder) -> None:
+    if ended.left_running:
+        recorder.note(
+            "warning", f"Tools left {ended.left_running} processes running on purpose.", "warning"
+        )
+    elif preparation.traces.tool_log:
+        preparation.traces.tool_log.unlink(missing_ok=True)
 
 
 def _may_go_on(session: Session, preparation: Preparation, stored: dict[str, Any]) -> bool:
@@ -154,7 +167,21 @@ def _conclude(
     recorder.note("decision", decision.reason, "info" if end.went_well else "error")
     _take_findings(session, decision, recorder)
     _close(session, recorder)
-    supervisor.conclude(session, decision, status=status, facts=facts, enqueue=enqueue)
+    persistently(
+        lambda: supervisor.conclude(session, decision, status=status, facts=facts, enqueue=enqueue)
+    )
+
+
+def persistently(action: Callable[[], None]) -> None:
+    """An ending that the database would not take for a while must not be lost."""
+    give_up = time.monotonic() + CONCLUDING_PATIENCE_SECONDS
+    while True:
+        try:
+            return action()
+        except OperationalError:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(1.0)
 
 
 def _close(session: Session, recorder: Recorder) -> None:
@@ -202,6 +229,7 @@ def _run_cli(
 ) -> tuple[RunFacts, Ended, int]:
     facts = RunFacts()
     stop_request = _StopRequest(session)
+    heartbeat = Heartbeat(session)
 
     def on_stdout(line: bytes) -> None:
         parsed = recorder.stream_line(line)
@@ -210,7 +238,13 @@ def _run_cli(
 
     def on_tick() -> str:
         recorder.tick()
+        heartbeat.beat()
         return stop_reason() or stop_request.reason()
+
+    def silence_budget() -> float:
+        if facts.open_tools:
+            return float(settings.CLAUDEOPS_TOOL_SILENCE)
+        return float(settings.CLAUDEOPS_SILENCE)
 
     began = time.monotonic()
     try:
@@ -225,7 +259,10 @@ def _run_cli(
                 on_stderr=recorder.stderr_line,
                 has_result=lambda: bool(facts.results),
                 on_tick=on_tick,
+                on_start=heartbeat.started,
+                silence_budget=silence_budget,
             ),
+            traces=preparation.traces,
         )
     except OSError as error:
         raise CannotRun(

@@ -42,11 +42,19 @@ def keep_schedule_in_step(sender: type[Watch], instance: Watch, **_options: Any)
     Watch.objects.filter(pk=instance.pk).update(schedule=schedule)
 
 
-def ensure_cleaning() -> None:
-    """One schedule for the whole installation, by name."""
+def ensure_housekeeping() -> None:
+    """The installation's own schedules, by name: made once, the operator's changes stay."""
     Schedule.objects.get_or_create(
         name="cleaning",
         defaults={"func": "escalation.tasks.clean_up", "schedule_type": Schedule.HOURLY},
+    )
+    Schedule.objects.get_or_create(
+        name="recovery",
+        defaults={
+            "func": "escalation.tasks.recover_orphans",
+            "schedule_type": Schedule.MINUTES,
+            "minutes": 1,
+        },
     )
 
 

@@ -60,7 +60,7 @@ def start_services() -> list[Service]:
             # An open live view must not keep the server from stopping.
             *("--timeout-graceful-shutdown", "2", "--log-level", "warning"),
         ),
-        Service.start("queue worker", "manage.py", "qcluster"),
+        Service.start("queue worker", "manage.py", "worker"),
     ]
 
 

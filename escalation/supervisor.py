@@ -116,6 +116,12 @@ def runs_of_this_tier(session: Session) -> list[Session]:
     return runs
 
 
+def interruptions(session: Session) -> int:
+    """How often this tier has been cut off in a row, the session included."""
+    cut = (Session.Status.INTERRUPTED, Session.Status.RUNNING)
+    return len([run for run in runs_of_this_tier(session) if run.status in cut])
+
+
 def continuations_left(session: Session) -> bool:
     done = [run for run in runs_of_this_tier(session) if run.purpose == Purpose.CONTINUATION]
     return len(done) < settings.CLAUDEOPS_MAX_CONTINUATIONS

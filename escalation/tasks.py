@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from escalation import cleaning, cycles, queue, runner
+from escalation import cleaning, cycles, queue, recovery, runner
 from escalation.cli.environment import NO_CREDENTIALS, credentials_configured
 from escalation.errors import CycleActive
+from escalation.foreground import stop_on_signals
 from sessions_app.models import Cycle, Session, Watch
 
 
 def run_session(session_id: int) -> str:
     session = Session.objects.select_related("cycle__watch", "parent_session").get(pk=session_id)
-    if not runner.run(session, enqueue=queue.enqueue):
+    with stop_on_signals("the worker was told to stop") as stop_reason:
+        taken = runner.run(session, enqueue=queue.enqueue, stop_reason=stop_reason)
+    if not taken:
         return f"Session {session_id} was already taken."
     return f"Session {session_id} ended as {session.get_status_display()}."
+
+
+def recover_orphans() -> str:
+    return f"{len(recovery.recover(enqueue=queue.enqueue))} sessions needed recovery."
 
 
 def clean_up() -> str:

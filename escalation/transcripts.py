@@ -116,6 +116,18 @@ def cost_state_total(session: Session) -> Decimal | None:
     return _archived_total(session.session_id)
 
 
+def messages_on_disk(session: Session) -> list[Entry]:
+    """The messages that the CLI has written down here, in order; half a line at the end is left."""
+    path = _path_of(session)
+    if path is None:
+        return []
+    try:
+        entries, _broken = files.whole_entries(path)
+    except OSError:
+        return []
+    return [entry for entry in entries if files.is_message(entry)]
+
+
 def _path_of(session: Session, config_dir: Path | None = None) -> Path | None:
     if config_dir is None and not session.config_dir:
         return None

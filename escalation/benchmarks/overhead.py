@@ -64,7 +64,7 @@ def measure(rounds: int) -> Overhead:
 
 @contextmanager
 def worker() -> Iterator[None]:
-    service = Service.start("queue worker", "manage.py", "qcluster")
+    service = Service.start("queue worker", "manage.py", "worker")
     try:
         yield
     finally:

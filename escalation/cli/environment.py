@@ -8,8 +8,14 @@ from pathlib import Path
 
 from django.conf import settings
 
+from escalation.cli.process import Traces
+
 # Without these no program is found and no text is readable; the rest stays outside.
 ALWAYS_PASSED = ("PATH", "LANG", "LC_ALL", "TZ", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
+
+# Every tool starts through this program; see there.
+TOOL_SHELL = Path(__file__).parent / "tool_shell"
+RUN_MARK, TOOL_LOG = "CLAUDEOPS_RUN", "CLAUDEOPS_TOOL_LOG"
 
 # Any of these lets the CLI log in; all but the first reach it only if the operator names them.
 CREDENTIALS = (
@@ -42,6 +48,7 @@ def cli_environment(
     config_directory: Path,
     api_retries: int,
     also_pass: Iterable[str] = (),
+    traces: Traces = Traces(),  # noqa: B008 (frozen: nothing can be shared by mistake)
 ) -> dict[str, str]:
     passed = {
         name: surroundings[name] for name in (*ALWAYS_PASSED, *also_pass) if surroundings.get(name)
@@ -56,4 +63,7 @@ def cli_environment(
         "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
         "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
         "DISABLE_AUTOUPDATER": "1",
+        "CLAUDE_CODE_SHELL_PREFIX": str(TOOL_SHELL),
+        **({RUN_MARK: traces.mark} if traces.mark else {}),
+        **({TOOL_LOG: str(traces.tool_log)} if traces.tool_log else {}),
     }

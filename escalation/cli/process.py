@@ -15,6 +15,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import IO
 
+from escalation.cli.process_tree import (
+    ProcessId,
+    family,
+    process_id,
+    recorded_tools,
+    stop_family,
+)
 from escalation.cli.stream import LineSplitter
 
 READ_BYTES = 256 * 1024
@@ -30,6 +37,7 @@ DRAIN_SECONDS = 1.0
 class Ending(StrEnum):
     EXITED = "exited"
     TIMED_OUT = "timed out"
+    SILENT = "silent"
     STOPPED = "stopped"
     LINGERED = "lingered"
 
@@ -39,7 +47,27 @@ class Ended:
     exit_code: int
     ending: Ending
     why: str = ""
-    """Who asked for the stop, when it was stopped."""
+    """Who asked for the stop, or how long it was silent."""
+    left_running: int = 0
+    """Processes of tools that a run which ended by itself has left behind on purpose."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Traces:
+    """By what the processes of a run are known, besides descent."""
+
+    mark: str = ""
+    """A word in the environment that every process of the run inherits."""
+    tool_log: Path | None = None
+    """Where the tool shell writes each tool down."""
+
+
+def _never_silent() -> float:
+    return float("inf")
+
+
+def _ignore_start(process: ProcessId) -> None:
+    """The start is of no interest to this watcher."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +79,9 @@ class Watcher:
     has_result: Callable[[], bool]
     on_tick: Callable[[], str]
     """Called about ten times a second; a non-empty answer is the reason to stop."""
+    on_start: Callable[[ProcessId], None] = _ignore_start
+    silence_budget: Callable[[], float] = _never_silent
+    """How many seconds the process may say nothing, as things stand now."""
 
 
 def run_process(
@@ -61,6 +92,7 @@ def run_process(
     prompt: str,
     timeout_seconds: float,
     watcher: Watcher,
+    traces: Traces = Traces(),  # noqa: B008 (frozen: nothing can be shared by mistake)
 ) -> Ended:
     """Raise OSError when the process cannot be started; otherwise it has ended on return."""
     with tempfile.TemporaryFile() as stdin:
@@ -76,81 +108,98 @@ def run_process(
             env=dict(environment),
             start_new_session=True,
         )
+    run = _Run(process, watcher, traces)
     try:
-        ending, why = _read_until_end(process, time.monotonic() + timeout_seconds, watcher)
-    finally:
+        ending, why = run.read_until_end(time.monotonic() + timeout_seconds)
+    except BaseException:
         # Whatever interrupts us, even the queue's own timeout, leaves no process behind.
-        stop_group(process)
-        for pipe in (process.stdout, process.stderr):
+        run.stop()
+        raise
+    finally:
+        run.close()
+    left = len(run.living()) if ending == Ending.EXITED else 0
+    return Ended(exit_code=process.returncode, ending=ending, why=why, left_running=left)
+
+
+class _Run:
+    """A started process with its pipes and its family."""
+
+    def __init__(self, process: subprocess.Popen[bytes], watcher: Watcher, traces: Traces) -> None:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._process = process
+        self._watcher = watcher
+        self._traces = traces
+        self._root = process_id(process.pid)
+        self._reader = _Reader(process.stdout, process.stderr, watcher)
+        if self._root is not None:
+            watcher.on_start(self._root)
+
+    def read_until_end(self, deadline: float) -> tuple[Ending, str]:
+        """Read on until the pipes close, or until there is a reason to stop waiting."""
+        gone_since: float | None = None
+        while self._reader.is_open:
+            self._reader.read(TICK_SECONDS)
+            now = time.monotonic()
+            if stopped := self._reason_to_stop(now, deadline):
+                self.stop()
+                self._drain()
+                return stopped
+            if self._process.poll() is not None:
+                gone_since = gone_since or now
+                if now - gone_since > DRAIN_SECONDS:
+                    break
+        self._reader.finish()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            # Both pipes are closed, so the end is near.
+            self._process.wait(max(0.0, min(GRACE_SECONDS, deadline - time.monotonic())))
+        if self._process.poll() is None:
+            self.stop()
+        return Ending.EXITED, ""
+
+    def stop(self) -> None:
+        """End the whole family. Its last words are read meanwhile: they may hold the cost."""
+        stop_family(self.living, GRACE_SECONDS, wait=self._read_or_sleep)
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+
+    def living(self) -> set[ProcessId]:
+        self._process.poll()
+        log = self._traces.tool_log
+        return family(self._root, recorded_tools(log) if log else [], self._traces.mark)
+
+    def close(self) -> None:
+        """The CLI's own helpers end with it; what a tool started on purpose is in its own group."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        for pipe in (self._process.stdout, self._process.stderr):
             if pipe is not None:
                 pipe.close()
-    return Ended(exit_code=process.returncode, ending=ending, why=why)
 
-
-def stop_group(process: subprocess.Popen[bytes], reader: _Reader | None = None) -> None:
-    """Ask, wait, then kill the whole group.
-
-    With a reader its last words are taken in meanwhile: a process with a full pipe cannot end.
-    """
-    if process.poll() is None:
-        _signal_group(process, signal.SIGTERM)
-        give_up = time.monotonic() + GRACE_SECONDS
-        while process.poll() is None and time.monotonic() < give_up:
-            if reader is not None and reader.is_open:
-                reader.read(TICK_SECONDS)
-            else:
-                time.sleep(TICK_SECONDS)
-    _signal_group(process, signal.SIGKILL)
-    process.wait()
-
-
-def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
-
-
-def _read_until_end(
-    process: subprocess.Popen[bytes], deadline: float, watcher: Watcher
-) -> tuple[Ending, str]:
-    """Read on until the pipes close, or until there is a reason to stop waiting."""
-    assert process.stdout is not None
-    assert process.stderr is not None
-    reader = _Reader(process.stdout, process.stderr, watcher)
-    gone_since: float | None = None
-    while reader.is_open:
-        reader.read(TICK_SECONDS)
-        now = time.monotonic()
-        if reason := watcher.on_tick():
-            return _drained(process, reader, Ending.STOPPED, reason)
+    def _reason_to_stop(self, now: float, deadline: float) -> tuple[Ending, str] | None:
+        if reason := self._watcher.on_tick():
+            return Ending.STOPPED, reason
         if now > deadline:
-            return _drained(process, reader, Ending.TIMED_OUT)
-        if watcher.has_result() and now - reader.last_read > LINGER_SECONDS:
-            return _drained(process, reader, Ending.LINGERED)
-        if process.poll() is not None:
-            gone_since = gone_since or now
-            if now - gone_since > DRAIN_SECONDS:
-                break
-    reader.finish()
-    _wait(process, deadline)
-    return Ending.EXITED, ""
+            return Ending.TIMED_OUT, ""
+        silent = now - self._reader.last_read
+        if self._watcher.has_result():
+            return (Ending.LINGERED, "") if silent > LINGER_SECONDS else None
+        if silent > self._watcher.silence_budget():
+            return Ending.SILENT, f"{silent:.0f} s"
+        return None
 
+    def _read_or_sleep(self, seconds: float) -> None:
+        if self._reader.is_open:
+            self._reader.read(seconds)
+        else:
+            time.sleep(seconds)
 
-def _drained(
-    process: subprocess.Popen[bytes], reader: _Reader, ending: Ending, why: str = ""
-) -> tuple[Ending, str]:
-    """Stop the process and read its last words: they may hold the cost."""
-    stop_group(process, reader)
-    until = time.monotonic() + DRAIN_SECONDS
-    while reader.is_open and time.monotonic() < until:
-        reader.read(TICK_SECONDS)
-    reader.finish()
-    return ending, why
-
-
-def _wait(process: subprocess.Popen[bytes], deadline: float) -> None:
-    """Both pipes are closed, so the end is near; the caller kills what does not come to it."""
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(max(0.0, min(GRACE_SECONDS, deadline - time.monotonic())))
+    def _drain(self) -> None:
+        until = time.monotonic() + DRAIN_SECONDS
+        while self._reader.is_open and time.monotonic() < until:
+            self._reader.read(TICK_SECONDS)
+        self._reader.finish()
 
 
 class _Reader:

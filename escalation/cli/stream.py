@@ -108,6 +108,8 @@ class RunFacts:
     answered: bool = False
     """The model has said something: money was spent and tools may have run."""
     tools_started: int = 0
+    open_tools: set[str] = field(default_factory=set)
+    """Calls that have begun and not answered."""
     messages: int = 0
     compactions: int = 0
     context_tokens: int = 0
@@ -126,6 +128,7 @@ class RunFacts:
                 self._observe_answer(payload)
             case "user":
                 self.messages += 1
+                self.open_tools -= _ids(_object(payload.get("message")), "tool_use_id")
             case "result":
                 self.results.append(payload)
                 if payload.get("is_error") is False and not self.session_id:
@@ -137,6 +140,7 @@ class RunFacts:
             return
         self.answered = True
         self.tools_started += _tools_in(message)
+        self.open_tools |= _ids(message, "id")
         usage = tokens_in(_object(message.get("usage")))
         if (message_id := _text(message.get("id"))) not in self.streamed:
             self.messages += 1
@@ -253,6 +257,12 @@ def _tools_in(message: dict[str, Any]) -> int:
         and block.get("type") == "tool_use"
         and block.get("name") != "StructuredOutput"
     )
+
+
+def _ids(message: dict[str, Any], key: str) -> set[str]:
+    content = message.get("content")
+    blocks = content if isinstance(content, list) else []
+    return {_text(block.get(key)) for block in blocks if isinstance(block, dict)} - {""}
 
 
 def _tokens_by_model(shares: list[dict[str, Any]]) -> Tokens:

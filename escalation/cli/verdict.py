@@ -65,6 +65,12 @@ def judge(
         return _with_good_result(ended, stderr)
     if ended.ending == Ending.STOPPED:
         return Verdict(status=Session.Status.INTERRUPTED, error=f"Stopped: {ended.why}.")
+    if ended.ending == Ending.SILENT:
+        return Verdict(
+            status=Session.Status.TIMED_OUT,
+            error=f"The run said nothing for {ended.why} and was stopped. Raise CLAUDEOPS_SILENCE, "
+            "or CLAUDEOPS_TOOL_SILENCE for commands that take longer." + _quoted(stderr),
+        )
     if ended.ending == Ending.TIMED_OUT:
         return Verdict(
             status=Session.Status.TIMED_OUT,

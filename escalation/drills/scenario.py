@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
+
 SCENARIO_DIRECTORY = Path(__file__).parent / "scenarios"
 SYSTEM_DIRECTORY = Path(__file__).parent / "systems"
 
@@ -79,8 +81,8 @@ class Scenario:
 
 
 def load_scenario(name: str) -> Scenario:
-    path = SCENARIO_DIRECTORY / f"{name}.toml"
-    if name not in scenario_names():
+    path = _scenario_files().get(name)
+    if path is None:
         known = ", ".join(scenario_names()) or "none"
         raise ScenarioError(f"There is no scenario {name!r}. Known scenarios: {known}.")
     try:
@@ -90,7 +92,15 @@ def load_scenario(name: str) -> Scenario:
 
 
 def scenario_names() -> list[str]:
-    return sorted(path.stem for path in SCENARIO_DIRECTORY.glob("*.toml"))
+    return sorted(_scenario_files())
+
+
+def _scenario_files() -> dict[str, Path]:
+    """The shipped ones and the operator's own, which win where they share a name."""
+    files = {path.stem: path for path in SCENARIO_DIRECTORY.glob("*.toml")}
+    if own := settings.CLAUDEOPS_SCENARIOS_DIR:
+        files |= {path.stem: path for path in Path(own).glob("*.toml")}
+    return files
 
 
 def parse_scenario(name: str, data: Mapping[str, Any]) -> Scenario:

@@ -38,6 +38,7 @@ class Session(models.Model):
         FOLLOW_UP = "follow_up", "follow-up question"
         FORK = "fork", "another approach"
         RETRY = "retry", "tried again"
+        RECOVERY = "recovery", "went on after an interruption"
 
     class ContinuedBy(models.TextChoices):
         FRESH = "fresh", "fresh conversation"
@@ -100,6 +101,13 @@ class Session(models.Model):
     cli_version = models.CharField("CLI version", max_length=100, blank=True)
     cli_fingerprint = models.CharField(max_length=64, blank=True)
     config_dir = models.CharField("CLI configuration", max_length=1000, blank=True)
+    runner_pid = models.PositiveIntegerField(null=True, blank=True)
+    runner_started = models.BigIntegerField(null=True, blank=True)
+    cli_pid = models.PositiveIntegerField(null=True, blank=True)
+    cli_started = models.BigIntegerField(null=True, blank=True)
+    boot_id = models.CharField(max_length=64, blank=True)
+    run_mark = models.CharField(max_length=64, blank=True)
+    heartbeat_at = models.DateTimeField(null=True, blank=True)
     stop_requested = models.CharField(
         max_length=200, blank=True, help_text="Who or what asked the run to stop."
     )
@@ -190,11 +198,16 @@ class Session(models.Model):
             return None
         return Decimal(self.context_tokens) / Decimal(self.context_window)
 
-    def claim(self) -> bool:
+    def claim(self, **runner: Any) -> bool:
         """Take a queued session for this process. False: somebody else has it, or had it."""
         now = timezone.now()
         return self._moved(
-            self.Status.RUNNING, "taken by a worker", started_at=now, last_activity_at=now
+            self.Status.RUNNING,
+            "taken by a worker",
+            started_at=now,
+            last_activity_at=now,
+            heartbeat_at=now,
+            **runner,
         )
 
     def finish(self, status: str, reason: str = "", **facts: Any) -> None:

@@ -60,6 +60,8 @@ class Watch(models.Model):
         help_text="Look and report, but change nothing and do not escalate.",
     )
 
+    failures_in_a_row = models.PositiveIntegerField(default=0, editable=False)
+    backed_off_until = models.DateTimeField(null=True, blank=True, editable=False)
     schedule = models.OneToOneField(
         "django_q.Schedule",
         on_delete=models.SET_NULL,

@@ -18,7 +18,7 @@ from escalation.default_watch import ensure_default_watch
 from escalation.drills.drill import start_drill
 from escalation.management.commands.drill import DEFAULT_SCENARIO
 from escalation.operator_account import ensure_operator
-from escalation.schedules import ensure_cleaning
+from escalation.schedules import ensure_housekeeping
 from escalation.services import (
     port_is_free,
     start_services,
@@ -60,7 +60,7 @@ class Command(BaseCommand):
     def _prepare(self) -> None:
         call_command("migrate", verbosity=0)
         ensure_default_watch()
-        ensure_cleaning()
+        ensure_housekeeping()
         if sentence := ensure_operator():
             self._say(sentence)
         binary = find_binary()

@@ -1,0 +1,147 @@
+"""Every process of a run: the CLI, its tools, and what the tools started.
+
+Tools run in sessions of their own and outlive a kill of the CLI's process group. They are known in
+three ways, each of which a process can escape alone: by descent, by the sessions of the tool shells
+that were recorded, and by a mark in the environment. A process is always named by pid and start
+time together, because a pid alone may mean somebody else a moment later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+LOOK_SECONDS = 0.1
+# After a kill nothing is left to wait for but the kernel.
+KILL_PATIENCE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    pid: int
+    started: int
+    """In clock ticks since the machine's start."""
+
+    @property
+    def is_alive(self) -> bool:
+        return started_at(self.pid) == self.started
+
+    def send(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if self.is_alive:
+                os.kill(self.pid, number)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    process: ProcessId
+    parent: int
+    session: int
+
+
+def process_id(pid: int) -> ProcessId | None:
+    started = started_at(pid)
+    return None if started is None else ProcessId(pid, started)
+
+
+def started_at(pid: int) -> int | None:
+    entry = _entry(pid)
+    return entry.process.started if entry else None
+
+
+def recorded_tools(log: Path) -> list[ProcessId]:
+    """The tool shells that wrote themselves down, whole lines only."""
+    try:
+        lines = log.read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+    words = [line.split() for line in lines]
+    return [
+        ProcessId(int(pair[0]), int(pair[1]))
+        for pair in words
+        if len(pair) == 2 and pair[0].isdigit() and pair[1].isdigit()
+    ]
+
+
+def family(root: ProcessId | None, tools: list[ProcessId], mark: str) -> set[ProcessId]:
+    """All living processes of a run, but never the one that asks."""
+    entries = {entry.process.pid: entry for entry in _entries()}
+    found = {entry.process.pid for entry in entries.values() if _has_mark(entry, mark)}
+    if root is not None and root.is_alive:
+        found.add(root.pid)
+    sessions = {tool.pid for tool in tools if _is_still(tool, entries)}
+    found |= {entry.process.pid for entry in entries.values() if entry.session in sessions}
+    grown = True
+    while grown:
+        children = {pid for pid, entry in entries.items() if entry.parent in found} - found
+        found |= children
+        grown = bool(children)
+    return {entries[pid].process for pid in found if pid in entries and pid != os.getpid()}
+
+
+def stop_family(
+    find: Callable[[], set[ProcessId]],
+    grace_seconds: float,
+    wait: Callable[[float], None] = time.sleep,
+) -> set[ProcessId]:
+    """Ask every process to end, wait for all of them, kill what is left; give back survivors."""
+    asked: set[ProcessId] = set()
+    give_up = time.monotonic() + grace_seconds
+    while (living := find()) and time.monotonic() < give_up:
+        for process in living - asked:
+            process.send(signal.SIGTERM)
+        asked |= living
+        wait(LOOK_SECONDS)
+    give_up = time.monotonic() + KILL_PATIENCE_SECONDS
+    while (living := find()) and time.monotonic() < give_up:
+        for process in living:
+            process.send(signal.SIGKILL)
+        wait(LOOK_SECONDS / 10)
+    return find()
+
+
+def boot_id() -> str:
+    """Changes with every start of the machine: pids of an earlier one mean nothing."""
+    try:
+        return (PROC / "sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _entries() -> list[_Entry]:
+    numbers = [int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit()]
+    return [entry for entry in map(_entry, numbers) if entry is not None]
+
+
+def _entry(pid: int) -> _Entry | None:
+    try:
+        stat = (PROC / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return None
+    # The name stands in parentheses and may itself hold spaces and parentheses.
+    fields = stat.rpartition(")")[2].split()
+    if len(fields) < 20 or fields[0] in {"Z", "X"}:
+        return None  # dead already, only not yet collected by its parent
+    return _Entry(ProcessId(pid, int(fields[19])), int(fields[1]), int(fields[3]))
+
+
+def _has_mark(entry: _Entry, mark: str) -> bool:
+    if not mark:
+        return False
+    try:
+        environment = (PROC / str(entry.process.pid) / "environ").read_bytes()
+    except OSError:
+        return False
+    return mark.encode() in environment
+
+
+def _is_still(tool: ProcessId, entries: dict[int, _Entry]) -> bool:
+    """A recorded session counts unless its number now belongs to a process started later."""
+    leader = entries.get(tool.pid)
+    return leader is None or leader.process.started == tool.started

@@ -1,0 +1,240 @@
+"""After a death: find the runs whose runner is gone, and bring each to a true end.
+
+1. Stop what survives of the run: the CLI and the tools that it started.
+2. Read in what was spooled, and what the transcript on disk holds beyond the last stored event.
+3. Settle the cost from what can be proved.
+4. End the session as interrupted, and go on or ask a person (`recovery_decision`).
+5. Hand queued sessions to the queue again whose task died with a worker.
+
+Each step can be repeated: a recovery that is itself cut off is done again by the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from escalation import spool, supervisor, transcripts
+from escalation.cli.process_tree import (
+    ProcessId,
+    boot_id,
+    family,
+    recorded_tools,
+    started_at,
+    stop_family,
+)
+from escalation.cli.stream import RunFacts, storable
+from escalation.cost import OwnCost, last_unit_price, own_cost
+from escalation.cycles import Enqueue
+from escalation.preparation import is_question, traces_of
+from escalation.queue import waiting_sessions
+from escalation.recovery_decision import AskPerson, CutOff, GoOnAfterCutOff, after_cut_off
+from escalation.run_facts import conversation_total
+from sessions_app.models import Conversation, Cycle, Session, SessionEvent
+
+logger = logging.getLogger(__name__)
+
+STOP_GRACE_SECONDS = 5.0
+# A run on another host can only be judged by its silence.
+FOREIGN_SILENCE = timedelta(minutes=10)
+# A queued session that nobody has taken for so long has lost its task.
+LOST_TASK_AGE = timedelta(minutes=2)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recovered:
+    session: int
+    tier: int
+    what: str
+
+
+def recover(*, enqueue: Enqueue, dry_run: bool = False, at_start: bool = False) -> list[Recovered]:
+    """What was found and, unless it was a dry run, done."""
+    done = []
+    for session in orphans():
+        what = "would be ended as interrupted" if dry_run else _recover_one(session, enqueue)
+        done.append(Recovered(session=session.pk, tier=session.tier, what=what))
+    for session in without_task(at_start=at_start):
+        if not dry_run:
+            enqueue(session)
+        done.append(
+            Recovered(session=session.pk, tier=session.tier, what="is handed to the queue again")
+        )
+    return done
+
+
+def orphans() -> list[Session]:
+    running = Session.objects.filter(status=Session.Status.RUNNING).select_related(
+        "cycle__watch", "parent_session"
+    )
+    return [session for session in running if not runner_lives(session)]
+
+
+def runner_lives(session: Session) -> bool:
+    if session.host != socket.gethostname():
+        seen = session.heartbeat_at or session.started_at or session.created_at
+        return timezone.now() - seen < FOREIGN_SILENCE
+    if session.boot_id != boot_id() or session.runner_pid is None:
+        return False
+    return started_at(session.runner_pid) == session.runner_started
+
+
+def without_task(*, at_start: bool) -> list[Session]:
+    """Queued sessions that no task of the queue stands for any more.
+
+    When a worker starts, the tasks that its predecessor held are dead; later, only age tells.
+    """
+    waiting = waiting_sessions(include_taken=not at_start)
+    queued = Session.objects.filter(status=Session.Status.QUEUED).select_related("cycle__watch")
+    if not at_start:
+        queued = queued.filter(created_at__lt=timezone.now() - LOST_TASK_AGE)
+    return [session for session in queued if session.pk not in waiting]
+
+
+def _recover_one(session: Session, enqueue: Enqueue) -> str:
+    stop_processes(session)
+    spool.read_in(session)
+    read_transcript(session)
+    facts = facts_of(session)
+    confirmed = facts.session_id == session.session_id != ""
+    cut = CutOff(
+        tier=session.tier,
+        tool_was_running=bool(facts.open_tools),
+        can_be_continued=confirmed,
+        interruptions=supervisor.interruptions(session),
+        is_question=is_question(session),
+    )
+    decision = after_cut_off(cut, limit=settings.CLAUDEOPS_MAX_INTERRUPTIONS)
+    reason = f"Interrupted: its runner is gone. Decision: {decision.reason}."
+    if session.session_id:
+        transcripts.archive(session)
+    with transaction.atomic():
+        session.finish(
+            Session.Status.INTERRUPTED,
+            reason,
+            escalation_reason=reason,
+            error="The process that ran this session was ended from outside.",
+            session_id=session.session_id if confirmed else "",
+            **_settled(session, facts),
+        )
+        Conversation.leave(session)
+        _follow(session, decision, enqueue)
+    logger.warning("Session %s: %s", session.pk, reason)
+    return reason
+
+
+def _follow(session: Session, decision: GoOnAfterCutOff | AskPerson, enqueue: Enqueue) -> None:
+    if isinstance(decision, GoOnAfterCutOff):
+        enqueue(supervisor.successor(session, session.tier, Session.Purpose.RECOVERY))
+    elif is_question(session):
+        session.cycle.close_again()
+    else:
+        session.cycle.finish(
+            Cycle.Outcome.NEEDS_PERSON,
+            f"Tier {session.tier} was interrupted and not gone on with: {decision.reason}.",
+        )
+
+
+def stop_processes(session: Session) -> None:
+    """Only what this machine has started since its last boot, by pid and start time."""
+    if session.host != socket.gethostname() or session.boot_id != boot_id():
+        return
+    root = None
+    if session.cli_pid is not None and session.cli_started is not None:
+        root = ProcessId(session.cli_pid, session.cli_started)
+    log = traces_of(session, session.run_mark).tool_log or Path("/nonexistent")
+    survivors = stop_family(
+        lambda: family(root, recorded_tools(log), session.run_mark), STOP_GRACE_SECONDS
+    )
+    if survivors:
+        logger.error("Session %s: processes %s could not be stopped", session.pk, survivors)
+    log.unlink(missing_ok=True)
+
+
+def read_transcript(session: Session) -> int:
+    """Store the messages that the CLI wrote down after the last line that reached us."""
+    known = {
+        str(payload.get("uuid"))
+        for payload in session.events.values_list("payload", flat=True)
+        if isinstance(payload, dict)
+    }
+    began = session.started_at or session.created_at
+    new = [
+        entry
+        for entry in transcripts.messages_on_disk(session)
+        if str(entry.get("uuid")) not in known and _is_after(entry, began.isoformat())
+    ]
+    last = session.events.order_by("-sequence").values_list("sequence", flat=True).first() or 0
+    SessionEvent.objects.bulk_create(
+        SessionEvent(
+            session=session,
+            sequence=last + number,
+            source=SessionEvent.Source.STREAM,
+            kind=str(entry.get("type"))[:100],
+            payload=storable({**entry, "read_from": "transcript"}),
+        )
+        for number, entry in enumerate(new, start=1)
+    )
+    return len(new)
+
+
+def _is_after(entry: dict[str, Any], moment: str) -> bool:
+    """A fork begins with a copy of its parent's messages, which are older than the run."""
+    return str(entry.get("timestamp", "")).replace("Z", "+00:00") >= moment
+
+
+def facts_of(session: Session) -> RunFacts:
+    facts = RunFacts()
+    for payload in session.events.order_by("sequence").values_list("payload", flat=True):
+        if isinstance(payload, dict):
+            facts.observe(payload)
+    return facts
+
+
+def _settled(session: Session, facts: RunFacts) -> dict[str, Any]:
+    """What the run is known to have used: its result line, the CLI's own books, or an estimate."""
+    cost = _settled_cost(session, facts)
+    tokens = facts.own_tokens
+    return {
+        "cost_usd": cost.cost_usd,
+        "reported_cost_usd": cost.reported_cost_usd,
+        "baseline_cost_usd": cost.baseline_cost_usd,
+        "estimated_cost_usd": cost.estimated_cost_usd,
+        "cost_basis": cost.basis,
+        "input_tokens": tokens.input,
+        "output_tokens": tokens.output,
+        "cache_read_tokens": tokens.cache_read,
+        "cache_creation_tokens": tokens.cache_creation,
+        "context_tokens": facts.context_tokens,
+        "messages": facts.messages,
+        "model_used": facts.model[:100],
+        "last_activity_at": session.heartbeat_at or session.started_at,
+    }
+
+
+def _settled_cost(session: Session, facts: RunFacts) -> OwnCost:
+    if not facts.results and (total := transcripts.cost_state_total(session)) is not None:
+        before = conversation_total(session.parent_session)
+        if session.parent_session is None or before is not None:
+            return OwnCost(
+                cost_usd=max(Decimal(0), total - (before or Decimal(0))),
+                reported_cost_usd=total,
+                baseline_cost_usd=before,
+                basis=Session.CostBasis.DIFFERENCE,
+            )
+    return own_cost(
+        facts,
+        resumed=session.continued_by == Session.ContinuedBy.RESUME,
+        accumulates=lambda: True,
+        baseline=lambda: conversation_total(session.parent_session),
+        unit_price=lambda: last_unit_price(session.model),
+    )

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+
+class PauseSwitch(models.Model):
+    """The one switch that stops all new tiers at once. There is at most one row."""
+
+    THE_ONE = 1
+
+    paused = models.BooleanField(default=False)
+    reason = models.CharField(max_length=300, blank=True)
+    changed_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True
+    )
+    changed_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        verbose_name_plural = "pause switch"
+
+    def __str__(self) -> str:
+        return f"paused: {self.reason}" if self.paused else "running"
+
+    @classmethod
+    def current(cls) -> PauseSwitch:
+        return cls.objects.filter(pk=cls.THE_ONE).first() or cls(pk=cls.THE_ONE)
+
+
+class WorkerBeat(models.Model):
+    """When a worker was last seen, so that silence can be noticed."""
+
+    host = models.CharField(max_length=255, unique=True)
+    pid = models.PositiveIntegerField()
+    seen_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return f"worker on {self.host}"

@@ -1,0 +1,142 @@
+"""Whatever dies, afterwards every session has a true status and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.system.conftest import Installation, processes_mentioning, wait_until
+
+SLOW = """
+title = "Slow"
+[[tier.1]]
+say = "I look at the lamp."
+run = "{command}"
+[[tier.1]]
+delay = {delay}
+[tier.1.report]
+summary = "The lamp is green."
+services = [{{ name = "lamp", status = "{status}" }}]
+events = []
+actions_taken = []
+escalation = {{ needed = {escalates}, reason = "mend it", services = [] }}
+[[tier.2]]
+run = "sleep 60"
+"""
+
+
+@pytest.fixture
+def slow(installation: Installation, tmp_path: Path) -> Installation:
+    scenarios = tmp_path / "scenarios"
+    scenarios.mkdir()
+    texts = {
+        "thinking": SLOW.format(
+            command="echo the lamp is green", delay=4, status="healthy", escalates="false"
+        ),
+        "tool": SLOW.format(command="sleep 60", delay=0, status="healthy", escalates="false"),
+        "mending": SLOW.format(command="true", delay=0, status="down", escalates="true"),
+    }
+    for name, text in texts.items():
+        (scenarios / f"{name}.toml").write_text(text)
+    installation.environment["CLAUDEOPS_SCENARIOS_DIR"] = str(scenarios)
+    installation.manage("migrate")
+    return installation
+
+
+def kill_whole_worker(worker: subprocess.Popen[str]) -> None:
+    """All processes of the cluster at once, as when the machine's memory ran out."""
+    os.killpg(worker.pid, signal.SIGKILL)
+    worker.wait()
+
+
+def running_session(installation: Installation, tier: int) -> list[tuple[int]]:
+    return installation.rows(
+        "SELECT id FROM sessions WHERE status = 'running' AND tier = ? AND cli_pid > 0", tier
+    )
+
+
+def tool_has_answered(installation: Installation) -> list[tuple[int]]:
+    return installation.rows("SELECT id FROM sessions_app_sessionevent WHERE kind = 'user'")
+
+
+def test_killed_worker_is_recovered_from_and_the_chain_goes_on(slow: Installation):
+    worker = slow.start("worker")
+    slow.manage("drill", "thinking", "--queue")
+    wait_until(lambda: tool_has_answered(slow), "the tool answers")
+
+    kill_whole_worker(worker)
+    slow.start("worker")
+    wait_until(
+        lambda: slow.rows("SELECT 1 FROM sessions_app_cycle WHERE outcome = 'healthy'"),
+        "the recovered chain ends",
+    )
+
+    first, second = slow.chain(1)
+    assert (first["status"], second["status"]) == ("interrupted", "completed")
+    assert (second["purpose"], second["continued_by"]) == ("recovery", "resume")
+    assert second["parent_session_id"] == first["id"]
+
+
+def test_surviving_cli_and_tool_of_a_killed_worker_are_stopped(slow: Installation):
+    worker = slow.start("worker")
+    slow.manage("drill", "tool", "--queue")
+    wait_until(lambda: processes_mentioning("sleep 60"), "the tool runs")
+    kill_whole_worker(worker)
+    mark = slow.rows("SELECT run_mark FROM sessions")[0][0]
+    assert processes_mentioning(mark) != []
+
+    slow.manage("recover")
+
+    assert processes_mentioning(mark) == []
+    assert slow.rows("SELECT status FROM sessions WHERE id = 1") == [("interrupted",)]
+
+
+def test_remediation_that_may_be_half_done_waits_for_a_person(slow: Installation):
+    worker = slow.start("worker")
+    slow.manage("drill", "mending", "--queue")
+    wait_until(lambda: running_session(slow, 2), "Tier 2 runs")
+    wait_until(
+        lambda: slow.rows(
+            "SELECT 1 FROM sessions_app_sessionevent e JOIN sessions s ON s.id = e.session_id"
+            " WHERE s.tier = 2 AND e.kind = 'assistant'"
+        ),
+        "its tool runs",
+    )
+    kill_whole_worker(worker)
+
+    said = slow.manage("recover").stdout
+
+    assert "half done" in said
+    assert slow.rows("SELECT outcome FROM sessions_app_cycle") == [("needs_person",)]
+    assert len(slow.rows("SELECT id FROM sessions")) == 2
+
+
+def test_recover_dry_run_says_what_it_would_do_and_does_nothing(slow: Installation):
+    worker = slow.start("worker")
+    slow.manage("drill", "tool", "--queue")
+    wait_until(lambda: running_session(slow, 1), "Tier 1 runs")
+    kill_whole_worker(worker)
+
+    said = slow.manage("recover", "--dry-run").stdout
+
+    assert "would be ended as interrupted" in said
+    assert slow.rows("SELECT status FROM sessions") == [("running",)]
+    slow.manage("recover")
+
+
+def test_worker_that_is_told_to_stop_ends_its_run_as_interrupted(slow: Installation):
+    worker = slow.start("worker")
+    slow.manage("drill", "tool", "--queue")
+    wait_until(lambda: running_session(slow, 1), "Tier 1 runs")
+
+    worker.send_signal(signal.SIGTERM)
+    worker.wait(40)
+
+    [(status, error)] = slow.rows("SELECT status, error FROM sessions")
+    assert status == "interrupted"
+    assert "told to stop" in error
+    assert processes_mentioning(slow.rows("SELECT run_mark FROM sessions")[0][0]) == []
