@@ -82,6 +82,9 @@ class Environment:
     def origins(self, name: str) -> tuple[str, ...]:
         return self._parsed(name, (), _to_origins, "addresses like https://ops.example.org")
 
+    def address(self, name: str) -> str:
+        return self._parsed(name, "", _to_address, "an address that begins with http")
+
     def time_zone(self, name: str, default: str) -> str:
         return self._parsed(name, default, _to_time_zone, "a time zone like Europe/Berlin")
 
@@ -146,6 +149,12 @@ def _to_origins(text: str) -> tuple[str, ...]:
     if not all(re.match(r"https?://[^/]+$", origin) for origin in origins):
         raise ValueError
     return origins
+
+
+def _to_address(text: str) -> str:
+    if not re.match(r"https?://[^\s/]+", text):
+        raise ValueError
+    return text
 
 
 def _to_time_zone(text: str) -> str:

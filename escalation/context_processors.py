@@ -12,12 +12,16 @@ from escalation.cli.binary import ClaudeBinary, find_binary
 from escalation.cli.environment import credentials_configured
 from escalation.drills.scenario import Scenario, ScenarioError, load_scenario, scenario_names
 from escalation.errors import CliMissing
+from escalation.health import worker_was_seen
+from sessions_app.models import PauseSwitch
 
 
 def installation(request: HttpRequest) -> dict[str, Any]:
     return {
         "cli": _binary(),
         "api_key_configured": credentials_configured(),
+        "pause_switch": SimpleLazyObject(PauseSwitch.current),
+        "worker_is_silent": SimpleLazyObject(lambda: not worker_was_seen()),
         "scenarios": SimpleLazyObject(_scenarios),
     }
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from escalation import runner
+from escalation.admission import objection
 from escalation.cycles import leave_to_caller
 from sessions_app.event_text import describe_event, summary_line
 from sessions_app.models import Cycle, Session, SessionEvent
@@ -20,12 +21,16 @@ def run_to_end(cycle: Cycle, print_line: Callable[[str], None]) -> Cycle:
     with stop_on_signals() as stop_reason:
         while session := next_session(cycle):
             print_line(f"── Session {session.pk}: Tier {session.tier}, {session.model}")
-            runner.run(
+            taken = runner.run(
                 session,
                 enqueue=leave_to_caller,
                 listener=lambda event: print_event(event, print_line),
                 stop_reason=stop_reason,
             )
+            if not taken:
+                why = objection(session) or "another process has taken it"
+                print_line(f"   It does not start now: {why}. It stays queued for the worker.")
+                break
     cycle.refresh_from_db()
     return cycle
 
@@ -47,7 +52,7 @@ def print_event(event: SessionEvent, print_line: Callable[[str], None]) -> None:
 def exit_code(cycle: Cycle) -> int:
     if cycle.outcome in Cycle.GOOD_OUTCOMES:
         return HEALTHY_EXIT
-    if cycle.outcome == Cycle.Outcome.COULD_NOT_RUN:
+    if cycle.is_active or cycle.outcome == Cycle.Outcome.COULD_NOT_RUN:
         return COULD_NOT_RUN_EXIT
     return NEEDS_PERSON_EXIT
 

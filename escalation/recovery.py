@@ -35,6 +35,7 @@ from escalation.cli.process_tree import (
 from escalation.cli.stream import RunFacts, storable
 from escalation.cost import OwnCost, last_unit_price, own_cost
 from escalation.cycles import Enqueue
+from escalation.pause import is_paused
 from escalation.preparation import is_question, traces_of
 from escalation.queue import waiting_sessions
 from escalation.recovery_decision import AskPerson, CutOff, GoOnAfterCutOff, after_cut_off
@@ -63,7 +64,7 @@ def recover(*, enqueue: Enqueue, dry_run: bool = False, at_start: bool = False) 
     for session in orphans():
         what = "would be ended as interrupted" if dry_run else _recover_one(session, enqueue)
         done.append(Recovered(session=session.pk, tier=session.tier, what=what))
-    for session in without_task(at_start=at_start):
+    for session in [] if is_paused() else without_task(at_start=at_start):
         if not dry_run:
             enqueue(session)
         done.append(
@@ -138,7 +139,8 @@ def _follow(session: Session, decision: GoOnAfterCutOff | AskPerson, enqueue: En
     elif is_question(session):
         session.cycle.close_again()
     else:
-        session.cycle.finish(
+        supervisor.finish_cycle(
+            session.cycle,
             Cycle.Outcome.NEEDS_PERSON,
             f"Tier {session.tier} was interrupted and not gone on with: {decision.reason}.",
         )

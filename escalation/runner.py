@@ -21,6 +21,7 @@ from django.conf import settings
 from django.db import OperationalError
 
 from escalation import findings_file, handoff, supervisor, transcripts
+from escalation.admission import admit
 from escalation.cli.process import Ended, Watcher, run_process
 from escalation.cli.stream import RunFacts
 from escalation.cli.verdict import Verdict, judge
@@ -28,7 +29,8 @@ from escalation.cycles import Enqueue
 from escalation.decision import Decision, Escalate, RunEnd
 from escalation.drills.drill import drill_surroundings
 from escalation.errors import CannotRun, RecordTooThin
-from escalation.heartbeat import Heartbeat, this_runner
+from escalation.heartbeat import Heartbeat
+from escalation.pause import is_paused
 from escalation.preparation import SMALLEST_BUDGET, Preparation, is_question, remaining_budget
 from escalation.recorder import Listener, Recorder
 from escalation.report import checked_report
@@ -52,7 +54,8 @@ def run(
     stop_reason: StopReason = lambda: "",
 ) -> bool:
     """Run a queued session to its end. False: it was not ours to run."""
-    if not session.claim(**this_runner()):
+    if reason := admit(session):
+        logger.info("Session %s does not start: %s", session.pk, reason)
         return False
     recorder = Recorder(session, listener)
     try:
@@ -246,6 +249,8 @@ def _run_cli(
             return float(settings.CLAUDEOPS_TOOL_SILENCE)
         return float(settings.CLAUDEOPS_SILENCE)
 
+    if is_paused():
+        raise CannotRun("Claude Ops was paused before this run began. Resume it and start again.")
     began = time.monotonic()
     try:
         ended = run_process(

@@ -11,6 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
+from escalation import breaker
 from escalation.cycles import Enqueue
 from escalation.decision import (
     AgainByHandoff,
@@ -24,8 +25,9 @@ from escalation.decision import (
     Stop,
     decide,
 )
+from escalation.ping import ping
 from escalation.tiers import get_tier
-from sessions_app.models import Conversation, Session
+from sessions_app.models import Conversation, Cycle, Session
 
 Purpose = Session.Purpose
 
@@ -60,7 +62,14 @@ def conclude(
             case Leave():
                 session.cycle.close_again()
             case Stop(outcome=outcome, reason=reason):
-                session.cycle.finish(outcome, reason)
+                finish_cycle(session.cycle, outcome, reason)
+
+
+def finish_cycle(cycle: Cycle, outcome: str, reason: str) -> None:
+    cycle.finish(outcome, reason)
+    breaker.note_outcome(cycle)
+    # After the commit: an outside monitor must not hear of what may still be rolled back.
+    transaction.on_commit(lambda: ping(cycle))
 
 
 def successor(session: Session, tier: int, purpose: str, **fields: Any) -> Session:

@@ -6,6 +6,7 @@ from escalation import cleaning, cycles, queue, recovery, runner
 from escalation.cli.environment import NO_CREDENTIALS, credentials_configured
 from escalation.errors import CycleActive
 from escalation.foreground import stop_on_signals
+from escalation.pause import is_paused
 from sessions_app.models import Cycle, Session, Watch
 
 
@@ -14,7 +15,7 @@ def run_session(session_id: int) -> str:
     with stop_on_signals("the worker was told to stop") as stop_reason:
         taken = runner.run(session, enqueue=queue.enqueue, stop_reason=stop_reason)
     if not taken:
-        return f"Session {session_id} was already taken."
+        return f"Session {session_id} waits, or was already taken."
     return f"Session {session_id} ended as {session.get_status_display()}."
 
 
@@ -30,6 +31,13 @@ def start_scheduled_cycle(watch_id: int) -> str:
     watch = Watch.objects.filter(pk=watch_id, enabled=True).first()
     if watch is None:
         return f"Watch {watch_id} is paused or gone."
+    if is_paused():
+        return f"Watch {watch.name} was skipped: Claude Ops is paused."
+    if watch.is_backed_off:
+        return (
+            f"Watch {watch.name} was skipped: it failed {watch.failures_in_a_row} times in a row "
+            f"and waits until {watch.backed_off_until:%Y-%m-%d %H:%M}."
+        )
     if not credentials_configured():
         return f"Watch {watch.name} was skipped. {NO_CREDENTIALS}"
     try:

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from escalation import session_views, views
+from escalation import health_views, session_views, views
 
 app_name = "escalation"
 
@@ -10,6 +10,10 @@ urlpatterns = [
     path("watches/<int:pk>/run/", views.run_watch, name="run_watch"),
     path("watches/<int:pk>/pause/", views.pause_watch, name="pause_watch"),
     path("watches/<int:pk>/resume/", views.resume_watch, name="resume_watch"),
+    path("pause/", views.pause_all, name="pause_all"),
+    path("resume/", views.resume_all, name="resume_all"),
+    path("healthz", health_views.healthz, name="healthz"),
+    path("readyz", health_views.readyz, name="readyz"),
     path("drills/", views.start_drill, name="start_drill"),
     path("sessions/<int:pk>/follow-up/", session_views.follow_up, name="follow_up"),
     path("sessions/<int:pk>/fork/", session_views.fork_session, name="fork_session"),

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_POST
 
-from escalation import cycles, queue
+from escalation import cycles, pause, queue
 from escalation.drills.drill import start_drill as begin_drill
 from escalation.drills.scenario import ScenarioError
 from escalation.errors import CycleActive
@@ -60,6 +60,26 @@ def start_drill(request: HttpRequest) -> HttpResponse:
         return redirect("sessions_app:dashboard")
     messages.success(request, f"The drill {cycle.drill} is queued: it costs nothing.")
     return redirect(cycle)
+
+
+@require_POST
+def pause_all(request: HttpRequest) -> HttpResponse:
+    stopped = pause.pause(
+        request.POST.get("reason", "").strip() or "by hand",
+        by=cast(User, request.user),
+        stop_running=bool(request.POST.get("stop_running")),
+    )
+    messages.warning(
+        request, f"Paused: no new tier starts. {stopped} running tiers were asked to stop."
+    )
+    return redirect("sessions_app:dashboard")
+
+
+@require_POST
+def resume_all(request: HttpRequest) -> HttpResponse:
+    going_on = pause.resume(enqueue=queue.enqueue, by=cast(User, request.user))
+    messages.success(request, f"Running again. {going_on} waiting sessions go on.")
+    return redirect("sessions_app:dashboard")
 
 
 def _set_enabled(request: HttpRequest, pk: int, *, enabled: bool) -> HttpResponse:

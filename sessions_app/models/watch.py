@@ -7,6 +7,7 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+from django.utils import timezone
 
 TIER_CHOICES = [(1, "Tier 1: observe"), (2, "Tier 2: safe remediation"), (3, "Tier 3: full")]
 
@@ -83,6 +84,11 @@ class Watch(models.Model):
             raise ValidationError({"cron": f"{self.cron!r} is not a cron expression."})
         if not Path(self.workdir).is_dir():
             raise ValidationError({"workdir": f"There is no directory {self.workdir}."})
+
+    @property
+    def is_backed_off(self) -> bool:
+        """It failed so often in a row that its schedule is skipped for a while."""
+        return self.backed_off_until is not None and self.backed_off_until > timezone.now()
 
     @property
     def rhythm(self) -> str:

@@ -1,0 +1,17 @@
+"""Let tiers start again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from escalation.pause import resume
+from escalation.queue import enqueue
+
+
+class Command(BaseCommand):
+    help = "Let tiers start again after `manage.py pause`."
+
+    def handle(self, *args: Any, **options: Any) -> str:
+        return f"Running again. {resume(enqueue=enqueue)} waiting sessions go on."
