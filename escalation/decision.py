@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from escalation.recovery_decision import AskPerson, GoOnAfterCutOff
 from escalation.report import HEALTHY, Report
 from escalation.tiers import HIGHEST_TIER
 from sessions_app.models import Cycle
@@ -45,6 +46,8 @@ class RunEnd:
     turn_limit: bool = False
     may_go_on: bool = False
     """Continuations and budget are left for another run of this tier."""
+    cut_off: GoOnAfterCutOff | AskPerson | None = None
+    """What is to follow a run that was ended from outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +84,27 @@ class AgainByHandoff:
 
 
 @dataclass(frozen=True, slots=True)
+class Recover:
+    """The same tier goes on after it was cut off, and checks the state first."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Leave:
     """The cycle's outcome stands as it was."""
 
     reason: str
 
 
-Decision = Escalate | AskAgain | GoOn | AgainByHandoff | Leave | Stop
+Decision = Escalate | AskAgain | GoOn | AgainByHandoff | Recover | Leave | Stop
 
 
 def decide(end: RunEnd, policy: Policy) -> Decision:
     if end.resume_refused:
         return _after_refusal(end)
+    if isinstance(end.cut_off, GoOnAfterCutOff):
+        return Recover(f"{end.error} It {end.cut_off.reason}.")
     if end.is_follow_up:
         return Leave("The question was answered." if end.went_well else end.error)
     if end.turn_limit and end.may_go_on and end.session_id:
@@ -107,6 +119,12 @@ def decide(end: RunEnd, policy: Policy) -> Decision:
 
 
 def _after_failure(end: RunEnd) -> Stop:
+    if isinstance(end.cut_off, AskPerson):
+        return Stop(
+            Cycle.Outcome.NEEDS_PERSON,
+            f"Tier {end.tier} was cut off and is not gone on with, because {end.cut_off.reason}: "
+            f"{end.error}",
+        )
     if end.asked_for_by_tier is not None:
         return Stop(
             Cycle.Outcome.NEEDS_PERSON,

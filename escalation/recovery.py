@@ -35,6 +35,7 @@ from escalation.cli.process_tree import (
 from escalation.cli.stream import RunFacts, storable
 from escalation.cost import OwnCost, last_unit_price, own_cost
 from escalation.cycles import Enqueue
+from escalation.heartbeat import this_runner
 from escalation.pause import is_paused
 from escalation.preparation import is_question, traces_of
 from escalation.queue import waiting_sessions
@@ -101,7 +102,23 @@ def without_task(*, at_start: bool) -> list[Session]:
     return [session for session in queued if session.pk not in waiting]
 
 
+def _take_over(session: Session) -> bool:
+    """Become the session's runner, so that of two recoveries at once one does the work.
+
+    Should this process die over it, the session is an orphan again.
+    """
+    taken = Session.objects.filter(
+        pk=session.pk,
+        status=Session.Status.RUNNING,
+        runner_pid=session.runner_pid,
+        runner_started=session.runner_started,
+    ).update(**this_runner(), heartbeat_at=timezone.now())
+    return bool(taken)
+
+
 def _recover_one(session: Session, enqueue: Enqueue) -> str:
+    if not _take_over(session):
+        return "is being recovered by another process"
     stop_processes(session)
     spool.read_in(session)
     read_transcript(session)
@@ -169,11 +186,10 @@ def read_transcript(session: Session) -> int:
         for payload in session.events.values_list("payload", flat=True)
         if isinstance(payload, dict)
     }
-    began = session.started_at or session.created_at
     new = [
         entry
         for entry in transcripts.messages_on_disk(session)
-        if str(entry.get("uuid")) not in known and _is_after(entry, began.isoformat())
+        if str(entry.get("uuid")) not in known and is_own_message(entry, session)
     ]
     last = session.events.order_by("-sequence").values_list("sequence", flat=True).first() or 0
     SessionEvent.objects.bulk_create(
@@ -189,9 +205,24 @@ def read_transcript(session: Session) -> int:
     return len(new)
 
 
-def _is_after(entry: dict[str, Any], moment: str) -> bool:
-    """A fork begins with a copy of its parent's messages, which are older than the run."""
-    return str(entry.get("timestamp", "")).replace("Z", "+00:00") >= moment
+def is_own_message(entry: dict[str, Any], session: Session) -> bool:
+    """Said in this run: an answer of the model or a tool's result.
+
+    A fork begins with a copy of its parent's messages, which are older than the run; prompts are
+    kept with the session, and what the CLI puts in by itself is nobody's word.
+    """
+    message = entry.get("message")
+    if not isinstance(message, dict) or message.get("model") == "<synthetic>":
+        return False
+    content = message.get("content")
+    blocks = content if isinstance(content, list) else []
+    answers = [block for block in blocks if isinstance(block, dict)]
+    if entry.get("type") == "user" and not any(
+        block.get("type") == "tool_result" for block in answers
+    ):
+        return False
+    began = session.started_at or session.created_at
+    return str(entry.get("timestamp", "")).replace("Z", "+00:00") >= began.isoformat()
 
 
 def facts_of(session: Session) -> RunFacts:

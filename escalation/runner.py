@@ -33,6 +33,7 @@ from escalation.heartbeat import Heartbeat
 from escalation.pause import is_paused
 from escalation.preparation import SMALLEST_BUDGET, Preparation, is_question, remaining_budget
 from escalation.recorder import Listener, Recorder
+from escalation.recovery_decision import AskPerson, CutOff, GoOnAfterCutOff, after_cut_off
 from escalation.report import checked_report
 from escalation.run_facts import stored_facts
 from sessions_app.models import Conversation, Session
@@ -116,9 +117,23 @@ def _run_claimed(
         tool_ran=facts.tools_started > 0,
         turn_limit=verdict.turn_limit,
         may_go_on=_may_go_on(session, preparation, stored),
+        cut_off=_after_cut_off(session, facts) if verdict.cut_off else None,
     )
     _keep_traces(session, verdict, recorder, compactions=facts.compactions)
     _conclude(session, recorder, end, verdict.status, stored, enqueue)
+
+
+def _after_cut_off(session: Session, facts: RunFacts) -> GoOnAfterCutOff | AskPerson:
+    return after_cut_off(
+        CutOff(
+            tier=session.tier,
+            tool_was_running=bool(facts.open_tools),
+            can_be_continued=bool(session.session_id),
+            interruptions=supervisor.interruptions(session),
+            is_question=is_question(session),
+        ),
+        limit=settings.CLAUDEOPS_MAX_INTERRUPTIONS,
+    )
 
 
 def _note_leftovers(preparation: Preparation, ended: Ended, recorder: Recorder) -> None:

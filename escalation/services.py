@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
+from escalation.cli.verdict import SHUTDOWN
 from sessions_app.models import Session
 
 STOP_PATIENCE_SECONDS = 20.0
@@ -68,7 +69,7 @@ def stop_services(services: list[Service]) -> None:
     """The worker is told first and takes no new work; then its running tiers are asked to stop."""
     for service in services:
         service.ask_to_stop()
-    request_stop("Claude Ops was shut down")
+    request_stop(SHUTDOWN)
     deadline = time.monotonic() + STOP_PATIENCE_SECONDS
     for service in services:
         service.make_stop(deadline)

@@ -21,6 +21,7 @@ from escalation.decision import (
     GoOn,
     Leave,
     Policy,
+    Recover,
     RunEnd,
     Stop,
     decide,
@@ -56,6 +57,8 @@ def conclude(
                 enqueue(successor(session, session.tier, Purpose.REPORT))
             case GoOn():
                 enqueue(successor(session, session.tier, Purpose.CONTINUATION))
+            case Recover():
+                enqueue(successor(session, session.tier, Purpose.RECOVERY))
             case AgainByHandoff():
                 retire_parent_conversation(session, decision.reason)
                 enqueue(sibling(session))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from escalation import cleaning, cycles, queue, recovery, runner
 from escalation.cli.environment import NO_CREDENTIALS, credentials_configured
+from escalation.cli.verdict import WORKER_STOP
 from escalation.errors import CycleActive
 from escalation.foreground import stop_on_signals
 from escalation.pause import is_paused
@@ -12,7 +13,7 @@ from sessions_app.models import Cycle, Session, Watch
 
 def run_session(session_id: int) -> str:
     session = Session.objects.select_related("cycle__watch", "parent_session").get(pk=session_id)
-    with stop_on_signals("the worker was told to stop") as stop_reason:
+    with stop_on_signals(WORKER_STOP) as stop_reason:
         taken = runner.run(session, enqueue=queue.enqueue, stop_reason=stop_reason)
     if not taken:
         return f"Session {session_id} waits, or was already taken."

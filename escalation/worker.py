@@ -17,6 +17,7 @@ from django.db import connection, connections
 from django.utils import timezone
 from django_q.cluster import Cluster
 
+from escalation.cli.verdict import WORKER_STOP
 from escalation.queue import enqueue
 from escalation.recovery import recover
 from escalation.services import request_stop
@@ -41,7 +42,7 @@ def run_worker() -> None:
         signal.signal(number, on_signal)
     beating.start()
     stop.wait()
-    request_stop("the worker was told to stop")
+    request_stop(WORKER_STOP)
     cluster.stop()
     connections.close_all()
 

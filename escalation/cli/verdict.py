@@ -32,6 +32,9 @@ LIMIT_ADVICE = {
     "if it should be allowed to spend more.",
     "error_max_structured_output_retries": "The model could not write a valid report.",
 }
+# A run that was stopped for one of these goes on when Claude Ops runs again.
+WORKER_STOP, SHUTDOWN = "the worker was told to stop", "Claude Ops was shut down"
+SHUTDOWN_REASONS = (WORKER_STOP, SHUTDOWN)
 ERROR_TEXT_LENGTH = 2000
 
 
@@ -45,6 +48,8 @@ class Verdict:
     conversation_broken: bool = False
     """The API will not take this conversation's history again."""
     turn_limit: bool = False
+    cut_off: bool = False
+    """Ended from outside, by no fault of the run: it may be gone on with."""
 
     @property
     def went_well(self) -> bool:
@@ -64,7 +69,18 @@ def judge(
     if result.get("subtype") == "success" and result.get("is_error") is False:
         return _with_good_result(ended, stderr)
     if ended.ending == Ending.STOPPED:
-        return Verdict(status=Session.Status.INTERRUPTED, error=f"Stopped: {ended.why}.")
+        return Verdict(
+            status=Session.Status.INTERRUPTED,
+            error=f"Stopped: {ended.why}.",
+            cut_off=any(reason in ended.why for reason in SHUTDOWN_REASONS),
+        )
+    if ended.ending == Ending.EXITED and ended.exit_code < 0:
+        return Verdict(
+            status=Session.Status.INTERRUPTED,
+            error=f"The CLI was killed by signal {-ended.exit_code}. What it did until then is in "
+            "the events." + _quoted(stderr),
+            cut_off=True,
+        )
     if ended.ending == Ending.SILENT:
         return Verdict(
             status=Session.Status.TIMED_OUT,
@@ -106,13 +122,10 @@ def _with_good_result(ended: Ended, stderr: str) -> Verdict:
 
 
 def _without_result(ended: Ended, stderr: str) -> Verdict:
-    how = f"exited with code {ended.exit_code}"
-    if ended.exit_code < 0:
-        how = f"was killed by signal {-ended.exit_code}"
     return Verdict(
         status=Session.Status.FAILED,
-        error=f"The CLI {how} without a result. What it did until then is in the events."
-        + _quoted(stderr),
+        error=f"The CLI exited with code {ended.exit_code} without a result. What it did until "
+        "then is in the events." + _quoted(stderr),
     )
 
 

@@ -19,7 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, cast
 
-from escalation.drills.message_stream import error_body, message_body, stream_events
+from escalation.drills.message_stream import error_body, message_body, stream_events, usage_of
 from escalation.drills.scenario import Reply, Scenario
 
 RUN_PATH = re.compile(r"^/(?P<scenario>[\w-]+)/tier/(?P<tier>\d+)/run/(?P<run>[\w-]+)/")
@@ -92,10 +92,17 @@ class ScriptedApi:
         played = self.scenarios[scenario]
         return reply_at(played.replies_for(tier) if main else played.aside, position)
 
+    def note_served(self, tier: int, run: str, usage: dict[str, int]) -> None:
+        """An answer went out whole, so this much was used."""
+        with self._lock:
+            self._log({"tier": tier, "run": run, "served": usage})
+
     def _keep(self, request: KeptRequest) -> None:
         self.requests.append(request)
+        self._log({"tier": request.tier, "run": request.run, "body": request.body})
+
+    def _log(self, entry: dict[str, Any]) -> None:
         if self._request_log is not None:
-            entry = {"tier": request.tier, "run": request.run, "body": request.body}
             with self._request_log.open("a") as log:
                 log.write(json.dumps(entry) + "\n")
 
@@ -143,7 +150,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send_json(reply.error, error_body(reply.error, reply.say or "scripted"))
         if not body.get("stream"):
             return self._send_json(200, message_body(reply, body))
-        return self._send_stream(reply, body)
+        self._send_stream(reply, body)
+        return api.note_served(int(address["tier"]), address["run"], usage_of(reply, body))
 
     def do_GET(self) -> None:
         self._send_json(404, error_body(404, "only messages are scripted"))

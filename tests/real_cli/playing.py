@@ -41,7 +41,7 @@ def played(cycle: Cycle) -> PlayedDrill:
     return PlayedDrill(
         cycle=cycle,
         sessions=list(cycle.sessions.order_by("pk")),
-        requests=[json.loads(line) for line in lines],
+        requests=[entry for entry in map(json.loads, lines) if "body" in entry],
     )
 
 

@@ -136,7 +136,7 @@ def test_worker_that_is_told_to_stop_ends_its_run_as_interrupted(slow: Installat
     worker.send_signal(signal.SIGTERM)
     worker.wait(40)
 
-    [(status, error)] = slow.rows("SELECT status, error FROM sessions")
-    assert status == "interrupted"
+    [(status, error), (waiting, _nothing)] = slow.rows("SELECT status, error FROM sessions")
+    assert (status, waiting) == ("interrupted", "queued")
     assert "told to stop" in error
     assert processes_mentioning(slow.rows("SELECT run_mark FROM sessions")[0][0]) == []
