@@ -28,6 +28,17 @@ RETRIED_STATUSES = (
 )
 
 
+def stop(session: Session, *, by: str) -> bool:
+    """Ask a running session to stop. False: it is not running, or was asked already.
+
+    It ends as interrupted and its cycle needs a person: who stops a run wants to look first.
+    """
+    asked = Session.objects.filter(
+        pk=session.pk, status=Session.Status.RUNNING, stop_requested=""
+    ).update(stop_requested=by[:200])
+    return bool(asked)
+
+
 def follow_up(
     session: Session, question: str, *, enqueue: Enqueue, requested_by: User | None = None
 ) -> Session:

@@ -72,6 +72,18 @@ def escalate_session(request: HttpRequest, pk: int) -> HttpResponse:
     )
 
 
+@require_POST
+def stop_session(request: HttpRequest, pk: int) -> HttpResponse:
+    session = get_object_or_404(Session, pk=pk)
+    if not request.POST.get("confirm"):
+        messages.warning(request, "Tick the box to confirm that the run is cut off.")
+    elif operations.stop(session, by=request.user.get_username()):
+        messages.warning(request, f"Session {session.pk} is being stopped.")
+    else:
+        messages.warning(request, f"Session {session.pk} is not running any more.")
+    return redirect(session)
+
+
 def _act(
     request: HttpRequest,
     pk: int,

@@ -15,6 +15,7 @@ urlpatterns = [
     path("healthz", health_views.healthz, name="healthz"),
     path("readyz", health_views.readyz, name="readyz"),
     path("drills/", views.start_drill, name="start_drill"),
+    path("sessions/<int:pk>/stop/", session_views.stop_session, name="stop_session"),
     path("sessions/<int:pk>/follow-up/", session_views.follow_up, name="follow_up"),
     path("sessions/<int:pk>/fork/", session_views.fork_session, name="fork_session"),
     path("sessions/<int:pk>/retry/", session_views.retry_session, name="retry_session"),

@@ -27,7 +27,9 @@ class Installation:
     environment: dict[str, str]
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
 
-    def manage(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    def manage(
+        self, *arguments: str, stdin: str = "", patience: int = 120
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "manage.py", *arguments],
             cwd=PROJECT,
@@ -35,7 +37,7 @@ class Installation:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=patience,
             check=False,
         )
 

@@ -14,6 +14,7 @@ from escalation.management.commands.run_cycle import confirm_or_stop, finish_com
 from sessions_app.models import Session
 
 VERBS = {
+    "stop": "stop a running session",
     "follow_up": "ask a question in the same conversation, with reading tools only",
     "fork": "try another approach from where the session ended",
     "retry": "run a tier that did not end well again, from its parent's state",
@@ -22,14 +23,14 @@ VERBS = {
 
 
 class Command(BaseCommand):
-    help = "Go on from a finished session: follow up, fork, retry, escalate."
+    help = "Stop a running session, or go on from a finished one: follow up, fork, retry, escalate."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True)
         for verb, meaning in VERBS.items():
             sub = verbs.add_parser(verb, help=meaning)
             sub.add_argument("id", type=int)
-            if verb != "retry":
+            if verb not in {"retry", "stop"}:
                 sub.add_argument("text", help="the question, the approach or the reason")
             if verb in {"retry", "escalate"}:
                 sub.add_argument("--fresh", action="store_true", help="a new conversation")
@@ -43,6 +44,8 @@ class Command(BaseCommand):
         session = Session.objects.select_related("cycle__watch").filter(pk=options["id"]).first()
         if session is None:
             raise CommandError(f"There is no session {options['id']}.", returncode=2)
+        if options["verb"] == "stop":
+            return self._stop(session)
         self._confirm(session, options)
         try:
             created = self._operate(session, options)
@@ -51,6 +54,11 @@ class Command(BaseCommand):
         finish_command(
             self, created.cycle, queued=options["queue"], as_json=options["json"], shown=created
         )
+
+    def _stop(self, session: Session) -> None:
+        if not operations.stop(session, by="the command line"):
+            raise CommandError(f"Session {session.pk} is not running.", returncode=2)
+        self.stdout.write(f"Session {session.pk} is being stopped.")
 
     def _operate(self, session: Session, options: dict[str, Any]) -> Session:
         enqueue = queue.enqueue if options["queue"] else cycles.leave_to_caller
