@@ -141,7 +141,7 @@ def _note_leftovers(preparation: Preparation, ended: Ended, recorder: Recorder) 
         recorder.note(
             "warning", f"Tools left {ended.left_running} processes running on purpose.", "warning"
         )
-    elif preparation.traces.tool_log:
+    if preparation.traces.tool_log:
         preparation.traces.tool_log.unlink(missing_ok=True)
 
 

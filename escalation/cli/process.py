@@ -111,13 +111,16 @@ def run_process(
     run = _Run(process, watcher, traces)
     try:
         ending, why = run.read_until_end(time.monotonic() + timeout_seconds)
+        if process.returncode != 0:
+            # Killed or failed: its tools were left by a death, not on purpose.
+            run.stop()
     except BaseException:
         # Whatever interrupts us, even the queue's own timeout, leaves no process behind.
         run.stop()
         raise
     finally:
         run.close()
-    left = len(run.living()) if ending == Ending.EXITED else 0
+    left = len(run.living()) if process.returncode == 0 else 0
     return Ended(exit_code=process.returncode, ending=ending, why=why, left_running=left)
 
 
