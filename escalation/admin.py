@@ -106,17 +106,21 @@ class ActingSessionAdmin(SessionAdmin):
     def follow_up(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
         self._operate(request, queryset, operations.follow_up, with_text=True)
 
-    @admin.action(description="Fork (try another approach)", permissions=["view"])
+    @admin.action(description="Fork (try another approach)", permissions=["operate"])
     def fork(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
         self._operate(request, queryset, operations.fork, with_text=True)
 
-    @admin.action(description="Retry (a run that did not end well)", permissions=["view"])
+    @admin.action(description="Retry (a run that did not end well)", permissions=["operate"])
     def retry(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
         self._operate(request, queryset, operations.retry, with_text=False)
 
-    @admin.action(description="Escalate (with a reason)", permissions=["view"])
+    @admin.action(description="Escalate (with a reason)", permissions=["operate"])
     def escalate(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
         self._operate(request, queryset, operations.escalate, with_text=True)
+
+    def has_operate_permission(self, request: HttpRequest) -> bool:
+        """The record is read-only even for those who may start runs from it."""
+        return request.user.has_perm("sessions_app.change_session")
 
     def _operate(
         self,

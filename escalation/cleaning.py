@@ -61,9 +61,26 @@ def _archive_transcripts(cleaned: Cleaned, dry_run: bool) -> None:
             continue
         if transcripts.find_on_disk(session) != transcripts.TranscriptState.PRESENT:
             continue
-        cleaned.transcripts_archived += 1
-        if not dry_run:
-            transcripts.archive(session)
+        if dry_run or _archived(session):
+            cleaned.transcripts_archived += 1
+
+
+def _archived(session: Session) -> bool:
+    """One that cannot be archived must not keep the others from it."""
+    try:
+        transcripts.archive(session)
+    except Exception:
+        logger.exception("Session %s: its transcript could not be archived", session.pk)
+        return False
+    return True
+
+
+def _has_unarchived(cycle_number: int) -> bool:
+    return any(
+        not transcripts.is_archived(session.session_id)
+        and transcripts.find_on_disk(session) == transcripts.TranscriptState.PRESENT
+        for session in Session.objects.filter(cycle=cycle_number).exclude(session_id="")
+    )
 
 
 def _expire(cleaned: Cleaned, cutoff: datetime, dry_run: bool) -> None:
@@ -98,6 +115,8 @@ def _remove_directories(cleaned: Cleaned, long_ago: datetime, dry_run: bool) -> 
     state = Path(settings.CLAUDEOPS_STATE_DIR)
     old = Cycle.objects.filter(state=Cycle.State.FINISHED, finished_at__lt=long_ago)
     for number in old.values_list("pk", flat=True):
+        if _has_unarchived(number):
+            continue
         for kind in ("claude", "drills"):
             directory = state / kind / f"cycle-{number}"
             if not directory.is_dir():

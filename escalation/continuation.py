@@ -8,11 +8,14 @@ guard: tiers change it on purpose.
 
 from __future__ import annotations
 
-import uuid
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
+
+# The one way in which the CLI writes an id; it takes anything else for a title.
+CONVERSATION_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 class Guard(StrEnum):
@@ -137,11 +140,9 @@ def _no_session_id(parent: ParentFacts, run: NextRun, limits: ResumeLimits) -> s
 
 
 def _not_a_uuid(parent: ParentFacts, run: NextRun, limits: ResumeLimits) -> str:
-    try:
-        uuid.UUID(parent.session_id)
-    except ValueError:
-        return "the earlier run's id is not a UUID: the CLI would take it for a title"
-    return ""
+    if CONVERSATION_ID.fullmatch(parent.session_id):
+        return ""
+    return "the earlier run's id is not a UUID: the CLI would take it for a title"
 
 
 def _retired(parent: ParentFacts, run: NextRun, limits: ResumeLimits) -> str:

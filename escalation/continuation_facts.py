@@ -11,7 +11,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from escalation import transcripts
-from escalation.cli.binary import ClaudeBinary
+from escalation.cli.binary import ClaudeBinary, fingerprint_of
 from escalation.continuation import (
     Continuation,
     NextRun,
@@ -40,7 +40,7 @@ def decide_continuation(
         tier=tier.number,
         cli_version=binary.version,
         can_resume=binary.can_resume,
-        force_fresh=session.force_fresh or session.cycle.force_fresh,
+        force_fresh=_is_fresh_wanted(session),
         context_window=context_window_of(tier.model),
     )
     parent = None
@@ -67,7 +67,7 @@ def parent_facts(parent: Session, session: Session, binary: ClaudeBinary) -> Par
         expired=conversation is not None and conversation.state == Conversation.State.EXPIRED,
         age_seconds=(timezone.now() - last_used).total_seconds(),
         cli_version=parent.cli_version,
-        same_binary=not same_host or _same_file(parent.cli_path, binary.path),
+        same_binary=not same_host or _same_binary(parent, binary),
         same_directory=_same_file(parent.workdir, session.workdir),
         same_host=same_host,
         in_use_by=conversation.in_use_by_id if conversation else None,
@@ -93,6 +93,20 @@ def context_window_of(model: str) -> int:
         .first()
     )
     return seen or DEFAULT_CONTEXT_WINDOW
+
+
+def _is_fresh_wanted(session: Session) -> bool:
+    """The cycle's wish is about higher tiers: a tier may always go on with its own conversation."""
+    parent = session.parent_session
+    changes_tier = parent is not None and parent.tier != session.tier
+    return session.force_fresh or (session.cycle.force_fresh and changes_tier)
+
+
+def _same_binary(parent: Session, binary: ClaudeBinary) -> bool:
+    """The same file with the same content: one that was replaced in place is another."""
+    if not _same_file(parent.cli_path, binary.path):
+        return False
+    return parent.cli_fingerprint in ("", fingerprint_of(Path(binary.path)))
 
 
 def _retirement(conversation: Conversation | None) -> str:

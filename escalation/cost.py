@@ -31,11 +31,14 @@ def own_cost(
     facts: RunFacts,
     *,
     resumed: bool,
-    accumulates: Callable[[], bool],
+    accumulates: Callable[[], bool | None],
     baseline: Callable[[], Decimal | None],
     unit_price: Callable[[], Decimal | None],
 ) -> OwnCost:
-    """The callables are asked only where their answer decides: each may cost a look elsewhere."""
+    """The callables are asked only where their answer decides: each may cost a look elsewhere.
+
+    A CLI that could not be probed (None) leaves a resumed run's own cost unknown.
+    """
     reported = facts.reported_cost_usd
     if reported is None:
         return _without_figure(facts, unit_price)
@@ -47,7 +50,10 @@ def own_cost(
             baseline_cost_usd=reported - share if share is not None else None,
             basis=Session.CostBasis.OWN_SHARE,
         )
-    if resumed and accumulates():
+    adds_up = accumulates() if resumed else False
+    if adds_up is None:
+        return _by_difference(reported, None)
+    if adds_up:
         return _by_difference(reported, baseline())
     return OwnCost(
         cost_usd=reported,

@@ -7,6 +7,7 @@ so is a tier that is invoked again because the record of it is too thin to hand 
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 from django.conf import settings
@@ -41,7 +42,7 @@ def path_for(session: Session) -> Path:
 def prepare(session: Session) -> Path:
     path = path_for(session)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path.unlink(missing_ok=True)
+    _remove(path)
     return path
 
 
@@ -59,7 +60,15 @@ def take(session: Session) -> tuple[str, str]:
     except (OSError, ValueError, RecursionError):
         return "", "the findings file is not JSON"
     finally:
-        path.unlink(missing_ok=True)
+        _remove(path)
     if not isinstance(document, dict) or not isinstance(document.get("findings"), str):
         return "", "the findings file has no text under `findings`"
     return document["findings"], ""
+
+
+def _remove(path: Path) -> None:
+    """Whatever the agent has put there, a directory included."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -27,6 +27,7 @@ MAX_FILE_BYTES = 1024 * 1024
 RECORD_LENGTH = 24_000
 OUTPUT_LENGTH = 1_500
 INPUT_LENGTH = 500
+LIST_LENGTH = 40
 MAX_AGE = timedelta(hours=1)
 # A clock that was set back must not make a file of a moment ago look wrong.
 CLOCK_SLACK = timedelta(hours=2)
@@ -42,7 +43,7 @@ def build(parent: Session, findings: str = "") -> dict[str, Any]:
     content = {
         "runs": [_run(session) for session in path],
         "tool_calls": _chosen_calls(path),
-        "findings": masked(findings)[:RECORD_LENGTH],
+        "findings": _cut(masked(findings[: 2 * RECORD_LENGTH]), RECORD_LENGTH),
     }
     return {
         "schema_version": SCHEMA_VERSION,
@@ -77,9 +78,20 @@ def _run(session: Session) -> dict[str, Any]:
         "session": session.pk,
         "tier": session.tier,
         "ended_as": session.status,
-        "report": masked_data(session.report),
-        "error": masked(session.error),
+        "report": _fitting(masked_data(session.report)),
+        "error": _cut(masked(session.error[:RECORD_LENGTH]), OUTPUT_LENGTH),
     }
+
+
+def _fitting(value: Any) -> Any:
+    """A report of any size, cut so that its beginning can be read."""
+    if isinstance(value, str):
+        return _cut(value, OUTPUT_LENGTH)
+    if isinstance(value, list):
+        return [_fitting(item) for item in value[:LIST_LENGTH]]
+    if isinstance(value, dict):
+        return {key: _fitting(item) for key, item in value.items()}
+    return value
 
 
 def _chosen_calls(path: list[Session]) -> list[dict[str, Any]]:
@@ -103,9 +115,10 @@ def _shown_call(tier: int, call: ToolCall) -> dict[str, Any]:
     return {
         "tier": tier,
         "tool": call.name,
-        "input": _cut(masked(call.normalised), INPUT_LENGTH),
+        "input": _cut(masked(call.normalised[:RECORD_LENGTH]), INPUT_LENGTH),
         "failed": call.is_error,
-        "output": _cut(masked(call.output), OUTPUT_LENGTH),
+        # More than is shown is masked, so that no secret is cut in half and missed.
+        "output": _cut(masked(call.output[:RECORD_LENGTH]), OUTPUT_LENGTH),
     }
 
 

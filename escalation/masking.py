@@ -20,11 +20,13 @@ PATTERNS = tuple(
 # The name stays readable, the value goes: password=…, "token": "…", Authorization: Bearer …
 NAMED = re.compile(
     r"""((?:pass(?:word|wd|phrase)?|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential)
-        [\w-]*["']?\s*[:=]\s*["']?|authorization["']?\s*[:=]\s*["']?(?:basic|bearer)?\s*)
+        [\w-]{0,40}["']?\s{0,9}[:=]\s{0,9}["']?|authorization["']?\s{0,9}[:=]\s{0,9}["']?(?:basic|bearer)?\s{0,9})
         ([^\s"',;&]{3,})""",
     re.IGNORECASE | re.VERBOSE,
 )
-IN_ADDRESS = re.compile(r"(\w+://[^\s:/@]+:)[^\s@/]+(@)")
+IN_ADDRESS = re.compile(
+    r"(\b[a-z][a-z0-9+.-]{0,30}://[^\s:/@]{1,200}:)[^\s@/]{1,200}(@)", re.IGNORECASE
+)
 
 
 def masked(text: str) -> str:

@@ -13,6 +13,7 @@ from django.db import IntegrityError, transaction
 
 from escalation.cycles import Enqueue
 from escalation.errors import OperationRefused
+from escalation.preparation import is_question
 from escalation.supervisor import sibling, successor
 from escalation.tiers import HIGHEST_TIER
 from sessions_app.models import Session
@@ -93,7 +94,8 @@ def retry(
         enqueue,
         lambda: sibling(
             session,
-            purpose=Session.Purpose.RETRY,
+            # A question stays one: trying it again must not give it the tier's tools.
+            purpose=Session.Purpose.FOLLOW_UP if is_question(session) else Session.Purpose.RETRY,
             requested_by=requested_by,
             force_fresh=force_fresh,
         ),
@@ -141,7 +143,8 @@ def _started(session: Session, enqueue: Enqueue, create: Callable[[], Session]) 
         )
     try:
         with transaction.atomic():
-            session.cycle.reopen()
+            if not session.cycle.reopen():
+                raise OperationRefused(f"Cycle {session.cycle_id} has just been gone on with.")
             created = create()
             enqueue(created)
     except IntegrityError as error:

@@ -26,6 +26,11 @@ from escalation.supervisor import runs_of_this_tier
 from escalation.tiers import LOWEST_TIER, Tier, dry_run_walls, get_tier, question_walls
 from sessions_app.models import Conversation, Session
 
+GOING_ON = (
+    Session.Purpose.CONTINUATION,
+    Session.Purpose.REPORT,
+    Session.Purpose.RECOVERY,
+)
 SMALLEST_BUDGET = Decimal("0.01")
 CONTINUED_BY = {
     Fresh: Session.ContinuedBy.FRESH,
@@ -47,6 +52,7 @@ class Preparation:
                 "watch."
             )
         self.binary: ClaudeBinary = find_binary()
+        self.fingerprint = _fingerprint(self.binary)
         self.config_directory = config_directory(session)
         self.traces = traces_of(session, mark=f"session-{session.pk}-{uuid.uuid4().hex}")
         self.environment = cli_environment(
@@ -60,6 +66,8 @@ class Preparation:
         if not has_credentials(self.environment):
             raise CannotRun(NO_CREDENTIALS)
         self.continuation, self.facts = self._continuation()
+        # Read before the run: afterwards a conversation that keeps its id has grown by it.
+        self.baseline = conversation_total(session.parent_session) if self.resumes else None
         self.record = self._record(recorder)
         self.prompt = prompt_for(session, self.tier, self.continuation, self.record)
         self.request = RunRequest(
@@ -85,7 +93,8 @@ class Preparation:
             "host": socket.gethostname(),
             "cli_path": self.binary.path,
             "cli_version": self.binary.version,
-            "cli_fingerprint": fingerprint_of(Path(self.binary.path)),
+            "cli_fingerprint": self.fingerprint,
+            "baseline_cost_usd": self.baseline,
             "config_dir": str(self.config_directory),
             "run_mark": self.traces.mark,
             "continued_by": CONTINUED_BY[type(self.continuation)],
@@ -145,7 +154,8 @@ class Preparation:
             except handoff.HandoffRefused as refused:
                 recorder.note("warning", f"A handoff file was refused: {refused}.", "warning")
         document = handoff.build(parent)
-        if handoff.is_thin(document) and parent.purpose != Session.Purpose.HANDOFF:
+        asks_for_tier = self._session.purpose == Session.Purpose.TIER
+        if asks_for_tier and handoff.is_thin(document) and not _was_asked_already(parent):
             raise RecordTooThin(parent)
         handoff.write(document, parent)
         return handoff.read_once(parent)
@@ -168,7 +178,14 @@ def is_question(session: Session) -> bool:
 
 
 def remaining_budget(session: Session, tier: Tier) -> Decimal:
-    """A continuation spends what its tier has left, not the whole budget again."""
+    """A run that goes on spends what its tier has left; one that a person starts has its own."""
+    if session.purpose not in GOING_ON:
+        return tier.max_budget_usd
+    return left_of_budget(session, tier)
+
+
+def left_of_budget(session: Session, tier: Tier) -> Decimal:
+    """What the session and the runs that it continues have not spent of the tier's budget."""
     spent = sum(
         (
             run.cost_usd or run.estimated_cost_usd or Decimal(0)
@@ -177,6 +194,35 @@ def remaining_budget(session: Session, tier: Tier) -> Decimal:
         Decimal(0),
     )
     return max(SMALLEST_BUDGET, tier.max_budget_usd - spent)
+
+
+def conversation_total(parent: Session | None) -> Decimal | None:
+    """The parent conversation's total so far.
+
+    The transcript knows better than our row when the parent was stopped: what it spent after its
+    last report is in there.
+    """
+    if parent is None:
+        return None
+    known = [
+        total
+        for total in (parent.reported_cost_usd, transcripts.cost_state_total(parent))
+        if total is not None
+    ]
+    return max(known, default=None)
+
+
+def _was_asked_already(session: Session) -> bool:
+    return session.purpose == Session.Purpose.HANDOFF
+
+
+def _fingerprint(binary: ClaudeBinary) -> str:
+    try:
+        return fingerprint_of(Path(binary.path))
+    except OSError as error:
+        raise CannotRun(
+            f"{binary.path} cannot be started: {error.strerror}. Check CLAUDEOPS_CLAUDE_BIN."
+        ) from error
 
 
 def config_directory(session: Session) -> Path:

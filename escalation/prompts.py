@@ -67,7 +67,13 @@ def _resumed(session: Session, tier: Tier) -> str:
     parent = session.parent_session
     assert parent is not None, "only a run with a parent resumes"
     cycle = session.cycle
-    escalation = escalation_prompt(tier, parent.tier, cycle.dry_run, first_tier=cycle.first_tier)
+    escalation = escalation_prompt(
+        tier,
+        parent.tier,
+        cycle.dry_run,
+        first_tier=cycle.first_tier,
+        by_hand=session.request if session.requested_by_id or session.request else "",
+    )
     match session.purpose:
         case Session.Purpose.TIER:
             return escalation
@@ -92,7 +98,7 @@ def _task(session: Session) -> str:
             return fill("task_retry")
         case Session.Purpose.FOLLOW_UP:
             return fill("follow_up", request=request)
-    return fill("task_escalation")
+    return "\n\n".join(filter(None, [fill("task_escalation"), disarmed(session.request)]))
 
 
 def takeover_prompt(session: Session, tier: Tier, why: str, record: dict[str, Any]) -> str:
@@ -127,13 +133,19 @@ def round_prompt(cycle: Cycle, tier: Tier) -> str:
     )
 
 
-def escalation_prompt(tier: Tier, previous_tier: int, dry_run: bool, first_tier: int = 1) -> str:
+def escalation_prompt(
+    tier: Tier, previous_tier: int, dry_run: bool, first_tier: int = 1, by_hand: str = ""
+) -> str:
     """The new role and nothing of the findings: those are in the conversation."""
+    granted = f"The supervisor granted the escalation that Tier {previous_tier} asked for."
+    if by_hand:
+        granted = f"An operator escalated from Tier {previous_tier}: {disarmed(by_hand)}\n\n"
     return fill(
         "escalation",
         tier=str(tier.number),
         tier_name=tier.name,
         previous_tier=str(previous_tier),
+        granted=granted,
         history=history(first_tier, previous_tier),
         role=role(tier, dry_run),
     )

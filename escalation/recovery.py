@@ -40,7 +40,6 @@ from escalation.pause import is_paused
 from escalation.preparation import is_question, traces_of
 from escalation.queue import waiting_sessions
 from escalation.recovery_decision import AskPerson, CutOff, GoOnAfterCutOff, after_cut_off
-from escalation.run_facts import conversation_total
 from sessions_app.models import Conversation, Cycle, Session, SessionEvent
 
 logger = logging.getLogger(__name__)
@@ -256,8 +255,8 @@ def _settled(session: Session, facts: RunFacts) -> dict[str, Any]:
 
 def _settled_cost(session: Session, facts: RunFacts) -> OwnCost:
     if not facts.results and (total := transcripts.cost_state_total(session)) is not None:
-        before = conversation_total(session.parent_session)
-        if session.parent_session is None or before is not None:
+        before = session.baseline_cost_usd
+        if session.continued_by != Session.ContinuedBy.RESUME or before is not None:
             return OwnCost(
                 cost_usd=max(Decimal(0), total - (before or Decimal(0))),
                 reported_cost_usd=total,
@@ -268,6 +267,6 @@ def _settled_cost(session: Session, facts: RunFacts) -> OwnCost:
         facts,
         resumed=session.continued_by == Session.ContinuedBy.RESUME,
         accumulates=lambda: True,
-        baseline=lambda: conversation_total(session.parent_session),
+        baseline=lambda: session.baseline_cost_usd,
         unit_price=lambda: last_unit_price(session.model),
     )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any
 
 from django.utils import timezone
 
-from escalation import transcripts
 from escalation.cli.contract import contract_of
 from escalation.cli.stream import RunFacts
 from escalation.cost import OwnCost, last_unit_price, own_cost
@@ -44,8 +42,10 @@ def stored_facts(session: Session, preparation: Preparation, facts: RunFacts) ->
 
 
 def cost_of(session: Session, preparation: Preparation, facts: RunFacts) -> OwnCost:
-    def accumulates() -> bool:
+    def accumulates() -> bool | None:
         contract = contract_of(preparation.binary)
+        if not contract.works:
+            return None
         forked = preparation.conversation_id == preparation.request.session_id
         return contract.accumulates_on_fork if forked else contract.accumulates_on_resume
 
@@ -53,22 +53,6 @@ def cost_of(session: Session, preparation: Preparation, facts: RunFacts) -> OwnC
         facts,
         resumed=preparation.resumes,
         accumulates=accumulates,
-        baseline=lambda: conversation_total(session.parent_session),
+        baseline=lambda: preparation.baseline,
         unit_price=lambda: last_unit_price(session.model),
     )
-
-
-def conversation_total(parent: Session | None) -> Decimal | None:
-    """The parent conversation's total where this run branched off.
-
-    The transcript knows better than our row when the parent was stopped: what it spent after its
-    last report is in there.
-    """
-    if parent is None:
-        return None
-    known = [
-        total
-        for total in (parent.reported_cost_usd, transcripts.cost_state_total(parent))
-        if total is not None
-    ]
-    return max(known, default=None)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
-from django.db import OperationalError
+from django.db import OperationalError, transaction
 
 from escalation import findings_file, handoff, supervisor, transcripts
 from escalation.admission import admit
@@ -26,12 +26,12 @@ from escalation.cli.process import Ended, Watcher, run_process
 from escalation.cli.stream import RunFacts
 from escalation.cli.verdict import Verdict, judge
 from escalation.cycles import Enqueue
-from escalation.decision import Decision, Escalate, RunEnd
+from escalation.decision import Escalate, RunEnd
 from escalation.drills.drill import drill_surroundings
 from escalation.errors import CannotRun, RecordTooThin
 from escalation.heartbeat import Heartbeat
 from escalation.pause import is_paused
-from escalation.preparation import SMALLEST_BUDGET, Preparation, is_question, remaining_budget
+from escalation.preparation import SMALLEST_BUDGET, Preparation, is_question, left_of_budget
 from escalation.recorder import Listener, Recorder
 from escalation.recovery_decision import AskPerson, CutOff, GoOnAfterCutOff, after_cut_off
 from escalation.report import checked_report
@@ -61,12 +61,13 @@ def run(
     recorder = Recorder(session, listener)
     try:
         session.cycle.begin()
-        _run_claimed(session, recorder, enqueue, stop_reason)
+        try:
+            _run_claimed(session, recorder, enqueue, stop_reason)
+        except RecordTooThin:
+            _ask_for_findings(session, recorder, enqueue)
     except CannotRun as error:
         recorder.note("cannot_run", str(error), "error")
         _conclude_failure(session, recorder, str(error), Session.Status.FAILED, enqueue)
-    except RecordTooThin:
-        _ask_for_findings(session, recorder, enqueue)
     except BaseException as error:
         # Also SystemExit and KeyboardInterrupt: the queue's timeout and a person's Ctrl-C.
         _conclude_crash(session, recorder, error, enqueue)
@@ -147,7 +148,8 @@ def _note_leftovers(preparation: Preparation, ended: Ended, recorder: Recorder) 
 
 def _may_go_on(session: Session, preparation: Preparation, stored: dict[str, Any]) -> bool:
     session.cost_usd = stored["cost_usd"]
-    left = remaining_budget(session, preparation.tier)
+    session.estimated_cost_usd = stored["estimated_cost_usd"]
+    left = left_of_budget(session, preparation.tier)
     return supervisor.continuations_left(session) and left > SMALLEST_BUDGET
 
 
@@ -182,9 +184,12 @@ def _conclude(
 ) -> None:
     """Write every event first: who sees the session ended has seen all of it."""
     decision = supervisor.decision_after(session, end)
+    findings = _taken_findings(session, recorder)
     recorder.note("decision", decision.reason, "info" if end.went_well else "error")
-    _take_findings(session, decision, recorder)
     _close(session, recorder)
+    if findings and isinstance(decision, Escalate):
+        session.report, session.status = facts.get("report"), Session.Status.ESCALATED
+        handoff.write(handoff.build(session, findings), session)
     persistently(
         lambda: supervisor.conclude(session, decision, status=status, facts=facts, enqueue=enqueue)
     )
@@ -210,16 +215,14 @@ def _close(session: Session, recorder: Recorder) -> None:
         logger.exception("Session %s: events could not be stored", session.pk)
 
 
-def _take_findings(session: Session, decision: Decision, recorder: Recorder) -> None:
-    """Findings that the agent wrote itself become the handoff, if one will be needed."""
+def _taken_findings(session: Session, recorder: Recorder) -> str:
+    """What the agent itself wrote down, where it was told to."""
     if not findings_file.wanted_from(session):
-        return
+        return ""
     findings, problem = findings_file.take(session)
     if problem:
         recorder.note("warning", f"No findings were taken over: {problem}.", "warning")
-    elif isinstance(decision, Escalate) and not session.session_id:
-        recorder.tick()
-        handoff.write(handoff.build(session, findings), session)
+    return findings
 
 
 def _ask_for_findings(session: Session, recorder: Recorder, enqueue: Enqueue) -> None:
@@ -231,8 +234,10 @@ def _ask_for_findings(session: Session, recorder: Recorder, enqueue: Enqueue) ->
     )
     recorder.note("decision", reason, "warning")
     _close(session, recorder)
-    session.finish(Session.Status.CANCELLED, reason, escalation_reason=reason)
-    enqueue(supervisor.successor(parent, parent.tier, Session.Purpose.HANDOFF))
+    with transaction.atomic():
+        session.finish(Session.Status.CANCELLED, reason, escalation_reason=reason)
+        Conversation.leave(session)
+        enqueue(supervisor.successor(parent, parent.tier, Session.Purpose.HANDOFF))
 
 
 def _effective_settings() -> str:

@@ -11,7 +11,6 @@ one lacks. Clocks of hosts differ, and may be set back.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable
 from decimal import Decimal
 from enum import StrEnum
@@ -22,15 +21,13 @@ from claude_agent_sdk.types import SessionKey
 
 from escalation import transcript_files as files
 from escalation.cli.stream import to_cost
+from escalation.continuation import CONVERSATION_ID
 from escalation.transcript_files import Entry
 from sessions_app import transcript_store as store
 from sessions_app.models import Session
 from sessions_app.transcript_chunks import TranscriptDamaged
 
 logger = logging.getLogger(__name__)
-
-# The CLI takes anything else for a title; and the id becomes a file's name.
-CONVERSATION_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 class TranscriptState(StrEnum):

@@ -75,9 +75,11 @@ def _usable(path: Path, origin: str) -> Path:
 
 
 def fingerprint_of(path: Path) -> str:
-    """Changes when the file is replaced."""
+    """Changes when the file is replaced; a link is the file that it leads to."""
     stat = path.stat()
-    return hashlib.sha256(f"{path}:{stat.st_size}:{stat.st_mtime_ns}".encode()).hexdigest()[:16]
+    return hashlib.sha256(
+        f"{path.resolve()}:{stat.st_size}:{stat.st_mtime_ns}".encode()
+    ).hexdigest()[:16]
 
 
 @lru_cache(maxsize=8)

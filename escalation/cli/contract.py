@@ -122,7 +122,8 @@ def probe(binary: ClaudeBinary) -> Contract:
         if not first.facts.results:
             return _unusable(binary, f"a fresh run printed no result ({first.complaint})")
         resumed = runs.run("--resume", first_id, appended, LATER_WORDS)
-        heard_later = LATER_WORDS in json.dumps(api.requests[-1].body.get("system", ""))
+        last = api.requests[-1].body if api.requests else {}
+        heard_later = LATER_WORDS in json.dumps(last.get("system", ""))
         forked = (
             runs.run("--resume", first_id, "--fork-session", "--session-id", fork_id)
             if binary.can_fork
@@ -140,7 +141,7 @@ def probe(binary: ClaudeBinary) -> Contract:
         states_own_share="model_usage_since_last_result" in resumed.facts.result,
         appended_prompt_sticks=not heard_later,
         missing_flags=missing_flags(binary),
-        problem="" if resumed.went_well else resumed.complaint,
+        problem="; ".join(run.complaint for run in (first, resumed) if not run.went_well),
     )
 
 

@@ -35,6 +35,10 @@ LIMIT_ADVICE = {
 # A run that was stopped for one of these goes on when Claude Ops runs again.
 WORKER_STOP, SHUTDOWN = "the worker was told to stop", "Claude Ops was shut down"
 SHUTDOWN_REASONS = (WORKER_STOP, SHUTDOWN)
+UNREACHABLE = re.compile(
+    r"(?i:unable to connect|connection (?:error|refused|reset|timed out))"
+    r"|\bECONN|\bENOTFOUND|\bEAI_AGAIN"
+)
 ERROR_TEXT_LENGTH = 2000
 
 
@@ -145,7 +149,7 @@ def _is_api_failure(result: dict[str, Any], stderr: str) -> bool:
 
 
 def _is_unreachable(detail: str) -> bool:
-    return "connect" in detail.lower() or "ECONNREFUSED" in detail
+    return bool(UNREACHABLE.search(detail))
 
 
 def _detail(result: dict[str, Any], stderr: str) -> str:

@@ -93,12 +93,16 @@ class Cycle(models.Model):
         Cycle.objects.filter(pk=self.pk, state=self.State.QUEUED).update(state=self.State.RUNNING)
         self.refresh_from_db(fields=["state"])
 
-    def reopen(self) -> None:
-        """Go on with a finished cycle. Raises IntegrityError while the watch has another one."""
-        Cycle.objects.filter(pk=self.pk, state=self.State.FINISHED).update(
+    def reopen(self) -> bool:
+        """Go on with a finished cycle. False: somebody else has reopened it.
+
+        Raises IntegrityError while the watch has another one.
+        """
+        reopened = Cycle.objects.filter(pk=self.pk, state=self.State.FINISHED).update(
             state=self.State.RUNNING, finished_at=None
         )
         self.refresh_from_db(fields=["state", "finished_at"])
+        return bool(reopened)
 
     def close_again(self) -> None:
         """End what reopen() began; the outcome stands as it was."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
@@ -53,6 +54,13 @@ class Session(models.Model):
         UNKNOWN = "unknown", "unknown: the run printed no result"
 
     OPEN_STATUSES = (Status.QUEUED, Status.RUNNING, Status.AWAITING_APPROVAL)
+    FINISHED_STATUSES = (
+        Status.COMPLETED,
+        Status.FAILED,
+        Status.TIMED_OUT,
+        Status.INTERRUPTED,
+    )
+    """Ended, and nobody has gone on from there yet."""
     GOOD_STATUSES = (Status.COMPLETED, Status.ESCALATED)
 
     cycle = models.ForeignKey(Cycle, on_delete=models.CASCADE, related_name="sessions")
@@ -221,19 +229,23 @@ class Session(models.Model):
 
     def mark_escalated(self, reason: str) -> bool:
         """A person escalates a finished session. False: somebody else was first."""
-        return self._moved(self.Status.ESCALATED, reason, escalation_reason=reason)
+        return self._moved(
+            self.Status.ESCALATED, reason, among=self.FINISHED_STATUSES, escalation_reason=reason
+        )
 
     def expire(self, reason: str) -> bool:
         """Too old to be gone on with."""
         return self._moved(self.Status.EXPIRED, reason)
 
-    def _moved(self, status: str, reason: str, **facts: Any) -> bool:
+    def _moved(
+        self, status: str, reason: str, among: Iterable[str] | None = None, **facts: Any
+    ) -> bool:
         """Change the status if the table allows it, and note the change as an event."""
-        before = self.status
+        sources = [source for source in sources_of(status) if among is None or source in among]
         with transaction.atomic():
-            moved = Session.objects.filter(pk=self.pk, status__in=sources_of(status)).update(
-                status=status, **facts
-            )
+            row = Session.objects.select_for_update().filter(pk=self.pk)
+            before = row.values_list("status", flat=True).first() or ""
+            moved = row.filter(status__in=sources).update(status=status, **facts)
             if moved:
                 self.refresh_from_db()
                 self.note("status", reason, **{"from": before, "to": status})

@@ -42,6 +42,10 @@ WRONG = {
     "CLAUDEOPS_TIER1_TIMEOUT": "never",
     "CLAUDEOPS_TIER2_MAX_BUDGET_USD": "free",
     "CLAUDEOPS_TIER3_ALLOWED_TOOLS": "Read,git log",
+    "CLAUDEOPS_RESUME_CONTEXT_THRESHOLD": "1.5",
+    "CLAUDEOPS_RESUME_MAX_AGE": "tomorrow",
+    "CLAUDEOPS_MAX_CONTINUATIONS": "-1",
+    "CLAUDEOPS_EVENT_RETENTION_DAYS": "0",
     "DATABASE_URL": "mysql://x",
     "CLAUDEOPS_CLAUDE_BIN": "/nonexistent/claude",
     "CLAUDEOPS_PROMPTS_DIR": "/nonexistent/prompts",
@@ -95,4 +99,15 @@ def test_a_value_that_django_itself_would_trip_over_is_named_too(tmp_path, name,
 
     assert found.returncode == 1
     assert name in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+@pytest.mark.parametrize("value", ["abc", "0", "1.5"])
+def test_req8_a_threshold_that_is_no_share_is_named_with_what_is_wanted(tmp_path, value):
+    found = check(tmp_path, CLAUDEOPS_RESUME_CONTEXT_THRESHOLD=value)
+
+    assert found.returncode == 1
+    (line,) = [line for line in found.stderr.splitlines() if "CONTEXT_THRESHOLD is" in line]
+    assert f"CLAUDEOPS_RESUME_CONTEXT_THRESHOLD is {value!r}" in line
+    assert "a number over 0 and up to 1" in line
     assert "Traceback" not in found.stderr

@@ -78,6 +78,19 @@ def test_what_is_no_amount_is_a_problem(text):
     assert "dollars" in environment.problems[0].message
 
 
+@pytest.mark.parametrize(("text", "value"), [("0.70", "0.7"), ("1", "1"), ("1e-2", "0.01")])
+def test_a_share_is_over_0_and_up_to_1(text, value):
+    assert Environment({"NAME": text}).share("NAME", Decimal("0.80")) == Decimal(value)
+
+
+@pytest.mark.parametrize("text", ["abc", "0", "1.5", "-0.5", "80%", "NaN", "Infinity", "0,8"])
+def test_what_is_no_share_is_a_problem(text):
+    environment = Environment({"NAME": text})
+
+    assert environment.share("NAME", Decimal("0.80")) == Decimal("0.80")
+    assert "a number over 0 and up to 1, like 0.80" in environment.problems[0].message
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from escalation.cli import binary
+from escalation.cli import binary, contract
 from sessions_app.models import Session
 from tests.escalation.fake_cli import FakeCli
 from tests.escalation.rows import queued_session
@@ -23,14 +23,13 @@ def own_surroundings(settings, tmp_path: Path, monkeypatch) -> None:
             monkeypatch.delenv(name)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
     binary._described.cache_clear()
+    contract._probed.cache_clear()
 
 
 @pytest.fixture
 def fake_cli(settings, tmp_path: Path) -> FakeCli:
     """A `claude` that does as the test says; every run of the test uses it."""
-    fake = FakeCli(tmp_path / "fake-cli")
-    settings.CLAUDEOPS_CLAUDE_BIN = str(fake.path)
-    return fake
+    return FakeCli(tmp_path / "fake-cli").install(settings)
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from escalation.cli import contract
+from escalation.cli.binary import fingerprint_of
 from escalation.report import Report
 from tests.escalation.rows import ESCALATE, HEALTHY
 
@@ -19,13 +21,13 @@ LAUNCHER = """\
 #!/bin/sh
 case "$1" in
 --version) echo "{version} (Fake Claude)"; exit 0 ;;
---help) echo "  --resume --session-id --model {flags}"; exit 0 ;;
+--help) echo "  --session-id --model {flags}"; exit 0 ;;
 esac
 exec {python} -IS {directory}/run.py "$@"
 """
 
 RUN = """\
-import json, os, signal, sys, time
+import json, os, re, signal, sys, time
 HERE = {directory!r}
 HEALTHY, ESCALATE = json.loads({healthy!r}), json.loads({escalate!r})
 asked = sys.argv[sys.argv.index("--session-id") + 1] if "--session-id" in sys.argv else (
@@ -40,13 +42,36 @@ def emit(**fields):
     out(json.dumps(fields))
 
 def init(**fields):
-    emit(**{{"type": "system", "subtype": "init", "session_id": asked, "model": model, **fields}})
+    fields = {{"session_id": asked, "model": model, **fields}}
+    emit(type="system", subtype="init", **fields)
+    remember(fields["session_id"] or asked)
+
+def remember(conversation, **entry):
+    # As the CLI does: without a transcript there is nothing to resume.
+    project = re.sub("[^a-zA-Z0-9]", "-", os.path.realpath(os.getcwd()))
+    folder = os.path.join(os.environ["CLAUDE_CONFIG_DIR"], "projects", project)
+    os.makedirs(folder, exist_ok=True)
+    entry = entry or {{"type": "user", "uuid": f"{{conversation}}-{{number}}",
+        "message": {{"role": "user", "content": "the prompt"}}}}
+    with open(os.path.join(folder, f"{{conversation}}.jsonl"), "a") as transcript:
+        transcript.write(json.dumps(entry) + "\\n")
 
 def say(text="I look."):
     usage = {{"input_tokens": 100, "output_tokens": 1}}
     emit(type="assistant", parent_tool_use_id=None, message={{
         "id": "msg_1", "model": model, "usage": usage,
         "content": [{{"type": "text", "text": text}}]}})
+
+def tool(command, output, failed=False):
+    global used
+    used += 1
+    block = {{"type": "tool_use", "id": f"tool_{{used}}", "name": "Bash",
+        "input": {{"command": command}}}}
+    emit(type="assistant", parent_tool_use_id=None, message={{
+        "id": f"msg_tool_{{used}}", "model": model, "content": [block],
+        "usage": {{"input_tokens": 100, "output_tokens": 1}}}})
+    emit(type="user", message={{"role": "user", "content": [{{"type": "tool_result",
+        "tool_use_id": f"tool_{{used}}", "content": output, "is_error": failed}}]}})
 
 def result(report=None, **fields):
     emit(**{{
@@ -55,15 +80,29 @@ def result(report=None, **fields):
         "usage": {{"input_tokens": 100, "output_tokens": 20}},
         "structured_output": report, **fields}})
 
+used, prompt = 0, sys.stdin.read()
 with open(HERE + "/calls.jsonl", "a+") as calls:
     calls.seek(0)
     number = len(calls.readlines())
     calls.write(json.dumps({{
         "argv": sys.argv[1:], "environment": dict(os.environ), "directory": os.getcwd(),
-        "stdin": sys.stdin.read()}}) + "\\n")
+        "stdin": prompt}}) + "\\n")
 programs = sorted(name for name in os.listdir(HERE) if name.startswith("behaviour-"))
 exec(open(os.path.join(HERE, programs[min(number, len(programs) - 1)])).read())
 """
+
+PER_RUN = {
+    "version": "9.9.9 (Fake Claude)",
+    "works": True,
+    "keeps_id_on_resume": True,
+    "can_fork": True,
+    "accumulates_on_resume": False,
+    "accumulates_on_fork": False,
+    "states_own_share": False,
+    "appended_prompt_sticks": False,
+    "missing_flags": [],
+    "problem": "",
+}
 
 
 @dataclass(frozen=True)
@@ -78,12 +117,19 @@ class Call:
 
 
 class FakeCli:
-    def __init__(self, directory: Path, *, can_fork: bool = True, version: str = "9.9.9") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        can_resume: bool = True,
+        can_fork: bool = True,
+        version: str = "9.9.9",
+    ) -> None:
         self.directory = directory
         self.path = directory / "claude"
         self._prepared = 0
         directory.mkdir()
-        flags = "--fork-session" if can_fork else ""
+        flags = "--resume " * can_resume + "--fork-session" * can_fork
         places = {"python": sys.executable, "directory": str(directory)}
         self.path.write_text(LAUNCHER.format(version=version, flags=flags, **places))
         self.path.chmod(0o755)
@@ -95,6 +141,14 @@ class FakeCli:
             )
         )
 
+    def install(self, settings: Any, **found: Any) -> FakeCli:
+        """Make it the CLI of this installation, with a contract as if a probe had settled it."""
+        settings.CLAUDEOPS_CLAUDE_BIN = str(self.path)
+        kept = contract._kept(fingerprint_of(self.path))
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps({**PER_RUN, **found}))
+        return self
+
     def then(self, program: str) -> FakeCli:
         """Prepare the behaviour of the next call."""
         self._prepared += 1
@@ -102,10 +156,10 @@ class FakeCli:
         return self
 
     def reports(self, report: Report | None, **result: Any) -> FakeCli:
-        """Prepare an ordinary run that ends with this report."""
+        """Prepare an ordinary run that looks at one thing and ends with this report."""
         return self.then(
-            f"init(); say(); result(json.loads({json.dumps(report)!r}), "
-            f"**json.loads({json.dumps(result)!r}))"
+            "init(); say(); tool('uptime', 'up 3 days');"
+            f"result(json.loads({json.dumps(report)!r}), **json.loads({json.dumps(result)!r}))"
         )
 
     @property

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from decimal import Decimal
 
 import pytest
 
 from claudeops.env import Environment
 from escalation.cli.argv import RunRequest, build_argv, conversation_id
 from escalation.cli.binary import ClaudeBinary
-from escalation.continuation import Continuation, Fresh, Resume
+from escalation.continuation import Continuation, Fresh, Guard, Handoff, Resume
 from escalation.report import REPORT_SCHEMA_JSON
 from escalation.tiers import tiers_from
 
@@ -17,13 +19,15 @@ FORKING = ClaudeBinary(path="/opt/claude", source="PATH", version="2", flags=("-
 OLD = ClaudeBinary(path="/opt/claude", source="PATH", version="1", flags=("--resume",))
 OWN_ID = "0b0b0b0b-0000-4000-8000-000000000002"
 FRESH = Fresh(why="first run of the cycle")
+HANDOFF = Handoff(guard=Guard.EXPIRED, why="too old")
+BEGINNINGS = (("fresh", FRESH), ("resume", Resume("sess_abc123", "asked")), ("handoff", HANDOFF))
 TIERS = tiers_from(Environment({}))
 
 EVERY_RUN = [
     pytest.param(binary, number, continuation, id=f"{name}-tier{number}-{kind}")
     for name, binary in (("forking", FORKING), ("old", OLD))
     for number in (1, 2, 3)
-    for kind, continuation in (("fresh", FRESH), ("resume", Resume("sess_abc123", "asked")))
+    for kind, continuation in BEGINNINGS
 ]
 
 
@@ -39,6 +43,7 @@ def request_for(tier: int, continuation: Continuation) -> RunRequest:
         session_id=OWN_ID,
         continuation=continuation,
         report_schema=REPORT_SCHEMA_JSON,
+        max_budget_usd=TIERS[tier].max_budget_usd,
     )
 
 
@@ -63,6 +68,18 @@ def test_every_run_states_its_model_and_its_limits(binary, tier, continuation):
     assert value_of(argv, "--model") == TIERS[tier].model
     assert int(value_of(argv, "--max-turns")) == TIERS[tier].max_turns > 0
     assert float(value_of(argv, "--max-budget-usd")) == float(TIERS[tier].max_budget_usd) > 0
+
+
+def test_a_run_is_told_what_is_left_of_its_budget_not_the_whole_of_it():
+    request = replace(request_for(2, FRESH), max_budget_usd=Decimal("1E-2"))
+
+    assert value_of(build_argv(FORKING, request), "--max-budget-usd") == "0.01"
+
+
+def test_a_question_is_asked_without_a_report():
+    request = replace(request_for(2, FRESH), report_schema=None)
+
+    assert "--json-schema" not in build_argv(FORKING, request)
 
 
 @pytest.mark.parametrize(("binary", "tier", "continuation"), EVERY_RUN)
@@ -162,8 +179,9 @@ def test_req6_tier_2_disallowed_tools_replace_those_of_tier_1():
     assert "Bash(ansible-playbook:*)" in second
 
 
-def test_a_fresh_run_begins_a_conversation_with_our_own_id():
-    argv = argv_of(continuation=FRESH)
+@pytest.mark.parametrize("continuation", [FRESH, HANDOFF])
+def test_a_run_that_does_not_resume_begins_a_conversation_with_our_own_id(continuation):
+    argv = argv_of(continuation=continuation)
 
     assert value_of(argv, "--session-id") == OWN_ID
     assert "--resume" not in argv
@@ -189,6 +207,8 @@ def test_a_cli_that_cannot_fork_resumes_without_a_new_id():
     [
         (FORKING, FRESH, OWN_ID),
         (OLD, FRESH, OWN_ID),
+        (FORKING, HANDOFF, OWN_ID),
+        (OLD, HANDOFF, OWN_ID),
         (FORKING, Resume("sess_abc123", "asked"), OWN_ID),
         (OLD, Resume("sess_abc123", "asked"), "sess_abc123"),
     ],

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from escalation.checks import check_cli, check_prompts, check_queue_times, check_tool_lists
+from escalation.prompts import PROMPT_FILES
 
 
 def test_a_sound_installation_passes(fake_cli):
@@ -60,7 +61,7 @@ def test_every_missing_prompt_file_is_named(settings, tmp_path):
     found = check_prompts()
 
     assert {message.id for message in found} == {"escalation.E004"}
-    assert len(found) == 5
+    assert len(found) == len(PROMPT_FILES) - 1
     assert all("CLAUDEOPS_PROMPTS_DIR" in (message.hint or "") for message in found)
 
 

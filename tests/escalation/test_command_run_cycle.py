@@ -83,7 +83,7 @@ def test_it_runs_every_tier_that_is_needed_and_prints_the_chain(fake_cli, watch)
     assert f"── Session {first.pk}: Tier 1, haiku" in finished.out
     assert f"#{second.pk} Tier 2 sonnet completed $0.018" in finished.out
     assert f"← #{first.pk}" in finished.out
-    assert "Total: $0.036" in finished.out
+    assert "Sum of tiers $0.036 = what the CLI reported for the conversation" in finished.out
     assert finished.out.rstrip().endswith("Healthy. Tier 2 found everything healthy.")
 
 

@@ -82,7 +82,7 @@ def test_chain_shows_the_whole_chain_from_any_session(position):
     )
     assert "Tier 1: $0.03" in shown
     assert "Tier 2: $0.47" in shown
-    assert "Total: $2.50" in shown
+    assert "Sum of tiers $2.50." in shown
 
 
 def test_chain_prints_json_with_exact_costs():

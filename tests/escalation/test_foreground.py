@@ -24,7 +24,12 @@ from tests.factories import CycleFactory
     ],
 )
 def test_every_outcome_has_its_exit_code(outcome, code):
-    assert exit_code(Cycle(outcome=outcome)) == code
+    assert exit_code(Cycle(outcome=outcome, state=Cycle.State.FINISHED)) == code
+
+
+@pytest.mark.parametrize("state", Cycle.ACTIVE_STATES)
+def test_a_cycle_that_has_not_ended_exits_with_2(state):
+    assert exit_code(Cycle(outcome="", state=state)) == 2
 
 
 def test_it_runs_until_no_session_is_left(fake_cli, session):

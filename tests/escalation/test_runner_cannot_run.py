@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from escalation import runner, supervisor
+from escalation import preparation, runner, supervisor
 from escalation.cycles import leave_to_caller
 from escalation.drills.drill import start_drill
 from escalation.recorder import Recorder
@@ -65,7 +65,7 @@ def test_a_cli_that_vanishes_between_question_and_start_says_so(fake_cli, sessio
     from escalation.cli.binary import find_binary
 
     binary = find_binary()
-    monkeypatch.setattr(runner, "find_binary", lambda: binary)
+    monkeypatch.setattr(preparation, "find_binary", lambda: binary)
     fake_cli.path.unlink()
 
     run(session)

@@ -10,8 +10,7 @@ import pytest
 from escalation import runner
 from escalation.cycles import leave_to_caller
 from sessions_app.models import Cycle, Session, SessionEvent
-from tests.escalation.rows import notes_of
-from tests.factories import CycleFactory, SessionFactory
+from tests.escalation.rows import CONVERSATION, ESCALATE, HEALTHY, notes_of
 
 pytestmark = pytest.mark.django_db
 Status, Outcome, Source = Session.Status, Cycle.Outcome, SessionEvent.Source
@@ -42,18 +41,6 @@ FAULTS = {
         Outcome.COULD_NOT_RUN,
         "boom: no such option",
         Source.STDERR,
-    ),
-    "is killed": Fault(
-        "init(); os.kill(os.getpid(), signal.SIGKILL)",
-        Outcome.COULD_NOT_RUN,
-        "killed by signal 9",
-        Source.STREAM,
-    ),
-    "is killed after an answer": Fault(
-        "init(); say(); os.kill(os.getpid(), signal.SIGKILL)",
-        Outcome.NEEDS_PERSON,
-        "killed by signal 9",
-        Source.STREAM,
     ),
     "exits 0 without a result": Fault(
         "init(); say()", Outcome.NEEDS_PERSON, "exited with code 0 without a result", Source.STREAM
@@ -121,14 +108,31 @@ def test_a_faulty_run_ends_failed_with_advice_and_its_events(fake_cli, session, 
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
-def test_a_faulty_run_ends_its_cycle_with_the_right_outcome(fake_cli, session, fault):
+def test_a_faulty_run_ends_its_cycle_with_the_right_outcome(fake_cli, session, settings, fault):
+    settings.CLAUDEOPS_MAX_CONTINUATIONS = 0
     fake_cli.then(fault.program)
 
     run(session)
 
     assert (session.cycle.state, session.cycle.outcome) == (Cycle.State.FINISHED, fault.outcome)
     assert fault.message in session.cycle.outcome_reason
-    assert session.events.last().payload["level"] == "error"
+    assert session.events.get(kind="decision").payload["level"] == "error"
+
+
+@pytest.mark.parametrize("spoken", ["", "say();"])
+def test_a_run_that_is_killed_goes_on_and_after_its_last_chance_needs_a_person(
+    fake_cli, session, settings, spoken
+):
+    settings.CLAUDEOPS_MAX_INTERRUPTIONS = 1
+    fake_cli.then(f"init(); {spoken} os.kill(os.getpid(), signal.SIGKILL)")
+    run(session)
+
+    again = run(session.children.get())
+
+    assert (session.status, again.status) == (Status.INTERRUPTED, Status.INTERRUPTED)
+    assert "killed by signal 9" in session.error
+    assert again.cycle.outcome == Outcome.NEEDS_PERSON
+    assert not again.children.exists()
 
 
 def test_a_run_that_hangs_is_timed_out_at_the_limit_of_its_tier(fake_cli, session, one_second_tier):
@@ -210,47 +214,62 @@ def test_req1_missing_session_id_triggers_a_warning_with_the_session_details(fak
     assert session.events.get(kind="warning").payload["level"] == "warning"
 
 
-def test_req1_without_a_session_id_an_escalation_needs_a_person(fake_cli, session):
-    fake_cli.then("init(session_id=None); say(); result(ESCALATE, session_id=None)")
-
+def test_req1_without_a_session_id_the_next_tier_runs_by_handoff(fake_cli, session):
+    fake_cli.then(
+        "init(session_id=None); tool('df /', 'disk is 100% full');result(ESCALATE, session_id=None)"
+    ).reports(HEALTHY)
     run(session)
 
-    assert session.cycle.outcome == Outcome.NEEDS_PERSON
-    assert "no session id" in session.cycle.outcome_reason
-    assert not session.children.exists()
+    child = run(session.children.get())
+
+    assert session.status == Status.ESCALATED
+    assert (child.tier, child.continued_by) == (2, Session.ContinuedBy.HANDOFF)
+    assert "no session id" in child.continued_why
+    assert "--resume" not in fake_cli.calls[1].argv
+    assert "disk is 100% full" in fake_cli.calls[1].stdin
+    assert child.cycle.outcome == Outcome.HEALTHY
 
 
 def test_another_session_id_than_asked_for_is_stored_and_noted(fake_cli, session):
-    fake_cli.then("init(session_id='sess_other'); say(); result(ESCALATE)").reports(None)
+    fake_cli.then(f"init(session_id={CONVERSATION!r}); say(); result(ESCALATE)").reports(HEALTHY)
 
     run(session)
 
-    assert session.session_id == "sess_other"
-    assert "sess_other" in notes_of(session, "warning")[0]
+    assert session.session_id == CONVERSATION
+    assert CONVERSATION in notes_of(session, "warning")[0]
     run(session.children.get())
-    assert fake_cli.calls[1].flag("--resume") == "sess_other"
+    assert fake_cli.calls[1].flag("--resume") == CONVERSATION
 
 
-def test_the_dead_id_of_a_failed_resume_is_not_stored(fake_cli):
-    parent = SessionFactory(escalated=True, cycle=CycleFactory(running=True), workdir="/tmp")
-    child = SessionFactory(
-        parent_session=parent, tier=2, status=Status.QUEUED, session_id="", workdir="/tmp"
+def test_another_session_id_that_is_a_title_is_stored_and_never_resumed(fake_cli, session):
+    fake_cli.then("init(session_id='sess_other'); tool('uptime', 'up'); result(ESCALATE)").reports(
+        HEALTHY
     )
-    fake_cli.then(
+    run(session)
+
+    child = run(session.children.get())
+
+    assert session.session_id == "sess_other"
+    assert child.continued_guard == "not_a_uuid"
+    assert "--resume" not in fake_cli.calls[1].argv
+
+
+def test_the_dead_id_of_a_failed_resume_is_not_stored(fake_cli, session):
+    fake_cli.reports(ESCALATE).then(
         "sys.stderr.write('No conversation found with session ID: ' + asked);"
         "result(None, subtype='error_during_execution', is_error=True, num_turns=0,"
         " session_id=sys.argv[sys.argv.index('--resume') + 1], result=''); sys.exit(1)"
     )
+    run(session)
 
-    run(child)
+    child = run(session.children.get())
 
     assert (child.status, child.session_id) == (Status.FAILED, "")
-    assert child.cycle.outcome == Outcome.NEEDS_PERSON
-    assert "No conversation found" in child.cycle.outcome_reason
+    assert "No conversation found" in child.error
 
 
 def test_a_failure_after_an_escalation_needs_a_person(fake_cli, session):
-    fake_cli.then("init(); say(); result(ESCALATE)").then("sys.exit(1)")
+    fake_cli.reports(ESCALATE).then("init(); say(); sys.exit(1)")
     run(session)
 
     child = run(session.children.get())

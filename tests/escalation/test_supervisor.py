@@ -9,7 +9,7 @@ from escalation.decision import AskAgain, Decision, Escalate, RunEnd, Stop
 from escalation.report import Report
 from escalation.supervisor import conclude, decision_after, tier_that_asked
 from sessions_app.models import Cycle, Session
-from sessions_app.models.session import IllegalTransition
+from sessions_app.transitions import IllegalTransition
 from tests.escalation.rows import CONVERSATION, ESCALATE, HEALTHY
 from tests.factories import CycleFactory, SessionFactory, WatchFactory
 

@@ -37,7 +37,7 @@ def test_the_successor_of_a_session_goes_to_the_queue(fake_cli, session):
 def test_a_session_that_is_taken_is_left_alone(fake_cli):
     session = SessionFactory(running=True)
 
-    assert tasks.run_session(session.pk) == f"Session {session.pk} was already taken."
+    assert tasks.run_session(session.pk) == f"Session {session.pk} waits, or was already taken."
     assert fake_cli.calls == []
 
 

@@ -6,7 +6,14 @@ from decimal import Decimal
 import pytest
 
 from claudeops.env import Environment
-from escalation.tiers import DEFAULT_TIERS, Tier, dry_run_walls, get_tier, tiers_from
+from escalation.tiers import (
+    DEFAULT_TIERS,
+    Tier,
+    dry_run_walls,
+    get_tier,
+    question_walls,
+    tiers_from,
+)
 
 READING = ["Bash", "Read", "Grep", "Glob", "Task", "WebFetch", "WebSearch"]
 WRITING = [*READING, "Write", "Edit"]
@@ -131,9 +138,20 @@ def test_a_dry_run_keeps_the_model_but_not_the_powers_of_a_higher_tier(defaults,
 def test_a_dry_run_blocks_what_either_tier_blocks(defaults, number):
     walled = dry_run_walls(defaults[number], defaults[1])
 
-    either = {*defaults[number].disallowed_tools, *defaults[1].disallowed_tools}
+    # The writing tools by name too: a resumed conversation would go on offering them.
+    either = {*defaults[number].disallowed_tools, *defaults[1].disallowed_tools, "Write", "Edit"}
     assert set(walled.disallowed_tools) == either
     assert len(walled.disallowed_tools) == len(either)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_question_is_answered_with_reading_tools_and_every_other_is_denied(defaults, number):
+    walled = question_walls(defaults[number])
+
+    others = set(defaults[number].tool_names) - {"Read", "Grep", "Glob"}
+    assert set(walled.allowed_tools) == {"Read", "Grep", "Glob"}
+    assert others | set(defaults[number].disallowed_tools) == set(walled.disallowed_tools)
+    assert walled.model == defaults[number].model
 
 
 def test_a_dry_run_does_not_widen_a_narrowed_observer(defaults):

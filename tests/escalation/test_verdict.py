@@ -44,7 +44,6 @@ def test_exit_0_and_a_good_result_went_well():
     [
         (None, 0),
         (None, 1),
-        (None, -9),
         (GOOD, 1),
         (GOOD, -15),
         (failed(), 0),
@@ -82,8 +81,12 @@ def test_sigint_with_exit_0_and_no_result_is_a_failure():
     assert "exited with code 0 without a result" in verdict.error
 
 
-def test_a_signal_is_named():
-    assert "killed by signal 9" in judged(None, exit_code=-9).error
+@pytest.mark.parametrize("signal", [9, 15])
+def test_a_run_that_was_killed_from_outside_is_cut_off_and_names_the_signal(signal):
+    verdict = judged(None, exit_code=-signal)
+
+    assert (verdict.status, verdict.cut_off) == (Status.INTERRUPTED, True)
+    assert f"killed by signal {signal}" in verdict.error
 
 
 def test_prompt_too_long_is_a_failure_that_quotes_it():

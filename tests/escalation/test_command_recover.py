@@ -1,0 +1,74 @@
+"""`manage.py recover`: what the worker does every minute, by hand."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+from django_q.models import OrmQ
+
+from sessions_app.models import Session
+from tests.escalation.recovery_cases import heard, living_runner, orphan, tool_call
+
+pytestmark = pytest.mark.django_db
+
+
+def recover(*arguments: str) -> list[str]:
+    said = StringIO()
+    call_command("recover", *arguments, stdout=said)
+    return said.getvalue().splitlines()
+
+
+def test_with_nothing_to_do_it_says_so():
+    assert recover() == ["0 sessions needed recovery."]
+
+
+def test_it_names_each_session_and_what_was_done(tmp_path):
+    session = orphan(tmp_path)
+
+    first, last = recover()
+
+    assert first.startswith(f"Session {session.pk} (Tier 1): Interrupted")
+    assert last == "1 sessions needed recovery."
+
+
+def test_the_successor_goes_to_the_queue(tmp_path):
+    session = orphan(tmp_path)
+
+    recover()
+
+    assert OrmQ.objects.get().task["args"] == (session.children.get().pk,)
+
+
+def test_half_done_work_is_told(tmp_path):
+    heard(orphan(tmp_path, tier=2), tool_call("a"))
+
+    assert "half done" in recover()[0]
+    assert not OrmQ.objects.exists()
+
+
+def test_a_dry_run_changes_nothing(tmp_path):
+    session = orphan(tmp_path)
+
+    first, last = recover("--dry-run")
+
+    session.refresh_from_db()
+    assert "would be ended as interrupted" in first
+    assert last == "1 sessions needed recovery."
+    assert session.status == Session.Status.RUNNING
+    assert session.runner_started == 1
+    assert not OrmQ.objects.exists()
+
+
+def test_what_runs_is_left_alone(tmp_path):
+    orphan(tmp_path, **living_runner())
+
+    assert recover() == ["0 sessions needed recovery."]
+
+
+def test_a_second_call_finds_nothing(tmp_path):
+    orphan(tmp_path)
+    recover()
+
+    assert recover() == ["0 sessions needed recovery."]

@@ -1,0 +1,199 @@
+"""`manage.py session`: follow up, fork, retry and escalate from a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+
+import pytest
+from django.core.management import CommandError, call_command
+from django_q.models import OrmQ
+
+from sessions_app.models import Cycle, Session
+from tests.escalation.rows import ESCALATE, HEALTHY, a_report
+from tests.escalation.runs import run
+from tests.factories import CycleFactory, SessionFactory
+
+pytestmark = pytest.mark.django_db
+Status, Purpose = Session.Status, Session.Purpose
+
+
+@dataclass
+class Finished:
+    code: int
+    out: str
+    err: str
+
+
+def session_command(*arguments: object) -> Finished:
+    out, err = io.StringIO(), io.StringIO()
+    code = 0
+    try:
+        call_command("session", *map(str, arguments), stdout=out, stderr=err)
+    except SystemExit as leaving:
+        code = int(leaving.code or 0)
+    return Finished(code, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture
+def answer(monkeypatch):
+    def type_in(text: str) -> None:
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+
+    return type_in
+
+
+@pytest.fixture
+def finished(fake_cli, session) -> Session:
+    fake_cli.reports(a_report(services=(("web", "down"),)))
+    return run(session)
+
+
+def test_a_follow_up_runs_in_the_foreground_and_prints_the_chain(fake_cli, finished):
+    fake_cli.then("init(); say(); result(None, result='The disk was full.')")
+
+    ended = session_command("follow_up", finished.pk, "Why is web down?")
+
+    asked = finished.children.get()
+    assert (asked.purpose, asked.status) == (Purpose.FOLLOW_UP, Status.COMPLETED)
+    assert "Why is web down?" in fake_cli.calls[1].stdin
+    assert f"#{asked.pk} Tier 1" in ended.out
+
+
+def test_a_fork_of_tier_1_asks_nothing(fake_cli, finished):
+    fake_cli.reports(HEALTHY)
+
+    ended = session_command("fork", finished.pk, "look at the cache")
+
+    assert ended.code == 0
+    assert finished.children.get().purpose == Purpose.FORK
+
+
+def test_a_retry_takes_no_text(fake_cli, session):
+    fake_cli.then("sys.exit(1)").reports(HEALTHY)
+    failed = run(session)
+
+    assert session_command("retry", failed.pk).code == 0
+    assert Session.objects.get(purpose=Purpose.RETRY).status == Status.COMPLETED
+
+
+def test_an_escalation_runs_the_next_tier(fake_cli, finished):
+    fake_cli.reports(HEALTHY)
+
+    ended = session_command("escalate", finished.pk, "needed by noon", "--no-input")
+
+    assert ended.code == 0
+    assert fake_cli.calls[1].flag("--model") == "sonnet"
+    assert Session.objects.get(pk=finished.pk).status == Status.ESCALATED
+
+
+@pytest.mark.parametrize("verb", ["retry", "escalate"])
+def test_with_fresh_it_starts_anew_by_handoff(fake_cli, session, verb):
+    fake_cli.reports(ESCALATE).then("init(); say(); sys.exit(1)").reports(HEALTHY)
+    failed = run(run(session).children.get())
+    text = ["because"] if verb == "escalate" else []
+
+    session_command(verb, failed.pk, *text, "--fresh", "--no-input")
+
+    assert "--resume" not in fake_cli.calls[2].argv
+    assert Session.objects.filter(continued_guard="force_fresh").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("verb", "tier", "named"), [("escalate", 1, 2), ("escalate", 2, 3), ("fork", 2, 2)]
+)
+def test_a_higher_tier_is_not_started_without_a_yes(answer, workdir, verb, tier, named):
+    session = SessionFactory(tier=tier, workdir=str(workdir))
+    answer("n\n")
+
+    with pytest.raises(CommandError, match="Not started") as refusal:
+        session_command(verb, session.pk, "because")
+
+    assert refusal.value.returncode == 2
+    assert not session.children.exists()
+    assert Session.objects.get(pk=session.pk).status == Status.COMPLETED
+
+
+def test_a_retry_of_a_higher_tier_asks_and_starts_after_a_yes(fake_cli, answer, workdir):
+    session = SessionFactory(failed=True, tier=2, workdir=str(workdir))
+    fake_cli.reports(HEALTHY)
+    answer("y\n")
+
+    ended = session_command("retry", session.pk)
+
+    assert f"Tier 2 may change {workdir}. Start it?" in ended.err
+    assert ended.code == 0
+
+
+def test_a_question_about_a_higher_tier_asks_for_no_yes(fake_cli, workdir):
+    session = SessionFactory(tier=3, workdir=str(workdir), report=HEALTHY)
+    fake_cli.then("init(); say(); result(None)")
+
+    ended = session_command("follow_up", session.pk, "Why?")
+
+    assert "Start it?" not in ended.err
+    assert session.children.get().status == Status.COMPLETED
+
+
+def test_with_queue_the_worker_gets_it(fake_cli, finished):
+    ended = session_command("follow_up", finished.pk, "Why?", "--queue")
+
+    assert ended.out == f"Cycle {finished.cycle_id} of {finished.cycle.subject} is queued.\n"
+    assert (OrmQ.objects.count(), len(fake_cli.calls)) == (1, 1)
+
+
+def test_with_json_stdout_is_the_chain_and_nothing_else(fake_cli, finished):
+    fake_cli.reports(HEALTHY)
+
+    ended = session_command("fork", finished.pk, "another way", "--json")
+
+    numbers = [row["id"] for row in json.loads(ended.out)]
+    assert numbers == [finished.pk, finished.children.get().pk]
+
+
+def test_an_unknown_session_exits_with_2():
+    with pytest.raises(CommandError, match="There is no session 987") as refusal:
+        session_command("retry", 987)
+
+    assert refusal.value.returncode == 2
+
+
+def test_a_refusal_exits_with_2_and_says_why():
+    busy = SessionFactory(cycle=CycleFactory(running=True))
+
+    with pytest.raises(CommandError, match="wait for it") as refusal:
+        session_command("follow_up", busy.pk, "Why?")
+
+    assert refusal.value.returncode == 2
+
+
+def test_a_run_that_is_not_to_be_tried_again_says_so():
+    with pytest.raises(CommandError, match="did not end well"):
+        session_command("retry", SessionFactory().pk)
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["ponder", 1], ["follow_up", 1], ["fork", "x", "y"], ["follow_up"]]
+)
+def test_a_wrong_command_line_is_refused(arguments):
+    with pytest.raises(CommandError):
+        session_command(*arguments)
+
+
+def test_the_exit_code_is_that_of_the_cycle(fake_cli, finished):
+    fake_cli.then("init(); say(); result(None)")
+
+    ended = session_command("follow_up", finished.pk, "Why?")
+
+    assert Cycle.objects.get(pk=finished.cycle_id).outcome == Cycle.Outcome.NEEDS_PERSON
+    assert ended.code == 1
+
+
+@pytest.mark.parametrize("command", ["run_cycle", "drill"])
+def test_a_cycle_can_be_started_fresh_from_the_terminal(command, settings, workdir):
+    settings.CLAUDEOPS_WORKDIR = str(workdir)
+
+    call_command(command, "--fresh", "--queue", stdout=io.StringIO())
+
+    assert Cycle.objects.get().force_fresh

@@ -1,0 +1,103 @@
+"""Going on from a session in admin: the actions, with the words that they are given."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import Permission
+from django.urls import reverse
+from django_q.models import OrmQ
+
+from sessions_app.models import Session
+from tests.factories import CycleFactory, SessionFactory, UserFactory
+
+# Every page names the CLI, so there is one to name.
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
+LIST = "admin:sessions_app_session_changelist"
+Status, Purpose = Session.Status, Session.Purpose
+
+
+def act(client, action: str, *sessions: Session, text: str = "Why?") -> str:
+    form = {"action": action, "_selected_action": [row.pk for row in sessions], "request": text}
+    return client.post(reverse(LIST), form, follow=True).content.decode()
+
+
+def queued() -> list[Session]:
+    return list(Session.objects.filter(status=Status.QUEUED))
+
+
+@pytest.mark.parametrize(
+    ("action", "purpose", "request_text"),
+    [
+        ("follow_up", Purpose.FOLLOW_UP, "Why?"),
+        ("fork", Purpose.FORK, "Why?"),
+        ("retry", Purpose.RETRY, ""),
+        ("escalate", Purpose.TIER, "Why?"),
+    ],
+)
+def test_an_action_queues_a_run_with_what_was_written(
+    operator_client, operator, action, purpose, request_text
+):
+    session = SessionFactory(failed=True)
+
+    page = act(operator_client, action, session)
+
+    (run,) = queued()
+    assert (run.purpose, run.request, run.requested_by) == (purpose, request_text, operator)
+    assert f"Session {run.pk} is queued." in page
+    assert OrmQ.objects.count() == 1
+
+
+def test_several_sessions_are_acted_on_each_by_itself(operator_client):
+    fine, busy = SessionFactory(), SessionFactory(cycle=CycleFactory(running=True))
+
+    page = act(operator_client, "follow_up", fine, busy)
+
+    assert [run.parent_session for run in queued()] == [fine]
+    assert "is still running; wait for it" in page
+
+
+@pytest.mark.parametrize("action", ["follow_up", "fork", "escalate"])
+def test_without_words_the_action_says_what_is_missing(operator_client, action):
+    page = act(operator_client, action, SessionFactory(), text="")
+
+    assert "Say " in page
+    assert queued() == []
+
+
+def test_the_list_has_a_field_for_the_words(operator_client):
+    SessionFactory()
+
+    page = operator_client.get(reverse(LIST)).content.decode()
+
+    assert "Question, approach or reason:" in page
+    assert 'name="request"' in page
+
+
+def test_the_history_itself_can_still_not_be_changed(operator_client):
+    session = SessionFactory()
+    url = reverse("admin:sessions_app_session_change", args=[session.pk])
+
+    assert operator_client.post(url, {"status": "failed"}).status_code == 403
+    assert "delete_selected" not in operator_client.get(reverse(LIST)).content.decode()
+
+
+def test_an_account_without_rights_cannot_act(client):
+    session = SessionFactory()
+    client.force_login(UserFactory(is_staff=True))
+
+    act(client, "follow_up", session)
+
+    assert queued() == []
+
+
+@pytest.mark.parametrize("action", ["fork", "retry", "escalate"])
+def test_an_account_that_may_only_look_cannot_start_what_changes_something(client, action):
+    session = SessionFactory(failed=True, tier=2)
+    reader = UserFactory(is_staff=True)
+    allowed = Permission.objects.filter(codename="view_session")
+    reader.user_permissions.set(allowed)
+    client.force_login(reader)
+
+    act(client, action, session)
+
+    assert queued() == []

@@ -1,0 +1,55 @@
+"""Every page says when no worker has been seen for two minutes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.urls import reverse
+from django.utils import timezone
+
+from sessions_app.models import WorkerBeat
+from tests.factories import SessionFactory
+
+pytestmark = pytest.mark.django_db
+
+BANNER = "No worker has been seen for two minutes"
+
+
+def seen(**ago: float) -> None:
+    WorkerBeat.objects.create(host="here", pid=1, seen_at=timezone.now() - timedelta(**ago))
+
+
+@pytest.fixture(params=["dashboard", "sessions", "costs", "session"])
+def page(request, operator_client, fake_cli):
+    """Asks for a page, each in turn."""
+    arguments = [SessionFactory().pk] if request.param == "session" else []
+    url = reverse(f"sessions_app:{request.param}", args=arguments)
+    return lambda: operator_client.get(url).content.decode()
+
+
+def test_without_any_worker_every_page_says_so(page):
+    assert BANNER in page()
+
+
+def test_a_worker_that_has_fallen_silent_is_told_on_every_page(page):
+    seen(seconds=121)
+
+    assert BANNER in page()
+
+
+def test_a_worker_that_was_seen_lately_is_no_news(page):
+    seen(seconds=110)
+
+    assert BANNER not in page()
+
+
+def test_the_banner_says_what_to_do(operator_client, fake_cli):
+    page = operator_client.get(reverse("sessions_app:dashboard")).content.decode()
+
+    assert "make up" in page
+    assert "manage.py worker" in page
+
+
+def test_a_stranger_is_told_nothing(client, fake_cli):
+    assert BANNER not in client.get(reverse("login")).content.decode()

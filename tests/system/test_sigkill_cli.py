@@ -1,0 +1,116 @@
+"""The CLI itself is killed: its run ends with a clear word, and its tools do not outlive it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.system.conftest import Installation, processes_mentioning, wait_until
+
+SCENARIO = """
+title = "Slow"
+[[tier.1]]
+say = "I look at the lamp."
+run = "{first}"
+[tier.1.report]
+summary = "The lamp is dark."
+services = [{{ name = "lamp", status = "down" }}]
+events = []
+actions_taken = []
+escalation = {{ needed = true, reason = "mend it", services = [] }}
+[[tier.2]]
+say = "I mend the lamp."
+run = "{second}"
+"""
+SCENARIOS = {
+    "looking": SCENARIO.format(first="sleep 61.25", second="true"),
+    "unmarked": SCENARIO.format(first="env -i /bin/sleep 61.5", second="true"),
+    "mending": SCENARIO.format(first="true", second="sleep 61.75"),
+}
+
+
+@pytest.fixture
+def slow(installation: Installation, tmp_path: Path) -> Installation:
+    scenarios = tmp_path / "scenarios"
+    scenarios.mkdir()
+    for name, text in SCENARIOS.items():
+        (scenarios / f"{name}.toml").write_text(text)
+    installation.environment["CLAUDEOPS_SCENARIOS_DIR"] = str(scenarios)
+    installation.manage("migrate")
+    return installation
+
+
+def kill_cli_while_its_tool_runs(installation: Installation, scenario: str, tier: int) -> str:
+    """Gives the mark of the run whose CLI was killed."""
+    installation.start("worker")
+    installation.manage("drill", scenario, "--queue")
+    tool = SCENARIOS[scenario].partition("sleep ")[2].partition('"')[0]
+    wait_until(lambda: tool_processes(tool), "the tool runs")
+    [(pid, mark)] = installation.rows(
+        "SELECT cli_pid, run_mark FROM sessions WHERE status = 'running' AND tier = ?", tier
+    )
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: ended(installation, tier), "the run ends")
+    return mark
+
+
+def tool_processes(seconds: str) -> list[str]:
+    """The tool itself, not the shells and prompts that speak of it."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[0].endswith(b"sleep") and words[1:2] == [seconds.encode()]:
+            found.append(entry.name)
+    return found
+
+
+def ended(installation: Installation, tier: int) -> list[tuple[Any, ...]]:
+    return installation.rows(
+        "SELECT status, error FROM sessions WHERE tier = ? AND finished_at IS NOT NULL", tier
+    )
+
+
+def test_the_run_ends_with_a_word_about_the_signal_and_goes_on(slow: Installation):
+    kill_cli_while_its_tool_runs(slow, "looking", tier=1)
+
+    status, error = ended(slow, 1)[0]
+    assert status == "interrupted"
+    assert "signal 9" in error
+    wait_until(
+        lambda: slow.rows("SELECT 1 FROM sessions WHERE purpose = 'recovery'"), "the chain goes on"
+    )
+
+
+def test_no_tool_of_the_killed_cli_is_left(slow: Installation):
+    mark = kill_cli_while_its_tool_runs(slow, "looking", tier=1)
+
+    assert processes_mentioning(mark) == []
+
+
+def test_a_tool_without_the_mark_of_its_run_is_not_left_either(slow: Installation):
+    kill_cli_while_its_tool_runs(slow, "unmarked", tier=1)
+    slow.stop_everything()
+
+    assert tool_processes("61.5") == []
+
+
+def test_a_remediation_that_may_be_half_done_is_told_to_a_person(slow: Installation):
+    kill_cli_while_its_tool_runs(slow, "mending", tier=2)
+
+    [(outcome, reason)] = wait_until(
+        lambda: slow.rows(
+            "SELECT outcome, outcome_reason FROM sessions_app_cycle WHERE state = 'finished'"
+        ),
+        "the cycle ends",
+    )
+    assert outcome == "needs_person"
+    assert "half done" in reason
+    assert len(slow.rows("SELECT id FROM sessions")) == 2
+    assert tool_processes("61.75") == []
