@@ -31,5 +31,6 @@ def back_off_until(watch: Watch, now: datetime) -> datetime | None:
     beyond = watch.failures_in_a_row - settings.CLAUDEOPS_BREAKER_FAILURES
     if beyond < 0:
         return None
-    wait: timedelta = timedelta(minutes=watch.interval_minutes) * 2 ** min(beyond + 1, 20)
-    return now + min(wait, LONGEST_WAIT)
+    minutes = watch.interval_minutes * 2 ** min(beyond + 1, 20)
+    longest = LONGEST_WAIT.total_seconds() / 60
+    return now + timedelta(minutes=min(minutes, longest))

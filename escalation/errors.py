@@ -15,6 +15,10 @@ class PromptMissing(CannotRun):
     """A prompt file is missing or cannot be filled in."""
 
 
+class Postponed(Exception):
+    """The run must not begin now; it waits, and nothing of it has happened."""
+
+
 class OperationRefused(Exception):
     """What a person asked for cannot be done with this session now."""
 

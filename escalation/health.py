@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -31,7 +32,15 @@ def readiness() -> list[Check]:
     database = _database()
     if not database.ok:
         return [database, _cli(), _disk()]
-    return [database, _worker(), _queue(), _cli(), _disk()]
+    return [database, _asked("worker", _worker), _asked("queue", _queue), _cli(), _disk()]
+
+
+def _asked(name: str, check: Callable[[], Check]) -> Check:
+    """A database that answers may still lack its tables."""
+    try:
+        return check()
+    except DatabaseError as error:
+        return Check(name, False, str(error))
 
 
 def worker_was_seen() -> bool:
@@ -76,5 +85,8 @@ def _cli() -> Check:
 
 
 def _disk() -> Check:
-    free = shutil.disk_usage(settings.CLAUDEOPS_STATE_DIR).free
+    try:
+        free = shutil.disk_usage(settings.CLAUDEOPS_STATE_DIR).free
+    except OSError as error:
+        return Check("disk", False, str(error))
     return Check("disk", free > LEAST_DISK_BYTES, f"{free // 1024 // 1024} MB free")

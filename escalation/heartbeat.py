@@ -11,9 +11,11 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from escalation.cli.process_tree import ProcessId, boot_id, started_at
+from escalation.sqlite_patience import patience
 from sessions_app.models import Session
 
 BEAT_SECONDS = 5.0
+BEAT_PATIENCE_SECONDS = 1
 
 
 def this_runner() -> dict[str, Any]:
@@ -43,6 +45,7 @@ class Heartbeat:
             return
         self._next_beat = time.monotonic() + BEAT_SECONDS
         try:
-            Session.objects.filter(pk=self._session.pk).update(heartbeat_at=timezone.now())
+            with patience(BEAT_PATIENCE_SECONDS):
+                Session.objects.filter(pk=self._session.pk).update(heartbeat_at=timezone.now())
         except OperationalError:
             return

@@ -5,6 +5,7 @@ The ping is what an outside monitor misses when this whole machine is gone.
 
 from __future__ import annotations
 
+import http.client
 import logging
 import urllib.error
 import urllib.request
@@ -29,5 +30,5 @@ def ping(cycle: Cycle) -> None:
         # The address is the operator's own, and settings accept only http and https.
         request = urllib.request.Request(address, data=cycle.outcome_reason.encode())  # noqa: S310
         urllib.request.urlopen(request, timeout=PATIENCE_SECONDS).close()  # noqa: S310
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         logger.warning("The ping after cycle %s failed: %s", cycle.pk, error)

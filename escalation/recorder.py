@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
-from django.db import DatabaseError, OperationalError, connection, transaction
+from django.db import DatabaseError, OperationalError, transaction
 from django.db.models import Max
 from django.utils import timezone
 
 from escalation import spool
 from escalation.cli.stream import StreamLine, parse_line, storable
+from escalation.sqlite_patience import patience
 from sessions_app.models import Session, SessionEvent
 
 logger = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class Recorder:
         if len(self._waiting) < FLUSH_COUNT and time.monotonic() - self._oldest < FLUSH_SECONDS:
             return
         try:
-            with _patience(TICK_PATIENCE_SECONDS):
+            with patience(TICK_PATIENCE_SECONDS):
                 self._write()
         except OperationalError as error:
             self._spool(error)
@@ -146,18 +146,3 @@ class Recorder:
         event.pk = None  # a failed batch may have left a number on it
         with transaction.atomic():
             event.save(force_insert=True)
-
-
-@contextmanager
-def _patience(seconds: int) -> Iterator[None]:
-    """How long SQLite waits for another writer; PostgreSQL has no such lock."""
-    if connection.vendor != "sqlite":
-        yield
-        return
-    usual = int(connection.settings_dict["OPTIONS"].get("timeout", 5))
-    with connection.cursor() as cursor:
-        cursor.execute(f"PRAGMA busy_timeout = {seconds * 1000}")
-        try:
-            yield
-        finally:
-            cursor.execute(f"PRAGMA busy_timeout = {usual * 1000}")

@@ -37,7 +37,7 @@ from escalation.cost import OwnCost, last_unit_price, own_cost
 from escalation.cycles import Enqueue
 from escalation.heartbeat import this_runner
 from escalation.pause import is_paused
-from escalation.preparation import is_question, traces_of
+from escalation.preparation import conversation_total, is_question, traces_of
 from escalation.queue import waiting_sessions
 from escalation.recovery_decision import AskPerson, CutOff, GoOnAfterCutOff, after_cut_off
 from sessions_app.models import Conversation, Cycle, Session, SessionEvent
@@ -61,8 +61,10 @@ class Recovered:
 def recover(*, enqueue: Enqueue, dry_run: bool = False, at_start: bool = False) -> list[Recovered]:
     """What was found and, unless it was a dry run, done."""
     done = []
+    if not dry_run:
+        spool.read_in_finished()
     for session in orphans():
-        what = "would be ended as interrupted" if dry_run else _recover_one(session, enqueue)
+        what = "would be ended as interrupted" if dry_run else _attempt(session, enqueue)
         done.append(Recovered(session=session.pk, tier=session.tier, what=what))
     for session in [] if is_paused() else without_task(at_start=at_start):
         if not dry_run:
@@ -71,6 +73,16 @@ def recover(*, enqueue: Enqueue, dry_run: bool = False, at_start: bool = False) 
             Recovered(session=session.pk, tier=session.tier, what="is handed to the queue again")
         )
     return done
+
+
+def _attempt(session: Session, enqueue: Enqueue) -> str:
+    """One that cannot be recovered must not hinder the others; the next recovery tries again."""
+    try:
+        return _recover_one(session, enqueue)
+    except Exception as error:
+        logger.exception("Session %s could not be recovered", session.pk)
+        _let_go(session)
+        return f"could not be recovered: {error}"
 
 
 def orphans() -> list[Session]:
@@ -111,8 +123,20 @@ def _take_over(session: Session) -> bool:
         status=Session.Status.RUNNING,
         runner_pid=session.runner_pid,
         runner_started=session.runner_started,
-    ).update(**this_runner(), heartbeat_at=timezone.now())
+    ).update(**_recoverer(), heartbeat_at=timezone.now())
     return bool(taken)
+
+
+def _recoverer() -> dict[str, Any]:
+    """This process, but not this host: where a session ran decides where it can be resumed."""
+    return {name: value for name, value in this_runner().items() if name != "host"}
+
+
+def _let_go(session: Session) -> None:
+    """A recovery that failed must not look like a run that lives."""
+    Session.objects.filter(pk=session.pk, status=Session.Status.RUNNING).update(
+        runner_pid=None, runner_started=None
+    )
 
 
 def _recover_one(session: Session, enqueue: Enqueue) -> str:
@@ -253,9 +277,16 @@ def _settled(session: Session, facts: RunFacts) -> dict[str, Any]:
     }
 
 
+def _baseline(session: Session) -> Decimal | None:
+    """As it was stored before the run; a run that died before that has spent nothing yet."""
+    if session.baseline_cost_usd is not None:
+        return session.baseline_cost_usd
+    return conversation_total(session.parent_session)
+
+
 def _settled_cost(session: Session, facts: RunFacts) -> OwnCost:
     if not facts.results and (total := transcripts.cost_state_total(session)) is not None:
-        before = session.baseline_cost_usd
+        before = _baseline(session)
         if session.continued_by != Session.ContinuedBy.RESUME or before is not None:
             return OwnCost(
                 cost_usd=max(Decimal(0), total - (before or Decimal(0))),
@@ -267,6 +298,6 @@ def _settled_cost(session: Session, facts: RunFacts) -> OwnCost:
         facts,
         resumed=session.continued_by == Session.ContinuedBy.RESUME,
         accumulates=lambda: True,
-        baseline=lambda: session.baseline_cost_usd,
+        baseline=lambda: _baseline(session),
         unit_price=lambda: last_unit_price(session.model),
     )

@@ -28,7 +28,7 @@ from escalation.cli.verdict import Verdict, judge
 from escalation.cycles import Enqueue
 from escalation.decision import Escalate, RunEnd
 from escalation.drills.drill import drill_surroundings
-from escalation.errors import CannotRun, RecordTooThin
+from escalation.errors import CannotRun, Postponed, RecordTooThin
 from escalation.heartbeat import Heartbeat
 from escalation.pause import is_paused
 from escalation.preparation import SMALLEST_BUDGET, Preparation, is_question, left_of_budget
@@ -65,6 +65,9 @@ def run(
             _run_claimed(session, recorder, enqueue, stop_reason)
         except RecordTooThin:
             _ask_for_findings(session, recorder, enqueue)
+    except Postponed as postponed:
+        _put_back(session, recorder, str(postponed))
+        return False
     except CannotRun as error:
         recorder.note("cannot_run", str(error), "error")
         _conclude_failure(session, recorder, str(error), Session.Status.FAILED, enqueue)
@@ -73,6 +76,13 @@ def run(
         _conclude_crash(session, recorder, error, enqueue)
         raise
     return True
+
+
+def _put_back(session: Session, recorder: Recorder, reason: str) -> None:
+    _close(session, recorder)
+    with transaction.atomic():
+        Conversation.leave(session)
+        session.put_back(reason)
 
 
 def _run_claimed(
@@ -270,7 +280,7 @@ def _run_cli(
         return float(settings.CLAUDEOPS_SILENCE)
 
     if is_paused():
-        raise CannotRun("Claude Ops was paused before this run began. Resume it and start again.")
+        raise Postponed("Claude Ops was paused before this run began")
     began = time.monotonic()
     try:
         ended = run_process(

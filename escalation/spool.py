@@ -8,7 +8,7 @@ import logging
 from pathlib import Path
 
 from django.conf import settings
-from django.db import transaction
+from django.db import DatabaseError, OperationalError, transaction
 from django.utils.dateparse import parse_datetime
 
 from sessions_app.models import Session, SessionEvent
@@ -38,7 +38,8 @@ def write(session: Session, events: list[SessionEvent]) -> bool:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with path.open("a") as file:
-            file.write("".join(f"{line}\n" for line in lines))
+            # A line that a full disk cut off must not swallow the one after it.
+            file.write("\n" + "".join(f"{line}\n" for line in lines))
     except OSError as error:
         logger.warning("Session %s: events cannot be spooled: %s", session.pk, error)
         return False
@@ -50,15 +51,46 @@ def read_in(session: Session) -> int:
     path = path_for(session)
     if not path.exists():
         return 0
-    spooled = []
+    spooled: dict[int, SessionEvent] = {}
     for line in path.read_text(errors="replace").splitlines():
         with contextlib.suppress(ValueError, KeyError, TypeError):
-            spooled.append(_event(session, json.loads(line)))
-    with transaction.atomic():
-        stored = set(session.events.values_list("sequence", flat=True))
-        SessionEvent.objects.bulk_create(event for event in spooled if event.sequence not in stored)
+            event = _event(session, json.loads(line))
+            spooled.setdefault(event.sequence, event)
+    stored = dict(session.events.values_list("sequence", "payload"))
+    for sequence in sorted(spooled):
+        event = spooled[sequence]
+        if stored.get(sequence) == event.payload:
+            continue
+        if sequence in stored:
+            # Something was noted while this one waited, and took its number.
+            event.sequence = max(stored) + 1
+        _store(event)
+        stored[event.sequence] = event.payload
     path.unlink()
     return len(spooled)
+
+
+def read_in_finished() -> None:
+    """What is left of sessions that have ended, when the database was away to the last."""
+    for path in (Path(settings.CLAUDEOPS_STATE_DIR) / "spool").glob("session-*.jsonl"):
+        number = path.stem.removeprefix("session-")
+        session = Session.objects.filter(pk=number).first() if number.isdecimal() else None
+        if session is not None and session.status != Session.Status.RUNNING:
+            read_in(session)
+
+
+def _store(event: SessionEvent) -> None:
+    """One by one: an event that the database refuses must not cost its neighbours."""
+    try:
+        with transaction.atomic():
+            event.save(force_insert=True)
+    except OperationalError:
+        raise
+    except (DatabaseError, ValueError) as error:
+        event.pk = None
+        event.payload = {"text": f"(an event that could not be stored: {error})"[:500]}
+        with transaction.atomic():
+            event.save(force_insert=True)
 
 
 def _event(session: Session, line: dict[str, object]) -> SessionEvent:

@@ -69,7 +69,8 @@ def conclude(
 
 
 def finish_cycle(cycle: Cycle, outcome: str, reason: str) -> None:
-    cycle.finish(outcome, reason)
+    if not cycle.finish(outcome, reason):
+        return
     breaker.note_outcome(cycle)
     # After the commit: an outside monitor must not hear of what may still be rolled back.
     transaction.on_commit(lambda: ping(cycle))

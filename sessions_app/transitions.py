@@ -9,7 +9,8 @@ ENDINGS = frozenset({"completed", "escalated", "failed", "timed_out", "interrupt
 ALLOWED: Mapping[str, frozenset[str]] = {
     "queued": frozenset({"running", "awaiting_approval", "cancelled", "failed", "expired"}),
     "awaiting_approval": frozenset({"queued", "cancelled", "expired"}),
-    "running": ENDINGS,
+    # Put back before its process began: the pause switch was faster.
+    "running": ENDINGS | {"queued"},
     # A person may still send a finished tier's findings on to the next one.
     "completed": frozenset({"escalated"}),
     "failed": frozenset({"escalated"}),

@@ -110,6 +110,7 @@ def run_process(
         )
     run = _Run(process, watcher, traces)
     try:
+        run.announce()
         ending, why = run.read_until_end(time.monotonic() + timeout_seconds)
         if process.returncode != 0:
             # Killed or failed: its tools were left by a death, not on purpose.
@@ -135,8 +136,10 @@ class _Run:
         self._traces = traces
         self._root = process_id(process.pid)
         self._reader = _Reader(process.stdout, process.stderr, watcher)
+
+    def announce(self) -> None:
         if self._root is not None:
-            watcher.on_start(self._root)
+            self._watcher.on_start(self._root)
 
     def read_until_end(self, deadline: float) -> tuple[Ending, str]:
         """Read on until the pipes close, or until there is a reason to stop waiting."""

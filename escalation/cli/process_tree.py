@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROC = Path("/proc")
+TOOL_LINE = re.compile(r"([0-9]{1,10}) ([0-9]{1,19})")
 LOOK_SECONDS = 0.1
 # After a kill nothing is left to wait for but the kernel.
 KILL_PATIENCE_SECONDS = 5.0
@@ -61,12 +63,8 @@ def recorded_tools(log: Path) -> list[ProcessId]:
         lines = log.read_text(errors="replace").splitlines()
     except OSError:
         return []
-    words = [line.split() for line in lines]
-    return [
-        ProcessId(int(pair[0]), int(pair[1]))
-        for pair in words
-        if len(pair) == 2 and pair[0].isdigit() and pair[1].isdigit()
-    ]
+    found = (TOOL_LINE.fullmatch(line) for line in lines)
+    return [ProcessId(int(pair[1]), int(pair[2])) for pair in found if pair]
 
 
 def family(root: ProcessId | None, tools: list[ProcessId], mark: str) -> set[ProcessId]:

@@ -7,6 +7,7 @@ raises for what a program printed; what is not understood is kept as it came.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -66,7 +67,7 @@ class StreamLine:
 def parse_line(line: bytes) -> StreamLine:
     text = line.decode("utf-8", "replace")
     try:
-        payload = json.loads(text, parse_constant=_refuse)
+        payload = json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError):
         payload = None
     if not isinstance(payload, dict) or _is_too_deep(payload):
@@ -290,6 +291,14 @@ def _is_too_deep(payload: dict[str, Any]) -> bool:
         if not level:
             return False
     return True
+
+
+def _finite(number: str) -> float:
+    """1e999 reads as infinity, which no database takes for JSON."""
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError(f"{number} is too large")
+    return value
 
 
 def _refuse(constant: str) -> None:

@@ -111,13 +111,14 @@ class Cycle(models.Model):
         )
         self.refresh_from_db(fields=["state", "finished_at"])
 
-    def finish(self, outcome: str, reason: str) -> None:
+    def finish(self, outcome: str, reason: str) -> bool:
         """End the cycle once: a second ending would hide the first one's reason."""
         self.refresh_from_db(fields=["state"])
         if not self.is_active:
-            return
+            return False
         self.state = self.State.FINISHED
         self.outcome = outcome
         self.outcome_reason = reason
         self.finished_at = timezone.now()
         self.save(update_fields=["state", "outcome", "outcome_reason", "finished_at"])
+        return True

@@ -218,6 +218,10 @@ class Session(models.Model):
             **runner,
         )
 
+    def put_back(self, reason: str) -> bool:
+        """Wait again: it was taken, but nothing of it has begun."""
+        return self._moved(self.Status.QUEUED, reason, among=[self.Status.RUNNING], started_at=None)
+
     def finish(self, status: str, reason: str = "", **facts: Any) -> None:
         """End the session once, with all that is known about the run."""
         if status in self.OPEN_STATUSES:

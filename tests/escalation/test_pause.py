@@ -88,7 +88,8 @@ def test_it_is_looked_at_again_at_the_moment_of_spawn(fake_cli, session, monkeyp
 
     session.refresh_from_db()
     assert fake_cli.calls == []
-    assert "paused" in (session.error or session.escalation_reason).lower()
+    assert session.status == Session.Status.QUEUED
+    assert "paused" in session.events.filter(kind="status").last().payload["text"]
 
 
 def test_a_pause_at_the_moment_of_spawn_is_no_failure_of_the_watch(fake_cli, session, monkeypatch):

@@ -108,7 +108,7 @@ def test_a_drill_is_never_told(monitor):
 
 def test_without_an_address_nobody_is_called(settings, monkeypatch):
     settings.CLAUDEOPS_PING_URL = ""
-    monkeypatch.setattr(ping_module.urllib.request, "urlopen", None)
+    monkeypatch.setattr("urllib.request.urlopen", None)
 
     ping(CycleFactory())
 

@@ -288,7 +288,7 @@ def test_each_process_is_asked_only_once():
         def send(self, number: signal.Signals) -> None:
             asked.append(number)
 
-    deaf = Deaf(1, 1)
+    deaf: ProcessId = Deaf(1, 1)
     looks = iter([{deaf}] * 4)
 
     stop_family(lambda: next(looks, set()), 60.0, wait=lambda seconds: None)

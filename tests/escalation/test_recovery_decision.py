@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from escalation.recovery_decision import AskPerson, CutOff, GoOnAfterCutOff, after_cut_off
@@ -85,31 +85,37 @@ anything = st.builds(
     is_question=st.booleans(),
 )
 limits = st.integers(0, 20)
+quietly = settings(database=None, deadline=None)
 
 
 @given(anything, limits)
+@quietly
 def test_whatever_happened_there_is_a_reason(cut, limit):
     assert after_cut_off(cut, limit=limit).reason.strip()
 
 
 @given(anything, limits)
+@quietly
 def test_half_done_work_never_goes_on_by_itself(cut, limit):
     if cut.tier >= 2 and cut.tool_was_running:
         assert isinstance(after_cut_off(cut, limit=limit), AskPerson)
 
 
 @given(anything, limits)
+@quietly
 def test_over_the_limit_nothing_goes_on(cut, limit):
     if cut.interruptions > limit:
         assert isinstance(after_cut_off(cut, limit=limit), AskPerson)
 
 
 @given(anything, limits)
+@quietly
 def test_a_question_is_never_asked_again_by_itself(cut, limit):
     if cut.is_question:
         assert isinstance(after_cut_off(cut, limit=limit), AskPerson)
 
 
 @given(anything, limits)
+@quietly
 def test_the_same_facts_give_the_same_answer(cut, limit):
     assert after_cut_off(cut, limit=limit) == after_cut_off(cut, limit=limit)

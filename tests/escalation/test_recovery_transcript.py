@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +39,13 @@ RESULT = {
 
 def cost_state(total: float) -> dict[str, object]:
     return {"type": "cost-state", "totalCostUSD": total}
+
+
+def continuing(directory: Path, *, before: Decimal | None) -> Session:
+    """A Tier 2 run that resumed its parent's conversation, which had cost so much until then."""
+    parent = SessionFactory(escalated=True)
+    facts = {"tier": 2, "continued_by": "resume", "baseline_cost_usd": before}
+    return orphan(directory, parent_session=parent, **facts)
 
 
 def test_messages_beyond_the_last_stored_event_are_read_in(tmp_path):
@@ -207,8 +215,7 @@ def test_the_clis_own_books_give_the_cost_of_a_run_without_a_result(tmp_path):
 
 
 def test_of_a_continued_conversation_only_the_difference_is_the_runs_own(tmp_path):
-    parent = SessionFactory(escalated=True, reported_cost_usd=Decimal("0.3"))
-    session = orphan(tmp_path, parent_session=parent, tier=2, continued_by="resume")
+    session = continuing(tmp_path, before=Decimal("0.3"))
     write_transcript(session, answer("a"), cost_state(0.5))
 
     after, _done = recovered(session)
@@ -218,13 +225,21 @@ def test_of_a_continued_conversation_only_the_difference_is_the_runs_own(tmp_pat
 
 
 def test_books_that_are_behind_the_parent_never_make_a_cost_below_zero(tmp_path):
-    parent = SessionFactory(escalated=True, reported_cost_usd=Decimal("0.3"))
-    session = orphan(tmp_path, parent_session=parent, tier=2, continued_by="resume")
+    session = continuing(tmp_path, before=Decimal("0.3"))
     write_transcript(session, answer("a"), cost_state(0.1))
 
     after, _done = recovered(session)
 
     assert after.cost_usd == 0
+
+
+def test_a_total_whose_beginning_is_unknown_is_not_taken_for_the_runs_own(tmp_path):
+    session = continuing(tmp_path, before=None)
+    write_transcript(session, answer("a"), cost_state(0.5))
+
+    after, _done = recovered(session)
+
+    assert after.cost_usd is None
 
 
 def test_without_any_figure_the_stream_gives_an_estimate(tmp_path):

@@ -147,7 +147,7 @@ def test_half_a_line_does_not_spoil_what_is_written_after_it(running):
 
 
 def test_an_event_that_the_database_refuses_does_not_cost_its_neighbours(running):
-    refused = event(running, 2, number=float("inf"))
+    refused = event(running, 2, amount=float("inf"))
     spool.write(running, [event(running, 1), refused, event(running, 3)])
 
     spool.read_in(running)
@@ -175,7 +175,7 @@ def test_a_directory_that_cannot_be_made_raises_nothing(running, settings, tmp_p
 def test_the_file_stays_while_the_database_is_still_away(running, monkeypatch):
     spool.write(running, [event(running, 1)])
     with monkeypatch.context() as locked:
-        locked.setattr(SessionEvent.objects, "bulk_create", _locked)
+        locked.setattr(SessionEvent, "save", _locked)
         with pytest.raises(OperationalError):
             spool.read_in(running)
 
@@ -192,6 +192,6 @@ def test_any_text_comes_back_as_it_was(running, text):
     assert stored(running) == [(1, text)]
 
 
-def _locked(events):
+def _locked(*args: object, **options: object):
     list(events)
     raise OperationalError("database is locked")

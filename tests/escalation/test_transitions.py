@@ -22,7 +22,15 @@ Status = Session.Status
 TABLE = {
     "queued": {"running", "awaiting_approval", "cancelled", "failed", "expired"},
     "awaiting_approval": {"queued", "cancelled", "expired"},
-    "running": {"completed", "escalated", "failed", "timed_out", "interrupted", "cancelled"},
+    "running": {
+        "queued",
+        "completed",
+        "escalated",
+        "failed",
+        "timed_out",
+        "interrupted",
+        "cancelled",
+    },
     "completed": {"escalated"},
     "failed": {"escalated"},
     "timed_out": {"escalated"},

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from escalation.preparation import SMALLEST_BUDGET, left_of_budget
+from escalation.preparation import SMALLEST_BUDGET, left_of_budget, remaining_budget
 from escalation.tiers import get_tier
 from sessions_app.models import Cycle, Session
 from tests.escalation.rows import HEALTHY, notes_of
@@ -141,4 +141,4 @@ def test_what_a_person_asks_for_has_a_budget_of_its_own(purpose):
     spent = SessionFactory(cost_usd=get_tier(1).max_budget_usd)
     asked = SessionFactory(parent_session=spent, purpose=purpose, cost_usd=None)
 
-    assert left_of_budget(asked, get_tier(1)) == get_tier(1).max_budget_usd
+    assert remaining_budget(asked, get_tier(1)) == get_tier(1).max_budget_usd

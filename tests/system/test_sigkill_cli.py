@@ -45,11 +45,11 @@ def slow(installation: Installation, tmp_path: Path) -> Installation:
 
 
 def kill_cli_while_its_tool_runs(installation: Installation, scenario: str, tier: int) -> str:
-    """Gives the mark of the run whose CLI was killed."""
+    """Gives the mark of the run whose CLI was killed. What follows it waits in a pause."""
     installation.start("worker")
     installation.manage("drill", scenario, "--queue")
-    tool = SCENARIOS[scenario].partition("sleep ")[2].partition('"')[0]
-    wait_until(lambda: tool_processes(tool), "the tool runs")
+    wait_until(lambda: tools_of(scenario), "the tool runs")
+    installation.manage("pause", "the test looks first")
     [(pid, mark)] = installation.rows(
         "SELECT cli_pid, run_mark FROM sessions WHERE status = 'running' AND tier = ?", tier
     )
@@ -58,8 +58,9 @@ def kill_cli_while_its_tool_runs(installation: Installation, scenario: str, tier
     return mark
 
 
-def tool_processes(seconds: str) -> list[str]:
+def tools_of(scenario: str) -> list[str]:
     """The tool itself, not the shells and prompts that speak of it."""
+    seconds = SCENARIOS[scenario].partition("sleep ")[2].partition('"')[0]
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -80,25 +81,24 @@ def ended(installation: Installation, tier: int) -> list[tuple[Any, ...]]:
 def test_the_run_ends_with_a_word_about_the_signal_and_goes_on(slow: Installation):
     kill_cli_while_its_tool_runs(slow, "looking", tier=1)
 
-    status, error = ended(slow, 1)[0]
+    [(status, error)] = ended(slow, 1)
     assert status == "interrupted"
     assert "signal 9" in error
-    wait_until(
-        lambda: slow.rows("SELECT 1 FROM sessions WHERE purpose = 'recovery'"), "the chain goes on"
-    )
+    successor = "SELECT status, parent_session_id FROM sessions WHERE purpose = 'recovery'"
+    assert slow.rows(successor) == [("queued", 1)]
 
 
 def test_no_tool_of_the_killed_cli_is_left(slow: Installation):
     mark = kill_cli_while_its_tool_runs(slow, "looking", tier=1)
 
+    assert tools_of("looking") == []
     assert processes_mentioning(mark) == []
 
 
 def test_a_tool_without_the_mark_of_its_run_is_not_left_either(slow: Installation):
     kill_cli_while_its_tool_runs(slow, "unmarked", tier=1)
-    slow.stop_everything()
 
-    assert tool_processes("61.5") == []
+    assert tools_of("unmarked") == []
 
 
 def test_a_remediation_that_may_be_half_done_is_told_to_a_person(slow: Installation):
@@ -113,4 +113,4 @@ def test_a_remediation_that_may_be_half_done_is_told_to_a_person(slow: Installat
     assert outcome == "needs_person"
     assert "half done" in reason
     assert len(slow.rows("SELECT id FROM sessions")) == 2
-    assert tool_processes("61.75") == []
+    assert tools_of("mending") == []
