@@ -60,6 +60,10 @@ class Recorder:
             logger.log(LOG_LEVELS[level], "Session %s: %s", self._session.pk, text)
         self._add(SessionEvent.Source.SUPERVISOR, kind, {"text": storable(text), "level": level})
 
+    def skip(self, count: int) -> None:
+        """Somebody else has written so many events after the last of ours."""
+        self._sequence += count
+
     def tick(self) -> None:
         """Write what has waited long enough; a locked database is tried again next time."""
         if not self._waiting:

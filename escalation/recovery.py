@@ -35,11 +35,13 @@ from escalation.cli.process_tree import (
 from escalation.cli.stream import RunFacts, storable
 from escalation.cost import OwnCost, last_unit_price, own_cost
 from escalation.cycles import Enqueue
+from escalation.decision import RunEnd
 from escalation.heartbeat import this_runner
 from escalation.pause import is_paused
 from escalation.preparation import conversation_total, is_question, traces_of
 from escalation.queue import waiting_sessions
 from escalation.recovery_decision import AskPerson, CutOff, GoOnAfterCutOff, after_cut_off
+from escalation.report import checked_report
 from sessions_app.models import Conversation, Cycle, Session, SessionEvent
 
 logger = logging.getLogger(__name__)
@@ -47,6 +49,8 @@ logger = logging.getLogger(__name__)
 STOP_GRACE_SECONDS = 5.0
 # A run on another host can only be judged by its silence.
 FOREIGN_SILENCE = timedelta(minutes=10)
+# A worker that lives but has lost this run beats no more for it.
+LOCAL_SILENCE = timedelta(minutes=15)
 # A queued session that nobody has taken for so long has lost its task.
 LOST_TASK_AGE = timedelta(minutes=2)
 
@@ -93,10 +97,11 @@ def orphans() -> list[Session]:
 
 
 def runner_lives(session: Session) -> bool:
+    seen = session.heartbeat_at or session.started_at or session.created_at
+    silent = timezone.now() - seen
     if session.host != socket.gethostname():
-        seen = session.heartbeat_at or session.started_at or session.created_at
-        return timezone.now() - seen < FOREIGN_SILENCE
-    if session.boot_id != boot_id() or session.runner_pid is None:
+        return silent < FOREIGN_SILENCE
+    if session.boot_id != boot_id() or session.runner_pid is None or silent > LOCAL_SILENCE:
         return False
     return started_at(session.runner_pid) == session.runner_started
 
@@ -147,6 +152,10 @@ def _recover_one(session: Session, enqueue: Enqueue) -> str:
     read_transcript(session)
     facts = facts_of(session)
     confirmed = facts.session_id == session.session_id != ""
+    if session.session_id:
+        transcripts.archive(session)
+    if concluded := _conclude_by_result(session, facts, enqueue):
+        return concluded
     cut = CutOff(
         tier=session.tier,
         tool_was_running=bool(facts.open_tools),
@@ -156,8 +165,6 @@ def _recover_one(session: Session, enqueue: Enqueue) -> str:
     )
     decision = after_cut_off(cut, limit=settings.CLAUDEOPS_MAX_INTERRUPTIONS)
     reason = f"Interrupted: its runner is gone. Decision: {decision.reason}."
-    if session.session_id:
-        transcripts.archive(session)
     with transaction.atomic():
         session.finish(
             Session.Status.INTERRUPTED,
@@ -171,6 +178,31 @@ def _recover_one(session: Session, enqueue: Enqueue) -> str:
         _follow(session, decision, enqueue)
     logger.warning("Session %s: %s", session.pk, reason)
     return reason
+
+
+def _conclude_by_result(session: Session, facts: RunFacts, enqueue: Enqueue) -> str:
+    """A run that had said its last word before its runner died is over, not interrupted."""
+    report, _problem = checked_report(facts.structured_output)
+    good = facts.result.get("subtype") == "success" and facts.result.get("is_error") is False
+    if not good or report is None:
+        return ""
+    end = RunEnd(
+        tier=session.tier,
+        went_well=True,
+        report=report,
+        session_id=session.session_id,
+        answered=facts.answered,
+        asked_for_by_tier=supervisor.tier_that_asked(session),
+    )
+    decision = supervisor.decision_after(session, end)
+    supervisor.conclude(
+        session,
+        decision,
+        status=Session.Status.COMPLETED,
+        facts={**_settled(session, facts), "report": report, "result": facts.result_text},
+        enqueue=enqueue,
+    )
+    return f"had ended well before its runner died. {decision.reason}"
 
 
 def _follow(session: Session, decision: GoOnAfterCutOff | AskPerson, enqueue: Enqueue) -> None:
@@ -209,11 +241,7 @@ def read_transcript(session: Session) -> int:
         for payload in session.events.values_list("payload", flat=True)
         if isinstance(payload, dict)
     }
-    new = [
-        entry
-        for entry in transcripts.messages_on_disk(session)
-        if str(entry.get("uuid")) not in known and is_own_message(entry, session)
-    ]
+    new = [entry for entry in own_messages(session) if str(entry.get("uuid")) not in known]
     last = session.events.order_by("-sequence").values_list("sequence", flat=True).first() or 0
     SessionEvent.objects.bulk_create(
         SessionEvent(
@@ -228,24 +256,40 @@ def read_transcript(session: Session) -> int:
     return len(new)
 
 
-def is_own_message(entry: dict[str, Any], session: Session) -> bool:
-    """Said in this run: an answer of the model or a tool's result.
+def own_messages(session: Session) -> list[dict[str, Any]]:
+    """What was said in this run, of all that its transcript holds.
 
     A fork begins with a copy of its parent's messages, which are older than the run; prompts are
-    kept with the session, and what the CLI puts in by itself is nobody's word.
+    kept with the session; and what the CLI puts in by itself, such as an answer to a tool call that
+    an earlier run left open, is nobody's word.
     """
+    began = (session.started_at or session.created_at).isoformat()
+    recent = [
+        entry
+        for entry in transcripts.messages_on_disk(session)
+        if str(entry.get("timestamp", "")).replace("Z", "+00:00") >= began
+    ]
+    answers = [entry for entry in recent if _is_answer(entry)]
+    called = {number for entry in answers for number in _numbers(entry, "id")}
+    return [
+        entry
+        for entry in recent
+        if _is_answer(entry) or called.intersection(_numbers(entry, "tool_use_id"))
+    ]
+
+
+def _is_answer(entry: dict[str, Any]) -> bool:
     message = entry.get("message")
-    if not isinstance(message, dict) or message.get("model") == "<synthetic>":
-        return False
-    content = message.get("content")
+    said = isinstance(message, dict) and message.get("model") != "<synthetic>"
+    return said and entry.get("type") == "assistant"
+
+
+def _numbers(entry: dict[str, Any], key: str) -> set[str]:
+    """The ids of tool calls in a message, or of those that it answers."""
+    message = entry.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
     blocks = content if isinstance(content, list) else []
-    answers = [block for block in blocks if isinstance(block, dict)]
-    if entry.get("type") == "user" and not any(
-        block.get("type") == "tool_result" for block in answers
-    ):
-        return False
-    began = session.started_at or session.created_at
-    return str(entry.get("timestamp", "")).replace("Z", "+00:00") >= began.isoformat()
+    return {str(block[key]) for block in blocks if isinstance(block, dict) and block.get(key)}
 
 
 def facts_of(session: Session) -> RunFacts:

@@ -20,7 +20,7 @@ from typing import Any
 from django.conf import settings
 from django.db import OperationalError, transaction
 
-from escalation import findings_file, handoff, supervisor, transcripts
+from escalation import findings_file, handoff, recovery, supervisor, transcripts
 from escalation.admission import admit
 from escalation.cli.process import Ended, Watcher, run_process
 from escalation.cli.stream import RunFacts
@@ -130,6 +130,9 @@ def _run_claimed(
         may_go_on=_may_go_on(session, preparation, stored),
         cut_off=_after_cut_off(session, facts) if verdict.cut_off else None,
     )
+    if verdict.cut_off:
+        _close(session, recorder)
+        recorder.skip(recovery.read_transcript(session))
     _keep_traces(session, verdict, recorder, compactions=facts.compactions)
     _conclude(session, recorder, end, verdict.status, stored, enqueue)
 

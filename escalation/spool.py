@@ -56,18 +56,22 @@ def read_in(session: Session) -> int:
         with contextlib.suppress(ValueError, KeyError, TypeError):
             event = _event(session, json.loads(line))
             spooled.setdefault(event.sequence, event)
+    with transaction.atomic():
+        _store_all(session, [spooled[sequence] for sequence in sorted(spooled)])
+    path.unlink()
+    return len(spooled)
+
+
+def _store_all(session: Session, events: list[SessionEvent]) -> None:
     stored = dict(session.events.values_list("sequence", "payload"))
-    for sequence in sorted(spooled):
-        event = spooled[sequence]
-        if stored.get(sequence) == event.payload:
+    for event in events:
+        if stored.get(event.sequence) == event.payload:
             continue
-        if sequence in stored:
+        if event.sequence in stored:
             # Something was noted while this one waited, and took its number.
             event.sequence = max(stored) + 1
         _store(event)
         stored[event.sequence] = event.payload
-    path.unlink()
-    return len(spooled)
 
 
 def read_in_finished() -> None:
@@ -76,7 +80,10 @@ def read_in_finished() -> None:
         number = path.stem.removeprefix("session-")
         session = Session.objects.filter(pk=number).first() if number.isdecimal() else None
         if session is not None and session.status != Session.Status.RUNNING:
-            read_in(session)
+            try:
+                read_in(session)
+            except (OSError, DatabaseError):
+                logger.exception("Session %s: its spool cannot be read in", session.pk)
 
 
 def _store(event: SessionEvent) -> None:

@@ -10,10 +10,9 @@ from typing import Any
 
 from django.conf import settings
 
-from escalation import transcripts
 from escalation.cli.process_tree import family
 from escalation.drills.drill import drill_directory
-from escalation.recovery import is_own_message
+from escalation.recovery import own_messages
 from sessions_app.models import Cycle, Session
 
 # The basis of a figure that the CLI itself stated for a run.
@@ -101,14 +100,10 @@ def _events(sessions: list[Session]) -> Iterator[str]:
             for payload in session.events.values_list("payload", flat=True)
             if isinstance(payload, dict)
         }
-        written = [entry for entry in transcripts.messages_on_disk(session)]
-        lost = [
-            entry
-            for entry in written
-            if is_own_message(entry, session) and entry.get("uuid") not in stored
-        ]
+        lost = [entry for entry in own_messages(session) if entry.get("uuid") not in stored]
         if lost:
-            yield f"session {session.pk} lost {len(lost)} events"
+            first = json.dumps(lost[0].get("message"))[:200]
+            yield f"session {session.pk} lost {len(lost)} events, the first: {first}"
 
 
 def _log(cycle: Cycle) -> list[dict[str, Any]]:

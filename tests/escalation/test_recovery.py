@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from escalation import recovery, transcripts
+from escalation import recovery, spool, transcripts
 from escalation.cli.process_tree import started_at
 from escalation.cycles import leave_to_caller
 from escalation.recovery import orphans, recover, runner_lives
@@ -226,6 +226,15 @@ def test_one_that_cannot_be_recovered_does_not_hinder_the_others(tmp_path, monke
 
     good.refresh_from_db()
     assert good.status == Session.Status.INTERRUPTED
+
+
+def test_a_spool_that_cannot_be_read_does_not_hinder_the_others(tmp_path):
+    session = orphan(tmp_path)
+    spool.path_for(SessionFactory()).mkdir(parents=True)
+
+    after, _done = recovered(session)
+
+    assert after.status == Session.Status.INTERRUPTED
 
 
 def test_a_recovery_that_failed_can_be_done_again_by_the_same_process(tmp_path, monkeypatch):

@@ -164,10 +164,15 @@ def test_a_second_worker_of_this_host_takes_the_beat_over(cluster):
     assert WorkerBeat.objects.get().pid == os.getpid()
 
 
-def test_its_runs_are_asked_to_stop_before_the_cluster_waits_for_them(cluster):
+def test_its_runs_are_asked_to_stop_while_the_cluster_waits_for_them(cluster):
     session = running_here(boot_id=boot_id(), **living_runner())
     asked = []
-    cluster.while_stopping = lambda: asked.append(Session.objects.get(pk=session.pk).stop_requested)
+
+    def look() -> None:
+        wait_until(lambda: Session.objects.get(pk=session.pk).stop_requested)
+        asked.append(Session.objects.get(pk=session.pk).stop_requested)
+
+    cluster.while_stopping = look
 
     worker.run_worker()
 

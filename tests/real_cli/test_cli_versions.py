@@ -10,6 +10,7 @@ import json
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -176,7 +177,7 @@ def check_exact(sessions) -> None:
     assert chain_of(first).total_cost_usd == first.cost_usd + second.cost_usd
 
 
-def recorded(name: str) -> dict:
+def recorded(name: str) -> dict[str, Any]:
     return json.loads((RECORDED / f"claude-2.1.197-{name}.json").read_text())
 
 

@@ -203,4 +203,4 @@ def test_killed_run_has_no_cost_and_an_estimate_that_is_marked(scripted_api, wat
     assert session.status == Session.Status.INTERRUPTED
     assert session.cost_usd is None
     assert session.cost_basis == Session.CostBasis.ESTIMATE
-    assert session.estimated_cost_usd > 0
+    assert (session.estimated_cost_usd or 0) > 0
