@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,11 @@ def cost_state(total: float) -> dict[str, object]:
 def continuing(directory: Path, *, before: Decimal | None) -> Session:
     """A Tier 2 run that resumed its parent's conversation, which had cost so much until then."""
     parent = SessionFactory(escalated=True)
-    facts = {"tier": 2, "continued_by": "resume", "baseline_cost_usd": before}
+    facts: dict[str, Any] = {
+        "tier": 2,
+        "continued_by": "resume",
+        "baseline_cost_usd": before,
+    }
     return orphan(directory, parent_session=parent, **facts)
 
 

@@ -18,12 +18,13 @@ pytestmark = pytest.mark.django_db
 LOGIN = 2  # who is this: the web session and the user
 
 # One more query must be a decision, not an accident.
+BANNERS = 2  # is it paused, and was a worker seen?
 EXPECTED = {
-    "dashboard": LOGIN + 10,
-    "sessions": LOGIN + 3,
-    "session": LOGIN + 5,
-    "costs": LOGIN + 6,
-    "session_events": LOGIN + 2,
+    "dashboard": LOGIN + BANNERS + 10,
+    "sessions": LOGIN + BANNERS + 3,
+    "session": LOGIN + BANNERS + 5,
+    "costs": LOGIN + BANNERS + 6,
+    "session_events": LOGIN + BANNERS + 2,
     "admin": LOGIN + 6,
 }
 

@@ -17,4 +17,4 @@ def test_ten_rounds_of_chaos_leave_every_session_with_a_true_end(installation: I
     assert [entry for entry in found["rounds"] if entry["violations"]] == []
     assert played.returncode == 0
     assert len({entry["fault"] for entry in found["rounds"]}) >= 4
-    assert processes_mentioning("CLAUDEOPS_SCRATCH=1") == []
+    assert processes_mentioning(installation.environment["CLAUDEOPS_WORKDIR"]) == []
