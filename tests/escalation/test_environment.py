@@ -87,7 +87,7 @@ def test_a_named_variable_is_passed_and_its_neighbours_are_not():
 
 
 def test_the_cli_has_a_home_and_a_configuration_of_its_own():
-    environment = environment_from({"HOME": "/root", "CLAUDE_CONFIG_DIR": "/root/.claude"})
+    environment = environment_from({"HOME": "/home/ops", "CLAUDE_CONFIG_DIR": "/home/ops/.claude"})
 
     assert environment["HOME"] == "/state/home"
     assert environment["CLAUDE_CONFIG_DIR"] == "/state/claude/cycle-1"
