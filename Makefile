@@ -8,12 +8,12 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # A version that reports cost per run, to test against beside the bundled one.
 OLD_CLI := @anthropic-ai/claude-code-linux-$(if $(filter aarch64,$(shell uname -m)),arm64,x64)@2.1.197
 
-.PHONY: up test install dev-install lint types check pytest lock browser old-cli clean
+.PHONY: up test install dev-install lint types check pytest lock browser postgres old-cli clean
 
 up: install
 	@$(RUN) manage.py up
 
-test: dev-install browser old-cli lint types check pytest
+test: dev-install browser postgres old-cli lint types check pytest
 
 install: $(VENV)/.installed
 
@@ -38,6 +38,11 @@ $(VENV)/.dev-installed: requirements-dev.lock | $(VENV)/bin/pip
 browser:
 	@command -v chromium >/dev/null || { echo "Installing Debian's chromium for the browser tests"; \
 		$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq chromium >/dev/null; }
+
+postgres:
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { \
+		echo "Installing Debian's PostgreSQL for the tests of concurrency"; \
+		$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq postgresql >/dev/null; }
 
 old-cli: dev-install
 	@test -x $(VENV)/old-cli/claude || ! command -v npm >/dev/null || { \

@@ -52,7 +52,7 @@ print(json.dumps([heard, seen]))
 class Contest:
     """A database of its own, with real processes around it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, database_url: str = "") -> None:
         kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         self._environment = {
             **kept,
@@ -60,6 +60,7 @@ class Contest:
             "CLAUDEOPS_WORKDIR": str(directory),
             "CLAUDEOPS_LOG_LEVEL": "ERROR",
             "DJANGO_SETTINGS_MODULE": "claudeops.settings",
+            "DATABASE_URL": database_url,
         }
         self._python("manage.py", "migrate", "-v0")
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.escalation.contenders import CONTENDERS, Contest
+from tests.escalation.postgres_server import new_database, postgres_server
 
 ONE_OF_ALL = [False] * (CONTENDERS - 1) + [True]
 
 
-@pytest.fixture(scope="module")
-def contest(tmp_path_factory) -> Contest:
-    return Contest(tmp_path_factory.mktemp("contest"))
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def contest(request, tmp_path_factory) -> Iterator[Contest]:
+    directory = tmp_path_factory.mktemp("contest")
+    if request.param == "sqlite":
+        yield Contest(directory)
+        return
+    with postgres_server() as port:
+        yield Contest(directory, database_url=new_database(port))
 
 
 def test_one_active_cycle_per_watch(contest):
