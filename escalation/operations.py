@@ -45,17 +45,7 @@ def follow_up(
 ) -> Session:
     """A question in the same conversation, answered with reading tools only."""
     _require_text(question, "a question")
-    return _started(
-        session,
-        enqueue,
-        lambda: successor(
-            session,
-            session.tier,
-            Session.Purpose.FOLLOW_UP,
-            request=question,
-            requested_by=requested_by,
-        ),
-    )
+    return _asked(session, Session.Purpose.FOLLOW_UP, question, enqueue, requested_by)
 
 
 def fork(
@@ -63,17 +53,7 @@ def fork(
 ) -> Session:
     """Another approach from where the session ended; the original stays as it is."""
     _require_text(request, "what to try instead")
-    return _started(
-        session,
-        enqueue,
-        lambda: successor(
-            session,
-            session.tier,
-            Session.Purpose.FORK,
-            request=request,
-            requested_by=requested_by,
-        ),
-    )
+    return _asked(session, Session.Purpose.FORK, request, enqueue, requested_by)
 
 
 def retry(
@@ -134,6 +114,19 @@ def escalate(
         )
 
     return _started(session, enqueue, next_tier)
+
+
+def _asked(
+    session: Session, purpose: str, request: str, enqueue: Enqueue, requested_by: User | None
+) -> Session:
+    """The same tier once more, with a person's words, from where the session ended."""
+    return _started(
+        session,
+        enqueue,
+        lambda: successor(
+            session, session.tier, purpose, request=request, requested_by=requested_by
+        ),
+    )
 
 
 def _started(session: Session, enqueue: Enqueue, create: Callable[[], Session]) -> Session:

@@ -42,6 +42,7 @@ from escalation.preparation import conversation_total, is_question, traces_of
 from escalation.queue import waiting_sessions
 from escalation.recovery_decision import AskPerson, CutOff, GoOnAfterCutOff, after_cut_off
 from escalation.report import checked_report
+from escalation.run_facts import spent_fields
 from sessions_app.models import Conversation, Cycle, Session, SessionEvent
 
 logger = logging.getLogger(__name__)
@@ -302,18 +303,8 @@ def facts_of(session: Session) -> RunFacts:
 
 def _settled(session: Session, facts: RunFacts) -> dict[str, Any]:
     """What the run is known to have used: its result line, the CLI's own books, or an estimate."""
-    cost = _settled_cost(session, facts)
-    tokens = facts.own_tokens
     return {
-        "cost_usd": cost.cost_usd,
-        "reported_cost_usd": cost.reported_cost_usd,
-        "baseline_cost_usd": cost.baseline_cost_usd,
-        "estimated_cost_usd": cost.estimated_cost_usd,
-        "cost_basis": cost.basis,
-        "input_tokens": tokens.input,
-        "output_tokens": tokens.output,
-        "cache_read_tokens": tokens.cache_read,
-        "cache_creation_tokens": tokens.cache_creation,
+        **spent_fields(_settled_cost(session, facts), facts.own_tokens),
         "context_tokens": facts.context_tokens,
         "messages": facts.messages,
         "model_used": facts.model[:100],

@@ -7,7 +7,7 @@ from typing import Any
 from django.utils import timezone
 
 from escalation.cli.contract import contract_of
-from escalation.cli.stream import RunFacts
+from escalation.cli.stream import RunFacts, Tokens
 from escalation.cost import OwnCost, last_unit_price, own_cost
 from escalation.preparation import Preparation
 from sessions_app.models import Session
@@ -20,15 +20,7 @@ def stored_facts(session: Session, preparation: Preparation, facts: RunFacts) ->
     stop_reason = facts.result.get("terminal_reason") or facts.result.get("stop_reason") or ""
     return {
         "model_used": facts.model[:100],
-        "cost_usd": cost.cost_usd,
-        "reported_cost_usd": cost.reported_cost_usd,
-        "baseline_cost_usd": cost.baseline_cost_usd,
-        "estimated_cost_usd": cost.estimated_cost_usd,
-        "cost_basis": cost.basis,
-        "input_tokens": tokens.input,
-        "output_tokens": tokens.output,
-        "cache_read_tokens": tokens.cache_read,
-        "cache_creation_tokens": tokens.cache_creation,
+        **spent_fields(cost, tokens),
         "context_tokens": facts.context_tokens,
         "context_window": facts.context_window,
         "compactions": facts.compactions,
@@ -38,6 +30,21 @@ def stored_facts(session: Session, preparation: Preparation, facts: RunFacts) ->
         "last_activity_at": timezone.now(),
         "stop_reason": str(stop_reason)[:100],
         "result": facts.result_text,
+    }
+
+
+def spent_fields(cost: OwnCost, tokens: Tokens) -> dict[str, Any]:
+    """Money and tokens as the session stores them."""
+    return {
+        "cost_usd": cost.cost_usd,
+        "reported_cost_usd": cost.reported_cost_usd,
+        "baseline_cost_usd": cost.baseline_cost_usd,
+        "estimated_cost_usd": cost.estimated_cost_usd,
+        "cost_basis": cost.basis,
+        "input_tokens": tokens.input,
+        "output_tokens": tokens.output,
+        "cache_read_tokens": tokens.cache_read,
+        "cache_creation_tokens": tokens.cache_creation,
     }
 
 
