@@ -196,7 +196,7 @@ def test_a_signal_to_nobody_is_no_error(python, started):
 
 
 def test_a_zombie_counts_as_dead(python, started):
-    zombie = python("pass")
+    zombie = python("import time; time.sleep(1)")
 
     assert is_gone_soon(zombie.pid)
     assert Path(f"/proc/{zombie.pid}").exists()
