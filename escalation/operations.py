@@ -17,16 +17,10 @@ from escalation.preparation import is_question
 from escalation.supervisor import sibling, successor
 from escalation.tiers import HIGHEST_TIER
 from sessions_app.models import Session
+from sessions_app.session_actions import RETRIED
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
-
-RETRIED_STATUSES = (
-    Session.Status.FAILED,
-    Session.Status.TIMED_OUT,
-    Session.Status.INTERRUPTED,
-    Session.Status.CANCELLED,
-)
 
 
 def stop(session: Session, *, by: str) -> bool:
@@ -64,7 +58,7 @@ def retry(
     force_fresh: bool = False,
 ) -> Session:
     """The same tier once more, from the state that its parent left."""
-    if session.status not in RETRIED_STATUSES:
+    if session.status not in RETRIED:
         raise OperationRefused(
             f"Session {session.pk} is {session.get_status_display()}: only a run that did not end "
             "well can be tried again."
