@@ -106,7 +106,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "escalation.context_processors.installation",
+                "escalation.web.context_processors.installation",
             ],
         },
     },

@@ -15,8 +15,9 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from escalation import cycles, operations, queue
+from escalation import queue
 from escalation.errors import CycleActive, OperationRefused
+from escalation.next_step import by_person, cycles
 from sessions_app.admin import SessionAdmin
 from sessions_app.models import Cycle, Session, Watch
 
@@ -104,19 +105,19 @@ class ActingSessionAdmin(SessionAdmin):
 
     @admin.action(description="Follow up (ask a question)", permissions=["view"])
     def follow_up(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
-        self._operate(request, queryset, operations.follow_up, with_text=True)
+        self._operate(request, queryset, by_person.follow_up, with_text=True)
 
     @admin.action(description="Fork (try another approach)", permissions=["operate"])
     def fork(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
-        self._operate(request, queryset, operations.fork, with_text=True)
+        self._operate(request, queryset, by_person.fork, with_text=True)
 
     @admin.action(description="Retry (a run that did not end well)", permissions=["operate"])
     def retry(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
-        self._operate(request, queryset, operations.retry, with_text=False)
+        self._operate(request, queryset, by_person.retry, with_text=False)
 
     @admin.action(description="Escalate (with a reason)", permissions=["operate"])
     def escalate(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
-        self._operate(request, queryset, operations.escalate, with_text=True)
+        self._operate(request, queryset, by_person.escalate, with_text=True)
 
     def has_operate_permission(self, request: HttpRequest) -> bool:
         """The record is read-only even for those who may start runs from it."""

@@ -9,9 +9,9 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, register
 
-from escalation.cli.binary import locate
+from escalation.agent.binary import locate
 from escalation.errors import CliMissing
-from escalation.prompts import PROMPT_FILES
+from escalation.run.prompts import PROMPT_FILES
 from escalation.tiers import Tier
 
 TOOL_RULE = re.compile(r"^[A-Za-z_][\w-]*(\(.+\))?$")

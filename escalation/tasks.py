@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from escalation import cleaning, cycles, queue, recovery, runner
-from escalation.cli.environment import NO_CREDENTIALS, credentials_configured
-from escalation.cli.verdict import WORKER_STOP
+from escalation import queue
+from escalation.agent.environment import NO_CREDENTIALS, credentials_configured
+from escalation.agent.verdict import WORKER_STOP
 from escalation.errors import CycleActive
-from escalation.foreground import stop_on_signals
-from escalation.pause import is_paused
+from escalation.host import cleaning
+from escalation.host.pause import is_paused
+from escalation.next_step import cycles
+from escalation.recovery import recovery
+from escalation.run import runner
+from escalation.run.foreground import stop_on_signals
 from sessions_app.models import Cycle, Session, Watch
 
 

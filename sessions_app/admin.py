@@ -10,9 +10,9 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from sessions_app import formatting
 from sessions_app.models import Conversation, Cycle, Session, SessionEvent, Transcript
-from sessions_app.querysets import LONG_FIELDS
+from sessions_app.models.querysets import LONG_FIELDS
+from sessions_app.reading import formatting
 
 
 def link_to(target: Session | Cycle, text: str) -> SafeString:

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from sessions_app import transcript_views, views
+from sessions_app.pages import transcript_views, views
 
 app_name = "sessions_app"
 

@@ -11,9 +11,9 @@ from django.urls import reverse
 from django.utils import timezone
 
 from sessions_app.models.cycle import Cycle
+from sessions_app.models.querysets import SessionQuerySet
+from sessions_app.models.transitions import IllegalTransition, sources_of
 from sessions_app.models.watch import TIER_CHOICES
-from sessions_app.querysets import SessionQuerySet
-from sessions_app.transitions import IllegalTransition, sources_of
 
 
 class Session(models.Model):

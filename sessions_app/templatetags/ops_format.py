@@ -13,11 +13,11 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from sessions_app import formatting
-from sessions_app.chain import Chain
-from sessions_app.continuity import Step
 from sessions_app.models import Conversation, Cycle, Session
-from sessions_app.plain_text import as_text, clean
+from sessions_app.reading import formatting
+from sessions_app.reading.chain import Chain
+from sessions_app.reading.continuity import Step
+from sessions_app.reading.plain_text import as_text, clean
 
 register = template.Library()
 

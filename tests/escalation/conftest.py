@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from escalation.cli import binary, contract
+from escalation.agent import binary, contract
 from sessions_app.models import Session
 from tests.escalation.fake_cli import FakeCli
 from tests.escalation.rows import queued_session

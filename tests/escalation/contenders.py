@@ -20,7 +20,7 @@ import django
 django.setup()
 from django.db import connection
 from sessions_app.models import *
-from escalation.cycles import leave_to_caller
+from escalation.next_step.cycles import leave_to_caller
 
 def queued(name, tier=1):
     watch = Watch.objects.create(name=name, workdir="/tmp")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from escalation.continuation import Guard, NextRun, ParentFacts, ResumeLimits, Transcript
+from escalation.continuity.guards import Guard, NextRun, ParentFacts, ResumeLimits, Transcript
 from tests.escalation.rows import CONVERSATION
 
 FENCE = re.compile(r"^=====\[ record [0-9a-f]{16} \]=====$", re.MULTILINE)

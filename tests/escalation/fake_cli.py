@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from escalation.cli import contract
-from escalation.cli.binary import fingerprint_of
+from escalation.agent import contract
+from escalation.agent.binary import fingerprint_of
 from escalation.report import Report
 from tests.escalation.rows import ESCALATE, HEALTHY
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from escalation.cli.process import Ended, Watcher, run_process
+from escalation.agent.process import Ended, Watcher, run_process
 
 
 @dataclass

@@ -13,9 +13,9 @@ from typing import Any
 
 from django.utils import timezone
 
-from escalation.cli.process_tree import boot_id, started_at
-from escalation.recovery import Recovered, recover
-from escalation.transcripts import transcript_path
+from escalation.agent.process_tree import boot_id, started_at
+from escalation.continuity.transcripts import transcript_path
+from escalation.recovery.recovery import Recovered, recover
 from sessions_app.models import Session, SessionEvent
 from tests.factories import SessionEventFactory, SessionFactory
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from escalation import cycles
+from escalation.next_step import cycles
 from escalation.report import Report
 from sessions_app.models import Cycle, Session, SessionEvent
 from tests.factories import WatchFactory

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from escalation import runner
-from escalation.cycles import leave_to_caller
-from escalation.transcripts import transcript_path
+from escalation.continuity.transcripts import transcript_path
+from escalation.next_step.cycles import leave_to_caller
+from escalation.run import runner
 from sessions_app.models import Session, Transcript
 from tests.escalation.fake_cli import FakeCli
 

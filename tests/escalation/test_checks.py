@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from escalation.checks import check_cli, check_prompts, check_queue_times, check_tool_lists
-from escalation.prompts import PROMPT_FILES
+from escalation.run.prompts import PROMPT_FILES
 
 
 def test_a_sound_installation_passes(fake_cli):

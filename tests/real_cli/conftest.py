@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from escalation import cycles
-from escalation.drills import scenario
-from escalation.drills.messages_api import ScriptedApi
-from escalation.drills.scenario import Reply, Scenario, ToolCall
-from escalation.foreground import run_to_end
+from escalation.next_step import cycles
+from escalation.rehearsal.drills import scenario
+from escalation.rehearsal.drills.messages_api import ScriptedApi
+from escalation.rehearsal.drills.scenario import Reply, Scenario, ToolCall
+from escalation.run.foreground import run_to_end
 from sessions_app.models import Cycle
 from tests.factories import WatchFactory
 from tests.real_cli.playing import PlayedDrill, play

@@ -8,10 +8,10 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from escalation.cli.binary import find_binary
-from escalation.cli.environment import cli_environment
-from escalation.drills.messages_api import ScriptedApi
-from escalation.transcripts import transcript_path
+from escalation.agent.binary import find_binary
+from escalation.agent.environment import cli_environment
+from escalation.continuity.transcripts import transcript_path
+from escalation.rehearsal.drills.messages_api import ScriptedApi
 from sessions_app.models import Session
 from tests.factories import SessionFactory
 

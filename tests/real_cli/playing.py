@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from escalation.cycles import leave_to_caller
-from escalation.drills.drill import drill_directory, start_drill
-from escalation.foreground import run_to_end
+from escalation.next_step.cycles import leave_to_caller
+from escalation.rehearsal.drills.drill import drill_directory, start_drill
+from escalation.run.foreground import run_to_end
 from sessions_app.models import Cycle, Session
 
 

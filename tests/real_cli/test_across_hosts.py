@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from escalation.drills.messages_api import ScriptedApi
-from escalation.drills.scenario import Reply, Scenario, ToolCall
-from escalation.transcripts import (
+from escalation.continuity.transcripts import (
     TranscriptState,
     archive,
     cost_state_total,
     find_on_disk,
     restore,
 )
+from escalation.rehearsal.drills.messages_api import ScriptedApi
+from escalation.rehearsal.drills.scenario import Reply, Scenario, ToolCall
 from tests.real_cli.hosts import Host
 
 FOUND = "the answer is 42"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from escalation.drills.scenario import Reply
+from escalation.rehearsal.drills.scenario import Reply
 from sessions_app.models import Cycle, Session
 from tests.real_cli.conftest import report_call
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from escalation import preparation
-from escalation.cli.binary import find_binary
-from escalation.cli.contract import facts_in, probe
-from escalation.cost import own_cost
-from sessions_app.chain import chain_of
+from escalation.agent.binary import find_binary
+from escalation.agent.contract import facts_in, probe
+from escalation.run import preparation
+from escalation.run.cost import own_cost
+from sessions_app.reading.chain import chain_of
 from tests.real_cli.conftest import OLD_CLI, old_cli_is_here
 from tests.real_cli.test_req5_cost import SERVED
 
@@ -85,7 +85,7 @@ def test_bundled_cli_cost_is_exact_by_difference_too(
     play_drill, write_scenario, same_model, monkeypatch
 ):
     """As a CLI that accumulates but does not state its share would be read."""
-    monkeypatch.setattr("escalation.cli.stream.RunFacts._own_model_usage", lambda facts: None)
+    monkeypatch.setattr("escalation.agent.stream.RunFacts._own_model_usage", lambda facts: None)
     write_scenario("priced", SERVED)
 
     drill = play_drill("priced")

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from escalation import cycles, operations, transcripts
-from escalation.drills.drill import start_drill
-from escalation.drills.scenario import Reply, ToolCall
-from escalation.foreground import next_session, run_to_end
-from escalation.runner import run
+from escalation.continuity import transcripts
+from escalation.next_step import by_person, cycles
+from escalation.rehearsal.drills.drill import start_drill
+from escalation.rehearsal.drills.scenario import Reply, ToolCall
+from escalation.run.foreground import next_session, run_to_end
+from escalation.run.runner import run
 from sessions_app.models import Conversation, Cycle, Session
 from tests.factories import WatchFactory
 from tests.real_cli.conftest import report_call
@@ -43,7 +44,7 @@ def test_req7_resume_that_fails_falls_back_to_a_handoff_by_itself(
 ):
     """The transcript vanishes after the decision was made: the CLI finds no conversation."""
     api = scripted_api(bash("echo the lamp is red"), DOWN, new_conversation=(FIXED,))
-    monkeypatch.setattr("escalation.preparation.Conversation.take", delete_transcripts_and_take)
+    monkeypatch.setattr("escalation.run.preparation.Conversation.take", delete_transcripts_and_take)
 
     cycle = watch_cycle.run()
 
@@ -139,7 +140,7 @@ def test_follow_up_is_answered_in_the_same_conversation_with_reading_tools_only(
     api = scripted_api(bash("echo the lamp is red"), *watch_cycle.healthy, touch, answer)
     cycle = watch_cycle.run()
 
-    operations.follow_up(cycle.sessions.get(), "Why was it red?", enqueue=cycles.leave_to_caller)
+    by_person.follow_up(cycle.sessions.get(), "Why was it red?", enqueue=cycles.leave_to_caller)
     run_to_end(cycle, lambda line: None)
 
     asked = cycle.sessions.get(purpose=Session.Purpose.FOLLOW_UP)
@@ -155,7 +156,7 @@ def test_escalation_by_hand_resumes_the_conversation_at_the_next_tier(scripted_a
     api = scripted_api(bash("echo the lamp is red"), *watch_cycle.healthy, FIXED)
     cycle = watch_cycle.run()
 
-    operations.escalate(cycle.sessions.get(), "I do not believe it", enqueue=cycles.leave_to_caller)
+    by_person.escalate(cycle.sessions.get(), "I do not believe it", enqueue=cycles.leave_to_caller)
     run_to_end(cycle, lambda line: None)
 
     second = cycle.sessions.get(tier=2)
@@ -174,7 +175,7 @@ def test_failed_tier_is_tried_again_from_its_parents_state(scripted_api, watch_c
     cycle = watch_cycle.run()
     failed = cycle.sessions.get(tier=2)
 
-    again = operations.retry(failed, enqueue=cycles.leave_to_caller, force_fresh=fresh)
+    again = by_person.retry(failed, enqueue=cycles.leave_to_caller, force_fresh=fresh)
     run_to_end(cycle, lambda line: None)
 
     again.refresh_from_db()

@@ -30,7 +30,7 @@ def test_req1_session_id_is_stored_before_the_process_starts(play_drill, monkeyp
         stored_at_start.append(Session.objects.get(session_id=argv[argv.index("--session-id") + 1]))
         raise OSError("not started")
 
-    monkeypatch.setattr("escalation.runner.run_process", note_what_is_stored)
+    monkeypatch.setattr("escalation.run.runner.run_process", note_what_is_stored)
 
     play_drill("all-healthy")
 

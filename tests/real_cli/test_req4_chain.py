@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sessions_app.chain import chain_of
 from sessions_app.models import Session
+from sessions_app.reading.chain import chain_of
 
 
 def test_req4_resumed_session_references_its_parent(play_drill):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from decimal import Decimal
 
-from sessions_app.chain import chain_of
+from sessions_app.reading.chain import chain_of
 
 SERVED = """
 title = "Priced"

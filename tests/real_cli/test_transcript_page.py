@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from django.urls import reverse
 
-from escalation.drills.messages_api import ScriptedApi
-from escalation.drills.scenario import Reply, Scenario, ToolCall
-from escalation.transcripts import archive
+from escalation.continuity.transcripts import archive
+from escalation.rehearsal.drills.messages_api import ScriptedApi
+from escalation.rehearsal.drills.scenario import Reply, Scenario, ToolCall
 from sessions_app.models import Session
 from tests.real_cli.hosts import Host
 

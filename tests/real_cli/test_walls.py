@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from escalation.drills.scenario import Reply, ToolCall
+from escalation.rehearsal.drills.scenario import Reply, ToolCall
 from sessions_app.models import Cycle
 from tests.real_cli.conftest import report_call
 from tests.real_cli.playing import conversation_text, offered_tools, tool_outputs

@@ -11,8 +11,8 @@ from typing import Any
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
-from escalation.benchmarks.overhead import measure
-from escalation.scratch import is_scratch, rerun_in_scratch
+from escalation.rehearsal.benchmarks.overhead import measure
+from escalation.rehearsal.scratch import is_scratch, rerun_in_scratch
 
 AIM = 1.10
 

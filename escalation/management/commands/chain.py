@@ -8,10 +8,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from escalation.chain_text import chain_lines
-from sessions_app.chain import chain_of
-from sessions_app.chain_data import chain_as_data
+from escalation.management.chain_text import chain_lines
 from sessions_app.models import Session
+from sessions_app.reading.chain import chain_of
+from sessions_app.reading.chain_data import chain_as_data
 
 
 class Command(BaseCommand):

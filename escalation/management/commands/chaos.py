@@ -14,9 +14,9 @@ from typing import Any
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
-from escalation import chaos
-from escalation.chaos.rounds import Round, play
-from escalation.scratch import is_scratch, rerun_in_scratch
+from escalation.rehearsal import chaos
+from escalation.rehearsal.chaos.rounds import Round, play
+from escalation.rehearsal.scratch import is_scratch, rerun_in_scratch
 
 
 class Command(BaseCommand):

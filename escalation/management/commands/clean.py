@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from escalation.cleaning import clean
+from escalation.host.cleaning import clean
 
 
 class Command(BaseCommand):

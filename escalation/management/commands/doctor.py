@@ -9,8 +9,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from escalation.cli.binary import find_binary
-from escalation.cli.contract import as_data, contract_of, forget_contract
+from escalation.agent.binary import find_binary
+from escalation.agent.contract import as_data, contract_of, forget_contract
 from escalation.errors import CliMissing
 
 

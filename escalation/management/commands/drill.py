@@ -8,11 +8,11 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from escalation import queue
-from escalation.cycles import leave_to_caller
-from escalation.drills.drill import start_drill
-from escalation.drills.scenario import ScenarioError, load_scenario, scenario_names
-from escalation.foreground import COULD_NOT_RUN_EXIT
 from escalation.management.commands.run_cycle import finish_command
+from escalation.next_step.cycles import leave_to_caller
+from escalation.rehearsal.drills.drill import start_drill
+from escalation.rehearsal.drills.scenario import ScenarioError, load_scenario, scenario_names
+from escalation.run.foreground import COULD_NOT_RUN_EXIT
 
 DEFAULT_SCENARIO = "three-tiers"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from escalation.pause import pause
+from escalation.host.pause import pause
 
 
 class Command(BaseCommand):

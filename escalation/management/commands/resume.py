@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from escalation.pause import resume
+from escalation.host.pause import resume
 from escalation.queue import enqueue
 
 

@@ -9,15 +9,16 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from escalation import cycles, queue
-from escalation.chain_text import chain_lines
-from escalation.default_watch import ensure_default_watch
+from escalation import queue
 from escalation.errors import CycleActive
-from escalation.foreground import COULD_NOT_RUN_EXIT, exit_code, run_to_end
+from escalation.host.default_watch import ensure_default_watch
+from escalation.management.chain_text import chain_lines
+from escalation.next_step import cycles
+from escalation.run.foreground import COULD_NOT_RUN_EXIT, exit_code, run_to_end
 from escalation.tiers import HIGHEST_TIER, LOWEST_TIER, get_tier
-from sessions_app.chain import chain_of
-from sessions_app.chain_data import chain_as_data
 from sessions_app.models import Cycle, Session, Watch
+from sessions_app.reading.chain import chain_of
+from sessions_app.reading.chain_data import chain_as_data
 
 
 class Command(BaseCommand):

@@ -7,10 +7,11 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from escalation import cycles, operations, queue
+from escalation import queue
 from escalation.errors import OperationRefused
-from escalation.foreground import COULD_NOT_RUN_EXIT
 from escalation.management.commands.run_cycle import confirm_or_stop, finish_command
+from escalation.next_step import by_person, cycles
+from escalation.run.foreground import COULD_NOT_RUN_EXIT
 from sessions_app.models import Session
 
 VERBS = {
@@ -56,7 +57,7 @@ class Command(BaseCommand):
         )
 
     def _stop(self, session: Session) -> None:
-        if not operations.stop(session, by="the command line"):
+        if not by_person.stop(session, by="the command line"):
             raise CommandError(f"Session {session.pk} is not running.", returncode=2)
         self.stdout.write(f"Session {session.pk} is being stopped.")
 
@@ -64,12 +65,12 @@ class Command(BaseCommand):
         enqueue = queue.enqueue if options["queue"] else cycles.leave_to_caller
         match options["verb"]:
             case "follow_up":
-                return operations.follow_up(session, options["text"], enqueue=enqueue)
+                return by_person.follow_up(session, options["text"], enqueue=enqueue)
             case "fork":
-                return operations.fork(session, options["text"], enqueue=enqueue)
+                return by_person.fork(session, options["text"], enqueue=enqueue)
             case "retry":
-                return operations.retry(session, enqueue=enqueue, force_fresh=options["fresh"])
-        return operations.escalate(
+                return by_person.retry(session, enqueue=enqueue, force_fresh=options["fresh"])
+        return by_person.escalate(
             session, options["text"], enqueue=enqueue, force_fresh=options["fresh"]
         )
 

@@ -11,21 +11,21 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
 from escalation import queue
-from escalation.cli.binary import find_binary
-from escalation.cli.contract import contract_of
-from escalation.cli.environment import credentials_configured
-from escalation.default_watch import ensure_default_watch
-from escalation.drills.drill import start_drill
-from escalation.management.commands.drill import DEFAULT_SCENARIO
-from escalation.operator_account import ensure_operator
-from escalation.schedules import ensure_housekeeping
-from escalation.services import (
+from escalation.agent.binary import find_binary
+from escalation.agent.contract import contract_of
+from escalation.agent.environment import credentials_configured
+from escalation.host.children import (
     port_is_free,
     start_services,
     stop_services,
     wait_for_web,
     watch_over,
 )
+from escalation.host.default_watch import ensure_default_watch
+from escalation.host.operator_account import ensure_operator
+from escalation.host.schedules import ensure_housekeeping
+from escalation.management.commands.drill import DEFAULT_SCENARIO
+from escalation.rehearsal.drills.drill import start_drill
 from sessions_app.models import Cycle
 
 

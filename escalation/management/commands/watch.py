@@ -9,7 +9,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 
-from escalation.default_watch import ensure_default_watch
+from escalation.host.default_watch import ensure_default_watch
 from sessions_app.models import Watch
 
 

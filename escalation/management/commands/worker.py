@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from escalation.worker import run_worker
+from escalation.host.worker import run_worker
 
 
 class Command(BaseCommand):

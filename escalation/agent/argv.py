@@ -1,0 +1,64 @@
+"""The command line of one run. Every flag is given on every run: the CLI inherits none of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from decimal import Decimal
+
+from escalation.agent.binary import ClaudeBinary
+from escalation.continuity.guards import Continuation, Resume
+from escalation.tiers import Tier
+
+# The CLI deletes transcripts after 30 days by itself; a conversation that can be resumed is kept.
+RUN_SETTINGS = json.dumps({"cleanupPeriodDays": 3650})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunRequest:
+    tier: Tier
+    session_id: str
+    """The id that this run's conversation is to have: chosen by us, lower case."""
+    continuation: Continuation
+    report_schema: str | None
+    """None where no report is expected."""
+    max_budget_usd: Decimal
+    """What is left of the tier's budget."""
+
+
+def build_argv(binary: ClaudeBinary, request: RunRequest) -> list[str]:
+    """The prompt is not here: it goes by stdin, where no variadic flag can swallow it."""
+    tier = request.tier
+    return [
+        binary.path,
+        "-p",
+        *_conversation_flags(binary, request),
+        *("--model", tier.model),
+        *("--output-format", "stream-json", "--verbose"),
+        *(("--json-schema", request.report_schema) if request.report_schema else ()),
+        *("--max-turns", str(tier.max_turns)),
+        *("--max-budget-usd", f"{request.max_budget_usd:f}"),
+        *("--permission-mode", "dontAsk"),
+        *("--setting-sources", ""),
+        *("--settings", RUN_SETTINGS),
+        "--strict-mcp-config",
+        *("--tools", ",".join(tier.tool_names)),
+        *("--allowedTools", ",".join(tier.allowed_tools)),
+        *("--disallowedTools", ",".join(tier.disallowed_tools)),
+    ]
+
+
+def conversation_id(binary: ClaudeBinary, request: RunRequest) -> str:
+    """The id to expect in the stream: a CLI that cannot fork keeps the resumed one."""
+    if isinstance(request.continuation, Resume) and not binary.can_fork:
+        return request.continuation.session_id
+    return request.session_id
+
+
+def _conversation_flags(binary: ClaudeBinary, request: RunRequest) -> list[str]:
+    if not isinstance(request.continuation, Resume):
+        return ["--session-id", request.session_id]
+    resume = ["--resume", request.continuation.session_id]
+    if not binary.can_fork:
+        return resume
+    return [*resume, "--fork-session", "--session-id", request.session_id]

@@ -1,0 +1,170 @@
+"""The CLI's transcript files, read without trust and written so that none is ever half there."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from escalation.agent.stream import parse_line
+
+MAX_FILE_BYTES = 512 * 1024 * 1024
+MAX_SUBPATH = 300
+
+SUBAGENTS = "subagents"
+TOOL_RESULTS = "tool-results"
+AGENT_METADATA = "agent_metadata"
+"""The SDK's name for the entry that stands for a subagent's `.meta.json`."""
+TOOL_RESULT_FILE = "claudeops_tool_result_file"
+"""Ours, for an output too long for the transcript, which the CLI keeps in a file beside it."""
+
+Entry = dict[str, Any]
+
+
+def whole_entries(path: Path) -> tuple[list[Entry], int]:
+    """All lines that can be read, and the number of those that cannot."""
+    entries: list[Entry] = []
+    unreadable = 0
+    for line in read_lines(path):
+        entry = entry_in(line)
+        if entry is None:
+            unreadable += 1
+        else:
+            entries.append(entry)
+    return entries, unreadable
+
+
+def entry_in(line: bytes) -> Entry | None:
+    """Unlike the stream's reader this changes nothing: it may have to give the line back."""
+    if parse_line(line).is_noise:
+        return None
+    try:
+        entry: Entry = json.loads(line.decode("utf-8", "replace"), parse_float=_finite)
+    except ValueError:
+        return None
+    return entry
+
+
+def read_lines(path: Path) -> Iterator[bytes]:
+    with _opened(path) as file:
+        for line in file:
+            if line.strip():
+                yield line
+
+
+def is_message(entry: Entry) -> bool:
+    """Without one of these the CLI finds no conversation in a file."""
+    return entry.get("type") in ("user", "assistant") and isinstance(entry.get("uuid"), str)
+
+
+def companions(session_directory: Path) -> Iterator[tuple[str, Path]]:
+    """What stands beside a transcript, each with its subpath: subagents and long tool outputs."""
+    for path in _files_under(session_directory / SUBAGENTS):
+        if path.suffix == ".jsonl":
+            yield path.relative_to(session_directory).with_suffix("").as_posix(), path
+    for path in _files_under(session_directory / TOOL_RESULTS):
+        yield path.relative_to(session_directory).as_posix(), path
+
+
+def companion_entries(subpath: str, path: Path) -> tuple[list[Entry], int]:
+    if not subpath.startswith(f"{SUBAGENTS}/"):
+        return [{"type": TOOL_RESULT_FILE, "text": _read_text(path)}], 0
+    entries, unreadable = whole_entries(path)
+    if meta := _read_object(_sidecar(path)):
+        entries.append({**meta, "type": AGENT_METADATA})
+    return entries, unreadable
+
+
+def write_companion(session_directory: Path, subpath: str, entries: list[Entry]) -> None:
+    """The last word counts for what is kept whole each time."""
+    path = session_directory / subpath
+    if not subpath.startswith(f"{SUBAGENTS}/"):
+        write_atomically(path, [entries[-1]["text"].encode("utf-8", "surrogateescape")])
+        return
+    transcript = path.with_name(path.name + ".jsonl")
+    meta = [entry for entry in entries if entry.get("type") == AGENT_METADATA]
+    if meta:
+        told = {name: value for name, value in meta[-1].items() if name != "type"}
+        write_atomically(_sidecar(transcript), [json.dumps(told).encode()])
+    write_entries(transcript, [entry for entry in entries if entry.get("type") != AGENT_METADATA])
+
+
+def is_safe_subpath(subpath: str) -> bool:
+    """A name from the database or the disk must not lead out of the session's directory."""
+    parts = subpath.split("/")
+    return (
+        parts[0] in (SUBAGENTS, TOOL_RESULTS)
+        and len(parts) > 1
+        and not {"", ".", ".."} & set(parts)
+        and subpath.isprintable()
+        and len(subpath) <= MAX_SUBPATH
+    )
+
+
+def write_entries(path: Path, entries: Iterable[Entry]) -> None:
+    write_atomically(
+        path, (json.dumps(entry, separators=(",", ":")).encode() + b"\n" for entry in entries)
+    )
+
+
+def write_atomically(path: Path, pieces: Iterable[bytes]) -> None:
+    """Readable by its owner alone, and under its name only when it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, unfinished = tempfile.mkstemp(dir=path.parent, prefix=".restoring-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.writelines(pieces)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(unfinished, path)
+    except BaseException:
+        os.unlink(unfinished)
+        raise
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """An agent can write here: nothing but a plain file is opened, and no link is followed."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    facts = os.fstat(handle)
+    if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_FILE_BYTES:
+        os.close(handle)
+        raise OSError(errno.EFBIG, "not a plain file, or longer than any transcript", str(path))
+    return os.fdopen(handle, "rb")
+
+
+def _files_under(directory: Path) -> Iterator[Path]:
+    for folder, _folders, names in sorted(os.walk(directory)):
+        for name in sorted(names):
+            if not name.startswith("."):
+                yield Path(folder, name)
+
+
+def _read_text(path: Path) -> str:
+    """Any bytes: what is not UTF-8 is kept in halves of surrogate pairs and comes back whole."""
+    with _opened(path) as file:
+        return file.read().decode("utf-8", "surrogateescape")
+
+
+def _read_object(path: Path) -> Entry | None:
+    try:
+        return entry_in(_read_text(path).encode("utf-8", "surrogateescape"))
+    except OSError:
+        return None
+
+
+def _sidecar(transcript: Path) -> Path:
+    return transcript.with_name(transcript.name.removesuffix(".jsonl") + ".meta.json")
+
+
+def _finite(number: str) -> float:
+    """A number that no JSON can hold again would make the whole file unreadable."""
+    value = float(number)
+    if math.isinf(value):
+        raise ValueError(f"{number[:20]} is too large")
+    return value

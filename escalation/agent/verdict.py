@@ -1,0 +1,190 @@
+"""Judging a run: never by exit code or subtype alone.
+
+A run went well when the process exited with 0, printed a result line, and that line says success
+and no error. Whether it also reported is looked at separately (`escalation.report`), because a run
+without a report can be asked for it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from escalation.agent.process import Ended, Ending
+from escalation.agent.stream import RunFacts
+from sessions_app.models import Session
+
+API_ADVICE = {
+    400: "The API refused the request as invalid.",
+    401: "The API refused the key. Check ANTHROPIC_API_KEY.",
+    403: "The API key may not use this model or feature. Check its permissions.",
+    404: "The API does not know this model or address. Check the tier's model and "
+    "ANTHROPIC_BASE_URL.",
+    413: "The request was too large for the API.",
+    429: "The API's rate limit was reached. Wait, or run fewer cycles at once.",
+    529: "The API is overloaded. The next cycle will try again.",
+}
+LIMIT_ADVICE = {
+    "error_max_turns": "The run used up its turns. Raise CLAUDEOPS_TIER{tier}_MAX_TURNS, or narrow "
+    "what the watch asks for.",
+    "error_max_budget_usd": "The run used up its budget. Raise CLAUDEOPS_TIER{tier}_MAX_BUDGET_USD "
+    "if it should be allowed to spend more.",
+    "error_max_structured_output_retries": "The model could not write a valid report.",
+}
+# A run that was stopped for one of these goes on when Claude Ops runs again.
+WORKER_STOP, SHUTDOWN = "the worker was told to stop", "Claude Ops was shut down"
+SHUTDOWN_REASONS = (WORKER_STOP, SHUTDOWN)
+UNREACHABLE = re.compile(
+    r"(?i:unable to connect|connection (?:error|refused|reset|timed out))"
+    r"|\bECONN|\bENOTFOUND|\bEAI_AGAIN"
+)
+ERROR_TEXT_LENGTH = 2000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    status: str
+    """The session's status, as far as the process decides it."""
+    error: str = ""
+    resume_refused: bool = False
+    """The conversation could not be continued at all; nothing was done."""
+    conversation_broken: bool = False
+    """The API will not take this conversation's history again."""
+    turn_limit: bool = False
+    cut_off: bool = False
+    """Ended from outside, by no fault of the run: it may be gone on with."""
+
+    @property
+    def went_well(self) -> bool:
+        return self.status == Session.Status.COMPLETED
+
+
+def judge(
+    facts: RunFacts,
+    ended: Ended,
+    *,
+    tier: int,
+    timeout_seconds: int,
+    stderr: str,
+    resumed: bool = False,
+) -> Verdict:
+    result = facts.result
+    if result.get("subtype") == "success" and result.get("is_error") is False:
+        return _with_good_result(ended, stderr)
+    if ended.ending == Ending.STOPPED:
+        return Verdict(
+            status=Session.Status.INTERRUPTED,
+            error=f"Stopped: {ended.why}.",
+            cut_off=any(reason in ended.why for reason in SHUTDOWN_REASONS),
+        )
+    if ended.ending == Ending.EXITED and ended.exit_code < 0:
+        return Verdict(
+            status=Session.Status.INTERRUPTED,
+            error=f"The CLI was killed by signal {-ended.exit_code}. What it did until then is in "
+            "the events." + _quoted(stderr),
+            cut_off=True,
+        )
+    if ended.ending == Ending.SILENT:
+        return Verdict(
+            status=Session.Status.TIMED_OUT,
+            error=f"The run said nothing for {ended.why} and was stopped. Raise CLAUDEOPS_SILENCE, "
+            "or CLAUDEOPS_TOOL_SILENCE for commands that take longer." + _quoted(stderr),
+        )
+    if ended.ending == Ending.TIMED_OUT:
+        return Verdict(
+            status=Session.Status.TIMED_OUT,
+            error=f"The run was stopped at its limit of {timeout_seconds} s. "
+            f"Raise CLAUDEOPS_TIER{tier}_TIMEOUT if it needs longer." + _quoted(stderr),
+        )
+    verdict = (
+        Verdict(status=Session.Status.FAILED, error=_failure(result, tier, stderr))
+        if result
+        else _without_result(ended, stderr)
+    )
+    broken = _breaks_conversation(result, stderr)
+    return replace(
+        verdict,
+        conversation_broken=broken,
+        resume_refused=resumed
+        and not facts.answered
+        and ended.exit_code != 0
+        and (broken or not _is_api_failure(result, stderr)),
+        turn_limit=result.get("subtype") == "error_max_turns",
+    )
+
+
+def _with_good_result(ended: Ended, stderr: str) -> Verdict:
+    """A result counts even if the process had to be stopped after it, not against its exit."""
+    if ended.ending == Ending.EXITED and ended.exit_code != 0:
+        return Verdict(
+            status=Session.Status.FAILED,
+            error=f"The CLI reported success but exited with code {ended.exit_code}."
+            + _quoted(stderr),
+        )
+    return Verdict(status=Session.Status.COMPLETED)
+
+
+def _without_result(ended: Ended, stderr: str) -> Verdict:
+    return Verdict(
+        status=Session.Status.FAILED,
+        error=f"The CLI exited with code {ended.exit_code} without a result. What it did until "
+        "then is in the events." + _quoted(stderr),
+    )
+
+
+def _breaks_conversation(result: dict[str, Any], stderr: str) -> bool:
+    detail = _detail(result, stderr)
+    return (
+        result.get("terminal_reason") == "prompt_too_long"
+        or "prompt is too long" in detail.lower()
+        or _api_status(result, detail) == 400
+    )
+
+
+def _is_api_failure(result: dict[str, Any], stderr: str) -> bool:
+    """The service failed, which says nothing about the conversation."""
+    detail = _detail(result, stderr)
+    return bool(_api_status(result, detail)) or _is_unreachable(detail)
+
+
+def _is_unreachable(detail: str) -> bool:
+    return bool(UNREACHABLE.search(detail))
+
+
+def _detail(result: dict[str, Any], stderr: str) -> str:
+    said = result.get("result")
+    return said if isinstance(said, str) and said else _listed(result.get("errors")) or stderr
+
+
+def _failure(result: dict[str, Any], tier: int, stderr: str) -> str:
+    detail = _detail(result, stderr)
+    subtype = str(result.get("subtype"))
+    if advice := LIMIT_ADVICE.get(subtype):
+        return advice.format(tier=tier) + _quoted(detail)
+    status = _api_status(result, detail)
+    if status:
+        advice = API_ADVICE.get(status, f"The API failed with status {status}.")
+        return advice + _quoted(detail)
+    if _is_unreachable(detail):
+        return "The API cannot be reached. Check the network and ANTHROPIC_BASE_URL." + _quoted(
+            detail
+        )
+    return f"The CLI ended in an error ({subtype})." + _quoted(detail)
+
+
+def _api_status(result: dict[str, Any], detail: str) -> int:
+    stated = result.get("api_error_status")
+    if isinstance(stated, int) and not isinstance(stated, bool):
+        return stated
+    found = re.search(r"API Error:? \(?(\d{3})\b", detail)
+    return int(found[1]) if found else 0
+
+
+def _listed(errors: Any) -> str:
+    return "; ".join(str(error) for error in errors) if isinstance(errors, list) else ""
+
+
+def _quoted(text: str) -> str:
+    cut = text.strip()[:ERROR_TEXT_LENGTH]
+    return f" It said: {cut}" if cut else ""

@@ -1,0 +1,118 @@
+"""The web server and the queue worker, as children of one parent that stops both cleanly.
+
+Each child gets a session of its own: a Ctrl-C in the terminal then reaches the parent alone.
+django-q2 never ends when its whole process group is signalled, so the parent signals the main
+process of each child, and the group only to kill what did not stop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from django.conf import settings
+
+from escalation.agent.verdict import SHUTDOWN
+from sessions_app.models import Session
+
+STOP_PATIENCE_SECONDS = 20.0
+WEB_PATIENCE_SECONDS = 30.0
+
+
+@dataclass(slots=True)
+class Service:
+    name: str
+    process: subprocess.Popen[bytes]
+
+    @classmethod
+    def start(cls, name: str, *arguments: str) -> Service:
+        command = [sys.executable, *arguments]
+        return cls(name, subprocess.Popen(command, cwd=settings.BASE_DIR, start_new_session=True))
+
+    @property
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def ask_to_stop(self) -> None:
+        if not self.has_ended:
+            self.process.send_signal(signal.SIGTERM)
+
+    def make_stop(self, deadline: float) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(max(0.1, deadline - time.monotonic()))
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def start_services() -> list[Service]:
+    return [
+        Service.start(
+            "web server",
+            *("-m", "uvicorn", "claudeops.asgi:application"),
+            *("--host", settings.CLAUDEOPS_HOST, "--port", str(settings.CLAUDEOPS_PORT)),
+            # An open live view must not keep the server from stopping.
+            *("--timeout-graceful-shutdown", "2", "--log-level", "warning"),
+        ),
+        Service.start("queue worker", "manage.py", "worker"),
+    ]
+
+
+def stop_services(services: list[Service]) -> None:
+    """The worker is told first and takes no new work; then its running tiers are asked to stop."""
+    for service in services:
+        service.ask_to_stop()
+    request_stop(SHUTDOWN)
+    deadline = time.monotonic() + STOP_PATIENCE_SECONDS
+    for service in services:
+        service.make_stop(deadline)
+
+
+def request_stop(reason: str) -> None:
+    """Ask every run on this host to stop; each ends its CLI and is recorded as interrupted."""
+    Session.objects.filter(
+        status=Session.Status.RUNNING, host=socket.gethostname(), stop_requested=""
+    ).update(stop_requested=reason)
+
+
+def port_is_free(host: str, port: int) -> bool:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def wait_for_web(services: list[Service]) -> bool:
+    """True once the web server takes connections."""
+    host = settings.CLAUDEOPS_HOST
+    reachable = "127.0.0.1" if host == "0.0.0.0" else host  # noqa: S104 (compared, not bound)
+    give_up = time.monotonic() + WEB_PATIENCE_SECONDS
+    while time.monotonic() < give_up and not any(service.has_ended for service in services):
+        try:
+            socket.create_connection((reachable, settings.CLAUDEOPS_PORT), timeout=1).close()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return True
+    return False
+
+
+def watch_over(services: list[Service], stop_asked: Callable[[], bool]) -> str:
+    """Wait until a stop is asked for, or a child ends by itself; the sentence says which."""
+    while not stop_asked():
+        for service in services:
+            if service.has_ended:
+                return f"The {service.name} ended by itself (code {service.process.returncode})."
+        time.sleep(0.2)
+    return ""

@@ -1,0 +1,144 @@
+"""Expiry and cleaning: what is too old to continue, what is kept, what may go.
+
+Never touched: a session in use, and any session row. Transcripts are archived before their files
+go, and events go only after their time.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from django.conf import settings
+from django.db.models import Q
+from django.utils import timezone
+
+from escalation.continuity import transcripts
+from sessions_app.models import Conversation, Cycle, Session, SessionEvent
+
+logger = logging.getLogger(__name__)
+
+HANDOFF_AGE = timedelta(hours=1)
+
+
+@dataclass(slots=True)
+class Cleaned:
+    """What was found, and, unless it was a dry run, done."""
+
+    conversations_expired: int = 0
+    sessions_expired: int = 0
+    transcripts_archived: int = 0
+    events_pruned: int = 0
+    directories_removed: int = 0
+    handoff_files_removed: int = 0
+    bytes_freed: int = 0
+
+    def __str__(self) -> str:
+        counts = asdict(self)
+        return ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in counts.items())
+
+
+def clean(*, dry_run: bool = False, now: datetime | None = None) -> Cleaned:
+    now = now or timezone.now()
+    cleaned = Cleaned()
+    _archive_transcripts(cleaned, dry_run)
+    _expire(cleaned, now - timedelta(seconds=settings.CLAUDEOPS_RESUME_MAX_AGE), dry_run)
+    long_ago = now - timedelta(days=settings.CLAUDEOPS_EVENT_RETENTION_DAYS)
+    _prune_events(cleaned, long_ago, dry_run)
+    _remove_directories(cleaned, long_ago, dry_run)
+    _remove_handoff_files(cleaned, now - HANDOFF_AGE, dry_run)
+    return cleaned
+
+
+def _archive_transcripts(cleaned: Cleaned, dry_run: bool) -> None:
+    """What a run could not archive at its end: the database was away, or the process died."""
+    finished = Session.objects.exclude(session_id="").exclude(status__in=Session.OPEN_STATUSES)
+    for session in finished.iterator():
+        if transcripts.is_archived(session.session_id):
+            continue
+        if transcripts.find_on_disk(session) != transcripts.TranscriptState.PRESENT:
+            continue
+        if dry_run or _archived(session):
+            cleaned.transcripts_archived += 1
+
+
+def _archived(session: Session) -> bool:
+    """One that cannot be archived must not keep the others from it."""
+    try:
+        transcripts.archive(session)
+    except Exception:
+        logger.exception("Session %s: its transcript could not be archived", session.pk)
+        return False
+    return True
+
+
+def _has_unarchived(cycle_number: int) -> bool:
+    return any(
+        not transcripts.is_archived(session.session_id)
+        and transcripts.find_on_disk(session) == transcripts.TranscriptState.PRESENT
+        for session in Session.objects.filter(cycle=cycle_number).exclude(session_id="")
+    )
+
+
+def _expire(cleaned: Cleaned, cutoff: datetime, dry_run: bool) -> None:
+    conversations = Conversation.objects.filter(
+        state=Conversation.State.LIVE, in_use_by=None, last_used_at__lt=cutoff
+    )
+    cut_off = Session.objects.filter(
+        status=Session.Status.INTERRUPTED, finished_at__lt=cutoff, conversation_held=None
+    )
+    cleaned.conversations_expired = conversations.count()
+    cleaned.sessions_expired = cut_off.count()
+    if dry_run:
+        return
+    for session in cut_off:
+        session.expire("its conversation is too old to go on with")
+    conversations.update(
+        state=Conversation.State.EXPIRED, reason="not used for longer than CLAUDEOPS_RESUME_MAX_AGE"
+    )
+
+
+def _prune_events(cleaned: Cleaned, long_ago: datetime, dry_run: bool) -> None:
+    old = SessionEvent.objects.filter(
+        ~Q(session__status__in=Session.OPEN_STATUSES), session__finished_at__lt=long_ago
+    )
+    cleaned.events_pruned = old.count()
+    if not dry_run:
+        old.delete()
+
+
+def _remove_directories(cleaned: Cleaned, long_ago: datetime, dry_run: bool) -> None:
+    """The CLI's own files of cycles that ended long ago; their transcripts are in the archive."""
+    state = Path(settings.CLAUDEOPS_STATE_DIR)
+    old = Cycle.objects.filter(state=Cycle.State.FINISHED, finished_at__lt=long_ago)
+    for number in old.values_list("pk", flat=True):
+        if _has_unarchived(number):
+            continue
+        for kind in ("claude", "drills"):
+            directory = state / kind / f"cycle-{number}"
+            if not directory.is_dir():
+                continue
+            cleaned.directories_removed += 1
+            cleaned.bytes_freed += _size(directory)
+            if not dry_run:
+                shutil.rmtree(directory, ignore_errors=True)
+
+
+def _remove_handoff_files(cleaned: Cleaned, cutoff: datetime, dry_run: bool) -> None:
+    """A handoff is used within moments; what lies about was left by a process that died."""
+    for path in (Path(settings.CLAUDEOPS_STATE_DIR) / "handoffs").glob("*"):
+        stat = path.stat()
+        if stat.st_mtime > cutoff.timestamp():
+            continue
+        cleaned.handoff_files_removed += 1
+        cleaned.bytes_freed += stat.st_size
+        if not dry_run:
+            logger.warning("The leftover handoff file %s is removed unused", path.name)
+            path.unlink(missing_ok=True)
+
+
+def _size(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())

@@ -1,0 +1,92 @@
+"""Is Claude Ops itself well? Each check has a name, an answer and a sentence."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.utils import timezone
+from django_q.models import OrmQ
+
+from escalation.agent.binary import locate
+from escalation.errors import CliMissing
+from sessions_app.models import WorkerBeat
+
+WORKER_SILENCE = timedelta(minutes=2)
+LONGEST_QUEUE_AGE = timedelta(minutes=10)
+LEAST_DISK_BYTES = 200 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    ok: bool
+    said: str
+
+
+def readiness() -> list[Check]:
+    database = _database()
+    if not database.ok:
+        return [database, _cli(), _disk()]
+    return [database, _asked("worker", _worker), _asked("queue", _queue), _cli(), _disk()]
+
+
+def _asked(name: str, check: Callable[[], Check]) -> Check:
+    """A database that answers may still lack its tables."""
+    try:
+        return check()
+    except DatabaseError as error:
+        return Check(name, False, str(error))
+
+
+def worker_was_seen() -> bool:
+    return WorkerBeat.objects.filter(seen_at__gte=timezone.now() - WORKER_SILENCE).exists()
+
+
+def _database() -> Check:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except DatabaseError as error:
+        return Check("database", False, str(error))
+    return Check("database", True, "answers")
+
+
+def _worker() -> Check:
+    beat = WorkerBeat.objects.order_by("-seen_at").first()
+    if beat is None:
+        return Check("worker", False, "no worker has ever been seen: start one with `make up`")
+    age = timezone.now() - beat.seen_at
+    return Check("worker", age < WORKER_SILENCE, f"last seen {age.total_seconds():.0f} s ago")
+
+
+def _queue() -> Check:
+    """Waiting tasks only: a taken one is locked into the future."""
+    now = timezone.now()
+    oldest = OrmQ.objects.filter(lock__lte=now).order_by("lock").first()
+    if oldest is None:
+        return Check("queue", True, "nothing waits")
+    age = now - oldest.lock
+    return Check(
+        "queue", age < LONGEST_QUEUE_AGE, f"the oldest task waits for {age.total_seconds():.0f} s"
+    )
+
+
+def _cli() -> Check:
+    try:
+        path, source = locate()
+    except CliMissing as error:
+        return Check("cli", False, str(error))
+    return Check("cli", True, f"{source}: {path}")
+
+
+def _disk() -> Check:
+    try:
+        free = shutil.disk_usage(settings.CLAUDEOPS_STATE_DIR).free
+    except OSError as error:
+        return Check("disk", False, str(error))
+    return Check("disk", free > LEAST_DISK_BYTES, f"{free // 1024 // 1024} MB free")

@@ -1,0 +1,54 @@
+"""The pause switch: no new tier starts while it is on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.utils import timezone
+
+from escalation.next_step.cycles import Enqueue
+from escalation.queue import waiting_sessions
+from sessions_app.models import PauseSwitch, Session
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+def is_paused() -> bool:
+    return PauseSwitch.current().paused
+
+
+def pause(reason: str, *, by: User | None = None, stop_running: bool = False) -> int:
+    """Give back how many running tiers were asked to stop."""
+    _set(paused=True, reason=reason, by=by)
+    if not stop_running:
+        return 0
+    return Session.objects.filter(status=Session.Status.RUNNING, stop_requested="").update(
+        stop_requested=f"paused: {reason}"[:200]
+    )
+
+
+def resume(*, enqueue: Enqueue, by: User | None = None) -> int:
+    """Give back how many waiting sessions go on now."""
+    _set(paused=False, reason="", by=by)
+    waiting = waiting_sessions(include_taken=True)
+    held = [
+        session
+        for session in Session.objects.filter(status=Session.Status.QUEUED)
+        if session.pk not in waiting
+    ]
+    for session in held:
+        enqueue(session)
+    return len(held)
+
+
+def _set(*, paused: bool, reason: str, by: User | None) -> None:
+    PauseSwitch.objects.update_or_create(
+        pk=PauseSwitch.THE_ONE,
+        defaults={
+            "paused": paused,
+            "reason": reason[:300],
+            "changed_by": by,
+            "changed_at": timezone.now(),
+        },
+    )

@@ -1,0 +1,89 @@
+"""The queue worker with manners: it recovers before it begins, shows that it lives, and ends its
+runs cleanly when it is told to stop.
+
+django-q2 waits for running tasks when it is stopped, which may be an hour. So the parent first asks
+the runs of this host to stop; each is recorded as interrupted and can be gone on with.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from django.db import connection, connections
+from django.utils import timezone
+from django_q.cluster import Cluster
+
+from escalation.agent.verdict import WORKER_STOP
+from escalation.host.children import request_stop
+from escalation.queue import enqueue
+from escalation.recovery.recovery import recover
+from sessions_app.models import WorkerBeat
+
+logger = logging.getLogger(__name__)
+
+BEAT_SECONDS = 15.0
+ASK_SECONDS = 0.5
+
+
+def run_worker() -> None:
+    """Blocks until SIGTERM or SIGINT."""
+    with _logged("Recovery at the start failed; the schedule tries it again"):
+        recover(enqueue=enqueue, at_start=True)
+    stop, stopped = threading.Event(), threading.Event()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    connection.close()  # no connection may be shared with the processes that are forked now
+    cluster = Cluster()
+    cluster.start()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
+    threading.Thread(target=_beat_until, args=(stop,), daemon=True).start()
+    stop.wait()
+    _ask_to_stop()
+    # Again and again until the cluster has ended: a tier may begin in this very moment.
+    asking = threading.Thread(target=_ask_to_stop_until, args=(stopped,), daemon=True)
+    asking.start()
+    cluster.stop()
+    stopped.set()
+    asking.join(ASK_SECONDS * 4)
+    connections.close_all()
+
+
+def _beat_until(stop: threading.Event) -> None:
+    while True:
+        with _logged("A sign of life could not be stored"):
+            WorkerBeat.objects.update_or_create(
+                host=socket.gethostname(), defaults={"pid": os.getpid(), "seen_at": timezone.now()}
+            )
+        connection.close()
+        if stop.wait(BEAT_SECONDS):
+            return
+
+
+def _ask_to_stop_until(stopped: threading.Event) -> None:
+    while not stopped.wait(ASK_SECONDS):
+        _ask_to_stop()
+    connection.close()
+
+
+def _ask_to_stop() -> None:
+    with _logged("Running tiers could not be asked to stop"):
+        request_stop(WORKER_STOP)
+
+
+@contextmanager
+def _logged(trouble: str) -> Iterator[None]:
+    """The worker outlives a database that is away for a while."""
+    try:
+        yield
+    except Exception:
+        logger.exception(trouble)

@@ -1,0 +1,146 @@
+"""What a person can do with a finished session: ask, try another way, try again, escalate.
+
+Each creates a run in the same cycle, reopened for it, so that the chain stays one tree and the
+database still allows only one active cycle per watch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from django.db import IntegrityError, transaction
+
+from escalation.errors import OperationRefused
+from escalation.next_step.cycles import Enqueue
+from escalation.next_step.supervisor import sibling, successor
+from escalation.run.preparation import is_question
+from escalation.tiers import HIGHEST_TIER
+from sessions_app.models import Session
+from sessions_app.pages.session_actions import RETRIED
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+def stop(session: Session, *, by: str) -> bool:
+    """Ask a running session to stop. False: it is not running, or was asked already.
+
+    It ends as interrupted and its cycle needs a person: who stops a run wants to look first.
+    """
+    asked = Session.objects.filter(
+        pk=session.pk, status=Session.Status.RUNNING, stop_requested=""
+    ).update(stop_requested=by[:200])
+    return bool(asked)
+
+
+def follow_up(
+    session: Session, question: str, *, enqueue: Enqueue, requested_by: User | None = None
+) -> Session:
+    """A question in the same conversation, answered with reading tools only."""
+    _require_text(question, "a question")
+    return _asked(session, Session.Purpose.FOLLOW_UP, question, enqueue, requested_by)
+
+
+def fork(
+    session: Session, request: str, *, enqueue: Enqueue, requested_by: User | None = None
+) -> Session:
+    """Another approach from where the session ended; the original stays as it is."""
+    _require_text(request, "what to try instead")
+    return _asked(session, Session.Purpose.FORK, request, enqueue, requested_by)
+
+
+def retry(
+    session: Session,
+    *,
+    enqueue: Enqueue,
+    requested_by: User | None = None,
+    force_fresh: bool = False,
+) -> Session:
+    """The same tier once more, from the state that its parent left."""
+    if session.status not in RETRIED:
+        raise OperationRefused(
+            f"Session {session.pk} is {session.get_status_display()}: only a run that did not end "
+            "well can be tried again."
+        )
+    return _started(
+        session,
+        enqueue,
+        lambda: sibling(
+            session,
+            # A question stays one: trying it again must not give it the tier's tools.
+            purpose=Session.Purpose.FOLLOW_UP if is_question(session) else Session.Purpose.RETRY,
+            requested_by=requested_by,
+            force_fresh=force_fresh,
+        ),
+    )
+
+
+def escalate(
+    session: Session,
+    reason: str,
+    *,
+    enqueue: Enqueue,
+    requested_by: User | None = None,
+    force_fresh: bool = False,
+) -> Session:
+    """A person sends the findings on to the next tier. Of two at once, one wins."""
+    _require_text(reason, "a reason")
+    ceiling = min(HIGHEST_TIER, session.cycle.max_tier)
+    if session.tier >= ceiling:
+        raise OperationRefused(
+            f"Tier {session.tier} cannot be escalated: the policy allows no tier above {ceiling}."
+        )
+
+    def next_tier() -> Session:
+        if not session.mark_escalated(f"Escalated by hand: {reason}"):
+            raise OperationRefused(
+                f"Session {session.pk} is {session.get_status_display()}: it has been escalated "
+                "already, or cannot be."
+            )
+        return successor(
+            session,
+            session.tier + 1,
+            Session.Purpose.TIER,
+            request=reason,
+            requested_by=requested_by,
+            force_fresh=force_fresh,
+        )
+
+    return _started(session, enqueue, next_tier)
+
+
+def _asked(
+    session: Session, purpose: str, request: str, enqueue: Enqueue, requested_by: User | None
+) -> Session:
+    """The same tier once more, with a person's words, from where the session ended."""
+    return _started(
+        session,
+        enqueue,
+        lambda: successor(
+            session, session.tier, purpose, request=request, requested_by=requested_by
+        ),
+    )
+
+
+def _started(session: Session, enqueue: Enqueue, create: Callable[[], Session]) -> Session:
+    if session.cycle.is_active:
+        raise OperationRefused(
+            f"Cycle {session.cycle_id} is still {session.cycle.get_state_display()}; wait for it."
+        )
+    try:
+        with transaction.atomic():
+            if not session.cycle.reopen():
+                raise OperationRefused(f"Cycle {session.cycle_id} has just been gone on with.")
+            created = create()
+            enqueue(created)
+    except IntegrityError as error:
+        raise OperationRefused(
+            f"Another cycle of {session.cycle.subject} is under way; wait for it to finish."
+        ) from error
+    return created
+
+
+def _require_text(text: str, what: str) -> None:
+    if not text.strip():
+        raise OperationRefused(f"Say {what}.")

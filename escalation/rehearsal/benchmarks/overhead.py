@@ -1,0 +1,135 @@
+"""What supervision costs: a three-tier drill through the queue against the bare CLI runs.
+
+Both sides start the same binary with the same flags and prompts against the same scripted API.
+The bare side is a shell script that runs the three commands one after another; what the queue side
+takes longer is ours: queueing, claiming, recording, judging, deciding.
+"""
+
+from __future__ import annotations
+
+import shlex
+import statistics
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.conf import settings
+
+from escalation import queue
+from escalation.agent.argv import RunRequest, build_argv
+from escalation.agent.binary import find_binary
+from escalation.agent.environment import cli_environment
+from escalation.continuity.guards import Continuation, Fresh, Resume
+from escalation.host.children import Service
+from escalation.rehearsal.drills.drill import DRILL_KEY, drill_path, start_drill
+from escalation.rehearsal.drills.messages_api import ScriptedApi
+from escalation.rehearsal.drills.scenario import Scenario, load_scenario
+from escalation.report import REPORT_SCHEMA_JSON
+from escalation.run.prompts import escalation_prompt, round_prompt
+from escalation.tiers import HIGHEST_TIER, LOWEST_TIER, get_tier
+from sessions_app.models import Cycle
+
+SCENARIO = "three-tiers"
+PATIENCE_SECONDS = 120
+LOOK_SECONDS = 0.005
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Overhead:
+    queue_seconds: list[float]
+    shell_seconds: list[float]
+
+    @property
+    def ratio(self) -> float:
+        """Median of the pairs' ratios: a pair ran back to back, so a slow moment hits both."""
+        pairs = zip(self.queue_seconds, self.shell_seconds, strict=True)
+        return statistics.median(through / bare for through, bare in pairs)
+
+
+def measure(rounds: int) -> Overhead:
+    queue_seconds, shell_seconds = [], []
+    scenario = load_scenario(SCENARIO)
+    with worker(), ScriptedApi(scenario).serving() as api:
+        time_queue_round()  # the first round warms both sides up
+        time_shell_round(api, scenario)
+        for _ in range(rounds):
+            queue_seconds.append(time_queue_round())
+            shell_seconds.append(time_shell_round(api, scenario))
+    return Overhead(queue_seconds=queue_seconds, shell_seconds=shell_seconds)
+
+
+@contextmanager
+def worker() -> Iterator[None]:
+    service = Service.start("queue worker", "manage.py", "worker")
+    try:
+        yield
+    finally:
+        service.ask_to_stop()
+        service.make_stop(time.monotonic() + 10)
+
+
+def time_queue_round() -> float:
+    began = time.perf_counter()
+    cycle = start_drill(SCENARIO, enqueue=queue.enqueue)
+    while time.perf_counter() - began < PATIENCE_SECONDS:
+        if not Cycle.objects.filter(pk=cycle.pk, state__in=Cycle.ACTIVE_STATES).exists():
+            return time.perf_counter() - began
+        time.sleep(LOOK_SECONDS)
+    raise TimeoutError(f"the drill did not end within {PATIENCE_SECONDS} s: is the worker alive?")
+
+
+def time_shell_round(api: ScriptedApi, scenario: Scenario) -> float:
+    directory = Path(settings.CLAUDEOPS_STATE_DIR) / "bench" / uuid.uuid4().hex
+    script = write_script(directory, api, scenario)
+    began = time.perf_counter()
+    subprocess.run(["sh", str(script)], check=True)
+    return time.perf_counter() - began
+
+
+def write_script(directory: Path, api: ScriptedApi, scenario: Scenario) -> Path:
+    system = directory / "system"
+    system.mkdir(parents=True)
+    scenario.lay_out(system)
+    cycle = Cycle(drill=scenario.name, workdir=str(system))
+    lines = ["set -e", f"cd {shlex.quote(str(system))}"]
+    previous = ""
+    for number in range(LOWEST_TIER, HIGHEST_TIER + 1):
+        tier, session_id = get_tier(number), str(uuid.uuid4())
+        continuation: Continuation = Resume(previous, "") if previous else Fresh("")
+        prompt = directory / f"prompt{number}"
+        prompt.write_text(
+            escalation_prompt(tier, number - 1, dry_run=False)
+            if previous
+            else round_prompt(cycle, tier)
+        )
+        argv = build_argv(
+            find_binary(),
+            RunRequest(
+                tier=tier,
+                session_id=session_id,
+                continuation=continuation,
+                report_schema=REPORT_SCHEMA_JSON,
+                max_budget_usd=tier.max_budget_usd,
+            ),
+        )
+        environment = cli_environment(
+            {
+                "PATH": drill_path(system),
+                "ANTHROPIC_API_KEY": DRILL_KEY,
+                "ANTHROPIC_BASE_URL": api.base_url(scenario.name, number, directory.name),
+            },
+            home=directory,
+            config_directory=directory / "claude",
+            api_retries=settings.CLAUDEOPS_API_RETRIES,
+        )
+        assignments = [f"{name}={value}" for name, value in environment.items()]
+        command = shlex.join(["env", "-i", *assignments, *argv])
+        lines.append(f"{command} < {shlex.quote(str(prompt))} > /dev/null")
+        previous = session_id
+    script = directory / "run.sh"
+    script.write_text("\n".join(lines) + "\n")
+    return script

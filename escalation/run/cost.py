@@ -1,0 +1,116 @@
+"""What a run itself cost, whatever its CLI reports.
+
+Newer CLIs count the whole conversation and also state each run's own share; older ones count the
+run. Which is which comes from the contract that a probe settled, never from the figures. A run that
+printed no result has no figure: what its stream proves is kept as an estimate, and marked as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+
+from escalation.agent.stream import COST_STEP, RunFacts, Tokens
+from sessions_app.models import Session
+
+# How list prices relate to the price of an input token, for every model so far.
+OUTPUT_WEIGHT, CACHE_WRITE_WEIGHT, CACHE_READ_WEIGHT = Decimal(5), Decimal("1.25"), Decimal("0.1")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OwnCost:
+    cost_usd: Decimal | None
+    reported_cost_usd: Decimal | None
+    basis: str
+    baseline_cost_usd: Decimal | None = None
+    estimated_cost_usd: Decimal | None = None
+
+
+def own_cost(
+    facts: RunFacts,
+    *,
+    resumed: bool,
+    accumulates: Callable[[], bool | None],
+    baseline: Callable[[], Decimal | None],
+    unit_price: Callable[[], Decimal | None],
+) -> OwnCost:
+    """The callables are asked only where their answer decides: each may cost a look elsewhere.
+
+    A CLI that could not be probed (None) leaves a resumed run's own cost unknown.
+    """
+    reported = facts.reported_cost_usd
+    if reported is None:
+        return _without_figure(facts, unit_price)
+    if facts.states_own_share:
+        share = facts.own_cost_usd
+        return OwnCost(
+            cost_usd=share,
+            reported_cost_usd=reported,
+            baseline_cost_usd=reported - share if share is not None else None,
+            basis=Session.CostBasis.OWN_SHARE,
+        )
+    adds_up = accumulates() if resumed else False
+    if adds_up is None:
+        return _by_difference(reported, None)
+    if adds_up:
+        return _by_difference(reported, baseline())
+    return OwnCost(
+        cost_usd=reported,
+        reported_cost_usd=reported,
+        baseline_cost_usd=Decimal(0),
+        basis=Session.CostBasis.PER_RUN,
+    )
+
+
+def _by_difference(reported: Decimal, before: Decimal | None) -> OwnCost:
+    if before is None:
+        # The total is known, this run's part of it is not: better unknown than somebody else's.
+        return OwnCost(cost_usd=None, reported_cost_usd=reported, basis=Session.CostBasis.UNKNOWN)
+    return OwnCost(
+        cost_usd=max(Decimal(0), reported - before),
+        reported_cost_usd=reported,
+        baseline_cost_usd=before,
+        basis=Session.CostBasis.DIFFERENCE,
+    )
+
+
+def _without_figure(facts: RunFacts, unit_price: Callable[[], Decimal | None]) -> OwnCost:
+    if not facts.answered:
+        return OwnCost(cost_usd=None, reported_cost_usd=None, basis=Session.CostBasis.UNKNOWN)
+    price = unit_price()
+    if price is None:
+        return OwnCost(cost_usd=None, reported_cost_usd=None, basis=Session.CostBasis.UNKNOWN)
+    estimate = (weighted_tokens(facts.streamed_tokens) * price).quantize(COST_STEP)
+    return OwnCost(
+        cost_usd=None,
+        reported_cost_usd=None,
+        estimated_cost_usd=estimate,
+        basis=Session.CostBasis.ESTIMATE,
+    )
+
+
+def weighted_tokens(tokens: Tokens) -> Decimal:
+    """All kinds in terms of input tokens."""
+    return (
+        Decimal(tokens.input)
+        + OUTPUT_WEIGHT * tokens.output
+        + CACHE_WRITE_WEIGHT * tokens.cache_creation
+        + CACHE_READ_WEIGHT * tokens.cache_read
+    )
+
+
+def last_unit_price(model: str) -> Decimal | None:
+    """What an input token of this model cost in the last run that told."""
+    seen = (
+        Session.objects.filter(model=model, cost_usd__gt=0)
+        .exclude(input_tokens=0, output_tokens=0)
+        .order_by("-pk")
+        .first()
+    )
+    if seen is None or seen.cost_usd is None:
+        return None
+    tokens = Tokens(
+        seen.input_tokens, seen.output_tokens, seen.cache_read_tokens, seen.cache_creation_tokens
+    )
+    return seen.cost_usd / weighted_tokens(tokens)

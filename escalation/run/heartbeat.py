@@ -1,0 +1,51 @@
+"""Signs of life of a run: who runs it, as which process, and when it was last seen."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from typing import Any
+
+from django.db import OperationalError
+from django.utils import timezone
+
+from escalation.agent.process_tree import ProcessId, boot_id, started_at
+from escalation.run.sqlite_patience import patience
+from sessions_app.models import Session
+
+BEAT_SECONDS = 5.0
+BEAT_PATIENCE_SECONDS = 1
+
+
+def this_runner() -> dict[str, Any]:
+    """Who runs a session, so that anybody can find out later whether it still lives."""
+    return {
+        "host": socket.gethostname(),
+        "runner_pid": os.getpid(),
+        "runner_started": started_at(os.getpid()),
+        "boot_id": boot_id(),
+    }
+
+
+class Heartbeat:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._next_beat = time.monotonic() + BEAT_SECONDS
+
+    def started(self, cli: ProcessId) -> None:
+        """Recorded at once: from here on there is a process to be found after a crash."""
+        Session.objects.filter(pk=self._session.pk).update(
+            cli_pid=cli.pid, cli_started=cli.started, heartbeat_at=timezone.now()
+        )
+
+    def beat(self) -> None:
+        """Now and then; a locked database only makes the next beat the first one seen."""
+        if time.monotonic() < self._next_beat:
+            return
+        self._next_beat = time.monotonic() + BEAT_SECONDS
+        try:
+            with patience(BEAT_PATIENCE_SECONDS):
+                Session.objects.filter(pk=self._session.pk).update(heartbeat_at=timezone.now())
+        except OperationalError:
+            return

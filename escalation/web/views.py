@@ -1,0 +1,93 @@
+"""Endpoints that act: each does one thing, says so, and goes to where it can be seen."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.views.decorators.http import require_POST
+
+from escalation import queue
+from escalation.errors import CycleActive
+from escalation.host import pause
+from escalation.next_step import cycles
+from escalation.rehearsal.drills.drill import start_drill as begin_drill
+from escalation.rehearsal.drills.scenario import ScenarioError
+from sessions_app.models import Cycle, Watch
+
+
+@require_POST
+def run_watch(request: HttpRequest, pk: int) -> HttpResponse:
+    watch = get_object_or_404(Watch, pk=pk)
+    try:
+        cycle = cycles.start(
+            watch,
+            trigger=Cycle.Trigger.MANUAL,
+            enqueue=queue.enqueue,
+            requested_by=cast(User, request.user),
+            prompt=request.POST.get("prompt", "").strip(),
+            force_fresh=bool(request.POST.get("fresh")),
+        )
+    except CycleActive as active:
+        messages.warning(request, str(active))
+        return redirect("sessions_app:dashboard")
+    messages.success(request, f"Cycle {cycle.pk} of {watch.name} is queued.")
+    return redirect(cycle)
+
+
+@require_POST
+def pause_watch(request: HttpRequest, pk: int) -> HttpResponse:
+    return _set_enabled(request, pk, enabled=False)
+
+
+@require_POST
+def resume_watch(request: HttpRequest, pk: int) -> HttpResponse:
+    return _set_enabled(request, pk, enabled=True)
+
+
+@require_POST
+def start_drill(request: HttpRequest) -> HttpResponse:
+    try:
+        cycle = begin_drill(
+            request.POST.get("scenario", ""),
+            enqueue=queue.enqueue,
+            requested_by=cast(User, request.user),
+            force_fresh=bool(request.POST.get("fresh")),
+        )
+    except ScenarioError as error:
+        messages.error(request, str(error))
+        return redirect("sessions_app:dashboard")
+    messages.success(request, f"The drill {cycle.drill} is queued: it costs nothing.")
+    return redirect(cycle)
+
+
+@require_POST
+def pause_all(request: HttpRequest) -> HttpResponse:
+    stopped = pause.pause(
+        request.POST.get("reason", "").strip() or "by hand",
+        by=cast(User, request.user),
+        stop_running=bool(request.POST.get("stop_running")),
+    )
+    messages.warning(
+        request, f"Paused: no new tier starts. {stopped} running tiers were asked to stop."
+    )
+    return redirect("sessions_app:dashboard")
+
+
+@require_POST
+def resume_all(request: HttpRequest) -> HttpResponse:
+    going_on = pause.resume(enqueue=queue.enqueue, by=cast(User, request.user))
+    messages.success(request, f"Running again. {going_on} waiting sessions go on.")
+    return redirect("sessions_app:dashboard")
+
+
+def _set_enabled(request: HttpRequest, pk: int, *, enabled: bool) -> HttpResponse:
+    watch = get_object_or_404(Watch, pk=pk)
+    watch.enabled = enabled
+    watch.save(update_fields=["enabled"])
+    how = f"runs again, {watch.rhythm}" if enabled else "is paused: it runs only when asked"
+    messages.success(request, f"The watch {watch.name} {how}.")
+    return redirect("sessions_app:dashboard")

@@ -1,0 +1,237 @@
+"""The CLI's transcripts in the database, for every host that shares it.
+
+`OrmSessionStore` is the SDK's `SessionStore`, so the SDK's own readers work on it. The plain
+functions below it do the work; code that is not async calls them directly.
+
+An entry with a uuid is kept once, whoever sends it again. Most other lines of a transcript (costs,
+queue operations) have none and may rightly repeat: `append_missing` compares how often each is
+there, so that the same growing file can be archived after every run.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from asgiref.sync import sync_to_async
+from claude_agent_sdk import fold_session_summary
+from claude_agent_sdk.types import (
+    SessionKey,
+    SessionListSubkeysKey,
+    SessionStore,
+    SessionStoreEntry,
+    SessionStoreListEntry,
+    SessionSummaryEntry,
+)
+from django.db import transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from sessions_app.archive.transcript_chunks import (
+    Entry,
+    encode,
+    read_chunks,
+    remove_files,
+    write_chunks,
+)
+from sessions_app.models import Transcript, TranscriptChunk
+from sessions_app.reading.plain_text import clean
+
+logger = logging.getLogger(__name__)
+
+Filter = Callable[[Sequence[Entry], Sequence[Entry]], list[Entry]]
+"""Which of the sent entries are to be added to those that are kept."""
+
+
+class OrmSessionStore(SessionStore):
+    """The SDK's readers derive the project from a directory of this host. A transcript that came
+    from another one, where a link led elsewhere, is read by naming its own project here."""
+
+    def __init__(self, project_key: str = "") -> None:
+        self._project_key = project_key
+
+    async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
+        sent = cast(list[Entry], entries)
+        await sync_to_async(append_entries)(self._own(key), sent)
+
+    async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
+        entries = await sync_to_async(load_entries)(self._own(key))
+        return cast(list[SessionStoreEntry] | None, entries)
+
+    async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
+        return await sync_to_async(_listed)(self._project_key or project_key)
+
+    async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
+        return await sync_to_async(_summaries)(self._project_key or project_key)
+
+    async def delete(self, key: SessionKey) -> None:
+        await sync_to_async(delete_transcript)(self._own(key))
+
+    async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
+        return await sync_to_async(_subkeys)(self._project_key or key["project_key"], key)
+
+    def _own(self, key: SessionKey) -> SessionKey:
+        own: SessionKey = {**key}
+        if self._project_key:
+            own["project_key"] = self._project_key
+        return own
+
+
+def append_entries(key: SessionKey, entries: Sequence[Entry]) -> int:
+    """Add what was sent, except uuids that are there. Gives the number of entries added."""
+    return _append(key, entries, _with_new_uuid)
+
+
+def append_missing(key: SessionKey, entries: Sequence[Entry]) -> int:
+    """Add what the copy lacks of a whole transcript. Gives the number of entries added."""
+    return _append(key, entries, missing_from)
+
+
+def load_entries(key: SessionKey) -> list[Entry] | None:
+    """Raise TranscriptDamaged rather than give a conversation with a hole in it."""
+    transcript = _found(key).first()
+    return None if transcript is None else list(read_chunks(transcript))
+
+
+def latest_project(session_id: str) -> str | None:
+    """The project under which a conversation was last archived, on whatever host that was."""
+    found = Transcript.objects.filter(session_id=session_id, subpath="", chunks__isnull=False)
+    return found.order_by("-updated_at").values_list("project_key", flat=True).first()
+
+
+def subtranscripts(project_key: str, session_id: str) -> QuerySet[Transcript]:
+    rows = Transcript.objects.filter(project_key=project_key, session_id=session_id)
+    return rows.exclude(subpath="").order_by("pk")
+
+
+def delete_transcript(key: SessionKey, *, alone: bool = False) -> None:
+    """A main transcript takes its subagents' with it, unless it is to go alone."""
+    rows = _found(key)
+    if not key.get("subpath") and not alone:
+        rows = Transcript.objects.filter(
+            project_key=key["project_key"], session_id=key["session_id"]
+        )
+    with transaction.atomic():
+        chunks = TranscriptChunk.objects.filter(transcript__in=rows)
+        files = list(chunks.exclude(stored_as="").values_list("stored_as", flat=True))
+        rows.delete()
+        transaction.on_commit(lambda: remove_files(files))
+
+
+def _append(key: SessionKey, entries: Sequence[Entry], choose: Filter) -> int:
+    if not entries:
+        return 0
+    written: list[str] = []
+    try:
+        with transaction.atomic():
+            transcript = _locked(key)
+            new = choose(list(read_chunks(transcript)), entries)
+            if new:
+                write_chunks(transcript, new, written)
+                _note_change(transcript, key, new)
+    except BaseException:
+        remove_files(written)
+        raise
+    return len(new)
+
+
+def _locked(key: SessionKey) -> Transcript:
+    """One writer at a time: by the row's lock, or by SQLite's for the whole database."""
+    row, _created = Transcript.objects.get_or_create(
+        project_key=key["project_key"],
+        session_id=key["session_id"],
+        subpath=key.get("subpath", ""),
+    )
+    return Transcript.objects.select_for_update().get(pk=row.pk)
+
+
+def _with_new_uuid(kept: Sequence[Entry], sent: Sequence[Entry]) -> list[Entry]:
+    known = {entry["uuid"] for entry in kept if _has_uuid(entry)}
+    new = []
+    for entry in sent:
+        if _has_uuid(entry):
+            if entry["uuid"] in known:
+                continue
+            known.add(entry["uuid"])
+        new.append(entry)
+    return new
+
+
+def missing_from(kept: Sequence[Entry], sent: Sequence[Entry]) -> list[Entry]:
+    """What of one copy of a transcript the other lacks."""
+    there = Counter(encode(entry) for entry in kept if not _has_uuid(entry))
+    new = []
+    for entry in _with_new_uuid(kept, sent):
+        line = b"" if _has_uuid(entry) else encode(entry)
+        if there[line]:
+            there[line] -= 1
+        else:
+            new.append(entry)
+    return new
+
+
+def _has_uuid(entry: Entry) -> bool:
+    return isinstance(entry.get("uuid"), str)
+
+
+def _note_change(transcript: Transcript, key: SessionKey, new: Sequence[Entry]) -> None:
+    """The summary is a convenience: an entry that breaks it must not cost us the transcript."""
+    try:
+        transcript.summary = _folded(transcript, key, new)
+    except Exception:
+        logger.warning("%s: its summary cannot be brought up to date", transcript, exc_info=True)
+    # Also right after the clock was set back: a copy never seems older than it was.
+    transcript.updated_at = max(timezone.now(), transcript.updated_at)
+    transcript.save(update_fields=["summary", "updated_at"])
+
+
+def _folded(transcript: Transcript, key: SessionKey, new: Sequence[Entry]) -> dict[str, Any] | None:
+    """Of a conversation the SDK's summary; of a subagent what the CLI says about it."""
+    if transcript.subpath:
+        told = [entry for entry in new if entry.get("type") == "agent_metadata"]
+        return _storable(told[-1]) if told else transcript.summary
+    before = _summary_entry(transcript) if transcript.summary is not None else None
+    folded = fold_session_summary(before, key, cast(list[SessionStoreEntry], list(new)))
+    return _storable(folded["data"])
+
+
+def _storable(data: Entry) -> dict[str, Any]:
+    """Without what PostgreSQL refuses in JSON: NUL and half surrogate pairs."""
+    return {
+        name: clean(value) if isinstance(value, str) else value
+        for name, value in data.items()
+        if isinstance(value, str | int | float | bool | None)
+    }
+
+
+def _found(key: SessionKey) -> QuerySet[Transcript]:
+    return Transcript.objects.filter(
+        project_key=key["project_key"],
+        session_id=key["session_id"],
+        subpath=key.get("subpath", ""),
+    )
+
+
+def _listed(project_key: str) -> list[SessionStoreListEntry]:
+    rows = Transcript.objects.filter(project_key=project_key, subpath="")
+    return [{"session_id": row.session_id, "mtime": _milliseconds(row)} for row in rows]
+
+
+def _summaries(project_key: str) -> list[SessionSummaryEntry]:
+    rows = Transcript.objects.filter(project_key=project_key, subpath="", summary__isnull=False)
+    return [_summary_entry(row) for row in rows]
+
+
+def _summary_entry(row: Transcript) -> SessionSummaryEntry:
+    return {"session_id": row.session_id, "mtime": _milliseconds(row), "data": row.summary or {}}
+
+
+def _subkeys(project_key: str, key: SessionListSubkeysKey) -> list[str]:
+    rows = subtranscripts(project_key, key["session_id"])
+    return list(rows.values_list("subpath", flat=True))
+
+
+def _milliseconds(row: Transcript) -> int:
+    return int(row.updated_at.timestamp() * 1000)

@@ -1,0 +1,111 @@
+"""What a person may do with a session that has ended. Pure: the forms are built from it.
+
+Only what is offered is decided here; the endpoints that act decide again whether it may be done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sessions_app.models import Session
+from sessions_app.models.transitions import sources_of
+from sessions_app.models.watch import TIER_CHOICES
+
+HIGHEST_TIER = max(tier for tier, _name in TIER_CHOICES)
+FIRST_CHANGING_TIER = 2
+RETRIED = (
+    Session.Status.FAILED,
+    Session.Status.TIMED_OUT,
+    Session.Status.INTERRUPTED,
+    Session.Status.CANCELLED,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Action:
+    name: str
+    """Names the endpoint, and the fields of the form."""
+    title: str
+    effect: str
+    """What will happen, before it does."""
+    button: str
+    tier: int
+    """The tier that will run."""
+    request_label: str = ""
+    """Empty when there is nothing to say."""
+    offers_fresh: bool = False
+    is_harmless: bool = False
+
+    @property
+    def needs_confirmation(self) -> bool:
+        return self.tier >= FIRST_CHANGING_TIER and not self.is_harmless
+
+
+def actions_for(session: Session) -> tuple[Action, ...]:
+    if session.is_open or session.cycle.is_active:
+        return ()
+    offered = [_follow_up(session), _fork(session)] if session.started_at else []
+    if session.status in RETRIED:
+        offered.append(_retry(session))
+    if session.status in sources_of("escalated") and session.tier < _ceiling(session):
+        offered.append(_escalate(session))
+    return tuple(offered)
+
+
+def _ceiling(session: Session) -> int:
+    """The policy of the cycle holds for a person too: it is changed in the watch, not here."""
+    return min(HIGHEST_TIER, session.cycle.max_tier)
+
+
+def _follow_up(session: Session) -> Action:
+    return Action(
+        name="follow_up",
+        title="Follow up",
+        effect="Asks a question in the same conversation. Claude may look again, with tools that "
+        "only read, and answers; nothing is changed.",
+        button="Ask",
+        tier=session.tier,
+        request_label="Your question",
+        is_harmless=True,
+    )
+
+
+def _fork(session: Session) -> Action:
+    return Action(
+        name="fork_session",
+        title="Try another approach",
+        effect=f"Starts from the end of this conversation and goes another way, as Tier "
+        f"{session.tier} with that tier's permissions. This session stays as it is; the new one "
+        "is a branch of the chain.",
+        button="Fork",
+        tier=session.tier,
+        request_label="What to do differently",
+    )
+
+
+def _retry(session: Session) -> Action:
+    parent = session.parent_session_id
+    origin = f"from where session #{parent} ended" if parent else "from the beginning"
+    return Action(
+        name="retry_session",
+        title="Retry",
+        effect=f"Runs Tier {session.tier} again {origin}, as if this run had not been. What it "
+        "already changed on the system stays changed.",
+        button=f"Retry Tier {session.tier}",
+        tier=session.tier,
+        offers_fresh=True,
+    )
+
+
+def _escalate(session: Session) -> Action:
+    tier = session.tier + 1
+    return Action(
+        name="escalate_session",
+        title=f"Escalate to Tier {tier}",
+        effect=f"Runs {dict(TIER_CHOICES)[tier]}, in this conversation, with the wider "
+        "permissions of that tier. Your reason is part of its prompt and of the record.",
+        button=f"Escalate to Tier {tier}",
+        tier=tier,
+        request_label="Reason",
+        offers_fresh=True,
+    )

@@ -1,0 +1,221 @@
+"""What the page of a transcript shows: the archived conversation, ordered as it was held.
+
+The order comes from the SDK's reader, which follows the parent links and puts parallel tool calls
+back together. It begins at the last compaction, because that is where the CLI's memory begins; a
+person wants the rest too, so it is asked once for each stretch between two compactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, cast
+
+from asgiref.sync import async_to_sync
+from claude_agent_sdk import (
+    InMemorySessionStore,
+    SessionMessage,
+    get_session_messages_from_store,
+)
+from claude_agent_sdk.types import SessionKey, SessionStoreEntry
+from django.core.paginator import Page, Paginator
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+
+from sessions_app.archive.transcript_chunks import Entry, TranscriptDamaged
+from sessions_app.archive.transcript_store import OrmSessionStore, latest_project, subtranscripts
+from sessions_app.models import Session, Transcript
+from sessions_app.reading.event_text import EventLine, describe_event
+from sessions_app.reading.plain_text import as_text, cut, one_line
+
+MESSAGES_PER_PAGE = 50
+LONGEST_NAME = 80
+LONGEST_SUMMARY = 20_000
+AGENT_PREFIX = "agent-"
+
+NO_CONVERSATION = (
+    "This run has no conversation: the CLI never named one, so it wrote no transcript."
+)
+NOT_YET = "The transcript is archived when the run ends. Until then, the live output shows it."
+NOT_STARTED = "The run has not started, so nothing has been said yet."
+NOT_ARCHIVED = (
+    "No transcript of this conversation is archived. Either the run ended before the CLI wrote "
+    "one, or the file was gone or unreadable when it was to be copied: the worker's log has the "
+    "reason. What the run printed is kept in its output."
+)
+NO_MESSAGE = "The CLI wrote a transcript, but no message is in it: the run ended before the first."
+DAMAGED = (
+    "The archived copy is damaged and cannot be shown. Check CLAUDEOPS_ARCHIVE_DIR: {error}. What "
+    "the run printed is kept in its output."
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Message:
+    number: int
+    said_at: datetime | None
+    lines: tuple[EventLine, ...]
+    begins_run: bool
+    """The first message of the session whose page this is; what is above came with the resume."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Subagent:
+    name: str
+    """As the address of its page calls it."""
+    title: str
+    kind: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TranscriptPage:
+    session: Session
+    agent: Subagent | None
+    subagents: tuple[Subagent, ...]
+    page: Page[SessionMessage]
+    messages: tuple[Message, ...]
+    why_empty: str
+
+
+class UnknownSubagent(Exception):
+    """The conversation has no subagent of that name."""
+
+
+def load_transcript(session: Session, number: str | None, agent_name: str) -> TranscriptPage:
+    project = latest_project(session.session_id) if session.session_id else None
+    rows = _subagent_rows(project, session) if project else {}
+    if agent_name and agent_name not in rows:
+        raise UnknownSubagent(agent_name)
+    why_empty = "" if project else _why_not_archived(session)
+    entries: list[Entry] = []
+    if project:
+        try:
+            entries = _load(project, session.session_id, rows.get(agent_name))
+        except TranscriptDamaged as error:
+            why_empty = DAMAGED.format(error=one_line(str(error), 300))
+    conversation = _Conversation(session, entries)
+    page = Paginator(conversation.messages, MESSAGES_PER_PAGE).get_page(number)
+    subagents = {name: _subagent(name, row) for name, row in rows.items()}
+    return TranscriptPage(
+        session=session,
+        agent=subagents.get(agent_name),
+        subagents=tuple(subagents.values()),
+        page=page,
+        messages=tuple(conversation.shown(page)),
+        why_empty=why_empty or ("" if conversation.messages else NO_MESSAGE),
+    )
+
+
+class _Conversation:
+    def __init__(self, session: Session, entries: list[Entry]) -> None:
+        self._by_uuid = {entry["uuid"]: entry for entry in entries if "uuid" in entry}
+        self.messages = async_to_sync(_in_order)(session.session_id, entries)
+        self._first_of_run = self._first_since(session.started_at)
+
+    def shown(self, page: Page[SessionMessage]) -> Iterator[Message]:
+        for number, message in enumerate(page.object_list, start=page.start_index()):
+            entry = self._by_uuid[message.uuid]
+            yield Message(
+                number=number,
+                said_at=_time_of(entry),
+                lines=_described(message, entry),
+                begins_run=number == self._first_of_run,
+            )
+
+    def _first_since(self, start: datetime | None) -> int | None:
+        """None also when the run began the conversation: then there is nothing to set apart."""
+        for number, message in enumerate(self.messages, start=1):
+            said_at = _time_of(self._by_uuid[message.uuid])
+            if start and said_at and said_at >= start:
+                return number if number > 1 else None
+        return None
+
+
+class _Stretch(InMemorySessionStore):
+    """The beginning of a transcript, for the SDK's reader to find the last message of."""
+
+    def __init__(self, entries: list[Entry]) -> None:
+        super().__init__()
+        self._entries = entries
+
+    async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
+        return cast(list[SessionStoreEntry], self._entries)
+
+
+async def _in_order(session_id: str, entries: list[Entry]) -> list[SessionMessage]:
+    ends = [number for number, entry in enumerate(entries) if _is_compaction(entry)]
+    messages: dict[str, SessionMessage] = {}
+    for end in [*ends, len(entries)]:
+        for message in await get_session_messages_from_store(_Stretch(entries[:end]), session_id):
+            messages.setdefault(message.uuid, message)
+    return list(messages.values())
+
+
+def _load(project: str, session_id: str, subagent: Transcript | None) -> list[Entry]:
+    key: SessionKey = {"project_key": project, "session_id": session_id}
+    if subagent is None:
+        return _readable(async_to_sync(OrmSessionStore().load)(key))
+    key["subpath"] = subagent.subpath
+    entries = _readable(async_to_sync(OrmSessionStore().load)(key))
+    # The SDK's reader for subagents follows one line of parents and would lose parallel calls; the
+    # other one passes over side chains, which in a file of its own this is not.
+    return [{**entry, "isSidechain": False} for entry in entries]
+
+
+def _readable(entries: list[SessionStoreEntry] | None) -> list[Entry]:
+    """The reader takes these for strings; in a transcript that somebody mended by hand, they may
+    be anything."""
+    strings = ("type", "uuid", "parentUuid")
+    return [
+        entry
+        for entry in cast(list[Entry], entries or [])
+        if all(isinstance(entry.get(name), str | None) for name in strings)
+    ]
+
+
+def _is_compaction(entry: Entry) -> bool:
+    return entry.get("type") == "system" and entry.get("subtype") == "compact_boundary"
+
+
+def _described(message: SessionMessage, entry: Entry) -> tuple[EventLine, ...]:
+    payload = {"type": message.type, "message": message.message}
+    if entry.get("isCompactSummary") is True:
+        content = payload["message"]
+        text = as_text(content.get("content") if isinstance(content, dict) else content)
+        return (EventLine("warning", "Conversation compacted", cut(text, LONGEST_SUMMARY)),)
+    lines = describe_event("stream", message.type, payload)
+    return lines or (EventLine("noise", "message", "(nothing that can be shown as text)"),)
+
+
+def _time_of(entry: Entry) -> datetime | None:
+    try:
+        said_at = parse_datetime(as_text(entry.get("timestamp")))
+        return timezone.make_aware(said_at) if said_at and said_at.tzinfo is None else said_at
+    except (ValueError, OverflowError):
+        return None
+
+
+def _subagent_rows(project: str, session: Session) -> dict[str, Transcript]:
+    rows = subtranscripts(project, session.session_id).filter(subpath__startswith="subagents/")
+    named = {row.subpath.rsplit("/", 1)[-1]: row for row in rows}
+    return {
+        name.removeprefix(AGENT_PREFIX): row
+        for name, row in named.items()
+        if name.startswith(AGENT_PREFIX)
+    }
+
+
+def _subagent(name: str, row: Transcript) -> Subagent:
+    told: dict[str, Any] = row.summary or {}
+    title = one_line(as_text(told.get("description")), LONGEST_NAME)
+    kind = one_line(as_text(told.get("agentType")), LONGEST_NAME)
+    return Subagent(name=name, title=title or one_line(name, LONGEST_NAME), kind=kind)
+
+
+def _why_not_archived(session: Session) -> str:
+    if session.status == Session.Status.QUEUED:
+        return NOT_STARTED
+    if session.is_open:
+        return NOT_YET
+    return NOT_ARCHIVED if session.session_id else NO_CONVERSATION

@@ -1,0 +1,54 @@
+"""A chain as plain data, for scripts: the commands print it as JSON."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from sessions_app.models import Session
+from sessions_app.reading.chain import Chain
+
+
+def chain_as_data(chain: Chain) -> list[dict[str, Any]]:
+    return [session_as_data(session) for session in chain.sessions]
+
+
+def session_as_data(session: Session) -> dict[str, Any]:
+    return {
+        "id": session.pk,
+        "cycle": session.cycle_id,
+        "watch": session.cycle.watch.name if session.cycle.watch else None,
+        "drill": session.cycle.drill or None,
+        "tier": session.tier,
+        "purpose": session.purpose,
+        "model": session.model,
+        "model_used": session.model_used,
+        "status": session.status,
+        "session_id": session.session_id,
+        "parent_session_id": session.parent_session_id,
+        "cost_usd": _number(session.cost_usd),
+        "cost_basis": session.cost_basis or None,
+        "reported_cost_usd": _number(session.reported_cost_usd),
+        "estimated_cost_usd": _number(session.estimated_cost_usd),
+        "input_tokens": session.input_tokens,
+        "output_tokens": session.output_tokens,
+        "cache_read_tokens": session.cache_read_tokens,
+        "cache_creation_tokens": session.cache_creation_tokens,
+        "turns": session.turns,
+        "duration_ms": session.duration_ms,
+        "exit_code": session.exit_code,
+        "continued_by": session.continued_by,
+        "continued_guard": session.continued_guard or None,
+        "continued_why": session.continued_why,
+        "context_tokens": session.context_tokens,
+        "compactions": session.compactions,
+        "request": session.request or None,
+        "escalation_reason": session.escalation_reason,
+        "error": session.error,
+        "outcome": session.cycle.outcome or None,
+    }
+
+
+def _number(amount: Decimal | None) -> float | None:
+    """Ten decimal places fit into a float's digits, so the printed number is the exact one."""
+    return None if amount is None else float(amount)

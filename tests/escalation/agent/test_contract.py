@@ -1,0 +1,303 @@
+"""What a CLI really does, found out by running it: played by small CLIs that differ."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from escalation.agent import contract as contracts
+from escalation.agent.binary import ClaudeBinary, find_binary
+from escalation.agent.contract import (
+    NEEDED_FLAGS,
+    STUDIED_VERSIONS,
+    Contract,
+    contract_of,
+    forget_contract,
+    probe,
+)
+
+# Speaks stream-json, calls the API once as the real one does, and keeps totals by conversation.
+PROGRAM = """\
+#!{python} -IS
+import json, os, sys, urllib.request
+HERE, FLAGS, VERSION = {here!r}, {flags!r}, {version!r}
+args = sys.argv[1:]
+if args == ["--version"]:
+    print(VERSION); sys.exit(0)
+if args == ["--help"]:
+    print(FLAGS); sys.exit(0)
+with open(HERE + "/runs", "a") as runs:
+    runs.write("x")
+
+def value(flag):
+    return args[args.index(flag) + 1] if flag in args else ""
+
+def call_api():
+    system = value("--append-system-prompt")
+    body = dict(model="haiku", system=system, max_tokens=9,
+        messages=[dict(role="user", content=sys.stdin.read())])
+    request = urllib.request.Request(os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages",
+        json.dumps(body).encode(), {{"Content-Type": "application/json"}})
+    urllib.request.urlopen(request).read()
+
+def emit(**line):
+    print(json.dumps(line))
+
+def total(conversation, add):
+    path = HERE + "/total-" + conversation
+    before = float(open(path).read()) if os.path.exists(path) else 0.0
+    open(path, "w").write(str(before + add))
+    return before + add
+
+def done(conversation, cost, **more):
+    emit(type="system", subtype="init", session_id=conversation, model="haiku")
+    emit(**{{"type": "result", "subtype": "success", "is_error": False,
+        "session_id": conversation, "total_cost_usd": cost, **more}})
+
+parent, asked = value("--resume"), value("--session-id")
+conversation = asked or parent
+{behaviour}
+"""
+ACCUMULATES = """
+call_api()
+if parent and parent != conversation:
+    total(conversation, total(parent, 0))
+done(conversation, total(conversation, 0.01))
+"""
+STATES_ITS_SHARE = """
+call_api()
+share = {"haiku": {"costUSD": 0.01}}
+if parent and parent != conversation:
+    total(conversation, total(parent, 0))
+done(conversation, total(conversation, 0.01), model_usage_since_last_result=share)
+"""
+PER_RUN = "call_api(); done(conversation, 0.01)"
+PER_RUN_WITH_ASIDES = "call_api(); done(conversation, 0.012 if parent else 0.01)"
+CANNOT_RESUME = """
+if parent:
+    sys.stderr.write("No conversation found with session ID: " + parent)
+    emit(type="result", subtype="error_during_execution", is_error=True, session_id=parent)
+    sys.exit(1)
+call_api(); done(conversation, 0.01)
+"""
+GIVES_ANOTHER_ID = "call_api(); done('someone-else' if parent else conversation, 0.01)"
+BROKEN = "sys.stderr.write('missing library'); sys.exit(127)"
+BREAKS_ON_RESUME = "sys.exit(3) if parent else (call_api(), done(conversation, 0.01))"
+FIRST_FAILS = "call_api(); done(conversation, 0.01); sys.exit(0 if parent else 1)"
+NEVER_CALLS = "done(conversation, 0.01)"
+STICKS = """
+if parent and "--append-system-prompt" in args:
+    args[args.index("--append-system-prompt") + 1] = "the-first-appended-words"
+call_api(); done(conversation, 0.01)
+"""
+
+
+@pytest.fixture
+def cli(settings, tmp_path):
+    """Write a CLI that behaves so, and make it the one of this installation."""
+
+    def write(
+        behaviour: str,
+        *,
+        version: str = "7.0.0 (Little Claude)",
+        flags: tuple[str, ...] = (*NEEDED_FLAGS, "--fork-session"),
+    ) -> ClaudeBinary:
+        path = tmp_path / "claude"
+        path.write_text(
+            PROGRAM.format(
+                python=sys.executable,
+                here=str(tmp_path),
+                flags=" ".join(flags),
+                version=version,
+                behaviour=behaviour,
+            )
+        )
+        path.chmod(0o755)
+        settings.CLAUDEOPS_CLAUDE_BIN = str(path)
+        return find_binary()
+
+    return write
+
+
+def runs_in(directory: Path) -> int:
+    log = directory / "runs"
+    return len(log.read_text()) if log.exists() else 0
+
+
+def test_a_cli_that_accumulates_is_found_out(cli):
+    found = probe(cli(ACCUMULATES))
+
+    assert (found.accumulates_on_resume, found.accumulates_on_fork) == (True, True)
+    assert (found.works, found.states_own_share) == (True, False)
+    assert (found.can_fork, found.keeps_id_on_resume) == (True, True)
+    assert "cost is reported cumulative" in found.verdict
+
+
+def test_a_cli_that_states_its_own_share_is_found_out(cli):
+    found = probe(cli(STATES_ITS_SHARE))
+
+    assert (found.states_own_share, found.accumulates_on_fork) == (True, True)
+
+
+@pytest.mark.parametrize("behaviour", [PER_RUN, PER_RUN_WITH_ASIDES])
+def test_a_cli_that_reports_per_run_is_found_out_also_with_calls_of_its_own(cli, behaviour):
+    found = probe(cli(behaviour))
+
+    assert (found.accumulates_on_resume, found.accumulates_on_fork) == (False, False)
+    assert found.is_usable
+    assert "cost is reported per run" in found.verdict
+
+
+def test_a_cli_that_cannot_fork_is_usable_and_says_so(cli, tmp_path):
+    found = probe(cli(ACCUMULATES, flags=NEEDED_FLAGS))
+
+    assert (found.can_fork, found.is_usable) == (False, True)
+    assert found.accumulates_on_fork
+    assert runs_in(tmp_path) == 2
+
+
+def test_a_cli_that_knows_the_flag_but_gives_another_id_cannot_fork(cli):
+    found = probe(cli(GIVES_ANOTHER_ID))
+
+    assert (found.can_fork, found.keeps_id_on_resume) == (False, False)
+
+
+def test_a_cli_that_cannot_resume_is_unusable_and_quoted(cli):
+    found = probe(cli(CANNOT_RESUME))
+
+    assert not found.is_usable
+    assert "No conversation found" in found.verdict
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "said"),
+    [
+        (BROKEN, "a fresh run printed no result (missing library)"),
+        (BREAKS_ON_RESUME, "a resumed run printed no result (exit code 3)"),
+    ],
+)
+def test_a_broken_cli_is_unusable_and_says_how(cli, behaviour, said):
+    found = probe(cli(behaviour))
+
+    assert (found.works, found.is_usable) == (False, False)
+    assert found.verdict == f"unusable: {said}"
+
+
+def test_a_first_run_that_failed_is_told_in_the_verdict(cli):
+    found = probe(cli(FIRST_FAILS))
+
+    assert not found.is_usable
+    assert found.problem
+    assert found.verdict != "unusable: "
+
+
+def test_a_cli_that_never_asks_the_api_gets_a_verdict_and_no_traceback(cli):
+    assert probe(cli(NEVER_CALLS)).verdict
+
+
+def test_a_cli_that_vanished_is_unusable(cli, tmp_path):
+    binary = cli(PER_RUN)
+    (tmp_path / "claude").unlink()
+
+    assert not probe(binary).is_usable
+
+
+@pytest.mark.parametrize(("behaviour", "sticks"), [(PER_RUN, False), (STICKS, True)])
+def test_whether_an_appended_prompt_sticks_is_read_from_what_the_api_was_sent(
+    cli, behaviour, sticks
+):
+    assert probe(cli(behaviour)).appended_prompt_sticks is sticks
+
+
+def test_missing_flags_make_it_unusable_and_are_named(cli):
+    flags = tuple(flag for flag in NEEDED_FLAGS if flag not in {"--tools", "--json-schema"})
+
+    found = probe(cli(PER_RUN, flags=flags))
+
+    assert not found.is_usable
+    assert found.verdict == "unusable: it does not know --json-schema, --tools"
+
+
+@pytest.mark.parametrize("version", STUDIED_VERSIONS)
+def test_a_studied_version_is_called_so(cli, version):
+    assert "(studied)" in probe(cli(PER_RUN, version=f"{version} (Claude Code)")).verdict
+
+
+def test_a_version_that_nobody_has_seen_is_judged_by_the_probe_alone(cli):
+    verdict = probe(cli(PER_RUN, version="99.0.0 (Claude Code)")).verdict
+
+    assert verdict.startswith("usable (not seen before, judged by the probe alone)")
+
+
+def test_the_finding_is_kept_and_the_binary_not_asked_again(cli, tmp_path):
+    binary = cli(ACCUMULATES)
+    first = contract_of(binary)
+    contracts._probed.cache_clear()
+
+    assert contract_of(binary) == first
+    assert runs_in(tmp_path) == 3
+
+
+def test_a_replaced_binary_is_probed_again(cli, tmp_path):
+    before = contract_of(cli(ACCUMULATES))
+
+    after = contract_of(cli(PER_RUN))
+
+    assert (before.accumulates_on_fork, after.accumulates_on_fork) == (True, False)
+    assert runs_in(tmp_path) == 6
+
+
+def test_a_forgotten_contract_is_found_out_again(cli, tmp_path):
+    binary = cli(PER_RUN)
+    contract_of(binary)
+
+    forget_contract(binary)
+    contract_of(binary)
+
+    assert runs_in(tmp_path) == 6
+
+
+@pytest.mark.parametrize("content", ["", "{broken", "[]", "{}", '{"missing_flags": 7}'])
+def test_a_finding_that_cannot_be_read_is_found_out_again(cli, settings, content):
+    binary = cli(PER_RUN)
+    contract_of(binary)
+    (kept,) = (settings.CLAUDEOPS_STATE_DIR / "cli").glob("*.contract.json")
+    kept.write_text(content)
+    contracts._probed.cache_clear()
+
+    assert contract_of(binary).works
+    assert json.loads(kept.read_text())["works"] is True
+
+
+def test_the_probe_leaves_no_traces_and_uses_no_login_of_the_operator(cli, tmp_path, settings):
+    settings.CLAUDEOPS_STATE_DIR.mkdir(parents=True, exist_ok=True)
+    spy = "open(HERE + '/environment', 'w').write(json.dumps(dict(os.environ)));" + PER_RUN
+
+    probe(cli(spy))
+
+    environment = json.loads((tmp_path / "environment").read_text())
+    assert environment["ANTHROPIC_API_KEY"] == "probe"
+    assert environment["ANTHROPIC_BASE_URL"].startswith("http://127.0.0.1:")
+    assert not Path(environment["CLAUDE_CONFIG_DIR"]).exists()
+
+
+def test_a_contract_is_data():
+    found = Contract(
+        version="1",
+        works=True,
+        keeps_id_on_resume=True,
+        can_fork=True,
+        accumulates_on_resume=False,
+        accumulates_on_fork=False,
+        states_own_share=False,
+        appended_prompt_sticks=False,
+        missing_flags=(),
+    )
+    binary = ClaudeBinary(path="/opt/claude", source="PATH", version="1", flags=())
+
+    data = json.loads(json.dumps(contracts.as_data(binary, found)))
+
+    assert (data["path"], data["verdict"]) == ("/opt/claude", found.verdict)

@@ -1,0 +1,208 @@
+"""Every way in which a run can end, as the real CLI shows it (see "Judging a run")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from escalation.agent.process import Ended, Ending
+from escalation.agent.stream import RunFacts
+from escalation.agent.verdict import Verdict, judge
+from sessions_app.models import Session
+
+Status = Session.Status
+GOOD = {"type": "result", "subtype": "success", "is_error": False}
+
+
+def judged(
+    result: dict[str, Any] | None = None,
+    *,
+    exit_code: int = 0,
+    ending: Ending = Ending.EXITED,
+    why: str = "",
+    stderr: str = "",
+    tier: int = 2,
+) -> Verdict:
+    facts = RunFacts()
+    if result is not None:
+        facts.observe({"type": "result", **result})
+    ended = Ended(exit_code=exit_code, ending=ending, why=why)
+    return judge(facts, ended, tier=tier, timeout_seconds=900, stderr=stderr)
+
+
+def failed(subtype: str = "success", **fields) -> dict[str, Any]:
+    return {"subtype": subtype, "is_error": True, **fields}
+
+
+def test_exit_0_and_a_good_result_went_well():
+    assert judged(GOOD) == Verdict(status=Status.COMPLETED)
+
+
+@pytest.mark.parametrize(
+    ("result", "exit_code"),
+    [
+        (None, 0),
+        (None, 1),
+        (GOOD, 1),
+        (GOOD, -15),
+        (failed(), 0),
+        (failed(), 1),
+        (failed("error_during_execution"), 1),
+        (failed("error_max_turns"), 1),
+        ({"subtype": "success"}, 0),
+        ({"subtype": "success", "is_error": None}, 0),
+        ({"subtype": "success", "is_error": "false"}, 0),
+        ({"subtype": "success", "is_error": 0}, 0),
+        ({"subtype": "error_during_execution", "is_error": False}, 0),
+        ({"subtype": None, "is_error": False}, 0),
+        ({"is_error": False}, 0),
+        ({"subtype": ["success"], "is_error": False}, 0),
+    ],
+)
+def test_any_missing_sign_makes_it_a_failure_that_says_something(result, exit_code):
+    verdict = judged(result, exit_code=exit_code)
+
+    assert (verdict.status, verdict.went_well) == (Status.FAILED, False)
+    assert verdict.error
+
+
+def test_api_failure_with_success_subtype_and_is_error_is_a_failure():
+    verdict = judged(failed(result="API Error: 500 internal"), exit_code=1)
+
+    assert verdict.status == Status.FAILED
+    assert "status 500" in verdict.error
+    assert "API Error: 500 internal" in verdict.error
+
+
+def test_sigint_with_exit_0_and_no_result_is_a_failure():
+    verdict = judged(None, exit_code=0)
+
+    assert "exited with code 0 without a result" in verdict.error
+
+
+@pytest.mark.parametrize("signal", [9, 15])
+def test_a_run_that_was_killed_from_outside_is_cut_off_and_names_the_signal(signal):
+    verdict = judged(None, exit_code=-signal)
+
+    assert (verdict.status, verdict.cut_off) == (Status.INTERRUPTED, True)
+    assert f"killed by signal {signal}" in verdict.error
+
+
+def test_prompt_too_long_is_a_failure_that_quotes_it():
+    too_long = failed(result="Prompt is too long", terminal_reason="prompt_too_long")
+
+    assert "Prompt is too long" in judged(too_long, exit_code=1).error
+
+
+def test_a_good_result_without_structured_output_went_well_so_that_it_can_be_asked_again():
+    assert judged({**GOOD, "result": "All is well."}).went_well
+
+
+@pytest.mark.parametrize(
+    ("subtype", "advice"),
+    [
+        ("error_max_turns", "CLAUDEOPS_TIER2_MAX_TURNS"),
+        ("error_max_budget_usd", "CLAUDEOPS_TIER2_MAX_BUDGET_USD"),
+        ("error_max_structured_output_retries", "valid report"),
+    ],
+)
+def test_a_limit_names_what_to_change(subtype, advice):
+    verdict = judged(failed(subtype), exit_code=1)
+
+    assert advice in verdict.error
+
+
+@pytest.mark.parametrize(
+    ("status", "advice"),
+    [
+        (400, "invalid"),
+        (401, "ANTHROPIC_API_KEY"),
+        (403, "permissions"),
+        (404, "model"),
+        (413, "too large"),
+        (429, "rate limit"),
+        (500, "status 500"),
+        (529, "overloaded"),
+    ],
+)
+def test_an_api_status_becomes_advice_whether_stated_or_written(status, advice):
+    stated = judged(failed(api_error_status=status), exit_code=1)
+    written = judged(failed(result=f"API Error: {status} {{}}"), exit_code=1)
+    in_brackets = judged(failed(result=f"API Error ({status})"), exit_code=1)
+
+    assert all(advice in verdict.error for verdict in (stated, written, in_brackets))
+
+
+@pytest.mark.parametrize(
+    "text", ["Unable to connect to API (ECONNREFUSED)", "Connection error.", "ECONNREFUSED"]
+)
+def test_an_unreachable_api_names_the_address_to_check(text):
+    assert "ANTHROPIC_BASE_URL" in judged(failed(result=text), exit_code=1).error
+
+
+def test_an_unknown_conversation_is_a_failure_that_quotes_the_cli():
+    dead = failed("error_during_execution", num_turns=0)
+
+    verdict = judged(dead, exit_code=1, stderr="No conversation found with session ID: dead\n")
+
+    assert verdict.error.endswith("It said: No conversation found with session ID: dead")
+
+
+def test_the_errors_of_a_result_are_quoted():
+    verdict = judged(failed("error_during_execution", errors=["one", {"two": 2}]), exit_code=1)
+
+    assert "one; {'two': 2}" in verdict.error
+
+
+def test_a_time_limit_says_which_variable_to_raise():
+    verdict = judged(None, exit_code=-15, ending=Ending.TIMED_OUT, tier=3)
+
+    assert verdict.status == Status.TIMED_OUT
+    assert "900 s" in verdict.error
+    assert "CLAUDEOPS_TIER3_TIMEOUT" in verdict.error
+
+
+def test_a_requested_stop_says_who_asked():
+    verdict = judged(None, exit_code=-15, ending=Ending.STOPPED, why="the operator")
+
+    assert verdict == Verdict(status=Status.INTERRUPTED, error="Stopped: the operator.")
+
+
+@pytest.mark.parametrize("ending", [Ending.STOPPED, Ending.TIMED_OUT])
+def test_a_stopped_run_with_an_error_result_is_what_stopped_it(ending):
+    verdict = judged(failed("error_during_execution"), exit_code=1, ending=ending, why="x")
+
+    assert verdict.status in {Status.INTERRUPTED, Status.TIMED_OUT}
+
+
+@pytest.mark.parametrize("ending", [Ending.LINGERED, Ending.TIMED_OUT, Ending.STOPPED])
+def test_a_good_result_counts_even_if_the_process_had_to_be_stopped_after_it(ending):
+    assert judged(GOOD, exit_code=-15, ending=ending).went_well
+
+
+def test_a_long_stderr_is_cut():
+    assert len(judged(None, exit_code=1, stderr="x" * 100_000).error) < 2500
+
+
+def test_only_the_last_of_several_results_is_judged():
+    facts = RunFacts()
+    facts.observe(GOOD)
+    facts.observe({"type": "result", **failed("error_max_turns")})
+
+    verdict = judge(
+        facts,
+        Ended(exit_code=1, ending=Ending.EXITED),
+        tier=1,
+        timeout_seconds=900,
+        stderr="",
+    )
+
+    assert not verdict.went_well
+
+
+@pytest.mark.parametrize("odd", [None, True, 7, [], {}, [None], {"a": 1}, ""])
+def test_odd_fields_never_raise(odd):
+    result = {"subtype": odd, "is_error": odd, "result": odd, "errors": odd}
+
+    assert judged({**result, "api_error_status": odd}, exit_code=1).error

@@ -1,0 +1,250 @@
+"""`drill`, `chain`, `watch`, `up` and `bench`: what they print, and how they refuse."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+from decimal import Decimal
+
+import pytest
+from django.core.management import CommandError, call_command
+from django_q.models import OrmQ
+
+from escalation.management.commands import bench
+from escalation.rehearsal import scratch
+from escalation.rehearsal.drills.scenario import scenario_names
+from sessions_app.models import Cycle, Watch
+from tests.escalation.rows import HEALTHY
+from tests.factories import SessionFactory, WatchFactory, three_tier_chain
+
+pytestmark = pytest.mark.django_db
+
+
+def output_of(*arguments: str) -> str:
+    out = io.StringIO()
+    call_command(*arguments, stdout=out, stderr=io.StringIO())
+    return out.getvalue()
+
+
+def test_drill_lists_every_scenario():
+    lines = output_of("drill", "--list").splitlines()
+
+    assert [line.split()[0] for line in lines] == scenario_names()
+    assert not Cycle.objects.exists()
+
+
+def test_drill_runs_without_a_key_and_exits_with_0(fake_cli, monkeypatch):
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    fake_cli.reports(HEALTHY)
+
+    with pytest.raises(SystemExit) as leaving:
+        output_of("drill", "all-healthy")
+
+    assert leaving.value.code == 0
+    assert Cycle.objects.get().outcome == Cycle.Outcome.HEALTHY
+
+
+def test_drill_plays_three_tiers_unless_told_otherwise():
+    output_of("drill", "--queue")
+
+    assert Cycle.objects.get().drill == "three-tiers"
+
+
+def test_drill_can_be_handed_to_the_worker():
+    said = output_of("drill", "all-healthy", "--queue")
+
+    assert said == f"Cycle {Cycle.objects.get().pk} of drill all-healthy is queued.\n"
+    assert OrmQ.objects.count() == 1
+
+
+def test_drill_prints_json():
+    (waiting,) = json.loads(output_of("drill", "all-healthy", "--queue", "--json"))
+
+    assert (waiting["drill"], waiting["watch"]) == ("all-healthy", None)
+
+
+def test_drill_refuses_an_unknown_scenario_with_exit_code_2():
+    with pytest.raises(CommandError, match="'nonsense'.*all-healthy") as refusal:
+        output_of("drill", "nonsense")
+
+    assert refusal.value.returncode == 2
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_chain_shows_the_whole_chain_from_any_session(position):
+    sessions = three_tier_chain()
+
+    shown = output_of("chain", str(sessions[position].pk))
+
+    assert [shown.index(f"#{session.pk} Tier") for session in sessions] == sorted(
+        shown.index(f"#{session.pk} Tier") for session in sessions
+    )
+    assert "Tier 1: $0.03" in shown
+    assert "Tier 2: $0.47" in shown
+    assert "Sum of tiers $2.50." in shown
+
+
+def test_chain_prints_json_with_exact_costs():
+    sessions = three_tier_chain()
+
+    shown = json.loads(output_of("chain", str(sessions[0].pk), "--json"))
+
+    assert [entry["cost_usd"] for entry in shown] == [0.03, 0.47, 2.0]
+    assert [entry["parent_session_id"] for entry in shown] == [
+        None,
+        sessions[0].pk,
+        sessions[1].pk,
+    ]
+
+
+def test_chain_json_keeps_every_decimal_place():
+    session = SessionFactory(cost_usd=Decimal("0.0180000001"))
+
+    assert '"cost_usd": 0.0180000001' in output_of("chain", str(session.pk), "--json")
+
+
+def test_chain_says_why_a_run_failed():
+    session = SessionFactory(failed=True)
+
+    assert "The CLI broke." in output_of("chain", str(session.pk))
+
+
+def test_chain_refuses_an_unknown_session():
+    with pytest.raises(CommandError, match=r"There is no session 987\."):
+        output_of("chain", "987")
+
+
+def test_chain_refuses_what_is_no_number():
+    with pytest.raises(CommandError, match="invalid int value"):
+        output_of("chain", "abc")
+
+
+def test_watch_lists_the_default_watch_from_the_first_call(settings):
+    settings.CLAUDEOPS_WORKDIR = "/srv/shop"
+
+    assert "/srv/shop" in output_of("watch", "list")
+
+
+def test_watch_lists_rhythm_and_limits():
+    WatchFactory(name="shop", interval_minutes=15, max_tier=2, dry_run=True)
+
+    line = output_of("watch", "list")
+
+    assert all(text in line for text in ("shop", "every 15 min", "up to Tier 2, dry run"))
+
+
+def test_watch_adds_one_with_all_that_was_said(tmp_path):
+    output_of(
+        *("watch", "add", "shop", str(tmp_path), "--every", "15", "--max-tier", "2"),
+        *("--dry-run", "--instructions", "Mind db."),
+    )
+
+    watch = Watch.objects.get(name="shop")
+    assert (watch.workdir, watch.interval_minutes) == (str(tmp_path), 15)
+    assert (watch.max_tier, watch.dry_run, watch.instructions) == (2, True, "Mind db.")
+
+
+def test_watch_adds_one_with_the_defaults_of_the_installation(settings, tmp_path):
+    settings.CLAUDEOPS_INTERVAL = 7200
+    settings.CLAUDEOPS_MAX_TIER = 1
+
+    said = output_of("watch", "add", "shop", str(tmp_path))
+
+    assert said == f"The watch shop runs every 2 hours in {tmp_path}.\n"
+    assert Watch.objects.get(name="shop").max_tier == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--cron", "sometimes"], "'sometimes' is not a cron expression"),
+        (["--every", "0"], "greater than or equal to 1"),
+        (["--every", "often"], "invalid int value"),
+        (["--max-tier", "7"], "invalid choice"),
+    ],
+)
+def test_watch_refuses_a_wrong_value(tmp_path, options, message):
+    with pytest.raises(CommandError, match=message):
+        output_of("watch", "add", "shop", str(tmp_path), *options)
+
+    assert not Watch.objects.filter(name="shop").exists()
+
+
+def test_watch_refuses_a_directory_that_is_not_there(tmp_path):
+    with pytest.raises(CommandError, match="There is no directory"):
+        output_of("watch", "add", "shop", str(tmp_path / "gone"))
+
+
+def test_watch_refuses_a_name_that_is_taken(tmp_path):
+    WatchFactory(name="shop")
+
+    with pytest.raises(CommandError, match="already exists"):
+        output_of("watch", "add", "shop", str(tmp_path))
+
+
+def test_watch_pauses_and_resumes():
+    watch = WatchFactory(name="shop", interval_minutes=60)
+
+    paused = output_of("watch", "pause", "shop")
+    watch.refresh_from_db()
+    was_enabled = watch.enabled
+    resumed = output_of("watch", "resume", "shop")
+
+    assert (paused, was_enabled) == ("The watch shop is paused.\n", False)
+    assert resumed == "The watch shop is on: every hour.\n"
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+def test_watch_refuses_an_unknown_name(verb):
+    with pytest.raises(CommandError, match="There is no watch 'lab'"):
+        output_of("watch", verb, "lab")
+
+
+def test_watch_needs_to_be_told_what_to_do():
+    with pytest.raises(CommandError, match="verb"):
+        output_of("watch")
+
+
+def test_up_refuses_a_port_that_is_taken(settings):
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        settings.CLAUDEOPS_HOST, settings.CLAUDEOPS_PORT = server.getsockname()
+
+        with pytest.raises(CommandError, match="is taken.*CLAUDEOPS_PORT"):
+            output_of("up")
+
+
+def test_bench_measures_in_a_scratch_installation(monkeypatch):
+    monkeypatch.delenv(scratch.MARK, raising=False)
+    monkeypatch.setattr(bench, "rerun_in_scratch", lambda: 7)
+
+    with pytest.raises(SystemExit) as leaving:
+        output_of("bench", "overhead")
+
+    assert leaving.value.code == 7
+
+
+def test_bench_refuses_an_unknown_subject():
+    with pytest.raises(CommandError, match="invalid choice"):
+        output_of("bench", "everything")
+
+
+def test_a_scratch_installation_has_nothing_of_the_operators(monkeypatch, settings):
+    seen: dict[str, str] = {}
+
+    def run(command, *, env, **options):
+        seen.update(env, command=" ".join(command[1:]))
+        return type("Ended", (), {"returncode": 3})
+
+    monkeypatch.setattr("escalation.rehearsal.scratch.subprocess.run", run)
+    monkeypatch.setattr("escalation.rehearsal.scratch.sys.argv", ["manage.py", "bench", "overhead"])
+    monkeypatch.setenv("DATABASE_URL", "postgresql://operator@db/record")
+
+    code = scratch.rerun_in_scratch()
+
+    assert (code, seen["command"]) == (3, "manage.py bench overhead")
+    assert "DATABASE_URL" not in seen
+    assert seen["CLAUDEOPS_STATE_DIR"] != str(settings.CLAUDEOPS_STATE_DIR)
+    assert seen[scratch.MARK] == "1"

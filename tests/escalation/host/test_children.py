@@ -1,0 +1,182 @@
+"""Children of one parent: started, watched, asked to stop, and made to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+
+import pytest
+
+from escalation.host import children
+from escalation.host.children import (
+    Service,
+    port_is_free,
+    request_stop,
+    stop_services,
+    wait_for_web,
+    watch_over,
+)
+from sessions_app.models import Session
+from tests.escalation.processes import is_alive
+from tests.factories import SessionFactory
+
+SLEEPER = "import time; time.sleep(60)"
+DEAF = (
+    "import signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+    "open(sys.argv[1], 'w').close(); time.sleep(60)"
+)
+
+
+@pytest.fixture
+def started():
+    """Start small programs that are surely gone after the test."""
+    running: list[Service] = []
+
+    def start(program: str, *arguments: str) -> Service:
+        running.append(Service.start("small program", "-IS", "-c", program, *arguments))
+        return running[-1]
+
+    yield start
+    for service in running:
+        with contextlib.suppress(ProcessLookupError):
+            service.process.kill()
+        service.process.wait()
+
+
+@pytest.fixture
+def listening():
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        yield server.getsockname()[1]
+
+
+def test_a_port_in_use_is_not_free(listening):
+    assert not port_is_free("127.0.0.1", listening)
+
+
+def test_a_port_that_nobody_uses_is_free(listening):
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        port = server.getsockname()[1]
+
+    assert port_is_free("127.0.0.1", port)
+
+
+def test_an_address_that_is_not_ours_is_not_free():
+    assert not port_is_free("192.0.2.1", 8000)
+
+
+def test_a_service_runs_until_it_is_asked_to_stop(started):
+    service = started(SLEEPER)
+    ran = not service.has_ended
+
+    service.ask_to_stop()
+    service.make_stop(time.monotonic() + 5)
+
+    assert (ran, service.has_ended) == (True, True)
+    assert service.process.returncode == -15
+
+
+def test_a_service_that_ignores_the_request_is_killed(started, tmp_path):
+    service = started(DEAF, str(tmp_path / "deaf"))
+    _wait_for(tmp_path / "deaf")
+
+    service.ask_to_stop()
+    service.make_stop(time.monotonic() + 0.2)
+
+    assert service.process.returncode == -9
+
+
+def test_the_children_of_a_service_are_ended_with_it(started, tmp_path):
+    program = (
+        "import subprocess, sys, time; child = subprocess.Popen(['sleep', '60']);"
+        "open(sys.argv[1], 'w').write(str(child.pid)); time.sleep(60)"
+    )
+    service = started(program, str(tmp_path / "pid"))
+    _wait_for(tmp_path / "pid")
+
+    service.make_stop(time.monotonic())
+
+    assert not is_alive(int((tmp_path / "pid").read_text()))
+
+
+def test_a_service_that_has_ended_can_be_stopped_again(started):
+    service = started("pass")
+    service.process.wait()
+
+    service.ask_to_stop()
+    service.make_stop(time.monotonic())
+
+    assert service.process.returncode == 0
+
+
+def test_a_service_has_a_session_of_its_own(started):
+    import os
+
+    service = started(SLEEPER)
+
+    assert os.getsid(service.process.pid) == service.process.pid != os.getsid(0)
+
+
+@pytest.mark.django_db
+def test_all_services_are_stopped_together(started, tmp_path, monkeypatch):
+    monkeypatch.setattr(children, "STOP_PATIENCE_SECONDS", 0.5)
+    deaf, sleeper = started(DEAF, str(tmp_path / "deaf")), started(SLEEPER)
+    _wait_for(tmp_path / "deaf")
+    began = time.monotonic()
+
+    stop_services([deaf, sleeper])
+
+    assert (deaf.process.returncode, sleeper.process.returncode) == (-9, -15)
+    assert time.monotonic() - began < 3
+
+
+@pytest.mark.django_db
+def test_a_stop_is_asked_of_the_runs_of_this_host_only():
+    here = SessionFactory(running=True, host=socket.gethostname())
+    elsewhere = SessionFactory(running=True, host="another-host")
+    ended = SessionFactory(host=socket.gethostname())
+    asked = SessionFactory(running=True, host=socket.gethostname(), stop_requested="a person")
+
+    request_stop("Claude Ops was shut down")
+
+    reasons = dict(Session.objects.values_list("pk", "stop_requested"))
+    assert reasons == {
+        here.pk: "Claude Ops was shut down",
+        elsewhere.pk: "",
+        ended.pk: "",
+        asked.pk: "a person",
+    }
+
+
+def test_watching_ends_when_a_stop_is_asked_for(started):
+    assert watch_over([started(SLEEPER)], lambda: True) == ""
+
+
+def test_watching_ends_when_a_child_ends_by_itself(started):
+    said = watch_over([started(SLEEPER), started("raise SystemExit(3)")], lambda: False)
+
+    assert said == "The small program ended by itself (code 3)."
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])  # noqa: S104 (compared, not bound)
+def test_the_web_server_is_there_once_it_takes_connections(settings, started, listening, host):
+    settings.CLAUDEOPS_HOST, settings.CLAUDEOPS_PORT = host, listening
+
+    assert wait_for_web([started(SLEEPER)])
+
+
+def test_waiting_for_the_web_server_ends_when_a_child_has_ended(settings, started):
+    settings.CLAUDEOPS_HOST, settings.CLAUDEOPS_PORT = "127.0.0.1", 1
+    child = started("pass")
+    child.process.wait()
+
+    assert not wait_for_web([child])
+
+
+def _wait_for(path) -> None:
+    give_up = time.monotonic() + 5
+    while not path.exists() and time.monotonic() < give_up:
+        time.sleep(0.01)

@@ -1,0 +1,187 @@
+"""The pause switch: no new tier starts while it is on, and all go on afterwards."""
+
+from __future__ import annotations
+
+import pytest
+from django_q.models import OrmQ
+
+from escalation import queue, tasks
+from escalation.host.pause import is_paused, pause, resume
+from escalation.next_step.cycles import leave_to_caller
+from escalation.run import runner
+from sessions_app.models import Cycle, PauseSwitch, Session
+from tests.escalation.recovery_cases import Handed
+from tests.escalation.rows import HEALTHY
+from tests.escalation.runs import escalated
+from tests.factories import SessionFactory, UserFactory, WatchFactory
+
+pytestmark = pytest.mark.django_db
+
+
+def test_at_first_nothing_is_paused():
+    assert not is_paused()
+    assert not PauseSwitch.objects.exists()
+
+
+def test_a_pause_keeps_its_reason_its_person_and_its_time():
+    person = UserFactory()
+
+    pause("the disks are being changed", by=person)
+
+    switch = PauseSwitch.current()
+    assert (switch.paused, switch.reason) == (True, "the disks are being changed")
+    assert switch.changed_by == person
+    assert str(switch) == "paused: the disks are being changed"
+
+
+def test_resuming_switches_off_and_forgets_the_reason():
+    pause("x")
+
+    resume(enqueue=leave_to_caller)
+
+    assert not is_paused()
+    assert str(PauseSwitch.current()) == "running"
+
+
+def test_there_is_only_one_switch():
+    pause("first")
+    pause("second")
+
+    assert PauseSwitch.objects.get().reason == "second"
+
+
+def test_a_reason_of_any_length_is_taken():
+    pause("x" * 5000, stop_running=True)
+
+    assert len(PauseSwitch.current().reason) == 300
+
+
+def test_a_paused_session_does_not_start_and_stays_queued(fake_cli, session):
+    pause("x")
+
+    assert runner.run(session, enqueue=leave_to_caller) is False
+    session.refresh_from_db()
+    assert session.status == Session.Status.QUEUED
+    assert fake_cli.calls == []
+
+
+def test_the_task_of_a_paused_session_says_that_it_waits(fake_cli, session):
+    pause("x")
+
+    assert "waits" in tasks.run_session(session.pk)
+
+
+def test_a_schedule_is_skipped_and_says_why():
+    watch = WatchFactory(name="shop")
+    pause("x")
+
+    assert tasks.start_scheduled_cycle(watch.pk) == (
+        "Watch shop was skipped: Claude Ops is paused."
+    )
+    assert not Cycle.objects.exists()
+
+
+def test_it_is_looked_at_again_at_the_moment_of_spawn(fake_cli, session, monkeypatch):
+    fake_cli.reports(HEALTHY)
+    monkeypatch.setattr(runner, "_effective_settings", lambda: pause("just now") or "none")
+
+    runner.run(session, enqueue=leave_to_caller)
+
+    session.refresh_from_db()
+    assert fake_cli.calls == []
+    assert session.status == Session.Status.QUEUED
+    assert "paused" in session.events.filter(kind="status").last().payload["text"]
+
+
+def test_a_pause_at_the_moment_of_spawn_is_no_failure_of_the_watch(fake_cli, session, monkeypatch):
+    fake_cli.reports(HEALTHY)
+    monkeypatch.setattr(runner, "_effective_settings", lambda: pause("just now") or "none")
+
+    runner.run(session, enqueue=leave_to_caller)
+
+    session.cycle.watch.refresh_from_db()
+    assert session.cycle.watch.failures_in_a_row == 0
+
+
+def test_an_escalation_during_a_pause_waits(fake_cli, session):
+    second = escalated(fake_cli, session)
+    pause("x")
+
+    assert runner.run(second, enqueue=leave_to_caller) is False
+
+
+def test_running_tiers_are_left_alone_unless_asked():
+    session = SessionFactory(running=True)
+
+    assert pause("x") == 0
+    session.refresh_from_db()
+    assert session.stop_requested == ""
+
+
+def test_running_tiers_can_be_asked_to_stop():
+    running = SessionFactory.create_batch(2, running=True)
+    SessionFactory()
+
+    assert pause("fire in the rack", stop_running=True) == 2
+    running[0].refresh_from_db()
+    assert running[0].stop_requested == "paused: fire in the rack"
+
+
+def test_the_first_one_who_asked_for_a_stop_stays_named():
+    session = SessionFactory(running=True, stop_requested="by the operator")
+
+    assert pause("x", stop_running=True) == 0
+    session.refresh_from_db()
+    assert session.stop_requested == "by the operator"
+
+
+def test_a_running_tier_that_is_asked_ends_as_interrupted(fake_cli, session):
+    fake_cli.then("init(); say(); time.sleep(60)")
+
+    def pause_when_it_speaks(event) -> None:
+        if event.kind == "assistant":
+            pause("fire in the rack", stop_running=True)
+
+    runner.run(session, enqueue=leave_to_caller, listener=pause_when_it_speaks)
+
+    session.refresh_from_db()
+    assert session.status == Session.Status.INTERRUPTED
+    assert "fire in the rack" in session.error
+
+
+def test_resuming_hands_on_what_waited():
+    waiting = SessionFactory(status=Session.Status.QUEUED)
+    SessionFactory()
+    pause("x")
+    handed = Handed()
+
+    assert resume(enqueue=handed) == 1
+    assert handed.pks == [waiting.pk]
+
+
+def test_resuming_leaves_alone_what_has_its_task():
+    queue.enqueue(SessionFactory(status=Session.Status.QUEUED))
+    pause("x")
+
+    assert resume(enqueue=queue.enqueue) == 0
+    assert OrmQ.objects.count() == 1
+
+
+def test_resuming_twice_hands_on_once():
+    SessionFactory(status=Session.Status.QUEUED)
+    pause("x")
+
+    assert [resume(enqueue=queue.enqueue) for _ in range(2)] == [1, 0]
+    assert OrmQ.objects.count() == 1
+
+
+def test_after_a_pause_the_session_runs(fake_cli, session):
+    fake_cli.reports(HEALTHY)
+    pause("x")
+    runner.run(session, enqueue=leave_to_caller)
+    resume(enqueue=leave_to_caller)
+
+    runner.run(session, enqueue=leave_to_caller)
+
+    session.refresh_from_db()
+    assert session.status == Session.Status.COMPLETED

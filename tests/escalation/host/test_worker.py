@@ -1,0 +1,225 @@
+"""The queue worker: it recovers first, shows that it lives, and ends its runs when told to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import OperationalError, connection
+
+from escalation.agent.process_tree import boot_id
+from escalation.host import worker
+from sessions_app.models import Session, WorkerBeat
+from tests.escalation.recovery_cases import living_runner
+from tests.factories import SessionFactory
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class StandInCluster:
+    """Plays django-q2's cluster: notes what happened when, and asks for the stop itself."""
+
+    happened: list[str] = []
+    before_stop: Callable[[], None]
+    while_stopping: Callable[[], None]
+
+    def start(self) -> None:
+        self.happened.append("start")
+        threading.Thread(target=self._ask_to_stop).start()
+
+    def stop(self) -> None:
+        self.happened.append("stop")
+        type(self).while_stopping()
+
+    def _ask_to_stop(self) -> None:
+        try:
+            type(self).before_stop()
+        finally:
+            connection.close()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.fixture(autouse=True)
+def cluster(monkeypatch) -> Iterator[type[StandInCluster]]:
+    """The worker runs around a cluster that does nothing, until it gets SIGTERM."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    # A signal that comes before the worker listens must not end the tests.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    monkeypatch.setattr(StandInCluster, "happened", [])
+    monkeypatch.setattr(StandInCluster, "before_stop", _a_moment, raising=False)
+    monkeypatch.setattr(StandInCluster, "while_stopping", _nothing, raising=False)
+    monkeypatch.setattr(worker, "Cluster", StandInCluster)
+    yield StandInCluster
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def _a_moment() -> None:
+    time.sleep(0.3)
+
+
+def _nothing() -> None:
+    """The cluster ends at once."""
+
+
+def wait_until(condition: Callable[[], Any], seconds: float = 5.0) -> bool:
+    give_up = time.monotonic() + seconds
+    while time.monotonic() < give_up:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return bool(condition())
+
+
+def beat_is_stored() -> bool:
+    return WorkerBeat.objects.exists()
+
+
+def running_here(**facts: Any) -> Session:
+    session: Session = SessionFactory(running=True, host=socket.gethostname(), **facts)
+    return session
+
+
+def test_it_recovers_before_it_begins(cluster, monkeypatch):
+    def recover(**options: Any) -> list[Any]:
+        cluster.happened.append(f"recover at_start={options['at_start']}")
+        return []
+
+    monkeypatch.setattr(worker, "recover", recover)
+
+    worker.run_worker()
+
+    assert cluster.happened == ["recover at_start=True", "start", "stop"]
+
+
+def test_a_recovery_that_fails_does_not_keep_the_worker_from_starting(cluster, monkeypatch):
+    def recover(**options: Any) -> list[Any]:
+        raise OperationalError("database is locked")
+
+    monkeypatch.setattr(worker, "recover", recover)
+
+    worker.run_worker()
+
+    assert "start" in cluster.happened
+
+
+def test_it_shows_that_it_lives(cluster):
+    cluster.before_stop = lambda: wait_until(beat_is_stored)
+
+    worker.run_worker()
+
+    beat = WorkerBeat.objects.get()
+    assert (beat.host, beat.pid) == (socket.gethostname(), os.getpid())
+
+
+def test_it_goes_on_to_show_it(cluster, monkeypatch):
+    monkeypatch.setattr(worker, "BEAT_SECONDS", 0.05)
+    seen = []
+
+    def look() -> None:
+        wait_until(beat_is_stored)
+        first = WorkerBeat.objects.get().seen_at
+        seen.append(wait_until(lambda: WorkerBeat.objects.get().seen_at > first))
+
+    cluster.before_stop = look
+
+    worker.run_worker()
+
+    assert seen == [True]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_one_beat_that_the_database_refuses_is_not_the_last(cluster, monkeypatch):
+    monkeypatch.setattr(worker, "BEAT_SECONDS", 0.05)
+    store = WorkerBeat.objects.update_or_create
+    refusals = [OperationalError("database is locked")]
+
+    def refuse_once(*args: Any, **options: Any) -> Any:
+        if refusals:
+            raise refusals.pop()
+        return store(*args, **options)
+
+    monkeypatch.setattr(WorkerBeat.objects, "update_or_create", refuse_once)
+    cluster.before_stop = lambda: wait_until(beat_is_stored, 2.0)
+
+    worker.run_worker()
+
+    assert beat_is_stored()
+
+
+def test_a_second_worker_of_this_host_takes_the_beat_over(cluster):
+    WorkerBeat.objects.create(host=socket.gethostname(), pid=1)
+    cluster.before_stop = lambda: wait_until(lambda: WorkerBeat.objects.get().pid == os.getpid())
+
+    worker.run_worker()
+
+    assert WorkerBeat.objects.get().pid == os.getpid()
+
+
+def test_its_runs_are_asked_to_stop_while_the_cluster_waits_for_them(cluster):
+    session = running_here(boot_id=boot_id(), **living_runner())
+    asked = []
+
+    def look() -> None:
+        wait_until(lambda: Session.objects.get(pk=session.pk).stop_requested)
+        asked.append(Session.objects.get(pk=session.pk).stop_requested)
+
+    cluster.while_stopping = look
+
+    worker.run_worker()
+
+    assert asked == ["the worker was told to stop"]
+
+
+def test_runs_of_another_host_are_left_alone(cluster):
+    session = SessionFactory(running=True, host="elsewhere")
+
+    worker.run_worker()
+
+    session.refresh_from_db()
+    assert session.stop_requested == ""
+
+
+def test_a_run_that_begins_while_the_worker_stops_is_asked_to_stop_too(cluster):
+    asked = []
+
+    def a_tier_begins() -> None:
+        session = running_here()
+        asked.append(
+            wait_until(lambda: Session.objects.get(pk=session.pk).stop_requested != "", 3.0)
+        )
+
+    cluster.while_stopping = a_tier_begins
+
+    worker.run_worker()
+
+    assert asked == [True]
+
+
+def test_a_database_that_is_away_does_not_keep_the_worker_from_stopping(cluster, monkeypatch):
+    def refuse(reason: str) -> None:
+        raise OperationalError("database is locked")
+
+    monkeypatch.setattr(worker, "request_stop", refuse)
+
+    with contextlib.suppress(OperationalError):  # no process of the cluster is left, that counts
+        worker.run_worker()
+
+    assert cluster.happened == ["start", "stop"]
+
+
+def test_the_command_runs_it(monkeypatch):
+    ran = []
+    monkeypatch.setattr("escalation.management.commands.worker.run_worker", lambda: ran.append(1))
+
+    call_command("worker")
+
+    assert ran == [1]

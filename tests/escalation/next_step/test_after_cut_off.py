@@ -1,0 +1,121 @@
+"""After a run was cut off: when it goes on by itself, and when a person must look first."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from escalation.next_step.after_cut_off import AskPerson, CutOff, GoOnAfterCutOff, after_cut_off
+
+LIMIT = 2
+
+
+def cut_off(**facts) -> CutOff:
+    """A Tier 1 run that was cut off for the first time, while the model was thinking."""
+    usual = {"tier": 1, "tool_was_running": False, "can_be_continued": True, "interruptions": 1}
+    return CutOff(**{**usual, **facts})
+
+
+GOES_ON = [
+    pytest.param(cut_off(), id="Tier 1, thinking"),
+    pytest.param(cut_off(tool_was_running=True), id="Tier 1, looking"),
+    pytest.param(cut_off(tier=2), id="Tier 2, thinking"),
+    pytest.param(cut_off(tier=3), id="Tier 3, thinking"),
+    pytest.param(cut_off(interruptions=LIMIT), id="for the last time"),
+]
+
+ASKS = [
+    pytest.param(cut_off(tier=2, tool_was_running=True), "half done", id="Tier 2, mending"),
+    pytest.param(cut_off(tier=3, tool_was_running=True), "half done", id="Tier 3, mending"),
+    pytest.param(cut_off(interruptions=LIMIT + 1), "3 times", id="too often"),
+    pytest.param(cut_off(tier=3, interruptions=LIMIT + 1), "3 times", id="Tier 3, too often"),
+    pytest.param(cut_off(is_question=True), "ask it again", id="a question"),
+    pytest.param(
+        cut_off(is_question=True, tier=3, tool_was_running=True, interruptions=9),
+        "ask it again",
+        id="a question, whatever else",
+    ),
+    pytest.param(
+        cut_off(tier=2, tool_was_running=True, interruptions=9, can_be_continued=False),
+        "half done",
+        id="the gravest reason is the one that is told",
+    ),
+]
+
+
+@pytest.mark.parametrize("cut", GOES_ON)
+def test_it_goes_on_where_only_looking_was_going_on(cut):
+    decision = after_cut_off(cut, limit=LIMIT)
+
+    assert isinstance(decision, GoOnAfterCutOff)
+    assert "checks the state first" in decision.reason
+
+
+@pytest.mark.parametrize(("cut", "words"), ASKS)
+def test_a_person_is_asked_and_told_why(cut, words):
+    decision = after_cut_off(cut, limit=LIMIT)
+
+    assert isinstance(decision, AskPerson)
+    assert words in decision.reason
+
+
+def test_a_tier_with_half_done_work_is_named():
+    decision = after_cut_off(cut_off(tier=3, tool_was_running=True), limit=LIMIT)
+
+    assert "Tier 3" in decision.reason
+
+
+def test_a_limit_of_zero_forbids_to_go_on_at_all():
+    assert isinstance(after_cut_off(cut_off(), limit=0), AskPerson)
+
+
+def test_a_remediation_without_a_conversation_is_never_gone_on_with():
+    cut = cut_off(tier=2, can_be_continued=False)
+
+    assert isinstance(after_cut_off(cut, limit=LIMIT), AskPerson)
+
+
+anything = st.builds(
+    CutOff,
+    tier=st.integers(1, 3),
+    tool_was_running=st.booleans(),
+    can_be_continued=st.booleans(),
+    interruptions=st.integers(1, 30),
+    is_question=st.booleans(),
+)
+limits = st.integers(0, 20)
+quietly = settings(database=None, deadline=None)
+
+
+@given(anything, limits)
+@quietly
+def test_whatever_happened_there_is_a_reason(cut, limit):
+    assert after_cut_off(cut, limit=limit).reason.strip()
+
+
+@given(anything, limits)
+@quietly
+def test_half_done_work_never_goes_on_by_itself(cut, limit):
+    if cut.tier >= 2 and cut.tool_was_running:
+        assert isinstance(after_cut_off(cut, limit=limit), AskPerson)
+
+
+@given(anything, limits)
+@quietly
+def test_over_the_limit_nothing_goes_on(cut, limit):
+    if cut.interruptions > limit:
+        assert isinstance(after_cut_off(cut, limit=limit), AskPerson)
+
+
+@given(anything, limits)
+@quietly
+def test_a_question_is_never_asked_again_by_itself(cut, limit):
+    if cut.is_question:
+        assert isinstance(after_cut_off(cut, limit=limit), AskPerson)
+
+
+@given(anything, limits)
+@quietly
+def test_the_same_facts_give_the_same_answer(cut, limit):
+    assert after_cut_off(cut, limit=limit) == after_cut_off(cut, limit=limit)

@@ -1,0 +1,313 @@
+"""What a person does with a finished session: ask, fork, retry, escalate."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import User
+
+from escalation.errors import OperationRefused
+from escalation.next_step import by_person
+from escalation.next_step.cycles import leave_to_caller
+from sessions_app.models import Cycle, Session
+from tests.escalation.continuation_cases import FENCE
+from tests.escalation.rows import ESCALATE, HEALTHY, a_report
+from tests.escalation.runs import change, run
+from tests.factories import CycleFactory, SessionFactory
+
+pytestmark = pytest.mark.django_db
+Status, Purpose = Session.Status, Session.Purpose
+DOWN = a_report(services=(("web", "down"),))
+
+
+@pytest.fixture
+def finished(fake_cli, session) -> Session:
+    """A Tier 1 that found the web down and asked for nothing; its cycle needs a person."""
+    fake_cli.then("init(); tool('df /', 'disk is 100% full'); " + f"result({DOWN!r})")
+    return run(session)
+
+
+def with_status(status: str, **fields) -> Session:
+    return SessionFactory(status=status, workdir="/tmp", **fields)
+
+
+OPERATIONS = {
+    "follow up": lambda session, **options: by_person.follow_up(session, "Why?", **options),
+    "fork": lambda session, **options: by_person.fork(session, "Another way", **options),
+    "retry": lambda session, **options: by_person.retry(session, **options),
+    "escalate": lambda session, **options: by_person.escalate(session, "Help", **options),
+}
+every_operation = pytest.mark.parametrize("operate", OPERATIONS.values(), ids=OPERATIONS.keys())
+
+
+def test_a_follow_up_asks_in_the_same_conversation_with_reading_tools(fake_cli, finished):
+    fake_cli.then("init(); say(); result(None, result='The disk was full.')")
+    asked = by_person.follow_up(finished, "Why is web down?", enqueue=leave_to_caller)
+
+    answered = run(asked)
+
+    call = fake_cli.calls[1]
+    assert call.flag("--resume") == finished.session_id
+    assert "Why is web down?" in call.stdin
+    assert call.flag("--tools") == "Read,Grep,Glob"
+    assert {"Bash", "Task"} <= set(call.flag("--disallowedTools").split(","))
+    assert "--json-schema" not in call.argv
+    assert (answered.status, answered.result) == (Status.COMPLETED, "The disk was full.")
+
+
+@pytest.mark.parametrize("program", ["init(); say(); result(None)", "init(); say(); sys.exit(1)"])
+def test_after_a_follow_up_the_outcome_of_the_cycle_stands(fake_cli, finished, program):
+    fake_cli.then(program)
+    before = Cycle.objects.get(pk=finished.cycle_id)
+    asked = by_person.follow_up(finished, "Why?", enqueue=leave_to_caller)
+    while_it_runs = Cycle.objects.get(pk=finished.cycle_id).state
+
+    run(asked)
+
+    after = Cycle.objects.get(pk=finished.cycle_id)
+    assert (while_it_runs, after.state) == (Cycle.State.RUNNING, Cycle.State.FINISHED)
+    assert (after.outcome, after.outcome_reason) == (before.outcome, before.outcome_reason)
+    assert not asked.children.exists()
+
+
+def test_a_follow_up_that_cannot_resume_is_told_by_handoff(fake_cli, finished):
+    change(finished, session_id="")
+    fake_cli.then("init(); say(); result(None)")
+
+    run(by_person.follow_up(finished, "Why?", enqueue=leave_to_caller))
+
+    asked = fake_cli.calls[1].stdin
+    assert "disk is 100% full" in FENCE.split(asked)[1]
+    assert "Why?" in asked
+    assert "structured report of the state" not in asked
+
+
+def test_a_fork_tries_another_way_and_leaves_the_original_as_it_is(fake_cli, finished):
+    before = Session.objects.filter(pk=finished.pk).values().get()
+    fake_cli.reports(HEALTHY)
+    forked = by_person.fork(finished, "Look at the cache", enqueue=leave_to_caller)
+
+    ran = run(forked)
+
+    assert (ran.purpose, ran.tier, ran.parent_session_id) == (Purpose.FORK, 1, finished.pk)
+    assert fake_cli.calls[1].argv.count("--fork-session") == 1
+    assert "Look at the cache" in fake_cli.calls[1].stdin
+    assert Session.objects.filter(pk=finished.pk).values().get() == before
+    assert ran.cycle.outcome == Cycle.Outcome.HEALTHY
+
+
+def test_two_forks_of_one_session_are_two_branches(fake_cli, finished):
+    fake_cli.reports(HEALTHY)
+    first = run(by_person.fork(finished, "this way", enqueue=leave_to_caller))
+    finished = Session.objects.get(pk=finished.pk)
+
+    second = run(by_person.fork(finished, "that way", enqueue=leave_to_caller))
+
+    assert set(finished.children.all()) == {first, second}
+    assert len({first.session_id, second.session_id, finished.session_id}) == 3
+
+
+def test_a_retry_runs_the_tier_again_from_the_state_of_its_parent(fake_cli, session):
+    fake_cli.reports(ESCALATE).then("init(); say(); sys.exit(1)").reports(HEALTHY)
+    first = run(session)
+    failed = run(first.children.get())
+
+    again = run(by_person.retry(failed, enqueue=leave_to_caller))
+
+    assert (again.purpose, again.tier) == (Purpose.RETRY, 2)
+    assert again.parent_session == first
+    assert fake_cli.calls[2].flag("--resume") == first.session_id
+    assert "An earlier attempt at this did not end well" in fake_cli.calls[2].stdin
+    assert again.cycle.outcome == Cycle.Outcome.HEALTHY
+
+
+def test_a_retry_of_a_first_run_begins_afresh(fake_cli, session):
+    fake_cli.then("sys.exit(1)").reports(HEALTHY)
+    failed = run(session)
+
+    again = run(by_person.retry(failed, enqueue=leave_to_caller))
+
+    assert (again.parent_session, again.continued_by) == (None, "fresh")
+    assert again.cycle.outcome == Cycle.Outcome.HEALTHY
+
+
+def test_a_retry_can_be_asked_to_start_anew(fake_cli, session):
+    fake_cli.reports(ESCALATE).then("init(); say(); sys.exit(1)").reports(HEALTHY)
+    failed = run(run(session).children.get())
+
+    again = run(by_person.retry(failed, enqueue=leave_to_caller, force_fresh=True))
+
+    assert again.continued_guard == "force_fresh"
+    assert "--resume" not in fake_cli.calls[2].argv
+
+
+def test_a_retry_of_a_question_is_a_question_again_with_no_more_rights():
+    cycle = CycleFactory()
+    question = with_status(
+        Status.FAILED, tier=3, purpose=Purpose.FOLLOW_UP, request="Why?", cycle=cycle
+    )
+
+    again = by_person.retry(question, enqueue=leave_to_caller)
+
+    assert (again.purpose, again.request) == (Purpose.FOLLOW_UP, "Why?")
+
+
+def test_an_escalation_by_hand_sends_the_findings_on_with_the_reason(fake_cli, finished, operator):
+    fake_cli.reports(HEALTHY)
+    second = by_person.escalate(
+        finished, "web must be back by noon", enqueue=leave_to_caller, requested_by=operator
+    )
+
+    ran = run(second)
+
+    finished.refresh_from_db()
+    assert finished.status == Status.ESCALATED
+    assert finished.escalation_reason == "Escalated by hand: web must be back by noon"
+    assert (ran.tier, ran.request, ran.requested_by) == (2, "web must be back by noon", operator)
+    assert fake_cli.calls[1].flag("--resume") == finished.session_id
+    assert ran.cycle.outcome == Cycle.Outcome.HEALTHY
+
+
+def test_the_reason_of_a_person_reaches_the_tier_that_is_to_act_on_it(fake_cli, finished):
+    fake_cli.reports(HEALTHY)
+
+    run(by_person.escalate(finished, "web must be back by noon", enqueue=leave_to_caller))
+
+    assert "web must be back by noon" in fake_cli.calls[1].stdin
+
+
+@every_operation
+def test_every_operation_is_handed_on_once_with_who_asked(operate, operator):
+    handed: list[Session] = []
+
+    created = operate(with_status(Status.FAILED), enqueue=handed.append, requested_by=operator)
+
+    assert handed == [created]
+    assert (created.status, created.requested_by) == (Status.QUEUED, operator)
+    assert created.cycle.state == Cycle.State.RUNNING
+
+
+@every_operation
+def test_nothing_is_done_while_the_cycle_is_under_way(operate):
+    session = with_status(Status.FAILED, cycle=CycleFactory(running=True))
+
+    with pytest.raises(OperationRefused, match="is still running; wait for it"):
+        operate(session, enqueue=leave_to_caller)
+
+    assert not Session.objects.filter(status=Status.QUEUED).exists()
+
+
+@every_operation
+def test_nothing_is_done_while_the_watch_has_another_cycle(operate):
+    session = with_status(Status.FAILED)
+    CycleFactory(running=True, watch=session.cycle.watch)
+
+    with pytest.raises(OperationRefused, match="Another cycle of .* is under way"):
+        operate(session, enqueue=leave_to_caller)
+
+    stored = Session.objects.get(pk=session.pk)
+    assert (stored.status, stored.cycle.state) == (Status.FAILED, Cycle.State.FINISHED)
+    assert not Session.objects.filter(status=Status.QUEUED).exists()
+
+
+@every_operation
+def test_a_queue_that_refuses_leaves_everything_as_it_was(operate):
+    session = with_status(Status.FAILED)
+
+    with pytest.raises(RuntimeError):
+        operate(session, enqueue=_refuse)
+
+    stored = Session.objects.get(pk=session.pk)
+    assert (stored.status, stored.cycle.state) == (Status.FAILED, Cycle.State.FINISHED)
+    assert Session.objects.count() == 1
+
+
+@every_operation
+def test_of_two_operations_on_one_cycle_at_the_same_moment_one_wins(operate):
+    """Both have read the cycle as finished before either of them begins."""
+    session = with_status(Status.FAILED)
+    first, second = (Session.objects.select_related("cycle").get(pk=session.pk) for _ in range(2))
+    by_person.follow_up(first, "Why?", enqueue=leave_to_caller)
+
+    with pytest.raises(OperationRefused):
+        operate(second, enqueue=leave_to_caller)
+
+    assert Session.objects.filter(status=Status.QUEUED).count() == 1
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n"])
+@pytest.mark.parametrize(
+    ("operate", "what"),
+    [
+        (by_person.follow_up, "a question"),
+        (by_person.fork, "what to try instead"),
+        (by_person.escalate, "a reason"),
+    ],
+)
+def test_an_operation_needs_words(operate, what, text):
+    with pytest.raises(OperationRefused, match=f"Say {what}."):
+        operate(with_status(Status.COMPLETED), text, enqueue=leave_to_caller)
+
+
+@pytest.mark.parametrize("status", Status)
+def test_only_a_run_that_did_not_end_well_can_be_tried_again(status):
+    session = with_status(status)
+    allowed = {"failed", "timed_out", "interrupted", "cancelled"}
+
+    if status in allowed:
+        assert by_person.retry(session, enqueue=leave_to_caller).status == Status.QUEUED
+    else:
+        with pytest.raises(OperationRefused, match="did not end well"):
+            by_person.retry(session, enqueue=leave_to_caller)
+
+
+@pytest.mark.parametrize("status", Status)
+def test_only_a_finished_run_can_be_escalated_by_hand(status):
+    session = with_status(status)
+    allowed = {"completed", "failed", "timed_out", "interrupted"}
+
+    if status in allowed:
+        assert by_person.escalate(session, "Help", enqueue=leave_to_caller).tier == 2
+    else:
+        with pytest.raises(OperationRefused, match="escalated already, or cannot be"):
+            by_person.escalate(session, "Help", enqueue=leave_to_caller)
+        assert Session.objects.get(pk=session.pk).status == status
+
+
+@pytest.mark.parametrize(
+    ("tier", "max_tier", "ceiling"), [(3, 3, 3), (2, 2, 2), (1, 1, 1), (2, 1, 1)]
+)
+def test_no_escalation_goes_above_the_policy(tier, max_tier, ceiling):
+    session = with_status(Status.COMPLETED, tier=tier, cycle=CycleFactory(max_tier=max_tier))
+
+    with pytest.raises(OperationRefused, match=f"allows no tier above {ceiling}"):
+        by_person.escalate(session, "Help", enqueue=leave_to_caller)
+
+    assert Session.objects.get(pk=session.pk).status == Status.COMPLETED
+
+
+def test_an_escalation_that_was_refused_leaves_the_cycle_finished():
+    session = with_status(Status.ESCALATED)
+
+    with pytest.raises(OperationRefused):
+        by_person.escalate(session, "Help", enqueue=leave_to_caller)
+
+    assert Cycle.objects.get(pk=session.cycle_id).state == Cycle.State.FINISHED
+
+
+def test_a_drill_has_no_watch_in_its_way():
+    session = with_status(Status.COMPLETED, drill=True)
+    CycleFactory(drilled=True, running=True)
+
+    assert by_person.follow_up(session, "Why?", enqueue=leave_to_caller)
+
+
+def test_the_person_who_asked_is_stored(operator: User):
+    session = with_status(Status.COMPLETED)
+
+    asked = by_person.follow_up(session, "Why?", enqueue=leave_to_caller, requested_by=operator)
+
+    assert (asked.requested_by, asked.request) == (operator, "Why?")
+
+
+def _refuse(session: Session) -> None:
+    raise RuntimeError("the queue is gone")

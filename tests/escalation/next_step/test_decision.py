@@ -1,0 +1,291 @@
+"""The whole table of `decide()`: every combination of how a run can end and how far it may go."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from escalation.next_step.decision import (
+    AskAgain,
+    Escalate,
+    Policy,
+    RunEnd,
+    Stop,
+    decide,
+    wanted_because,
+)
+from sessions_app.models import Cycle
+from tests.escalation.rows import CONVERSATION, a_report
+
+Outcome = Cycle.Outcome
+
+REPORTS = {
+    "none": None,
+    "healthy": a_report(),
+    "no services": a_report(services=()),
+    "fixed": a_report(actions=(("restarted web", "succeeded"),)),
+    "tried in vain": a_report(actions=(("restarted web", "failed"),)),
+    "only skipped": a_report(actions=(("restart web", "skipped"),)),
+    "degraded": a_report(services=(("web", "healthy"), ("db", "degraded"))),
+    "down": a_report(services=(("web", "down"),)),
+    "unknown": a_report(services=(("web", "unknown"),)),
+    "fixed but down": a_report(
+        services=(("web", "down"),), actions=(("restarted web", "succeeded"),)
+    ),
+    "asks": a_report(needed=True, reason="web must be restarted", services=(("web", "down"),)),
+    "asks without reason": a_report(needed=True),
+    "asks though healthy": a_report(needed=True, reason="just in case"),
+}
+
+EVERY_END = [
+    (
+        RunEnd(
+            tier=tier,
+            went_well=went_well,
+            error="" if went_well else "The CLI broke.",
+            report=report,
+            report_problem="" if report else "the run ended without a report",
+            session_id=session_id,
+            answered=answered,
+            asked_again=asked_again,
+            asked_for_by_tier=asked_for_by,
+        ),
+        Policy(max_tier=max_tier, dry_run=dry_run),
+    )
+    for (
+        tier,
+        went_well,
+        report,
+        session_id,
+        answered,
+        asked_again,
+        asked_for_by,
+        max_tier,
+        dry_run,
+    ) in product(
+        (1, 2, 3),
+        (True, False),
+        REPORTS.values(),
+        (CONVERSATION, ""),
+        (True, False),
+        (True, False),
+        (None, 1),
+        (1, 2, 3),
+        (True, False),
+    )
+]
+
+
+def asks_for_more(end: RunEnd) -> bool:
+    return end.report is not None and end.report["escalation"]["needed"]
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize("max_tier", [1, 2, 3])
+def test_it_always_gives_a_reason(max_tier, dry_run):
+    policy = Policy(max_tier=max_tier, dry_run=dry_run)
+
+    reasons = [decide(end, policy).reason for end, given in EVERY_END if given == policy]
+
+    assert len(reasons) == len(EVERY_END) // 6
+    assert all(reason.strip() for reason in reasons)
+
+
+def test_it_escalates_exactly_when_asked_and_allowed_also_without_an_id():
+    wrong = [
+        (end, policy)
+        for end, policy in EVERY_END
+        if isinstance(decide(end, policy), Escalate)
+        != (
+            end.went_well
+            and asks_for_more(end)
+            and not policy.dry_run
+            and end.tier < 3
+            and end.tier < policy.max_tier
+        )
+    ]
+
+    assert wrong == []
+
+
+def test_it_escalates_by_one_tier_and_never_above_the_policy():
+    decisions = [(end, policy, decide(end, policy)) for end, policy in EVERY_END]
+
+    steps = {
+        (decision.to_tier - end.tier, decision.to_tier <= min(policy.max_tier, 3))
+        for end, policy, decision in decisions
+        if isinstance(decision, Escalate)
+    }
+
+    assert steps == {(1, True)}
+
+
+def test_it_asks_again_exactly_when_a_good_run_left_no_report_and_was_not_asked_before():
+    wrong = [
+        (end, policy)
+        for end, policy in EVERY_END
+        if isinstance(decide(end, policy), AskAgain)
+        != (end.went_well and end.report is None and not end.asked_again and bool(end.session_id))
+    ]
+
+    assert wrong == []
+
+
+def test_it_never_calls_a_cycle_good_without_a_report_of_healthy_services():
+    good = [
+        end
+        for end, policy in EVERY_END
+        if getattr(decide(end, policy), "outcome", "") in Cycle.GOOD_OUTCOMES
+    ]
+
+    assert good
+    assert [end for end in good if not end.went_well or end.report is None] == []
+    assert {
+        service["status"] for end in good if end.report for service in end.report["services"]
+    } == {"healthy"}
+
+
+def test_it_says_fixed_exactly_when_all_is_healthy_and_an_action_succeeded():
+    fixed = {
+        name
+        for name, report in REPORTS.items()
+        for end, policy in EVERY_END
+        if end.report is report and getattr(decide(end, policy), "outcome", "") == Outcome.FIXED
+    }
+
+    assert fixed == {"fixed"}
+
+
+def test_it_says_could_not_run_exactly_when_a_first_tier_failed_before_any_answer():
+    wrong = [
+        (end, policy)
+        for end, policy in EVERY_END
+        if (getattr(decide(end, policy), "outcome", "") == Outcome.COULD_NOT_RUN)
+        != (
+            not end.went_well
+            and not end.answered
+            and not end.asked_again
+            and end.asked_for_by_tier is None
+        )
+    ]
+
+    assert wrong == []
+
+
+def test_it_needs_a_person_in_every_other_case():
+    others = [
+        decision
+        for end, policy in EVERY_END
+        if isinstance(decision := decide(end, policy), Stop)
+        and decision.outcome not in {*Cycle.GOOD_OUTCOMES, Outcome.COULD_NOT_RUN}
+    ]
+
+    assert {decision.outcome for decision in others} == {Outcome.NEEDS_PERSON}
+
+
+@pytest.mark.parametrize(
+    ("report", "outcome"),
+    [
+        ("healthy", Outcome.HEALTHY),
+        ("fixed", Outcome.FIXED),
+        ("tried in vain", Outcome.HEALTHY),
+        ("only skipped", Outcome.HEALTHY),
+        ("degraded", Outcome.NEEDS_PERSON),
+        ("down", Outcome.NEEDS_PERSON),
+        ("unknown", Outcome.NEEDS_PERSON),
+        ("fixed but down", Outcome.NEEDS_PERSON),
+    ],
+)
+def test_it_closes_a_cycle_by_what_the_report_says(report, outcome):
+    end = RunEnd(tier=1, went_well=True, report=REPORTS[report], session_id=CONVERSATION)
+
+    decision = decide(end, Policy(max_tier=3, dry_run=False))
+
+    assert isinstance(decision, Stop)
+    assert decision.outcome == outcome
+
+
+def asking(tier: int, **fields) -> RunEnd:
+    fields = {"session_id": CONVERSATION, **fields}
+    return RunEnd(tier=tier, went_well=True, report=REPORTS["asks"], **fields)
+
+
+@pytest.mark.parametrize(
+    ("end", "policy", "why"),
+    [
+        (asking(1), Policy(max_tier=3, dry_run=True), "dry run"),
+        (asking(3), Policy(max_tier=3, dry_run=False), "no tier above 3"),
+        (asking(2), Policy(max_tier=2, dry_run=False), "policy allows no tier above 2"),
+        (asking(2), Policy(max_tier=1, dry_run=False), "policy allows no tier above 1"),
+    ],
+)
+def test_it_says_why_it_did_not_escalate(end, policy, why):
+    decision = decide(end, policy)
+
+    assert isinstance(decision, Stop)
+    assert "web must be restarted" in decision.reason
+    assert why in decision.reason
+
+
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        (
+            RunEnd(tier=2, went_well=False, error="The API refused.", asked_for_by_tier=1),
+            ("Tier 2 failed", "Tier 1 had asked", "The API refused."),
+        ),
+        (
+            RunEnd(tier=1, went_well=False, error="It hung.", answered=True),
+            ("Tier 1 did not finish", "It hung."),
+        ),
+        (
+            RunEnd(tier=1, went_well=False, error="No API key."),
+            ("Tier 1 could not run", "No API key."),
+        ),
+        (
+            RunEnd(tier=1, went_well=True, report_problem="no services", asked_again=True),
+            ("even when asked again", "no services"),
+        ),
+        (
+            RunEnd(tier=1, went_well=True, report_problem="no services"),
+            ("cannot be asked again", "no session id"),
+        ),
+    ],
+)
+def test_the_reason_tells_what_happened(end, words):
+    reason = decide(end, Policy(max_tier=3, dry_run=False)).reason
+
+    assert [word for word in words if word not in reason] == []
+
+
+def test_the_reason_of_a_sick_service_names_it():
+    end = RunEnd(tier=2, went_well=True, report=REPORTS["degraded"], session_id=CONVERSATION)
+
+    decision = decide(end, Policy(max_tier=3, dry_run=False))
+
+    assert decision.reason == "Tier 2 asked for no escalation, but db is degraded."
+
+
+@pytest.mark.parametrize(
+    ("reason", "services", "sentence"),
+    [
+        ("web is down", [], "web is down."),
+        ("web is down.", ["web", "db"], "web is down (web, db)."),
+        ("   ", [], "no reason given."),
+        ("", ["web"], "no reason given (web)."),
+    ],
+)
+def test_the_request_of_a_tier_becomes_one_sentence(reason, services, sentence):
+    report = a_report(needed=True, reason=reason)
+    report["escalation"]["services"] = services
+
+    assert wanted_because(report) == sentence
+
+
+def test_a_report_about_no_service_is_never_healthy():
+    end = RunEnd(tier=1, went_well=True, report=a_report(services=()))
+
+    decision = decide(end, Policy(max_tier=3, dry_run=False))
+
+    assert decision == Stop(Outcome.NEEDS_PERSON, "Tier 1 reported on no service at all.")

@@ -1,0 +1,149 @@
+"""One cycle per watch, one start per session, one run per conversation: with real processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.escalation.contenders import CONTENDERS, Contest
+from tests.escalation.postgres_server import new_database, postgres_server
+
+ONE_OF_ALL = [False] * (CONTENDERS - 1) + [True]
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def contest(request, tmp_path_factory) -> Iterator[Contest]:
+    directory = tmp_path_factory.mktemp("contest")
+    if request.param == "sqlite":
+        yield Contest(directory)
+        return
+    with postgres_server() as port:
+        yield Contest(directory, database_url=new_database(port))
+
+
+def test_one_active_cycle_per_watch(contest):
+    answers, seen = contest.race(
+        setup="""
+from escalation.next_step import cycles
+from escalation.errors import CycleActive
+watch = Watch.objects.create(name="cycles", workdir="/tmp")
+""",
+        attempt="""
+try:
+    cycles.start(watch, trigger="manual", enqueue=leave_to_caller)
+    answer = "started"
+except CycleActive as active:
+    answer = str(active)
+""",
+        look="seen = [watch.cycles.count(), Session.objects.filter(cycle__watch=watch).count()]",
+    )
+
+    assert answers.count("started") == 1
+    assert sum("is still" in answer for answer in answers) == CONTENDERS - 1
+    assert seen == [1, 1]
+
+
+def test_one_start_per_session(contest):
+    answers, notes = contest.race(
+        setup="session = queued('claims')",
+        attempt="answer = session.claim(runner_pid=os.getpid())",
+        look="seen = session.events.filter(kind='status').count()",
+    )
+
+    assert sorted(answers) == ONE_OF_ALL
+    assert notes == 1
+
+
+def test_one_run_per_conversation(contest):
+    answers, conversations = contest.race(
+        setup=f"sessions = [queued(f'talk-{{n}}') for n in range({CONTENDERS})]",
+        attempt="""
+answer = Conversation.take("0a0a0a0a-0000-4000-8000-000000000001", sessions[number])
+""",
+        look="seen = Conversation.objects.count()",
+    )
+
+    assert sorted(answers) == ONE_OF_ALL
+    assert conversations == 1
+
+
+def test_one_escalation_by_hand(contest):
+    answers, successors = contest.race(
+        setup="""
+from escalation.next_step import by_person
+from escalation.errors import OperationRefused
+session = queued("by hand")
+session.claim()
+session.finish("completed", "done")
+session.cycle.finish("healthy", "well")
+""",
+        before="mine = Session.objects.select_related('cycle').get(pk=session.pk)",
+        attempt="""
+try:
+    answer = by_person.escalate(mine, "look closer", enqueue=leave_to_caller).tier
+except OperationRefused as refused:
+    answer = str(refused)
+""",
+        look="seen = session.children.count()",
+    )
+
+    assert answers.count(2) == 1
+    assert successors == 1
+
+
+def test_one_end_per_session(contest):
+    answers, ends = contest.race(
+        setup="""
+from sessions_app.models.transitions import IllegalTransition
+session = queued("ends")
+session.claim()
+""",
+        attempt="""
+try:
+    session.finish("completed", f"by {number}")
+    answer = True
+except IllegalTransition:
+    answer = False
+""",
+        look="seen = session.events.filter(payload__to='completed').count()",
+    )
+
+    assert sorted(answers) == ONE_OF_ALL
+    assert ends == 1
+
+
+def test_one_gets_the_last_place_of_tier_3(contest):
+    answers, running = contest.race(
+        setup=f"""
+from escalation.run.admission import admit
+Session.objects.filter(status="running").update(status="failed")
+sessions = [queued(f"third-{{n}}", tier=3) for n in range({CONTENDERS})]
+""",
+        attempt="answer = admit(sessions[number])",
+        look="seen = Session.objects.filter(status='running', tier=3).count()",
+    )
+
+    assert answers.count("") == 1
+    assert sum("CLAUDEOPS_MAX_TIER3_SESSIONS" in answer for answer in answers) == CONTENDERS - 1
+    assert running == 1
+
+
+def test_one_recovers_a_session_whose_runner_is_gone(contest):
+    answers, ends = contest.race(
+        setup="""
+import socket
+from escalation.agent.process_tree import boot_id
+from escalation.recovery.recovery import recover
+Session.objects.filter(status__in=("running", "queued")).update(status="failed")
+session = queued("orphan")
+session.claim(
+    host=socket.gethostname(), boot_id=boot_id(), runner_pid=2**22 + 7, runner_started=1
+)
+""",
+        attempt="answer = [done.what for done in recover(enqueue=leave_to_caller)]",
+        look="seen = session.events.filter(payload__to='interrupted').count()",
+    )
+
+    assert sum("Interrupted" in what for answer in answers for what in answer) == 1
+    assert ends == 1

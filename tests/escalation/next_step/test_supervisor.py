@@ -1,0 +1,145 @@
+"""The end of a session and the start of what follows are one step: both happen or neither."""
+
+from __future__ import annotations
+
+import pytest
+
+from escalation.next_step.cycles import leave_to_caller
+from escalation.next_step.decision import AskAgain, Decision, Escalate, RunEnd, Stop
+from escalation.next_step.supervisor import conclude, decision_after, tier_that_asked
+from escalation.report import Report
+from sessions_app.models import Cycle, Session
+from sessions_app.models.transitions import IllegalTransition
+from tests.escalation.rows import CONVERSATION, ESCALATE, HEALTHY
+from tests.factories import CycleFactory, SessionFactory, WatchFactory
+
+pytestmark = pytest.mark.django_db
+Status = Session.Status
+
+
+@pytest.fixture
+def running() -> Session:
+    return SessionFactory(running=True, session_id=CONVERSATION, workdir="/srv/shop")
+
+
+def finish(session: Session, report: Report | None, enqueue=leave_to_caller, **end) -> Decision:
+    fields = {"went_well": True, "session_id": CONVERSATION, "report_problem": "no report", **end}
+    decision = decision_after(session, RunEnd(tier=session.tier, report=report, **fields))
+    conclude(
+        session,
+        decision,
+        status=Status.COMPLETED if fields["went_well"] else Status.FAILED,
+        facts={"report": report, "error": fields.get("error", "")},
+        enqueue=enqueue,
+    )
+    return decision
+
+
+def test_an_escalation_ends_the_session_and_starts_the_next_tier(running):
+    decision = finish(running, ESCALATE)
+
+    child = running.children.get()
+    assert isinstance(decision, Escalate)
+    assert running.status == Status.ESCALATED
+    assert (child.tier, child.model, child.status) == (2, "sonnet", Status.QUEUED)
+    assert (child.cycle, child.workdir) == (running.cycle, "/srv/shop")
+
+
+def test_req4_the_next_tier_is_linked_to_its_parent_with_the_reason(running):
+    decision = finish(running, ESCALATE)
+
+    child = running.children.get()
+    assert child.parent_session_id == running.pk
+    assert child.continued_by == Session.ContinuedBy.RESUME
+    assert child.continued_why == running.escalation_reason == decision.reason
+
+
+def test_the_cycle_goes_on_while_a_successor_waits(running):
+    finish(running, ESCALATE)
+
+    running.cycle.refresh_from_db()
+    assert running.cycle.is_active
+
+
+def test_a_missing_report_is_asked_for_at_the_same_tier(running):
+    decision = finish(running, None)
+
+    child = running.children.get()
+    assert isinstance(decision, AskAgain)
+    assert running.status == Status.COMPLETED
+    assert (child.tier, child.purpose) == (1, Session.Purpose.REPORT)
+
+
+def test_a_stop_ends_the_cycle_with_its_reason(running):
+    decision = finish(running, HEALTHY)
+
+    running.cycle.refresh_from_db()
+    assert isinstance(decision, Stop)
+    assert running.cycle.outcome == Cycle.Outcome.HEALTHY
+    assert running.cycle.outcome_reason == running.escalation_reason == decision.reason
+    assert not running.children.exists()
+
+
+def test_a_failed_run_keeps_its_status_and_facts(running):
+    finish(running, None, went_well=False, error="It broke.")
+
+    assert (running.status, running.error) == (Status.FAILED, "It broke.")
+    assert running.finished_at is not None
+
+
+@pytest.mark.parametrize("limits", [{"max_tier": 1}, {"dry_run": True}])
+def test_the_limits_are_those_of_the_cycle_not_of_the_edited_watch(limits):
+    watch = WatchFactory(max_tier=3, dry_run=False)
+    cycle = CycleFactory(running=True, watch=watch, **limits)
+    session = SessionFactory(cycle=cycle, status=Status.RUNNING)
+
+    decision = finish(session, ESCALATE)
+
+    assert isinstance(decision, Stop)
+
+
+def test_the_successor_is_handed_on_once(running):
+    handed: list[Session] = []
+
+    finish(running, ESCALATE, enqueue=handed.append)
+
+    assert handed == [running.children.get()]
+
+
+@pytest.mark.parametrize("report", [ESCALATE, None])
+def test_when_the_queue_refuses_nothing_has_changed(running, report):
+    def refuse(session: Session) -> None:
+        raise RuntimeError("the queue is gone")
+
+    with pytest.raises(RuntimeError):
+        finish(running, report, enqueue=refuse)
+
+    stored = Session.objects.get(pk=running.pk)
+    assert (stored.status, stored.escalation_reason) == (Status.RUNNING, "")
+    assert not stored.children.exists()
+    assert stored.cycle.is_active
+
+
+def test_a_session_that_has_ended_cannot_escalate_again(running):
+    finish(running, ESCALATE)
+
+    with pytest.raises(IllegalTransition):
+        finish(running, ESCALATE)
+
+    assert running.children.count() == 1
+
+
+def test_the_tier_that_asked_is_the_parent_of_another_tier():
+    first = SessionFactory(escalated=True)
+    second = SessionFactory(tier=2, parent_session=first)
+
+    assert (tier_that_asked(first), tier_that_asked(second)) == (None, 1)
+
+
+def test_the_tier_that_asked_is_found_past_requests_for_a_report():
+    first = SessionFactory(escalated=True)
+    again = SessionFactory(parent_session=first, purpose=Session.Purpose.REPORT)
+    second = SessionFactory(tier=2, parent_session=again)
+    second_again = SessionFactory(tier=2, parent_session=second, purpose=Session.Purpose.REPORT)
+
+    assert [tier_that_asked(session) for session in (again, second, second_again)] == [None, 1, 1]

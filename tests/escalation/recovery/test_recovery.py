@@ -1,0 +1,340 @@
+"""After a death every session comes to a true end, once, and the chain goes on where it may."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from escalation.agent.process_tree import started_at
+from escalation.continuity import transcripts
+from escalation.next_step.cycles import leave_to_caller
+from escalation.recovery import recovery
+from escalation.recovery.recovery import orphans, recover, runner_lives
+from escalation.run import spool
+from sessions_app.models import Conversation, Cycle, Session
+from tests.escalation.processes import is_gone_soon
+from tests.escalation.recovery_cases import (
+    Handed,
+    dead_process,
+    heard,
+    living_runner,
+    orphan,
+    recovered,
+    tool_call,
+    tool_result,
+)
+from tests.factories import SessionFactory
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_session_whose_runner_has_ended_is_an_orphan(tmp_path):
+    session = orphan(tmp_path)
+
+    assert orphans() == [session]
+
+
+def test_a_session_whose_runner_lives_is_left_alone(tmp_path):
+    session = orphan(tmp_path, **living_runner())
+
+    after, done = recovered(session)
+
+    assert (after.status, done) == (Session.Status.RUNNING, [])
+
+
+def test_a_silent_runner_that_lives_is_left_alone(tmp_path):
+    long_ago = timezone.now() - timedelta(minutes=9)
+
+    assert runner_lives(orphan(tmp_path, heartbeat_at=long_ago, **living_runner()))
+
+
+def test_a_pid_that_was_given_to_another_process_is_no_runner(tmp_path):
+    session = orphan(tmp_path, **{**living_runner(), "runner_started": 1})
+
+    assert not runner_lives(session)
+
+
+def test_a_pid_of_an_earlier_boot_is_no_runner(tmp_path):
+    assert not runner_lives(orphan(tmp_path, boot_id="another-boot", **living_runner()))
+
+
+def test_a_session_that_never_named_its_runner_is_an_orphan(tmp_path):
+    assert not runner_lives(orphan(tmp_path, runner_pid=None, runner_started=None))
+
+
+@pytest.mark.parametrize(("minutes", "lives"), [(1, True), (9, True), (11, False)])
+def test_a_runner_on_another_host_is_judged_by_its_silence(tmp_path, minutes, lives):
+    seen = timezone.now() - timedelta(minutes=minutes)
+
+    assert runner_lives(orphan(tmp_path, host="elsewhere", heartbeat_at=seen)) is lives
+
+
+@pytest.mark.parametrize("status", [Session.Status.QUEUED, Session.Status.COMPLETED])
+def test_only_running_sessions_are_orphans(tmp_path, status):
+    orphan(tmp_path, status=status)
+
+    assert orphans() == []
+
+
+def test_the_session_ends_as_interrupted_with_its_reason(tmp_path):
+    after, [done] = recovered(orphan(tmp_path))
+
+    assert after.status == Session.Status.INTERRUPTED
+    assert after.finished_at is not None
+    assert "checks the state first" in after.escalation_reason
+    assert (done.session, done.tier) == (after.pk, 1)
+
+
+def test_the_change_of_status_is_an_event_with_the_reason(tmp_path):
+    after, _done = recovered(orphan(tmp_path))
+
+    event = after.events.filter(kind="status").get()
+    assert (event.payload["from"], event.payload["to"]) == ("running", "interrupted")
+    assert "its runner is gone" in event.payload["text"]
+
+
+def test_the_chain_goes_on_in_the_same_conversation(tmp_path):
+    session, handed = orphan(tmp_path, tier=2), Handed()
+
+    recovered(session, handed)
+
+    [successor] = handed.sessions
+    assert (successor.parent_session, successor.tier) == (session, 2)
+    assert successor.purpose == Session.Purpose.RECOVERY
+    assert successor.continued_by == Session.ContinuedBy.RESUME
+    assert successor.cycle.is_active
+
+
+def test_a_tool_that_ran_at_tier_1_does_not_hinder(tmp_path):
+    session, handed = orphan(tmp_path), Handed()
+    heard(session, tool_call("a"))
+
+    recovered(session, handed)
+
+    assert len(handed.sessions) == 1
+
+
+@pytest.mark.parametrize("tier", [2, 3])
+def test_half_done_work_waits_for_a_person(tmp_path, tier):
+    session, handed = orphan(tmp_path, tier=tier), Handed()
+    heard(session, tool_call("a"))
+
+    after, _done = recovered(session, handed)
+
+    assert handed.sessions == []
+    assert after.cycle.outcome == Cycle.Outcome.NEEDS_PERSON
+    assert "half done" in after.cycle.outcome_reason
+
+
+def test_a_tool_that_had_answered_is_no_half_done_work(tmp_path):
+    session, handed = orphan(tmp_path, tier=3), Handed()
+    heard(session, tool_call("a"), tool_result("b"))
+
+    recovered(session, handed)
+
+    assert len(handed.sessions) == 1
+
+
+def test_a_tier_that_is_cut_off_again_and_again_waits_for_a_person(tmp_path, settings):
+    settings.CLAUDEOPS_MAX_INTERRUPTIONS = 1
+    first = SessionFactory(status=Session.Status.INTERRUPTED)
+    session, handed = orphan(tmp_path, parent_session=first, cycle=first.cycle), Handed()
+    Cycle.objects.update(state=Cycle.State.RUNNING)
+
+    after, _done = recovered(session, handed)
+
+    assert handed.sessions == []
+    assert "2 times" in after.cycle.outcome_reason
+
+
+def test_a_question_that_was_cut_off_leaves_the_outcome_as_it_was(tmp_path):
+    session, handed = orphan(tmp_path, purpose=Session.Purpose.FOLLOW_UP), Handed()
+    Cycle.objects.update(outcome=Cycle.Outcome.FIXED)
+
+    after, _done = recovered(session, handed)
+
+    assert (after.status, handed.sessions) == (Session.Status.INTERRUPTED, [])
+    assert (after.cycle.state, after.cycle.outcome) == ("finished", "fixed")
+
+
+def test_an_id_that_the_cli_never_confirmed_is_not_kept(tmp_path):
+    after, _done = recovered(orphan(tmp_path, seen=False))
+
+    assert (after.status, after.session_id) == (Session.Status.INTERRUPTED, "")
+
+
+def test_the_conversation_is_released(tmp_path):
+    session = orphan(tmp_path)
+    Conversation.take(session.session_id, session)
+
+    recovered(session)
+
+    assert Conversation.objects.get().in_use_by is None
+
+
+def test_the_transcript_is_archived(tmp_path, monkeypatch):
+    archived = []
+    monkeypatch.setattr(transcripts, "archive", archived.append)
+    session = orphan(tmp_path)
+
+    recovered(session)
+
+    assert archived == [session]
+
+
+def test_recovering_again_does_nothing_more(tmp_path):
+    session, handed = orphan(tmp_path), Handed()
+    first, _done = recovered(session, handed)
+    events = list(first.events.values_list("sequence", "kind"))
+    Session.objects.filter(status=Session.Status.QUEUED).delete()
+
+    second, done = recovered(session, handed)
+
+    assert done == []
+    assert len(handed.sessions) == 1
+    assert list(second.events.values_list("sequence", "kind")) == events
+
+
+def test_a_dry_run_only_says_what_it_would_do(tmp_path):
+    session, handed = orphan(tmp_path), Handed()
+
+    [done] = recover(enqueue=handed, dry_run=True)
+
+    session.refresh_from_db()
+    assert "would" in done.what
+    assert (session.status, handed.sessions) == (Session.Status.RUNNING, [])
+
+
+def test_several_orphans_are_all_brought_to_an_end(tmp_path):
+    sessions = [orphan(tmp_path, session_id=f"{n}" * 8 + ID_TAIL) for n in range(3)]
+
+    recover(enqueue=leave_to_caller)
+
+    ended = Session.objects.filter(status=Session.Status.INTERRUPTED)
+    assert set(ended) == set(sessions)
+
+
+def test_one_that_cannot_be_recovered_does_not_hinder_the_others(tmp_path, monkeypatch):
+    good = orphan(tmp_path)
+    bad = orphan(tmp_path, session_id="3" * 8 + ID_TAIL)
+    monkeypatch.setattr(recovery, "read_transcript", _failing_for(bad, recovery.read_transcript))
+
+    recover(enqueue=leave_to_caller)
+
+    good.refresh_from_db()
+    assert good.status == Session.Status.INTERRUPTED
+
+
+def test_a_spool_that_cannot_be_read_does_not_hinder_the_others(tmp_path):
+    session = orphan(tmp_path)
+    spool.path_for(SessionFactory()).mkdir(parents=True)
+
+    after, _done = recovered(session)
+
+    assert after.status == Session.Status.INTERRUPTED
+
+
+def test_a_recovery_that_failed_can_be_done_again_by_the_same_process(tmp_path, monkeypatch):
+    session = orphan(tmp_path)
+    with monkeypatch.context() as broken:
+        broken.setattr(recovery, "read_transcript", _failing_for(session, None))
+        with contextlib.suppress(RuntimeError):  # whether it may raise is another question
+            recover(enqueue=leave_to_caller)
+
+    after, _done = recovered(session)
+
+    assert after.status == Session.Status.INTERRUPTED
+
+
+def test_of_two_recoveries_at_once_the_second_leaves_quietly(tmp_path, monkeypatch):
+    session, handed = orphan(tmp_path), Handed()
+    mine = orphans
+    monkeypatch.setattr(recovery, "orphans", _after_another_recovery(mine, handed))
+
+    recover(enqueue=handed)
+
+    session.refresh_from_db()
+    assert session.status == Session.Status.INTERRUPTED
+    assert session.children.count() == 1
+    assert session.events.filter(kind="status").count() == 1
+
+
+def test_the_surviving_cli_is_stopped(tmp_path):
+    survivor = subprocess.Popen([sys.executable, "-IS", "-c", "import time; time.sleep(60)"])
+    session = orphan(tmp_path, cli_pid=survivor.pid, cli_started=started_at(survivor.pid))
+
+    recovered(session)
+
+    assert is_gone_soon(survivor.pid)
+    survivor.wait()
+
+
+@pytest.mark.parametrize("facts", [{"boot_id": "another"}, {"cli_started": 1}])
+def test_a_process_that_only_has_the_same_pid_is_never_touched(tmp_path, facts):
+    stranger = subprocess.Popen([sys.executable, "-IS", "-c", "import time; time.sleep(60)"])
+    known = {"cli_pid": stranger.pid, "cli_started": started_at(stranger.pid), **facts}
+
+    recovered(orphan(tmp_path, **known))
+
+    assert stranger.poll() is None
+    stranger.kill()
+    stranger.wait()
+
+
+def test_processes_of_another_host_are_not_looked_for_here(tmp_path):
+    stranger = subprocess.Popen([sys.executable, "-IS", "-c", "import time; time.sleep(60)"])
+    session = orphan(
+        tmp_path,
+        host="elsewhere",
+        heartbeat_at=timezone.now() - timedelta(hours=1),
+        cli_pid=stranger.pid,
+        cli_started=started_at(stranger.pid),
+    )
+
+    after, _done = recovered(session)
+
+    assert after.status == Session.Status.INTERRUPTED
+    assert stranger.poll() is None
+    stranger.kill()
+    stranger.wait()
+
+
+def test_the_host_where_it_ran_stays_on_record(tmp_path):
+    long_ago = timezone.now() - timedelta(hours=1)
+
+    after, _done = recovered(orphan(tmp_path, host="elsewhere", heartbeat_at=long_ago))
+
+    assert after.host == "elsewhere"
+
+
+def test_a_runner_that_is_gone_is_really_gone():
+    assert started_at(dead_process()) is None
+
+
+ID_TAIL = "-2222-4222-8222-222222222222"
+
+
+def _failing_for(session, otherwise):
+    def fail(found):
+        if found.pk == session.pk:
+            raise RuntimeError("a damaged file")
+        return otherwise(found)
+
+    return fail
+
+
+def _after_another_recovery(find, handed):
+    """Between the look and the deed, another process does the same work."""
+
+    def look():
+        found = find()
+        for session in find():
+            recovery._recover_one(session, handed)
+        return found
+
+    return look

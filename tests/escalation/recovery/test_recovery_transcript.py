@@ -1,0 +1,274 @@
+"""What the CLI wrote down after the last line that reached us is read in, and its cost settled."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from escalation.recovery.recovery import read_transcript
+from escalation.run import spool
+from sessions_app.models import Session, SessionEvent
+from tests.escalation.recovery_cases import (
+    Handed,
+    answer,
+    heard,
+    orphan,
+    prompt,
+    recovered,
+    tool_call,
+    tool_result,
+    uuids,
+    write_transcript,
+)
+from tests.factories import SessionFactory
+
+pytestmark = pytest.mark.django_db
+
+Basis = Session.CostBasis
+RESULT = {
+    "type": "result",
+    "subtype": "success",
+    "is_error": False,
+    "total_cost_usd": 0.25,
+    "num_turns": 2,
+    "usage": {"input_tokens": 900, "output_tokens": 90},
+}
+
+
+def cost_state(total: float) -> dict[str, object]:
+    return {"type": "cost-state", "totalCostUSD": total}
+
+
+def continuing(directory: Path, *, before: Decimal | None) -> Session:
+    """A Tier 2 run that resumed its parent's conversation, which had cost so much until then."""
+    parent = SessionFactory(escalated=True)
+    facts: dict[str, Any] = {
+        "tier": 2,
+        "continued_by": "resume",
+        "baseline_cost_usd": before,
+    }
+    return orphan(directory, parent_session=parent, **facts)
+
+
+def test_messages_beyond_the_last_stored_event_are_read_in(tmp_path):
+    session = orphan(tmp_path)
+    heard(session, answer("a"))
+    write_transcript(session, answer("a"), tool_call("b"), tool_result("c"))
+
+    recovered(session)
+
+    assert uuids(session) == ["a", "b", "c"]
+
+
+def test_what_was_read_in_says_where_it_comes_from(tmp_path):
+    session = orphan(tmp_path)
+    write_transcript(session, answer("a"))
+
+    recovered(session)
+
+    event = session.events.get(kind="assistant")
+    assert event.payload["read_from"] == "transcript"
+    assert event.source == SessionEvent.Source.STREAM
+
+
+def test_the_numbers_go_on_without_a_gap(tmp_path):
+    session = orphan(tmp_path)
+    heard(session, answer("a"))
+    write_transcript(session, answer("a"), answer("b"), answer("c"))
+
+    recovered(session)
+
+    numbers = list(session.events.order_by("sequence").values_list("sequence", flat=True))
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_the_copied_messages_of_the_parent_are_not_read_again(tmp_path):
+    session = orphan(tmp_path, tier=2)
+    write_transcript(session, answer("of the parent", seconds=-600), answer("own"))
+
+    recovered(session)
+
+    assert uuids(session) == ["own"]
+
+
+def test_the_prompt_is_not_taken_for_something_that_was_said_later(tmp_path):
+    session = orphan(tmp_path)
+    heard(session, answer("a"))
+    write_transcript(session, prompt("the prompt"), answer("a"))
+
+    recovered(session)
+
+    assert uuids(session) == ["a"]
+
+
+def test_what_the_cli_puts_in_by_itself_is_left_out(tmp_path):
+    session = orphan(tmp_path)
+    write_transcript(session, answer("by itself", model="<synthetic>"))
+
+    recovered(session)
+
+    assert uuids(session) == []
+
+
+@pytest.mark.parametrize(
+    "rest", ['{"type": "assistant", "uuid": "h', "not json\n", "\x00\x00\n", "[1]\n", "\n\n"]
+)
+def test_half_a_line_or_garbage_costs_only_itself(tmp_path, rest):
+    session = orphan(tmp_path)
+    write_transcript(session, answer("a"), rest=rest)
+
+    recovered(session)
+
+    assert uuids(session) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"message": None},
+        {"message": "text"},
+        {"timestamp": None},
+        {"timestamp": 5},
+        {"message": {"content": [None, 5, "x"]}},
+    ],
+)
+def test_odd_entries_do_not_hinder_recovery(tmp_path, odd):
+    session = orphan(tmp_path)
+    write_transcript(session, {**answer("odd"), **odd}, answer("a"))
+
+    after, _done = recovered(session)
+
+    assert after.status == Session.Status.INTERRUPTED
+    assert "a" in uuids(session)
+
+
+def test_a_missing_transcript_does_not_hinder_recovery(tmp_path):
+    after, _done = recovered(orphan(tmp_path))
+
+    assert after.status == Session.Status.INTERRUPTED
+
+
+def test_reading_twice_stores_nothing_twice(tmp_path):
+    session = orphan(tmp_path)
+    write_transcript(session, answer("a"), answer("b"))
+
+    assert [read_transcript(session), read_transcript(session)] == [2, 0]
+
+
+def test_a_tool_seen_only_in_the_transcript_counts_as_running(tmp_path):
+    session, handed = orphan(tmp_path, tier=2), Handed()
+    write_transcript(session, tool_call("a"))
+
+    recovered(session, handed)
+
+    assert handed.sessions == []
+
+
+def test_a_tool_result_seen_only_in_the_transcript_counts_as_an_answer(tmp_path):
+    session, handed = orphan(tmp_path, tier=2), Handed()
+    heard(session, tool_call("a"))
+    write_transcript(session, tool_call("a"), tool_result("b"))
+
+    recovered(session, handed)
+
+    assert len(handed.sessions) == 1
+
+
+def test_what_a_database_cannot_hold_is_read_in_all_the_same(tmp_path):
+    session = orphan(tmp_path)
+    write_transcript(session, answer("a", {"type": "text", "text": "nul \x00, half \ud83d"}))
+
+    recovered(session)
+
+    assert uuids(session) == ["a"]
+
+
+def test_a_leftover_spool_is_read_in_before_the_transcript(tmp_path):
+    session = orphan(tmp_path)
+    kept = SessionEvent(
+        session=session, sequence=2, source="stream", kind="assistant", payload=answer("spooled")
+    )
+    spool.write(session, [kept])
+    write_transcript(session, answer("spooled"), answer("beyond"))
+
+    recovered(session)
+
+    assert uuids(session) == ["spooled", "beyond"]
+    assert not spool.path_for(session).exists()
+
+
+def test_a_result_line_that_was_seen_gives_the_cost(tmp_path):
+    session = orphan(tmp_path)
+    heard(session, answer("a"), RESULT)
+
+    after, _done = recovered(session)
+
+    assert (after.cost_usd, after.cost_basis) == (Decimal("0.25"), Basis.PER_RUN)
+    assert (after.input_tokens, after.output_tokens) == (900, 90)
+
+
+def test_the_clis_own_books_give_the_cost_of_a_run_without_a_result(tmp_path):
+    session = orphan(tmp_path)
+    write_transcript(session, answer("a"), cost_state(0.1), cost_state(0.4))
+
+    after, _done = recovered(session)
+
+    assert (after.cost_usd, after.cost_basis) == (Decimal("0.4"), Basis.DIFFERENCE)
+
+
+def test_of_a_continued_conversation_only_the_difference_is_the_runs_own(tmp_path):
+    session = continuing(tmp_path, before=Decimal("0.3"))
+    write_transcript(session, answer("a"), cost_state(0.5))
+
+    after, _done = recovered(session)
+
+    assert after.cost_usd == Decimal("0.2")
+    assert after.baseline_cost_usd == Decimal("0.3")
+
+
+def test_books_that_are_behind_the_parent_never_make_a_cost_below_zero(tmp_path):
+    session = continuing(tmp_path, before=Decimal("0.3"))
+    write_transcript(session, answer("a"), cost_state(0.1))
+
+    after, _done = recovered(session)
+
+    assert after.cost_usd == 0
+
+
+def test_a_total_whose_beginning_is_unknown_is_not_taken_for_the_runs_own(tmp_path):
+    session = continuing(tmp_path, before=None)
+    write_transcript(session, answer("a"), cost_state(0.5))
+
+    after, _done = recovered(session)
+
+    assert after.cost_usd is None
+
+
+def test_without_any_figure_the_stream_gives_an_estimate(tmp_path):
+    SessionFactory(model="haiku", cost_usd=Decimal("1"), input_tokens=1000, output_tokens=0)
+    session = orphan(tmp_path)
+    heard(session, answer("a"))
+
+    after, _done = recovered(session)
+
+    assert (after.cost_usd, after.cost_basis) == (None, Basis.ESTIMATE)
+    assert after.estimated_cost_usd == Decimal("0.15")
+
+
+def test_a_run_that_said_nothing_has_an_unknown_cost(tmp_path):
+    after, _done = recovered(orphan(tmp_path))
+
+    assert (after.cost_usd, after.cost_basis) == (None, Basis.UNKNOWN)
+
+
+def test_tokens_of_messages_read_in_are_counted(tmp_path):
+    session = orphan(tmp_path)
+    heard(session, answer("a"))
+    write_transcript(session, answer("a"), answer("b"))
+
+    after, _done = recovered(session)
+
+    assert (after.input_tokens, after.output_tokens) == (200, 20)

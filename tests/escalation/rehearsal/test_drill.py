@@ -1,0 +1,82 @@
+"""A drill is a real cycle on a make-believe system of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from escalation.errors import CannotRun
+from escalation.next_step.cycles import leave_to_caller
+from escalation.rehearsal.drills.drill import drill_directory, drill_surroundings, start_drill
+from escalation.rehearsal.drills.scenario import ScenarioError
+from sessions_app.models import Cycle, Session
+from tests.factories import CycleFactory, SessionFactory, UserFactory
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_drill_is_a_cycle_without_a_watch_that_may_use_every_tier():
+    person = UserFactory()
+
+    cycle = start_drill("three-tiers", enqueue=leave_to_caller, requested_by=person)
+
+    assert (cycle.watch, cycle.drill, cycle.max_tier) == (None, "three-tiers", 3)
+    assert cycle.requested_by == person
+    assert cycle.sessions.get().workdir == cycle.workdir
+
+
+def test_two_drills_have_two_systems():
+    first = start_drill("three-tiers", enqueue=leave_to_caller)
+    second = start_drill("three-tiers", enqueue=leave_to_caller)
+
+    (Path(first.workdir) / "containers" / "web.state").write_text("Up")
+
+    assert (Path(second.workdir) / "containers" / "web.state").read_text().startswith("Exited")
+
+
+def test_an_unknown_scenario_leaves_no_cycle():
+    with pytest.raises(ScenarioError):
+        start_drill("nonsense", enqueue=leave_to_caller)
+
+    assert not Cycle.objects.exists()
+
+
+def test_a_queue_that_refuses_leaves_no_cycle():
+    def refuse(session: Session) -> None:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        start_drill("all-healthy", enqueue=refuse)
+
+    assert not Cycle.objects.exists()
+
+
+def test_a_real_run_gets_nothing_of_a_drill():
+    with drill_surroundings(SessionFactory()) as surroundings:
+        assert surroundings == {}
+
+
+def test_a_drill_gets_an_api_of_its_own_run():
+    session = start_drill("all-healthy", enqueue=leave_to_caller).sessions.get()
+
+    with drill_surroundings(session) as surroundings:
+        address = surroundings["ANTHROPIC_BASE_URL"]
+
+    assert address.startswith("http://127.0.0.1:")
+    assert address.endswith(f"/all-healthy/tier/1/run/{session.pk}")
+    assert surroundings["PATH"].startswith(f"{session.workdir}/bin:")
+
+
+def test_a_drill_whose_scenario_is_gone_cannot_run():
+    session = SessionFactory(cycle=CycleFactory(drilled=True, drill="forgotten"))
+
+    with pytest.raises(CannotRun, match="forgotten"), drill_surroundings(session):
+        pytest.fail("it must not run")
+
+
+def test_a_drill_lives_in_the_state_directory(settings):
+    cycle = start_drill("all-healthy", enqueue=leave_to_caller)
+
+    assert drill_directory(cycle).is_relative_to(settings.CLAUDEOPS_STATE_DIR)
+    assert Path(cycle.workdir).is_relative_to(drill_directory(cycle))

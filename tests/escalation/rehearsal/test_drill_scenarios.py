@@ -1,0 +1,178 @@
+"""The shipped scenarios can be played, and a wrong one says what is wrong with it."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from escalation.rehearsal.drills import scenario as scenario_module
+from escalation.rehearsal.drills.scenario import (
+    SCENARIO_DIRECTORY,
+    SYSTEM_DIRECTORY,
+    Reply,
+    ScenarioError,
+    ToolCall,
+    load_scenario,
+    parse_reply,
+    scenario_names,
+)
+from escalation.report import checked_report
+from escalation.tiers import get_tier
+
+SHIPPED = scenario_names()
+SCENARIO_KEYS = {"title", "description", "prompt", "system", "files", "tier", "aside"}
+REPLY_KEYS = {"say", "run", "calls", "report", "usage", "delay", "pace", "error", "times"}
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch) -> Path:
+    """The only place where scenarios are looked for in the test."""
+    directory = tmp_path / "scenarios"
+    directory.mkdir()
+    monkeypatch.setattr(scenario_module, "SCENARIO_DIRECTORY", directory)
+    return directory
+
+
+def test_the_scenarios_that_the_commands_name_are_there():
+    assert {"all-healthy", "fixed-at-tier-2", "three-tiers", "forbidden-command"} <= set(SHIPPED)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_scenario_loads_and_says_what_it_is(name):
+    scenario = load_scenario(name)
+
+    assert scenario.name == name
+    assert scenario.title
+    assert scenario.description
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_scenario_uses_only_known_keys(name):
+    data = tomllib.loads((SCENARIO_DIRECTORY / f"{name}.toml").read_text())
+
+    replies = [reply for tier in data["tier"].values() for reply in tier] + data.get("aside", [])
+    assert data.keys() <= SCENARIO_KEYS
+    assert set().union(*replies) <= REPLY_KEYS
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_tier_of_a_shipped_scenario_ends_with_a_valid_report(name):
+    for replies in load_scenario(name).tiers.values():
+        last = replies[-1].calls[-1]
+
+        assert last.tool == "StructuredOutput"
+        assert checked_report(dict(last.input))[1] == ""
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_scenario_escalates_exactly_to_the_tiers_that_it_has(name):
+    tiers = load_scenario(name).tiers
+
+    asked = {
+        n for n, replies in tiers.items() if replies[-1].calls[-1].input["escalation"]["needed"]
+    }
+    assert sorted(tiers) == list(range(1, max(tiers) + 1))
+    assert asked == set(range(1, max(tiers)))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_scenario_uses_only_tools_that_its_tiers_are_offered(name):
+    for number, replies in load_scenario(name).tiers.items():
+        used = {call.tool for reply in replies for call in reply.calls}
+
+        assert used <= {*get_tier(number).tool_names, "StructuredOutput"}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_scenario_lays_its_system_out(name, tmp_path):
+    scenario = load_scenario(name)
+
+    scenario.lay_out(tmp_path)
+
+    assert (SYSTEM_DIRECTORY / scenario.system).is_dir()
+    assert (tmp_path / "CLAUDE-OPS.md").is_file()
+    assert (tmp_path / "bin" / "docker").stat().st_mode & 0o111
+    assert [file.path for file in scenario.files if not (tmp_path / file.path).is_file()] == []
+
+
+@pytest.mark.parametrize("name", ["nonsense", "", "../scenario", "all-healthy.toml", "."])
+def test_an_unknown_scenario_says_which_are_known(name):
+    with pytest.raises(ScenarioError, match="Known scenarios: all-healthy, "):
+        load_scenario(name)
+
+
+def test_an_empty_directory_has_no_scenarios(directory):
+    with pytest.raises(ScenarioError, match="Known scenarios: none"):
+        load_scenario("mine")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "title = ",
+        b"title = '\xff'",
+        "description = 'no title'",
+        "title = 'x'\n[[tier.first]]\nsay = 'x'",
+        "title = 'x'\n[[tier.1]]\nunknown = 1",
+        "title = 'x'\n[[tier.1]]\ncalls = [{ tool = 'Bash' }]",
+        "title = 'x'\n[[files]]\nname = 'x'",
+        "title = 'x'\ntier = 3",
+        "title = 'x'\ndescription = 3",
+    ],
+)
+def test_a_broken_scenario_names_its_file(directory, content):
+    data = content.encode() if isinstance(content, str) else content
+    (directory / "mine.toml").write_bytes(data)
+
+    with pytest.raises(ScenarioError, match=r"mine\.toml"):
+        load_scenario("mine")
+
+
+def test_a_scenario_with_every_key_is_understood(directory):
+    (directory / "mine.toml").write_text("""
+title = "Mine"
+prompt = " Look at db. "
+[[files]]
+path = "bin/tool"
+content = "#!/bin/sh"
+executable = true
+[[tier.1]]
+error = 529
+times = 3
+delay = 0.5
+pace = 0.1
+[tier.1.usage]
+input_tokens = 7
+[[aside]]
+say = "I am a subagent."
+""")
+
+    scenario = load_scenario("mine")
+
+    assert scenario.prompt == "Look at db."
+    assert scenario.replies_for(1) == (
+        Reply(error=529, times=3, delay=0.5, pace=0.1, usage={"input_tokens": 7}),
+    )
+    assert scenario.aside == (Reply(say="I am a subagent."),)
+    assert scenario.replies_for(2) == ()
+
+
+def test_an_executable_file_is_laid_out_as_one(directory, tmp_path):
+    (directory / "mine.toml").write_text(
+        "title = 'x'\n[[files]]\npath = 'bin/a/tool'\ncontent = ''\nexecutable = true"
+    )
+
+    load_scenario("mine").lay_out(tmp_path / "system")
+
+    assert (tmp_path / "system" / "bin" / "a" / "tool").stat().st_mode & 0o777 == 0o755
+
+
+def test_run_and_report_are_short_for_calls():
+    reply = parse_reply({"say": "x", "run": "docker ps", "report": {"summary": "s"}})
+
+    assert reply.calls == (
+        ToolCall(tool="Bash", input={"command": "docker ps"}),
+        ToolCall(tool="StructuredOutput", input={"summary": "s"}),
+    )

@@ -1,0 +1,312 @@
+"""A run's own cost, whatever its CLI reports (REQ-5)."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from escalation.agent.stream import RunFacts, Tokens
+from escalation.continuity import transcripts
+from escalation.run import run_facts
+from escalation.run.cost import OwnCost, last_unit_price, own_cost, weighted_tokens
+from escalation.run.preparation import conversation_total
+from sessions_app.models import Session
+from tests.escalation.fake_cli import FakeCli
+from tests.escalation.rows import ESCALATE, HEALTHY
+from tests.escalation.runs import child_of, escalated, run
+from tests.factories import SessionFactory
+
+Basis = Session.CostBasis
+
+
+def never() -> Any:
+    raise AssertionError("nobody had to ask")
+
+
+def facts_with(*results: dict[str, Any], answered: bool = True) -> RunFacts:
+    facts = RunFacts()
+    if answered:
+        usage = {"input_tokens": 1000, "output_tokens": 100, "cache_read_input_tokens": 2000}
+        facts.observe({"type": "assistant", "message": {"id": "m", "usage": usage}})
+    for result in results:
+        facts.observe({"type": "result", **result})
+    return facts
+
+
+def share(*costs: float) -> dict[str, Any]:
+    by_model = {f"model-{number}": {"costUSD": cost} for number, cost in enumerate(costs)}
+    return {"model_usage_since_last_result": by_model}
+
+
+def cost_of(facts: RunFacts, **answers: Any) -> OwnCost:
+    return own_cost(
+        facts,
+        resumed=answers.get("resumed", False),
+        accumulates=answers.get("accumulates", never),
+        baseline=answers.get("baseline", never),
+        unit_price=answers.get("unit_price", never),
+    )
+
+
+def test_req5_a_stated_share_is_the_cost_and_nothing_else_is_asked():
+    cost = cost_of(facts_with({"total_cost_usd": 0.50, **share(0.4, 0.07)}), resumed=True)
+
+    assert (cost.cost_usd, cost.basis) == (Decimal("0.47"), Basis.OWN_SHARE)
+    assert (cost.reported_cost_usd, cost.baseline_cost_usd) == (Decimal("0.50"), Decimal("0.03"))
+
+
+def test_req5_shares_of_several_result_lines_are_added():
+    cost = cost_of(
+        facts_with(
+            {"total_cost_usd": 0.1, **share(0.1)}, {"total_cost_usd": 0.3, **share(0.15, 0.05)}
+        )
+    )
+
+    assert cost.cost_usd == Decimal("0.3")
+    assert cost.baseline_cost_usd == 0
+
+
+def test_req5_the_same_model_in_two_tiers_is_not_counted_twice():
+    cost = cost_of(facts_with({"total_cost_usd": 0.06, **share(0.03)}), resumed=True)
+
+    assert (cost.cost_usd, cost.baseline_cost_usd) == (Decimal("0.03"), Decimal("0.03"))
+
+
+def test_req5_an_error_result_without_a_share_of_its_own_costs_nothing():
+    error = {"subtype": "error_during_execution", "is_error": True, "total_cost_usd": 0.5}
+
+    cost = cost_of(facts_with({**error, **share()}, answered=False), resumed=True)
+
+    assert (cost.cost_usd, cost.reported_cost_usd) == (Decimal(0), Decimal("0.5"))
+
+
+def test_req5_a_fresh_run_costs_what_it_reports_without_a_probe():
+    cost = cost_of(facts_with({"total_cost_usd": 0.03}))
+
+    assert (cost.cost_usd, cost.basis) == (Decimal("0.03"), Basis.PER_RUN)
+    assert cost.baseline_cost_usd == 0
+
+
+def test_req5_a_resumed_run_of_a_cli_that_reports_per_run_costs_what_it_reports():
+    cost = cost_of(facts_with({"total_cost_usd": 0.47}), resumed=True, accumulates=lambda: False)
+
+    assert (cost.cost_usd, cost.basis) == (Decimal("0.47"), Basis.PER_RUN)
+
+
+def test_req5_a_resumed_run_of_a_cli_that_accumulates_costs_the_difference():
+    cost = cost_of(
+        facts_with({"total_cost_usd": 0.50}),
+        resumed=True,
+        accumulates=lambda: True,
+        baseline=lambda: Decimal("0.03"),
+    )
+
+    assert (cost.cost_usd, cost.basis) == (Decimal("0.47"), Basis.DIFFERENCE)
+    assert (cost.reported_cost_usd, cost.baseline_cost_usd) == (Decimal("0.5"), Decimal("0.03"))
+
+
+@pytest.mark.parametrize("reported", [0.03, 0.0, 0.029])
+def test_req5_a_difference_is_never_below_nothing(reported):
+    cost = cost_of(
+        facts_with({"total_cost_usd": reported, "is_error": True}),
+        resumed=True,
+        accumulates=lambda: True,
+        baseline=lambda: Decimal("0.03"),
+    )
+
+    assert cost.cost_usd == 0
+
+
+def test_req5_with_an_unknown_baseline_the_cost_is_unknown_not_somebody_elses():
+    cost = cost_of(
+        facts_with({"total_cost_usd": 0.5}),
+        resumed=True,
+        accumulates=lambda: True,
+        baseline=lambda: None,
+    )
+
+    assert (cost.cost_usd, cost.basis) == (None, Basis.UNKNOWN)
+    assert cost.reported_cost_usd == Decimal("0.5")
+
+
+def test_req5_a_run_without_a_result_is_an_estimate_and_never_a_cost():
+    price = Decimal("0.000001")
+
+    cost = cost_of(facts_with(), unit_price=lambda: price)
+
+    assert (cost.cost_usd, cost.basis) == (None, Basis.ESTIMATE)
+    assert cost.estimated_cost_usd == price * (1000 + 5 * 100 + 200)
+
+
+@pytest.mark.parametrize(
+    ("facts", "answers"),
+    [
+        (facts_with(), {"unit_price": lambda: None}),
+        (facts_with(answered=False), {}),
+    ],
+)
+def test_req5_where_nothing_proves_a_cost_it_is_unknown(facts, answers):
+    cost = cost_of(facts, **answers)
+
+    assert (cost.cost_usd, cost.estimated_cost_usd) == (None, None)
+    assert cost.basis == Basis.UNKNOWN
+
+
+@pytest.mark.parametrize("odd", [None, "much", True, -1, [], {}])
+def test_a_result_without_a_usable_figure_is_no_figure(odd):
+    cost = cost_of(facts_with({"total_cost_usd": odd}), unit_price=lambda: None)
+
+    assert (cost.cost_usd, cost.reported_cost_usd) == (None, None)
+
+
+def test_tokens_are_weighed_by_what_they_cost():
+    tokens = Tokens(input=100, output=10, cache_read=1000, cache_creation=80)
+
+    assert weighted_tokens(tokens) == 100 + 50 + 100 + 100
+
+
+@pytest.mark.django_db
+def test_the_unit_price_is_that_of_the_last_run_of_the_model_that_told():
+    SessionFactory(model="haiku", cost_usd=Decimal("9"), input_tokens=1)
+    SessionFactory(model="haiku", cost_usd=Decimal("0.002"), input_tokens=1000)
+    SessionFactory(model="haiku", cost_usd=None, input_tokens=1000)
+    SessionFactory(model="haiku", cost_usd=Decimal(1))
+    SessionFactory(model="opus", cost_usd=Decimal(5), input_tokens=1)
+
+    assert last_unit_price("haiku") == Decimal("0.000002")
+    assert last_unit_price("sonnet") is None
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("reported", "written", "total"),
+    [
+        (None, None, None),
+        (Decimal("0.03"), None, Decimal("0.03")),
+        (None, Decimal("0.04"), Decimal("0.04")),
+        (Decimal("0.03"), Decimal("0.04"), Decimal("0.04")),
+        (Decimal("0.05"), Decimal("0.04"), Decimal("0.05")),
+    ],
+)
+def test_the_baseline_is_the_highest_total_known_of_the_parent(
+    monkeypatch, reported, written, total
+):
+    monkeypatch.setattr(transcripts, "cost_state_total", lambda session: written)
+
+    assert conversation_total(SessionFactory(reported_cost_usd=reported)) == total
+
+
+def test_a_run_without_a_parent_has_no_baseline():
+    assert conversation_total(None) is None
+
+
+def reports(cost: float, report: str = "ESCALATE") -> str:
+    return f"init(); tool('df', 'full'); result({report}, total_cost_usd={cost})"
+
+
+@pytest.mark.django_db
+def test_req5_tier_2_cost_is_independent_of_tier_1_cost(fake_cli, session, settings):
+    fake_cli.install(settings, accumulates_on_fork=True)
+    child = escalated(fake_cli, session, reports(0.03))
+    fake_cli.then(reports(0.50, "HEALTHY"))
+
+    second = run(child)
+
+    first = Session.objects.get(pk=session.pk)
+    assert (first.cost_usd, second.cost_usd) == (Decimal("0.03"), Decimal("0.47"))
+    assert (second.reported_cost_usd, second.cost_basis) == (Decimal("0.5"), Basis.DIFFERENCE)
+
+
+@pytest.mark.django_db
+def test_req5_the_same_figures_of_a_cli_that_reports_per_run(fake_cli, session):
+    child = escalated(fake_cli, session, reports(0.03))
+    fake_cli.then(reports(0.50, "HEALTHY"))
+
+    second = run(child)
+
+    assert (second.cost_usd, second.cost_basis) == (Decimal("0.5"), Basis.PER_RUN)
+
+
+@pytest.mark.django_db
+def test_req5_three_tiers_add_up_to_what_the_cli_reported(fake_cli, session, settings):
+    fake_cli.install(settings, accumulates_on_fork=True)
+    second = escalated(fake_cli, session, reports(0.03))
+    third = escalated(fake_cli, second, reports(0.50))
+    fake_cli.then(reports(2.50, "HEALTHY"))
+
+    last = run(third)
+
+    costs = [ran.cost_usd for ran in Session.objects.order_by("pk")]
+    assert costs == [Decimal("0.03"), Decimal("0.47"), Decimal("2")]
+    assert sum(cost for cost in costs if cost) == last.reported_cost_usd
+
+
+@pytest.mark.django_db
+def test_req5_a_run_by_handoff_begins_a_total_of_its_own(fake_cli, session, settings):
+    fake_cli.install(settings, accumulates_on_fork=True)
+    child = escalated(fake_cli, session, reports(0.03))
+    Session.objects.filter(pk=child.pk).update(force_fresh=True)
+    fake_cli.then(reports(0.50, "HEALTHY"))
+
+    assert run(child).cost_usd == Decimal("0.5")
+
+
+@pytest.mark.django_db
+def test_req5_a_refused_resume_costs_nothing_and_its_successor_its_own(fake_cli, session, settings):
+    fake_cli.install(settings, accumulates_on_fork=True)
+    child = escalated(fake_cli, session, reports(0.03))
+    fake_cli.then("result(None, is_error=True, total_cost_usd=0.03, num_turns=0); sys.exit(1)")
+    refused = run(child)
+    fake_cli.then(reports(0.47, "HEALTHY"))
+
+    again = run(Session.objects.get(status=Session.Status.QUEUED))
+
+    assert (refused.cost_usd, again.cost_usd) == (Decimal(0), Decimal("0.47"))
+
+
+@pytest.mark.django_db
+def test_req5_a_killed_run_keeps_an_estimate_marked_as_one(fake_cli, session):
+    SessionFactory(model="haiku", cost_usd=Decimal("0.001"), input_tokens=1000)
+    fake_cli.then("init(); say(); os.kill(os.getpid(), signal.SIGKILL)")
+
+    killed = run(session)
+
+    assert (killed.cost_usd, killed.cost_basis) == (None, Basis.ESTIMATE)
+    assert killed.estimated_cost_usd == Decimal("0.000001") * 105
+
+
+@pytest.mark.django_db
+def test_req5_where_the_probe_failed_a_resumed_cost_is_unknown_rather_than_guessed(
+    fake_cli, session, settings
+):
+    fake_cli.install(settings, works=False, problem="a fresh run printed no result")
+    child = escalated(fake_cli, session, reports(0.03))
+    fake_cli.then(reports(0.50, "HEALTHY"))
+
+    second = run(child)
+
+    assert (second.cost_usd, second.cost_basis) == (None, Basis.UNKNOWN)
+
+
+@pytest.mark.django_db
+def test_req5_a_cli_that_keeps_the_id_does_not_take_its_own_total_for_the_baseline(
+    settings, tmp_path, session
+):
+    old = FakeCli(tmp_path / "old", can_fork=False).install(settings, accumulates_on_resume=True)
+    total = "; remember(asked, type='cost-state', totalCostUSD={})"
+    old.then(reports(0.03) + total.format(0.03))
+    old.then(reports(0.50, "HEALTHY") + total.format(0.50))
+
+    second = run(child_of(run(session)))
+
+    assert second.cost_usd == Decimal("0.47")
+
+
+@pytest.mark.django_db
+def test_the_contract_is_asked_only_where_it_decides(fake_cli, session, monkeypatch):
+    monkeypatch.setattr(run_facts, "contract_of", never)
+    fake_cli.reports(ESCALATE).reports(HEALTHY, **share(0.018))
+
+    assert run(child_of(run(session))).cost_basis == Basis.OWN_SHARE

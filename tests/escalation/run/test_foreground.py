@@ -1,0 +1,87 @@
+"""A cycle in the foreground: tier after tier, until a signal or the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from escalation.run.foreground import exit_code, run_to_end, stop_on_signals
+from sessions_app.models import Cycle, Session
+from tests.escalation.rows import ESCALATE, HEALTHY
+from tests.factories import CycleFactory
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        (Cycle.Outcome.HEALTHY, 0),
+        (Cycle.Outcome.FIXED, 0),
+        (Cycle.Outcome.NEEDS_PERSON, 1),
+        (Cycle.Outcome.COULD_NOT_RUN, 2),
+        ("", 1),
+    ],
+)
+def test_every_outcome_has_its_exit_code(outcome, code):
+    assert exit_code(Cycle(outcome=outcome, state=Cycle.State.FINISHED)) == code
+
+
+@pytest.mark.parametrize("state", Cycle.ACTIVE_STATES)
+def test_a_cycle_that_has_not_ended_exits_with_2(state):
+    assert exit_code(Cycle(outcome="", state=state)) == 2
+
+
+def test_it_runs_until_no_session_is_left(fake_cli, session):
+    fake_cli.reports(ESCALATE).reports(ESCALATE).reports(HEALTHY)
+    lines: list[str] = []
+
+    cycle = run_to_end(session.cycle, lines.append)
+
+    assert cycle.outcome == Cycle.Outcome.HEALTHY
+    assert [line for line in lines if line.startswith("──")] == [
+        f"── Session {pk}: Tier {tier}, {model}"
+        for pk, tier, model in cycle.sessions.order_by("pk").values_list("pk", "tier", "model")
+    ]
+
+
+def test_it_prints_what_happens(fake_cli, session):
+    fake_cli.then("init(); say('I look at web.'); result(HEALTHY)")
+    lines: list[str] = []
+
+    run_to_end(session.cycle, lines.append)
+
+    assert "I look at web." in "\n".join(lines)
+
+
+@pytest.mark.django_db
+def test_a_cycle_without_a_waiting_session_is_left_as_it_is(fake_cli):
+    cycle = CycleFactory()
+
+    assert run_to_end(cycle, print).outcome == Cycle.Outcome.HEALTHY
+    assert fake_cli.calls == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_tier_and_starts_no_other(fake_cli, session, number):
+    fake_cli.then("init(); say('ready'); time.sleep(60)")
+
+    def interrupt(line: str) -> None:
+        if "ready" in line:
+            os.kill(os.getpid(), number)
+
+    cycle = run_to_end(session.cycle, interrupt)
+
+    session.refresh_from_db()
+    assert session.status == Session.Status.INTERRUPTED
+    assert signal.Signals(number).name in session.error
+    assert (cycle.outcome, cycle.sessions.count()) == (Cycle.Outcome.NEEDS_PERSON, 1)
+
+
+def test_the_handlers_are_as_before_afterwards():
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+    with stop_on_signals() as reason:
+        assert reason() == ""
+
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

@@ -1,0 +1,249 @@
+"""Each guard through a whole run: no `--resume`, and the context in the prompt instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.utils import timezone
+
+from escalation.continuity.guards import Guard
+from sessions_app.models import Conversation, Session
+from tests.escalation.continuation_cases import FENCE
+from tests.escalation.fake_cli import FakeCli
+from tests.escalation.rows import ESCALATE, HEALTHY, notes_of
+from tests.escalation.runs import (
+    FOUND,
+    change,
+    escalated,
+    handoff_files,
+    lose_transcript,
+    run,
+    transcript_of,
+)
+from tests.escalation.transcript_cases import entries_in
+from tests.factories import SessionFactory
+
+pytestmark = pytest.mark.django_db
+ContinuedBy = Session.ContinuedBy
+
+
+def conversation_of(child: Session) -> str:
+    assert child.parent_session is not None
+    return child.parent_session.session_id
+
+
+def cannot_resume(child: Session, fake: FakeCli) -> None:
+    fake.path.write_text(fake.path.read_text().replace("--resume ", ""))
+
+
+def force_fresh(child: Session, fake: FakeCli) -> None:
+    child.cycle.force_fresh = True
+    child.cycle.save()
+
+
+def expire(child: Session, fake: FakeCli) -> None:
+    change(child.parent_session, last_activity_at=timezone.now() - timedelta(hours=25))
+
+
+def replace_the_cli(child: Session, fake: FakeCli) -> None:
+    fake.path.write_text(fake.path.read_text().replace("9.9.9", "9.10.0"))
+
+
+def use_the_conversation(child: Session, fake: FakeCli) -> None:
+    other = SessionFactory(running=True)
+    Conversation.objects.filter(session_id=conversation_of(child)).update(in_use_by=other)
+
+
+def make_unreadable(child: Session, fake: FakeCli) -> None:
+    path = transcript_of(child.parent_session)
+    path.unlink()
+    path.mkdir()
+
+
+def move_to_another_host(child: Session, fake: FakeCli) -> None:
+    lose_transcript(child.parent_session)
+    change(child.parent_session, host="another-host")
+
+
+def elsewhere(child: Session, fake: FakeCli) -> None:
+    other = Path(child.workdir).parent / "elsewhere"
+    other.mkdir()
+    change(child, workdir=str(other))
+
+
+SPOIL: dict[Guard, Callable[[Session, FakeCli], None]] = {
+    Guard.CLI_CANNOT_RESUME: cannot_resume,
+    Guard.FORCE_FRESH: force_fresh,
+    Guard.NO_SESSION_ID: lambda child, fake: change(child.parent_session, session_id=""),
+    Guard.NOT_A_UUID: lambda child, fake: change(child.parent_session, session_id="sess_abc123"),
+    Guard.RETIRED: lambda child, fake: Conversation.retire(conversation_of(child), "refused"),
+    Guard.EXPIRED: expire,
+    Guard.OTHER_RUNTIME: replace_the_cli,
+    Guard.OTHER_DIRECTORY: elsewhere,
+    Guard.IN_USE: use_the_conversation,
+    Guard.CONTEXT_FULL: lambda child, fake: change(child.parent_session, context_tokens=170_000),
+    Guard.TRANSCRIPT_UNREADABLE: make_unreadable,
+    Guard.OTHER_HOST: move_to_another_host,
+    Guard.TRANSCRIPT_GONE: lambda child, fake: lose_transcript(child.parent_session),
+}
+
+
+@pytest.fixture
+def child(fake_cli, session) -> Session:
+    """Tier 2, waiting to be run after a Tier 1 that found something."""
+    child = escalated(fake_cli, session)
+    fake_cli.reports(HEALTHY)
+    return child
+
+
+def test_every_guard_is_tried():
+    assert set(SPOIL) == set(Guard)
+
+
+@pytest.mark.parametrize("guard", Guard)
+def test_req7_a_guard_means_no_resume_and_the_context_in_the_prompt(fake_cli, child, guard):
+    SPOIL[guard](child, fake_cli)
+
+    run(child)
+
+    call = fake_cli.calls[1]
+    assert "--resume" not in call.argv
+    _before, inside, _after = FENCE.split(call.stdin)
+    assert FOUND in inside
+    assert ESCALATE["summary"] in inside
+
+
+@pytest.mark.parametrize("guard", Guard)
+def test_a_guard_is_stored_with_its_reason_and_the_facts(fake_cli, child, guard):
+    SPOIL[guard](child, fake_cli)
+
+    ran = run(child)
+
+    assert (ran.continued_by, ran.continued_guard) == (ContinuedBy.HANDOFF, guard)
+    assert ran.continued_why in ran.prompt
+    assert ran.continued_why in notes_of(ran, "fallback")[0]
+    assert ran.continuation_facts["parent"]["tier"] == 1
+    assert ran.continuation_facts["run"]["tier"] == 2
+
+
+@pytest.mark.parametrize("guard", Guard)
+def test_req7_a_handoff_is_kept_on_the_record_and_not_on_disk(fake_cli, child, guard, settings):
+    SPOIL[guard](child, fake_cli)
+
+    ran = run(child)
+
+    assert handoff_files(settings.CLAUDEOPS_STATE_DIR) == []
+    assert ran.handoff is not None
+    assert ran.handoff["source_session"] == child.parent_session_id
+    assert FOUND in str(ran.handoff["content"])
+
+
+@pytest.mark.parametrize("guard", Guard)
+def test_a_run_by_handoff_is_a_conversation_of_its_own_that_ends_well(fake_cli, child, guard):
+    SPOIL[guard](child, fake_cli)
+
+    ran = run(child)
+
+    assert ran.session_id == fake_cli.calls[1].flag("--session-id")
+    assert ran.session_id != conversation_of(child)
+    assert (ran.status, ran.cycle.outcome) == (Session.Status.COMPLETED, "healthy")
+
+
+def test_req7_no_handoff_file_created_during_resume_based_escalation(fake_cli, child, settings):
+    ran = run(child)
+
+    assert fake_cli.calls[1].flag("--resume") == conversation_of(child)
+    assert handoff_files(settings.CLAUDEOPS_STATE_DIR) == []
+    assert (ran.continued_by, ran.continued_guard) == (ContinuedBy.RESUME, "")
+    assert ran.handoff is None
+
+
+def test_req7_no_prompt_of_a_resumed_chain_mentions_a_handoff(fake_cli, child):
+    run(child)
+
+    for call in fake_cli.calls:
+        assert "handoff" not in call.stdin.lower()
+        assert not FENCE.search(call.stdin)
+    assert FOUND not in fake_cli.calls[1].stdin
+
+
+def test_resuming_stores_its_reason_and_facts_as_well(fake_cli, child):
+    ran = run(child)
+
+    assert "continues the conversation of Tier 1" in ran.continued_why
+    assert ran.continuation_facts["parent"]["transcript"] == "on disk"
+    assert ran.continuation_facts["limits"] == {
+        "context_threshold": "0.80",
+        "max_age_seconds": 86_400,
+    }
+
+
+def test_req8_context_pressure_is_named_in_the_log_of_the_session(fake_cli, child):
+    SPOIL[Guard.CONTEXT_FULL](child, fake_cli)
+
+    ran = run(child)
+
+    assert (
+        "context window pressure: 170000 of 200000 tokens (85.0%)" in notes_of(ran, "fallback")[0]
+    )
+
+
+def test_req8_the_effective_threshold_is_in_the_log_of_the_session(fake_cli, child, settings):
+    settings.CLAUDEOPS_RESUME_CONTEXT_THRESHOLD = 0.70
+
+    ran = run(child)
+
+    assert "context up to 70% (CLAUDEOPS_RESUME_CONTEXT_THRESHOLD)" in notes_of(ran, "settings")[0]
+
+
+def test_req7_the_prompt_says_that_continuity_was_lost_and_why(fake_cli, child):
+    SPOIL[Guard.TRANSCRIPT_GONE](child, fake_cli)
+
+    run(child)
+
+    said = fake_cli.calls[1].stdin
+    assert "You take over from Tier 1, whose conversation could not be continued" in said
+    assert "the transcript is gone from the disk and from the archive" in said
+
+
+def test_the_third_tier_is_told_of_both_tiers_before_it(fake_cli, session):
+    child = escalated(fake_cli, session)
+    in_vain = "init(); tool('restart web', 'it did not help', True); result(ESCALATE)"
+    third = escalated(fake_cli, child, in_vain)
+    Conversation.retire(conversation_of(third), "refused")
+    fake_cli.reports(HEALTHY)
+
+    run(third)
+
+    assert FOUND in fake_cli.calls[2].stdin
+    assert "it did not help" in fake_cli.calls[2].stdin
+
+
+def test_a_switch_on_the_session_alone_starts_anew_by_handoff(fake_cli, child):
+    change(child, force_fresh=True)
+
+    assert run(child).continued_guard == Guard.FORCE_FRESH
+
+
+def test_a_transcript_that_was_deleted_is_restored_from_the_archive_and_resumed(fake_cli, child):
+    path = transcript_of(child.parent_session)
+    before = entries_in(path)
+    path.unlink()
+
+    ran = run(child)
+
+    assert ran.continued_by == ContinuedBy.RESUME
+    assert entries_in(path) == before
+
+
+def test_a_tier_on_another_host_resumes_what_the_archive_has(fake_cli, child):
+    transcript_of(child.parent_session).unlink()
+    change(child.parent_session, host="another-host", config_dir="/home/other/state/claude")
+
+    ran = run(child)
+
+    assert ran.continued_by == ContinuedBy.RESUME
+    assert fake_cli.calls[1].flag("--resume") == conversation_of(child)

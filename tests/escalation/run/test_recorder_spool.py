@@ -1,0 +1,308 @@
+"""A database that is locked for long: the run goes on, and no event is lost or doubled."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from django.db import OperationalError, connection
+
+from escalation.agent.process import Watcher, run_process
+from escalation.next_step.cycles import leave_to_caller
+from escalation.recovery.recovery import recover
+from escalation.run import recorder as recorder_module
+from escalation.run import runner, spool
+from escalation.run.heartbeat import Heartbeat
+from escalation.run.recorder import Recorder
+from sessions_app.models import Session, SessionEvent
+from tests.escalation.locked_database import locked_database
+from tests.escalation.processes import is_gone_soon
+from tests.escalation.rows import notes_of, queued_session
+from tests.factories import SessionFactory
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch) -> None:
+    """A second is long for a test: the patience of SQLite is set in whole seconds."""
+    monkeypatch.setattr(recorder_module, "TICK_PATIENCE_SECONDS", 0)
+    monkeypatch.setattr(recorder_module, "FLUSH_SECONDS", 0.0)
+
+
+@pytest.fixture
+def running() -> Session:
+    return SessionFactory(running=True)
+
+
+def line(number: int) -> bytes:
+    return b'{"type": "assistant", "text": "line %d"}' % number
+
+
+def lines_of(session: Session) -> list[str]:
+    events = session.events.filter(source=SessionEvent.Source.STREAM).order_by("sequence")
+    return [event.payload["text"] for event in events]
+
+
+def test_events_go_to_the_spool_while_the_database_is_locked(running):
+    recorder = Recorder(running)
+    with locked_database():
+        for number in (1, 2):
+            recorder.stream_line(line(number))
+            recorder.tick()
+
+        kept = spool.path_for(running).read_text()
+
+    assert [f"line {number}" in kept for number in (1, 2)] == [True, True]
+    assert lines_of(running) == []
+
+
+def test_they_are_read_in_afterwards_in_order_and_none_twice(running):
+    recorder = Recorder(running)
+    recorder.stream_line(line(1))
+    recorder.tick()
+    with locked_database():
+        for number in (2, 3, 4):
+            recorder.stream_line(line(number))
+            recorder.tick()
+    recorder.stream_line(line(5))
+    recorder.tick()
+    recorder.close()
+
+    assert lines_of(running) == [f"line {number}" for number in range(1, 6)]
+    assert not spool.path_for(running).exists()
+
+
+def test_the_page_is_told_how_many_were_kept_aside(running):
+    recorder = Recorder(running)
+    with locked_database():
+        for number in (1, 2, 3):
+            recorder.stream_line(line(number))
+        recorder.tick()
+    recorder.close()
+
+    [note] = notes_of(running, "spool")
+    assert "3 events" in note
+
+
+def test_a_second_lock_is_told_anew(running):
+    recorder = Recorder(running)
+    for number in (1, 2):
+        with locked_database():
+            recorder.stream_line(line(number))
+            recorder.tick()
+        recorder.stream_line(line(10 + number))
+        recorder.tick()
+    recorder.close()
+
+    assert lines_of(running) == ["line 1", "line 11", "line 2", "line 12"]
+    assert len(notes_of(running, "spool")) == 2
+
+
+def test_the_numbers_have_no_gap(running):
+    recorder = Recorder(running)
+    with locked_database():
+        recorder.stream_line(line(1))
+        recorder.tick()
+    recorder.stream_line(line(2))
+    recorder.close()
+
+    numbers = list(running.events.order_by("sequence").values_list("sequence", flat=True))
+    assert numbers == [1, 2, 3]
+
+
+def test_the_end_waits_for_a_database_that_comes_back(running):
+    recorder = Recorder(running)
+    released = threading.Event()
+
+    def hold() -> None:
+        with locked_database():
+            released.wait(5)
+            time.sleep(0.5)
+        connection.close()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    time.sleep(0.2)
+    recorder.stream_line(line(1))
+    recorder.tick()
+    released.set()
+    recorder.close()
+    holder.join()
+
+    assert lines_of(running) == ["line 1"]
+
+
+def test_with_a_full_disk_too_events_stay_in_memory(running, monkeypatch):
+    recorder = Recorder(running)
+    with locked_database(), monkeypatch.context() as full:
+        full.setattr(Path, "open", _no_space)
+        for number in (1, 2):
+            recorder.stream_line(line(number))
+            recorder.tick()
+    recorder.stream_line(line(3))
+    recorder.close()
+
+    assert lines_of(running) == ["line 1", "line 2", "line 3"]
+
+
+def test_a_disk_that_was_full_for_half_a_batch_costs_nothing(running, monkeypatch):
+    recorder = Recorder(running)
+    with locked_database():
+        for number in (1, 2, 3):
+            recorder.stream_line(line(number))
+        with monkeypatch.context() as filling:
+            filling.setattr(spool, "write", _partly_written)
+            recorder.tick()
+        recorder.stream_line(line(4))
+        recorder.tick()
+    recorder.close()
+
+    assert lines_of(running) == [f"line {number}" for number in (1, 2, 3, 4)]
+
+
+def test_an_event_that_no_database_takes_does_not_end_the_run(running):
+    recorder = Recorder(running)
+    with locked_database():
+        recorder.stream_line(line(1))
+        recorder.stream_line(b'{"type": "odd", "text": "line 2", "number": 1e999}')
+        recorder.tick()
+    recorder.stream_line(line(3))
+
+    recorder.tick()
+    recorder.close()
+
+    assert {"line 1", "line 3"} <= set(lines_of(running) or [""])
+
+
+def test_what_could_not_be_stored_at_the_end_is_read_in_by_the_next_recovery(running, monkeypatch):
+    monkeypatch.setattr(recorder_module, "CLOSING_PATIENCE_SECONDS", 0.0)
+    recorder = Recorder(running)
+    with locked_database():
+        recorder.stream_line(line(1))
+        recorder.stream_line(line(2))
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA busy_timeout = 50")
+        with pytest.raises(OperationalError):
+            recorder.close()
+    running.finish(Session.Status.COMPLETED, "done")
+
+    recover(enqueue=leave_to_caller)
+
+    assert lines_of(running) == ["line 1", "line 2"]
+
+
+def test_a_heartbeat_does_not_hold_the_run_up(running):
+    heartbeat = Heartbeat(running)
+    heartbeat._next_beat = 0.0
+    finished = threading.Event()
+
+    def beat() -> None:
+        heartbeat.beat()
+        finished.set()
+        connection.close()
+
+    thread = threading.Thread(target=beat)
+    with locked_database():
+        thread.start()
+        in_time = finished.wait(4)
+    thread.join()
+
+    assert in_time
+
+
+def test_a_start_that_cannot_be_recorded_leaves_no_process_behind(tmp_path):
+    seen: list[int] = []
+
+    def refuse(process) -> None:
+        seen.append(process.pid)
+        raise OperationalError("database is locked")
+
+    with pytest.raises(OperationalError):
+        run_process(
+            ["/bin/sleep", "60"],
+            environment={"PATH": os.environ["PATH"]},
+            cwd=tmp_path,
+            prompt="",
+            timeout_seconds=20,
+            watcher=Watcher(
+                on_stdout=lambda line: None,
+                on_stderr=lambda line: None,
+                has_result=lambda: False,
+                on_tick=lambda: "",
+                on_start=refuse,
+            ),
+        )
+
+    gone = is_gone_soon(seen[0])
+    if not gone:
+        os.kill(seen[0], 9)
+    assert gone
+
+
+def test_a_whole_run_goes_on_while_the_database_is_locked(fake_cli, workdir, tmp_path):
+    session = queued_session(workdir)
+    locked, unlocked = tmp_path / "locked", tmp_path / "unlocked"
+    fake_cli.then(
+        f"""
+def wait_for(path):
+    while not os.path.exists(path):
+        time.sleep(0.02)
+init(); say("before")
+wait_for({str(locked)!r})
+for number in range(20):
+    say(f"meanwhile {{number}}")
+wait_for({str(unlocked)!r})
+say("after"); result(HEALTHY)
+"""
+    )
+    lock = threading.Thread(target=_lock_in_the_middle, args=(session, locked, unlocked))
+
+    lock.start()
+    runner.run(session, enqueue=leave_to_caller)
+    lock.join()
+
+    session.refresh_from_db()
+    said = [
+        event.payload["message"]["content"][0]["text"]
+        for event in session.events.filter(kind="assistant").order_by("sequence")
+    ]
+    assert session.status == Session.Status.COMPLETED
+    assert said == ["before", *(f"meanwhile {number}" for number in range(20)), "after"]
+    assert len(notes_of(session, "spool")) == 1
+
+
+def _lock_in_the_middle(session: Session, locked: Path, unlocked: Path) -> None:
+    _wait_for(lambda: session.events.filter(kind="assistant").exists())
+    with locked_database():
+        locked.touch()
+        _wait_for(lambda: spool.path_for(session).exists())
+        time.sleep(0.5)
+    unlocked.touch()
+    connection.close()
+
+
+def _wait_for(condition: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + 20
+    while not condition() and time.monotonic() < give_up:
+        time.sleep(0.02)
+
+
+def _no_space(path: Path, *mode: str) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+WRITE = spool.write
+
+
+def _partly_written(session: Session, events: list[SessionEvent]) -> bool:
+    """Two events went to the disk, and half of the third."""
+    WRITE(session, events[:2])
+    with spool.path_for(session).open("a") as file:
+        file.write('{"sequence": 3, "sou')
+    return False

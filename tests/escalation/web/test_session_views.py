@@ -1,0 +1,184 @@
+"""Endpoints that act on a finished session: by POST, with a tick where it may change something."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.messages import get_messages
+from django.test import Client
+from django.urls import reverse
+from django_q.models import OrmQ
+
+from escalation.web.session_views import UNCONFIRMED
+from sessions_app.models import Cycle, Session
+from tests.factories import CycleFactory, SessionFactory, WatchFactory
+
+# Every page names the CLI, so there is one to name.
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
+Status, Purpose = Session.Status, Session.Purpose
+EVERY_ENDPOINT = ["follow_up", "fork_session", "retry_session", "escalate_session"]
+every_endpoint = pytest.mark.parametrize("name", EVERY_ENDPOINT)
+
+
+def address(name: str, session: Session) -> str:
+    return reverse(f"escalation:{name}", args=[session.pk])
+
+
+def said(response) -> list[str]:
+    return [str(message) for message in get_messages(response.wsgi_request)]
+
+
+def created() -> Session:
+    return Session.objects.get(status=Status.QUEUED)
+
+
+def nothing_was_created() -> bool:
+    return not Session.objects.filter(status=Status.QUEUED).exists() and not OrmQ.objects.exists()
+
+
+@pytest.fixture
+def failed(workdir) -> Session:
+    """On a failed run of Tier 1 every operation is possible."""
+    return SessionFactory(failed=True, workdir=str(workdir))
+
+
+@every_endpoint
+def test_it_acts_only_on_post(operator_client, failed, name):
+    assert operator_client.get(address(name, failed)).status_code == 405
+    assert nothing_was_created()
+
+
+@every_endpoint
+def test_a_stranger_is_sent_to_the_login(client, failed, name):
+    response = client.post(address(name, failed), {"request": "Why?", "confirm": "on"})
+
+    assert response.url.startswith(reverse("login"))
+    assert nothing_was_created()
+
+
+@every_endpoint
+def test_a_form_from_another_site_is_refused(operator, failed, name):
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(operator)
+
+    response = strict.post(address(name, failed), {"request": "Why?", "confirm": "on"})
+
+    assert response.status_code == 403
+
+
+@every_endpoint
+def test_an_unknown_session_is_not_found(operator_client, name):
+    url = reverse(f"escalation:{name}", args=[987])
+
+    assert operator_client.post(url, {"request": "Why?", "confirm": "on"}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("name", "purpose", "tier"),
+    [
+        ("follow_up", Purpose.FOLLOW_UP, 1),
+        ("fork_session", Purpose.FORK, 1),
+        ("retry_session", Purpose.RETRY, 1),
+        ("escalate_session", Purpose.TIER, 2),
+    ],
+)
+def test_it_queues_a_run_and_leads_to_it(operator_client, operator, failed, name, purpose, tier):
+    response = operator_client.post(address(name, failed), {"request": "Why?", "confirm": "on"})
+
+    run = created()
+    assert (run.purpose, run.tier, run.requested_by) == (purpose, tier, operator)
+    assert response.url == run.get_absolute_url()
+    assert said(response) == [f"Session {run.pk} is queued."]
+    assert OrmQ.objects.count() == 1
+
+
+@pytest.mark.parametrize("name", ["follow_up", "fork_session", "escalate_session"])
+def test_what_was_written_reaches_the_run(operator_client, failed, name):
+    operator_client.post(address(name, failed), {"request": "Is db slow?", "confirm": "on"})
+
+    assert created().request == "Is db slow?"
+
+
+@pytest.mark.parametrize(
+    ("name", "tier", "needed"),
+    [
+        ("follow_up", 1, False),
+        ("follow_up", 3, False),
+        ("fork_session", 1, False),
+        ("fork_session", 2, True),
+        ("retry_session", 1, False),
+        ("retry_session", 3, True),
+        ("escalate_session", 1, True),
+        ("escalate_session", 2, True),
+    ],
+)
+def test_what_may_change_something_needs_a_tick(operator_client, name, tier, needed):
+    session = SessionFactory(failed=True, tier=tier, workdir="/tmp")
+
+    response = operator_client.post(address(name, session), {"request": "Why?"})
+
+    assert (said(response) == [UNCONFIRMED]) is needed
+    assert nothing_was_created() is needed
+    if needed:
+        assert response.url == session.get_absolute_url()
+
+
+@pytest.mark.parametrize("name", ["follow_up", "fork_session", "escalate_session"])
+@pytest.mark.parametrize("text", ["", "  "])
+def test_without_words_it_says_what_is_missing(operator_client, failed, name, text):
+    response = operator_client.post(address(name, failed), {"request": text, "confirm": "on"})
+
+    (message,) = said(response)
+    assert message.startswith("Say ")
+    assert response.url == failed.get_absolute_url()
+    assert nothing_was_created()
+
+
+@every_endpoint
+def test_a_refusal_is_shown_where_the_person_came_from(operator_client, name):
+    busy = SessionFactory(failed=True, cycle=CycleFactory(running=True))
+
+    response = operator_client.post(
+        address(name, busy), {"request": "Why?", "confirm": "on"}, follow=True
+    )
+
+    assert response.redirect_chain[-1][0] == busy.get_absolute_url()
+    assert "is still running; wait for it" in response.content.decode()
+    assert nothing_was_created()
+
+
+@pytest.mark.parametrize("name", ["retry_session", "escalate_session"])
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_fresh_conversation_can_be_asked_for(operator_client, failed, name, fresh):
+    form = {"request": "Why?", "confirm": "on", **({"fresh": "on"} if fresh else {})}
+
+    operator_client.post(address(name, failed), form)
+
+    assert created().force_fresh is fresh
+
+
+def test_two_escalations_by_two_people_one_is_told_that_it_came_too_late(operator_client, failed):
+    form = {"request": "Help", "confirm": "on"}
+    operator_client.post(address("escalate_session", failed), form)
+    Session.objects.filter(status=Status.QUEUED).update(status=Status.COMPLETED)
+    failed.cycle.close_again()
+
+    response = operator_client.post(address("escalate_session", failed), form)
+
+    assert "escalated already" in said(response)[-1]
+    assert failed.children.count() == 1
+
+
+def test_the_dashboard_switch_starts_a_cycle_that_is_fresh_at_every_tier(operator_client, workdir):
+    watch = WatchFactory(workdir=str(workdir))
+
+    operator_client.post(reverse("escalation:run_watch", args=[watch.pk]), {"fresh": "on"})
+
+    assert watch.cycles.get().force_fresh
+
+
+def test_a_drill_can_be_started_fresh_at_every_tier(operator_client):
+    operator_client.post(
+        reverse("escalation:start_drill"), {"scenario": "all-healthy", "fresh": "on"}
+    )
+
+    assert Cycle.objects.get().force_fresh

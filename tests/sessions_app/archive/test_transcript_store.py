@@ -1,0 +1,268 @@
+"""The archive of transcripts: the SDK's own suite, both places, and what can go wrong in them."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import time_machine
+from asgiref.sync import async_to_sync
+from claude_agent_sdk import list_sessions_from_store, project_key_for_directory
+from claude_agent_sdk.testing import run_session_store_conformance
+from claude_agent_sdk.types import SessionKey
+from django.db import connection, transaction
+
+from sessions_app.archive import transcript_chunks, transcript_store
+from sessions_app.archive.transcript_chunks import TranscriptDamaged
+from sessions_app.archive.transcript_store import (
+    OrmSessionStore,
+    append_entries,
+    append_missing,
+    delete_transcript,
+    latest_project,
+    load_entries,
+)
+from sessions_app.models import Transcript, TranscriptChunk
+
+KEY: SessionKey = {"project_key": "-srv-shop", "session_id": "11111111-1111-4111-8111-111111111111"}
+SUBAGENT: SessionKey = {**KEY, "subpath": "subagents/agent-a1"}
+
+
+def said(uuid: str, text: str = "hello") -> dict[str, Any]:
+    return {"type": "user", "uuid": uuid, "message": {"role": "user", "content": text}}
+
+
+@pytest.fixture
+def archive_dir(settings, tmp_path: Path) -> Path:
+    settings.CLAUDEOPS_ARCHIVE_DIR = str(tmp_path / "archive")
+    return tmp_path / "archive"
+
+
+@pytest.fixture(params=["database", "directory"])
+def either_place(request, settings, tmp_path: Path) -> None:
+    in_directory = request.param == "directory"
+    settings.CLAUDEOPS_ARCHIVE_DIR = str(tmp_path / "archive") if in_directory else ""
+
+
+def files_in(directory: Path) -> list[Path]:
+    return [path for path in directory.rglob("*") if path.is_file()]
+
+
+def test_it_passes_the_conformance_suite_of_the_sdk(db, either_place):
+    async def make_store() -> OrmSessionStore:
+        await Transcript.objects.all().adelete()
+        return OrmSessionStore()
+
+    async_to_sync(run_session_store_conformance)(make_store)
+
+
+def test_it_gives_back_what_no_database_text_could_hold(db, either_place):
+    odd = [said("a", "NUL \x00, half a pair \ud83e, ünï, \u2028"), {"type": "x", "n": 0.1 + 0.2}]
+
+    append_entries(KEY, odd)
+
+    assert load_entries(KEY) == odd
+
+
+def test_it_keeps_an_entry_once_that_is_sent_again(db):
+    append_entries(KEY, [said("a"), said("b")])
+
+    added = append_entries(KEY, [said("b"), said("c"), said("c")])
+
+    assert added == 1
+    assert load_entries(KEY) == [said("a"), said("b"), said("c")]
+
+
+def test_it_adds_entries_without_uuid_each_time_they_are_appended(db):
+    append_entries(KEY, [{"type": "mode"}])
+    append_entries(KEY, [{"type": "mode"}])
+
+    assert load_entries(KEY) == [{"type": "mode"}, {"type": "mode"}]
+
+
+def test_it_adds_only_what_the_copy_lacks_of_a_grown_transcript(db):
+    file = [{"type": "mode"}, said("a"), {"type": "mode"}]
+    append_missing(KEY, file)
+
+    added = append_missing(KEY, [*file, said("b"), {"type": "mode"}])
+
+    assert added == 2
+    assert load_entries(KEY) == [*file, said("b"), {"type": "mode"}]
+
+
+def test_it_adds_nothing_when_nothing_is_new(db):
+    append_missing(KEY, [said("a"), {"type": "mode"}])
+
+    assert append_missing(KEY, [said("a"), {"type": "mode"}]) == 0
+    assert TranscriptChunk.objects.count() == 1
+
+
+def test_it_cuts_a_long_transcript_into_chunks(db, monkeypatch):
+    monkeypatch.setattr(transcript_chunks, "CHUNK_BYTES", 200)
+    entries = [said(str(number)) for number in range(10)]
+
+    append_entries(KEY, entries)
+
+    assert TranscriptChunk.objects.count() == 5
+    assert load_entries(KEY) == entries
+
+
+def test_it_compresses_what_it_keeps(db):
+    append_entries(KEY, [said("a", "the same words " * 1000)])
+
+    assert len(TranscriptChunk.objects.get().content) < 1000
+
+
+def test_it_keeps_chunks_in_the_directory_readable_by_the_owner_alone(db, archive_dir):
+    append_entries(KEY, [said("a")])
+
+    chunk = TranscriptChunk.objects.get()
+    assert not chunk.content
+    assert (archive_dir / chunk.stored_as).stat().st_mode & 0o777 == 0o600
+
+
+def test_it_removes_the_files_of_a_deleted_transcript_after_the_commit(db, archive_dir):
+    append_entries(KEY, [said("a")])
+    append_entries(SUBAGENT, [said("b")])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transaction, "on_commit", lambda act: act())
+        delete_transcript(KEY)
+
+    assert files_in(archive_dir) == []
+    assert not Transcript.objects.exists()
+
+
+def test_it_leaves_no_file_behind_when_the_database_fails(db, archive_dir, monkeypatch):
+    def fail(*args: object) -> None:
+        raise RuntimeError("the database went away")
+
+    monkeypatch.setattr(transcript_store, "_note_change", fail)
+
+    with pytest.raises(RuntimeError):
+        append_entries(KEY, [said("a")])
+
+    assert files_in(archive_dir) == []
+    assert load_entries(KEY) is None
+
+
+def test_it_says_that_a_copy_is_damaged_and_does_not_give_half_of_it(db, archive_dir):
+    append_entries(KEY, [said("a")])
+    append_entries(KEY, [said("b")])
+    (archive_dir / TranscriptChunk.objects.get(number=0).stored_as).unlink()
+
+    with pytest.raises(TranscriptDamaged, match="cannot be read"):
+        load_entries(KEY)
+
+
+def test_it_says_so_when_the_directory_is_no_longer_configured(db, archive_dir, settings):
+    append_entries(KEY, [said("a")])
+    settings.CLAUDEOPS_ARCHIVE_DIR = ""
+
+    with pytest.raises(TranscriptDamaged, match="CLAUDEOPS_ARCHIVE_DIR is not set"):
+        load_entries(KEY)
+
+
+def test_it_still_reads_what_was_kept_in_the_database_before_a_directory_was_named(
+    db, settings, tmp_path
+):
+    append_entries(KEY, [said("a")])
+    settings.CLAUDEOPS_ARCHIVE_DIR = str(tmp_path / "archive")
+    append_entries(KEY, [said("b")])
+
+    assert load_entries(KEY) == [said("a"), said("b")]
+
+
+def test_it_keeps_the_transcript_when_the_summary_cannot_be_made(db, monkeypatch, caplog):
+    def fail(*args: object) -> None:
+        raise OverflowError("year 0")
+
+    monkeypatch.setattr(transcript_store, "fold_session_summary", fail)
+
+    append_entries(KEY, [said("a")])
+
+    assert load_entries(KEY) == [said("a")]
+    assert "summary cannot be brought up to date" in caplog.text
+
+
+def test_it_lists_sessions_through_the_reader_of_the_sdk(db, tmp_path):
+    key: SessionKey = {**KEY, "project_key": project_key_for_directory(tmp_path)}
+    append_entries(key, [{**said("a", "Look at the shop."), "cwd": str(tmp_path)}])
+
+    sessions = async_to_sync(list_sessions_from_store)(OrmSessionStore(), directory=str(tmp_path))
+
+    assert [session.summary for session in sessions] == ["Look at the shop."]
+
+
+def test_it_remembers_what_the_cli_says_about_a_subagent(db):
+    append_entries(SUBAGENT, [said("a"), {"type": "agent_metadata", "description": "count logs"}])
+
+    assert (Transcript.objects.get().summary or {})["description"] == "count logs"
+
+
+def test_it_finds_the_project_of_the_latest_copy_by_the_id_alone(db):
+    append_entries(KEY, [said("a")])
+    with time_machine.travel(Transcript.objects.get().updated_at.timestamp() + 60):
+        append_entries({**KEY, "project_key": "-other-host"}, [said("a")])
+
+    assert latest_project(KEY["session_id"]) == "-other-host"
+    assert latest_project("unknown") is None
+
+
+def test_it_does_not_seem_older_after_the_clock_was_set_back(db):
+    append_entries(KEY, [said("a")])
+    before = Transcript.objects.get().updated_at
+
+    with time_machine.travel(before.timestamp() - 3600):
+        append_entries(KEY, [said("b")])
+
+    assert Transcript.objects.get().updated_at >= before
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_loses_nothing_when_many_append_at_once(either_place):
+    failures: list[BaseException] = []
+    start = threading.Barrier(8)
+
+    def append_some(writer: int) -> None:
+        try:
+            start.wait(timeout=20)
+            for number in range(5):
+                append_entries(KEY, [said("shared"), said(f"{writer}-{number}")])
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=append_some, args=(writer,)) for writer in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert failures == []
+    uuids = [entry["uuid"] for entry in load_entries(KEY) or []]
+    assert sorted(uuids) == sorted(
+        ["shared", *(f"{writer}-{number}" for writer in range(8) for number in range(5))]
+    )
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_archives_one_transcript_once_when_two_archive_it_at_once():
+    file = [said("a"), {"type": "mode"}, {"type": "mode"}, said("b")]
+    start = threading.Barrier(4)
+
+    def archive() -> None:
+        start.wait(timeout=20)
+        append_missing(KEY, file)
+        connection.close()
+
+    threads = [threading.Thread(target=archive) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert load_entries(KEY) == file

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+import time_machine
+from django.urls import reverse
+from django.utils import timezone
+
+from sessions_app.pages.costs_page import load_costs
+from tests.factories import CycleFactory, SessionFactory, WatchFactory, three_tier_chain
+from tests.sessions_app.tool_events import store_commands
+
+pytestmark = pytest.mark.django_db
+
+NOON = datetime(2026, 3, 15, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def url() -> str:
+    return reverse("sessions_app:costs")
+
+
+def days_ago(days: int) -> datetime:
+    return timezone.now() - timedelta(days=days)
+
+
+def test_it_asks_a_stranger_to_log_in(client, url):
+    assert client.get(url).headers["Location"].startswith(reverse("login"))
+
+
+def test_it_refuses_to_be_posted_to(operator_client, url):
+    assert operator_client.post(url).status_code == 405
+
+
+def test_the_page_is_in_the_navigation(operator_client, url):
+    page = operator_client.get(reverse("sessions_app:dashboard")).content.decode()
+
+    assert f'<a href="{url}">Costs</a>' in page
+
+
+def test_an_empty_page_says_what_will_be_here(operator_client, url):
+    page = operator_client.get(url).content.decode()
+
+    assert "No run began in the last 30 days" in page
+    assert "Nothing to compare yet" in page
+
+
+def test_an_empty_page_of_drills_says_how_to_start_one(operator_client, url):
+    page = operator_client.get(url, {"drills": "yes"}).content.decode()
+
+    assert "No drill ran in the last 30 days" in page
+
+
+@pytest.mark.parametrize(
+    ("period", "total"), [("7", "1"), ("30", "11"), ("90", "111"), ("all", "1111")]
+)
+def test_a_period_is_as_long_as_it_says(period, total):
+    for days, cost in ((6, "1"), (29, "10"), (89, "100"), (400, "1000")):
+        SessionFactory(started_at=days_ago(days), cost_usd=Decimal(cost))
+
+    assert load_costs(period, drills=False).total.cost_usd == Decimal(total)
+
+
+@pytest.mark.parametrize("odd", ["", "0", "-7", "14", "x", "9" * 50])
+def test_an_odd_period_is_the_usual_one(operator_client, url, odd):
+    assert operator_client.get(url, {"period": odd}).context["costs"].period == "30"
+
+
+def test_req5_drills_are_never_part_of_real_costs():
+    SessionFactory(cost_usd=Decimal("0.03"))
+    SessionFactory(drill=True, cost_usd=Decimal("5"))
+
+    assert load_costs("30", drills=False).total.cost_usd == Decimal("0.03")
+    assert load_costs("30", drills=True).total.cost_usd == Decimal("5")
+
+
+def test_drills_are_marked_as_not_charged(operator_client, url):
+    SessionFactory(drill=True)
+
+    page = operator_client.get(url, {"drills": "yes"}).content.decode()
+
+    assert '<span class="badge drill">drill</span>' in page
+    assert "not charged" in page
+
+
+def test_req5_costs_are_told_by_tier():
+    three_tier_chain()
+
+    tiers = load_costs("7", drills=False).tiers
+
+    assert [(row.label, row.amount.cost_usd, row.share) for row in tiers] == [
+        ("Tier 1", Decimal("0.03"), Decimal("0.012")),
+        ("Tier 2", Decimal("0.47"), Decimal("0.188")),
+        ("Tier 3", Decimal("2.00"), Decimal("0.8")),
+    ]
+
+
+def test_costs_are_told_by_watch_with_the_dearest_first():
+    cheap, dear = WatchFactory(name="cheap"), WatchFactory(name="dear")
+    SessionFactory(cycle=CycleFactory(watch=cheap), cost_usd=Decimal("0.1"))
+    SessionFactory(cycle=CycleFactory(watch=dear), cost_usd=Decimal("0.5"))
+    SessionFactory(cycle=CycleFactory(watch=None), cost_usd=Decimal("0.2"))
+
+    labels = [row.label for row in load_costs("7", drills=False).watches]
+
+    assert labels == ["dear", "deleted watches", "cheap"]
+
+
+def test_costs_are_told_by_day_with_the_days_between():
+    with time_machine.travel(NOON, tick=False):
+        SessionFactory(started_at=days_ago(0), cost_usd=Decimal("0.4"))
+        SessionFactory(started_at=days_ago(2), cost_usd=Decimal("0.1"))
+
+        days = load_costs("7", drills=False).days
+
+    assert [row.label for row in days][-3:] == ["2026-03-13", "2026-03-14", "2026-03-15"]
+    assert [row.share for row in days][-3:] == [Decimal("0.25"), 0, 1]
+
+
+def test_all_time_is_told_by_month():
+    with time_machine.travel(NOON, tick=False):
+        SessionFactory(started_at=days_ago(60), cost_usd=Decimal("0.1"))
+        SessionFactory(started_at=days_ago(0), cost_usd=Decimal("0.1"))
+
+        days = load_costs("all", drills=False).days
+
+    assert [row.label for row in days] == ["2026-01", "2026-02", "2026-03"]
+
+
+def test_req5_what_is_unknown_or_estimated_is_told_apart_and_not_added(operator_client, url):
+    SessionFactory(cost_usd=Decimal("0.03"))
+    SessionFactory(failed=True)
+    SessionFactory(failed=True, estimated_cost_usd=Decimal("0.012"))
+    SessionFactory(running=True)
+
+    response = operator_client.get(url)
+
+    total = response.context["costs"].total
+    assert (total.cost_usd, total.runs) == (Decimal("0.03"), 4)
+    assert (total.estimated, total.estimated_usd, total.unknown) == (1, Decimal("0.012"), 1)
+    assert "+ ≈ $0.012 (estimate)" in response.content.decode()
+    assert "+ 1 unknown" in response.content.decode()
+
+
+def test_a_run_that_never_began_is_not_counted():
+    SessionFactory(status="cancelled", started_at=None, cost_usd=None)
+
+    assert load_costs("all", drills=False).total.runs == 0
+
+
+def test_it_compares_resume_with_handoff(operator_client, url):
+    first = SessionFactory(escalated=True, context_tokens=85_000)
+    second = SessionFactory(tier=2, parent_session=first, continued_by="resume")
+    store_commands(first, "df -h")
+    store_commands(second, "df -h", "reboot")
+
+    page = operator_client.get(url).content.decode()
+
+    assert "85.0k tokens" in page
+    assert "1 of 2" in page
+    assert "≈ $0.015 (estimate)" in page
+
+
+def test_it_escapes_hostile_names(operator_client, url):
+    SessionFactory(cycle=CycleFactory(watch=WatchFactory(name="<script>alert(1)</script>")))
+
+    assert "<script>alert" not in operator_client.get(url).content.decode()

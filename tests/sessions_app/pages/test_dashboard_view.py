@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.urls import reverse
+from django.utils import timezone
+
+from sessions_app.models import Cycle
+from sessions_app.pages.dashboard import dashboard_version, load_dashboard
+from tests.factories import (
+    CycleFactory,
+    SessionFactory,
+    UserFactory,
+    WatchFactory,
+    three_tier_chain,
+)
+
+pytestmark = pytest.mark.django_db
+
+HTMX = {"HX-Request": "true"}
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def url() -> str:
+    return reverse("sessions_app:dashboard")
+
+
+def test_it_asks_a_stranger_to_log_in(client, url):
+    response = client.get(url)
+
+    assert response.headers["Location"].startswith(reverse("login"))
+
+
+def test_it_refuses_to_be_posted_to(operator_client, url):
+    assert operator_client.post(url).status_code == 405
+
+
+def test_an_empty_dashboard_says_what_to_do_next(operator_client, url):
+    page = operator_client.get(url).content.decode()
+
+    assert "Nothing is being watched yet" in page
+    assert "No cycle has run yet" in page
+
+
+def test_it_shows_a_watch_with_its_buttons(operator_client, url):
+    watch = WatchFactory(name="homelab", workdir="/srv/homelab", dry_run=True)
+
+    page = operator_client.get(url).content.decode()
+
+    assert "homelab" in page
+    assert "/srv/homelab" in page
+    assert reverse("escalation:run_watch", args=[watch.pk]) in page
+    assert reverse("escalation:pause_watch", args=[watch.pk]) in page
+
+
+def test_a_watch_can_be_run_with_a_request_and_a_new_conversation(operator_client, url):
+    watch = WatchFactory()
+
+    page = operator_client.get(url).content.decode()
+
+    form = f'form="run-form-{watch.pk}"'
+    assert f'<form id="run-form-{watch.pk}"' in page
+    assert f'name="prompt" {form}' in page
+    assert f'name="fresh" value="on" {form}' in page
+
+
+def test_a_branch_of_a_cycle_is_told_from_its_line(operator_client, url):
+    session = SessionFactory()
+    SessionFactory(parent_session=session, purpose="follow_up")
+
+    page = operator_client.get(url).content.decode()
+
+    assert "follow-up question" in page
+    assert "→" not in page
+
+
+def test_a_paused_watch_can_be_resumed(operator_client, url):
+    watch = WatchFactory(enabled=False)
+
+    page = operator_client.get(url).content.decode()
+
+    assert reverse("escalation:resume_watch", args=[watch.pk]) in page
+    assert reverse("escalation:pause_watch", args=[watch.pk]) not in page
+
+
+def test_a_watch_shows_its_last_outcome_and_why(operator_client, url):
+    cycle = CycleFactory(outcome="needs_person", outcome_reason="The certificate expires.")
+
+    page = operator_client.get(url).content.decode()
+
+    assert "needs a person" in page
+    assert "The certificate expires." in page
+    assert cycle.get_absolute_url() in page
+
+
+def test_a_running_watch_cannot_be_run_again(operator_client, url):
+    SessionFactory(running=True)
+
+    assert "disabled" in operator_client.get(url).content.decode()
+
+
+def test_it_shows_the_chain_of_a_cycle_with_its_total(operator_client, url):
+    sessions = three_tier_chain()
+
+    page = operator_client.get(url).content.decode()
+
+    assert all(session.get_absolute_url() in page for session in sessions)
+    assert "$2.50" in page
+
+
+def test_it_shows_who_asked(operator_client, url):
+    CycleFactory(trigger="manual", requested_by=UserFactory(username="ada"))
+
+    assert "manual by ada" in operator_client.get(url).content.decode()
+
+
+def test_it_escapes_hostile_text(operator_client, url):
+    CycleFactory(outcome_reason=HOSTILE, watch=WatchFactory(name=HOSTILE, workdir=HOSTILE))
+
+    assert HOSTILE not in operator_client.get(url).content.decode()
+
+
+def test_a_dead_watch_does_not_break_the_page(operator_client, url):
+    CycleFactory(watch=None)
+
+    assert "a deleted watch" in operator_client.get(url).content.decode()
+
+
+def test_htmx_gets_the_fragment_alone(operator_client, url):
+    page = operator_client.get(url, headers=HTMX).content.decode()
+
+    assert "<html" not in page
+    assert 'id="dashboard"' in page
+
+
+def test_a_boosted_request_gets_the_whole_page(operator_client, url):
+    page = operator_client.get(url, headers={**HTMX, "HX-Boosted": "true"}).content.decode()
+
+    assert "<html" in page
+
+
+def test_an_unchanged_dashboard_answers_no_content(operator_client, url):
+    SessionFactory()
+
+    response = operator_client.get(url, {"version": dashboard_version()}, headers=HTMX)
+
+    assert (response.status_code, response.content) == (204, b"")
+
+
+def test_a_changed_dashboard_answers_with_the_fragment(operator_client, url):
+    session = SessionFactory(running=True)
+    before = dashboard_version()
+    session.finish("completed", cost_usd=Decimal("0.03"))
+
+    response = operator_client.get(url, {"version": before}, headers=HTMX)
+
+    assert response.status_code == 200
+
+
+def test_pausing_a_watch_changes_the_version():
+    watch = WatchFactory()
+    before = dashboard_version()
+
+    watch.enabled = False
+    watch.save(update_fields=["enabled"])
+
+    assert dashboard_version() != before
+
+
+def test_page_and_fragment_are_not_mixed_up_by_a_cache(operator_client, url):
+    assert "HX-Request" in operator_client.get(url).headers["Vary"]
+
+
+def test_costs_are_counted_by_period():
+    now = timezone.now()
+    for days, cost in ((0, "1"), (3, "10"), (20, "100"), (40, "1000")):
+        SessionFactory(started_at=now - timedelta(days=days), cost_usd=Decimal(cost))
+
+    costs = load_dashboard().costs
+
+    assert [costs.today, costs.week, costs.month] == [Decimal(n) for n in (1, 11, 111)]
+
+
+def test_drills_never_count_as_cost():
+    SessionFactory(drill=True, cost_usd=Decimal("5"))
+
+    assert load_dashboard().costs.month == 0
+
+
+def test_a_run_without_a_figure_is_counted_as_such():
+    SessionFactory(failed=True)
+    SessionFactory(running=True)
+
+    assert load_dashboard().costs.without_figure == 1
+
+
+def test_a_watch_needs_a_person_only_by_its_latest_outcome():
+    watch = WatchFactory()
+    CycleFactory(watch=watch, outcome=Cycle.Outcome.NEEDS_PERSON)
+    CycleFactory(watch=watch)
+    CycleFactory(failed=True)
+
+    needing = load_dashboard().needing_person
+
+    assert [row.last.outcome for row in needing if row.last] == ["could_not_run"]
+
+
+def test_running_and_waiting_cycles_are_told_apart():
+    SessionFactory(running=True)
+    CycleFactory(running=True, state=Cycle.State.QUEUED)
+
+    dashboard = load_dashboard()
+
+    assert (dashboard.running, dashboard.waiting) == (1, 1)

@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+
+from sessions_app.models import Cycle, Session
+from sessions_app.reading.chain import Chain
+from sessions_app.reading.continuity import Step
+from sessions_app.reading.duplicate_work import NOT_MEASURED, RepeatedWork
+from sessions_app.reading.formatting import ago, duration, exact_money, money, tokens
+from sessions_app.templatetags import ops_format
+
+NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (None, "unknown"),
+        (Decimal("0"), "$0.00"),
+        (Decimal("0.03"), "$0.03"),
+        (Decimal("0.0328"), "$0.0328"),
+        (Decimal("0.4700000000"), "$0.47"),
+        (Decimal("0.00001"), "<$0.0001"),
+        (Decimal("0.99999"), "$1.00"),
+        (Decimal("2.5"), "$2.50"),
+        (Decimal("1234.567"), "$1,234.57"),
+        (0.018000000000000002, "$0.018"),
+        (float("nan"), "unknown"),
+    ],
+)
+def test_money_is_exact_up_to_what_matters(amount, text):
+    assert money(amount) == text
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (None, "unknown"),
+        (Decimal("0"), "$0.00"),
+        (Decimal("0.5000000000"), "$0.50"),
+        (Decimal("0.0312345678"), "$0.0312345678"),
+        (Decimal("1234.5"), "$1,234.50"),
+    ],
+)
+def test_figures_that_are_compared_keep_every_digit(amount, text):
+    assert exact_money(amount) == text
+
+
+@pytest.mark.parametrize(
+    ("facts", "text"),
+    [
+        ({"cost_usd": Decimal("0.03")}, "$0.03"),
+        ({}, "unknown"),
+        ({"estimated_cost_usd": Decimal("0.012")}, "≈ $0.012 (estimate)"),
+        ({"status": "running"}, "pending"),
+    ],
+)
+def test_req5_a_cost_says_how_sure_it_is(facts, text):
+    assert ops_format.cost(Session(**{"status": "failed", **facts})) == text
+
+
+@pytest.mark.parametrize(
+    ("runs", "text"),
+    [
+        (
+            [{"cost_usd": Decimal("0.03")}, {"estimated_cost_usd": Decimal("0.01")}],
+            "$0.03 + ≈ $0.01 (estimate)",
+        ),
+        (
+            [{"cost_usd": Decimal("0.03")}, {"estimated_cost_usd": Decimal("0.01")}, {}],
+            "$0.03 + ≈ $0.01 (estimate) + unknown",
+        ),
+        ([{"estimated_cost_usd": Decimal("0.01")}], "≈ $0.01 (estimate)"),
+        ([{}], "unknown"),
+    ],
+)
+def test_req5_an_estimate_is_never_added_silently(runs, text):
+    chain = Chain(sessions=tuple(Session(status="failed", **facts) for facts in runs))
+
+    assert ops_format.chain_cost(chain) == text
+
+
+def step(*, parent: Session | None = None, work: RepeatedWork = NOT_MEASURED, **facts) -> Step:
+    return Step(session=Session(**facts), parent=parent, work=work)
+
+
+@pytest.mark.parametrize(
+    ("facts", "text"),
+    [
+        ({"continued_by": "resume"}, "resumed the conversation: 85.0k tokens of context"),
+        (
+            {"continued_by": "handoff", "continued_guard": "expired", "handoff": {"a": 1}},
+            "by handoff (expired): 8 characters carried over",
+        ),
+        ({"continued_by": "handoff"}, "by handoff"),
+        ({"continued_by": "fresh"}, "fresh conversation: nothing carried over"),
+    ],
+)
+def test_a_step_says_how_it_was_continued_and_what_it_carried(facts, text):
+    parent = Session(context_tokens=85_000)
+
+    assert ops_format.continuity(step(parent=parent, **facts)).startswith(text)
+
+
+def test_the_first_step_carried_nothing():
+    assert ops_format.continuity(step()) == "began the chain"
+
+
+@pytest.mark.parametrize(
+    ("calls", "repeated", "cost", "text"),
+    [
+        (8, 2, Decimal("0.012"), "2 of 8 tool calls repeated earlier work, about $0.012"),
+        (1, 1, None, "1 of 1 tool call repeated earlier work, at unknown cost"),
+        (8, 0, Decimal(0), "8 tool calls, none repeated"),
+        (0, 0, Decimal(0), "no tool calls"),
+    ],
+)
+def test_the_meter_says_what_was_repeated_and_what_that_cost(calls, repeated, cost, text):
+    work = RepeatedWork(calls=calls, repeated=repeated, cost_usd=cost)
+
+    assert ops_format.repeated(step(parent=Session(), work=work)) == text
+
+
+def test_what_could_not_be_measured_is_not_called_nothing():
+    assert "not measured" in ops_format.repeated(step())
+
+
+@pytest.mark.parametrize(
+    ("share", "height", "top"),
+    [("0", "0.0", "100.0"), ("0.001", "2.0", "98.0"), ("1", "100.0", "0.0")],
+)
+def test_a_bar_stands_on_the_ground_and_is_seen_when_there_is_any_cost(share, height, top):
+    assert ops_format.bar_height(Decimal(share)) == height
+    assert ops_format.bar_top(Decimal(share)) == top
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [
+        (None, "–"),
+        (0, "0.0 s"),
+        (820, "0.8 s"),
+        (42_000, "42 s"),
+        (95_000, "1 min 35 s"),
+        (3_725_000, "1 h 02 min"),
+    ],
+)
+def test_duration_is_in_units_that_people_say(milliseconds, text):
+    assert duration(milliseconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(None, "–"), (950, "950"), (15_000, "15.0k"), (170_000, "170k"), (1_250_000, "1.25M")],
+)
+def test_tokens_are_short(count, text):
+    assert tokens(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "just now"),
+        (59, "just now"),
+        (185, "3 min ago"),
+        (7_300, "2 h ago"),
+        (90_000, "1 d ago"),
+        (-7_300, "in 2 h"),
+    ],
+)
+def test_ago_is_in_the_largest_unit_that_fits(seconds, text):
+    assert ago(NOON - timedelta(seconds=seconds), NOON) == text
+
+
+def test_every_status_and_outcome_has_a_tone():
+    states = [*Session.Status, *Cycle.Outcome]
+
+    assert all(state in ops_format.TONES for state in states)
+
+
+def test_a_badge_says_its_state_in_words():
+    html = ops_format.session_badge(Session(status="timed_out"))
+
+    assert "timed out" in html
+
+
+def test_a_badge_escapes_its_label():
+    assert "<b>" not in ops_format.badge("x", "<b>")
+
+
+def test_a_cycle_without_an_outcome_shows_its_state():
+    assert "queued" in ops_format.cycle_badge(Cycle(state="queued"))
+
+
+def test_the_cost_of_an_open_run_is_pending():
+    assert ops_format.cost(Session(status="running")) == "pending"
+
+
+def test_the_cost_of_an_ended_run_without_a_figure_is_unknown():
+    assert ops_format.cost(Session(status="failed")) == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("sessions", "text"),
+    [
+        ([("completed", "0.03")], "$0.03"),
+        ([("escalated", "0.03"), ("running", None)], "$0.03 so far"),
+        ([("escalated", "0.03"), ("failed", None)], "$0.03 + unknown"),
+        ([("failed", None)], "unknown"),
+        ([("running", None)], "pending"),
+    ],
+)
+def test_the_cost_of_a_chain_says_whether_it_is_all(sessions, text):
+    chain = Chain(
+        sessions=tuple(
+            Session(status=status, cost_usd=cost and Decimal(cost)) for status, cost in sessions
+        )
+    )
+
+    assert ops_format.chain_cost(chain) == text
+
+
+def test_the_cost_at_a_tier_is_that_of_its_own_runs():
+    first = Session(tier=1, status="escalated", cost_usd=Decimal("0.03"))
+    chain = Chain(sessions=(first, Session(tier=2, status="running")))
+
+    assert (ops_format.cost_at(chain, 1), ops_format.cost_at(chain, 2)) == ("$0.03", "pending")
+
+
+def test_a_run_without_a_duration_shows_the_time_between_start_and_end():
+    session = Session(started_at=NOON, finished_at=NOON + timedelta(seconds=75))
+
+    assert ops_format.run_time(session) == "1 min 15 s"
+
+
+def test_a_run_that_has_not_started_took_no_time():
+    assert ops_format.run_time(Session()) == "–"
+
+
+def test_a_moment_carries_the_exact_time():
+    html = ops_format.moment(NOON)
+
+    assert 'title="2026-01-05 12:00:00 UTC"' in html
+
+
+def test_a_command_can_be_pasted_into_a_shell():
+    argv = ["claude", "--disallowedTools", "Bash(docker restart:*)", "it's"]
+
+    assert ops_format.shell_quoted(argv) == (
+        """claude --disallowedTools 'Bash(docker restart:*)' 'it'"'"'s'"""
+    )
+
+
+@pytest.mark.parametrize("odd", [None, {}, 3, "text", [1, None, {"a": 1}]])
+def test_an_odd_command_is_shown_all_the_same(odd):
+    assert isinstance(ops_format.shell_quoted(odd), str)
+
+
+@pytest.mark.parametrize(
+    ("word", "tone"), [("Healthy", "good"), ("degraded", "warn"), ("down", "bad"), ("?", "quiet")]
+)
+def test_words_of_a_report_have_a_tone(word, tone):
+    assert ops_format.report_tone(word) == tone
+
+
+def test_a_model_is_short_without_its_date():
+    assert ops_format.short_model("claude-haiku-4-5-20251001") == "haiku-4-5"
+
+
+def test_many_lines_are_long():
+    assert ops_format.is_long("a\n" * 20)
+    assert not ops_format.is_long("a\nb")
+
+
+def test_the_first_line_of_a_long_text_is_its_preview():
+    assert ops_format.first_line("\nfirst\nsecond") == "first"
+
+
+def test_numbers_for_attributes_are_plain():
+    assert (ops_format.number(Decimal("0.425")), ops_format.number(None)) == ("0.4250", "0.0000")
+
+
+def test_a_share_is_a_percentage():
+    assert (ops_format.percent(Decimal("0.188")), ops_format.percent(None)) == ("19%", "–")

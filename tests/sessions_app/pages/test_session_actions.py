@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import pytest
+
+from sessions_app.pages.session_actions import Action, actions_for
+from tests.factories import CycleFactory, SessionFactory
+
+pytestmark = pytest.mark.django_db
+
+
+def offered(session) -> dict[str, Action]:
+    return {action.name: action for action in actions_for(session)}
+
+
+def test_a_finished_session_can_be_asked_forked_and_escalated():
+    assert list(offered(SessionFactory())) == ["follow_up", "fork_session", "escalate_session"]
+
+
+@pytest.mark.parametrize("status", ["failed", "timed_out", "interrupted", "cancelled"])
+def test_a_session_that_did_not_end_well_can_be_tried_again(status):
+    assert "retry_session" in offered(SessionFactory(status=status))
+
+
+@pytest.mark.parametrize("status", ["completed", "escalated", "expired"])
+def test_another_session_cannot_be_tried_again(status):
+    assert "retry_session" not in offered(SessionFactory(status=status))
+
+
+@pytest.mark.parametrize("status", ["queued", "running", "awaiting_approval"])
+def test_an_open_session_offers_nothing(status):
+    assert offered(SessionFactory(status=status)) == {}
+
+
+def test_nothing_is_offered_while_the_cycle_goes_on():
+    assert offered(SessionFactory(escalated=True, cycle=CycleFactory(running=True))) == {}
+
+
+def test_a_session_that_never_ran_has_nothing_to_ask_about():
+    session = SessionFactory(status="cancelled", started_at=None)
+
+    assert list(offered(session)) == ["retry_session"]
+
+
+def test_the_highest_tier_cannot_be_escalated():
+    assert "escalate_session" not in offered(SessionFactory(tier=3))
+
+
+def test_the_policy_of_the_cycle_holds_for_a_person_too():
+    session = SessionFactory(tier=1, cycle=CycleFactory(max_tier=1))
+
+    assert "escalate_session" not in offered(session)
+
+
+@pytest.mark.parametrize("status", ["escalated", "cancelled", "expired"])
+def test_what_was_escalated_or_never_ran_is_not_escalated(status):
+    assert "escalate_session" not in offered(SessionFactory(status=status))
+
+
+def test_what_only_looks_needs_no_confirmation():
+    actions = offered(SessionFactory(status="failed"))
+
+    assert [name for name, action in actions.items() if action.needs_confirmation] == [
+        "escalate_session"
+    ]
+
+
+def test_what_may_change_the_system_needs_a_confirmation():
+    actions = offered(SessionFactory(status="failed", tier=2))
+
+    assert [name for name, action in actions.items() if action.needs_confirmation] == [
+        "fork_session",
+        "retry_session",
+        "escalate_session",
+    ]
+
+
+def test_a_retry_says_where_it_starts():
+    parent = SessionFactory(escalated=True)
+    child = SessionFactory(tier=2, parent_session=parent, status="failed")
+
+    assert f"from where session #{parent.pk} ended" in offered(child)["retry_session"].effect
+    first = SessionFactory(status="failed")
+    assert "from the beginning" in offered(first)["retry_session"].effect

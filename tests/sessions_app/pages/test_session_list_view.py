@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.urls import reverse
+
+from sessions_app.pages import views
+from tests.factories import CycleFactory, SessionFactory, WatchFactory, three_tier_chain
+
+pytestmark = pytest.mark.django_db
+
+HTMX = {"HX-Request": "true"}
+
+
+@pytest.fixture
+def listed(operator_client):
+    """The numbers of the sessions that the list shows for some filters."""
+
+    def listed_numbers(**filters: object) -> list[int]:
+        page = operator_client.get(reverse("sessions_app:sessions"), filters).content.decode()
+        return [int(number) for number in re.findall(r'class="id"><a [^>]*>#(\d+)<', page)]
+
+    return listed_numbers
+
+
+def test_it_asks_a_stranger_to_log_in(client):
+    assert client.get(reverse("sessions_app:sessions")).status_code == 302
+
+
+def test_it_lists_the_newest_first(listed):
+    sessions = three_tier_chain()
+
+    assert listed() == [session.pk for session in reversed(sessions)]
+
+
+def test_an_empty_list_says_what_to_do_next(operator_client):
+    page = operator_client.get(reverse("sessions_app:sessions")).content.decode()
+
+    assert "No session has run yet" in page
+
+
+def test_an_empty_answer_offers_all_sessions(operator_client):
+    SessionFactory()
+
+    page = operator_client.get(reverse("sessions_app:sessions"), {"tier": 3}).content.decode()
+
+    assert "No session matches these filters" in page
+
+
+def test_it_filters_by_tier(listed):
+    _first, second, _third = three_tier_chain()
+
+    assert listed(tier=2) == [second.pk]
+
+
+def test_it_filters_by_status(listed):
+    failed = SessionFactory(failed=True)
+    SessionFactory()
+
+    assert listed(status="failed") == [failed.pk]
+
+
+def test_it_filters_by_watch(listed):
+    watch = WatchFactory()
+    session = SessionFactory(cycle=CycleFactory(watch=watch))
+    SessionFactory()
+
+    assert listed(watch=watch.pk) == [session.pk]
+
+
+def test_it_filters_drills(listed):
+    drill, real = SessionFactory(drill=True), SessionFactory()
+
+    assert (listed(drill="yes"), listed(drill="no")) == ([drill.pk], [real.pk])
+
+
+def test_it_filters_by_how_a_session_continued(listed):
+    handoff, _fresh = SessionFactory(continued_by="handoff"), SessionFactory()
+
+    assert listed(continued_by="handoff") == [handoff.pk]
+
+
+def test_it_filters_by_purpose(listed):
+    question, _tier = SessionFactory(purpose="follow_up"), SessionFactory()
+
+    assert listed(purpose="follow_up") == [question.pk]
+
+
+def test_it_shows_the_purpose_of_a_run_that_is_not_a_tiers(operator_client):
+    SessionFactory(purpose="follow_up")
+
+    page = operator_client.get(reverse("sessions_app:sessions")).content.decode()
+
+    assert ">follow-up</span>" in page
+
+
+def test_an_estimated_cost_is_marked_as_one(operator_client):
+    SessionFactory(failed=True, estimated_cost_usd="0.012")
+
+    page = operator_client.get(reverse("sessions_app:sessions")).content.decode()
+
+    assert "≈ $0.012 (estimate)" in page
+
+
+def test_filters_work_together(listed):
+    SessionFactory(drill=True)
+    wanted = SessionFactory(drill=True, failed=True)
+
+    assert listed(drill="yes", status="failed") == [wanted.pk]
+
+
+def test_it_finds_a_session_by_its_number(listed):
+    session = SessionFactory(session_id="")
+    SessionFactory(session_id="")
+
+    assert listed(q=f"#{session.pk}") == [session.pk]
+
+
+@pytest.mark.parametrize(
+    "words", ["sess_abc", "broken pipe", "asks for room", "certificate", "homelab"]
+)
+def test_it_finds_a_session_by_its_words(listed, words):
+    cycle = CycleFactory(watch=WatchFactory(name="homelab"), outcome_reason="certificate expired")
+    session = SessionFactory(
+        cycle=cycle,
+        session_id="sess_abc123",
+        error="Broken pipe",
+        escalation_reason="Tier 1 asks for room.",
+    )
+    SessionFactory()
+
+    assert listed(q=words) == [session.pk]
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"tier": "x"},
+        {"status": "unheard"},
+        {"watch": "99"},
+        {"drill": "perhaps"},
+        {"continued_by": "luck"},
+        {"purpose": "none"},
+        {"q": "a\x00b"},
+        {"page": "x"},
+        {"page": "-3"},
+    ],
+)
+def test_a_filter_that_makes_no_sense_is_left_out(listed, filters):
+    session = SessionFactory()
+
+    assert listed(**filters) == [session.pk]
+
+
+def test_it_shows_a_page_at_a_time_and_keeps_the_filters(operator_client, listed, monkeypatch):
+    monkeypatch.setattr(views, "SESSIONS_PER_PAGE", 2)
+    sessions = [SessionFactory() for _ in range(3)]
+
+    page = operator_client.get(
+        reverse("sessions_app:sessions"), {"tier": 1, "q": "", "page": 1}
+    ).content.decode()
+
+    assert 'href="/sessions/?tier=1&amp;page=2"' in page
+    assert listed(tier=1, page=2) == [sessions[0].pk]
+
+
+def test_every_htmx_link_repeats_its_address(operator_client, monkeypatch):
+    monkeypatch.setattr(views, "SESSIONS_PER_PAGE", 1)
+    SessionFactory(), SessionFactory()
+
+    page = operator_client.get(reverse("sessions_app:sessions")).content.decode()
+
+    for link in re.findall(r"<a [^>]*hx-get[^>]*>", page):
+        assert re.findall(r'[ ]href="([^"]*)"', link) == re.findall(r'hx-get="([^"]*)"', link)
+
+
+def test_htmx_gets_the_table_alone(operator_client):
+    page = operator_client.get(reverse("sessions_app:sessions"), headers=HTMX).content.decode()
+
+    assert "<html" not in page
+    assert 'id="session-table"' in page
+
+
+def test_drills_are_marked(operator_client):
+    SessionFactory(drill=True)
+
+    page = operator_client.get(reverse("sessions_app:sessions")).content.decode()
+
+    assert '<span class="badge drill">drill</span>' in page
+
+
+def test_it_escapes_hostile_text(operator_client):
+    SessionFactory(model='"><script>', cycle=CycleFactory(drill="<script>"))
+
+    page = operator_client.get(reverse("sessions_app:sessions")).content.decode()
+
+    assert "<script>" not in page

@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from django.urls import reverse
+
+from sessions_app.pages import session_page
+from sessions_app.pages.session_page import load_overview
+from tests.factories import CycleFactory, SessionEventFactory, SessionFactory, three_tier_chain
+
+pytestmark = pytest.mark.django_db
+
+HTMX = {"HX-Request": "true"}
+TEXT_FIELDS = (
+    *("prompt", "result", "error", "escalation_reason", "continued_why", "session_id", "model"),
+    *("model_used", "host", "cli_path", "cli_version", "workdir", "stop_reason", "stop_requested"),
+)
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+def page_of(client, session, **kwargs) -> str:
+    return client.get(session.get_absolute_url(), **kwargs).content.decode()
+
+
+def test_it_asks_a_stranger_to_log_in(client):
+    response = client.get(SessionFactory().get_absolute_url())
+
+    assert response.headers["Location"].startswith(reverse("login"))
+
+
+def test_an_unknown_session_is_not_found(operator_client):
+    assert operator_client.get(reverse("sessions_app:session", args=[99])).status_code == 404
+
+
+def test_req4_page_displays_the_full_chain(operator_client):
+    sessions = three_tier_chain()
+
+    page = page_of(operator_client, sessions[2])
+
+    places = [page.index(f"Session #{s.pk} (Tier {s.tier})</") for s in sessions]
+    assert places == sorted(places)
+
+
+def test_req4_each_session_of_the_chain_shows_its_facts(operator_client):
+    sessions = three_tier_chain()
+
+    page = page_of(operator_client, sessions[0])
+
+    for session, cost, time in zip(
+        sessions, ("$0.03", "$0.47", "$2.00"), ("42 s", "1 min 35 s", "6 min 40 s"), strict=True
+    ):
+        card = page[page.index(f"Session #{session.pk} (Tier") :].partition("</li>")[0]
+        assert session.model in card
+        assert cost in card
+        assert time in card
+        assert session.get_status_display() in card
+
+
+def test_req5_page_shows_the_total_with_a_breakdown_by_tier(operator_client):
+    page = page_of(operator_client, three_tier_chain()[2])
+
+    breakdown = page[page.index('class="tier-costs"') :].partition("</table>")[0]
+    assert all(cost in breakdown for cost in ("$0.03", "$0.47", "$2.00", "$2.50"))
+
+
+def test_it_says_what_happened_and_why(operator_client):
+    cycle = CycleFactory(outcome="needs_person", outcome_reason="Only you can renew it.")
+
+    page = page_of(operator_client, SessionFactory(cycle=cycle))
+
+    assert "needs a person" in page
+    assert "Only you can renew it." in page
+
+
+def test_it_shows_the_error_of_a_failed_run(operator_client):
+    assert "The CLI broke." in page_of(operator_client, SessionFactory(failed=True))
+
+
+def test_a_queued_session_says_what_it_waits_for(operator_client):
+    session = SessionFactory(running=True, status="queued")
+
+    assert "waits for a free worker" in page_of(operator_client, session)
+
+
+def test_it_shows_the_decision_of_the_supervisor(operator_client):
+    assert "The tier asks for help." in page_of(operator_client, SessionFactory(escalated=True))
+
+
+def test_it_shows_the_report(operator_client):
+    report = {"summary": "web is down", "services": [{"name": "web", "status": "down"}]}
+
+    page = page_of(operator_client, SessionFactory(report=report))
+
+    assert "web is down" in page
+
+
+def test_it_shows_the_context_gauge(operator_client):
+    session = SessionFactory(context_tokens=85_000, context_window=200_000)
+
+    assert 'value="0.4250"' in page_of(operator_client, session)
+
+
+def test_it_shows_what_the_cli_printed_when_that_differs(operator_client):
+    session = SessionFactory(cost_usd=Decimal("2"), reported_cost_usd=Decimal("2.5"))
+
+    assert "the CLI printed $2.50" in page_of(operator_client, session)
+
+
+def test_it_shows_the_exact_command(operator_client):
+    session = SessionFactory(argv=["claude", "-p", "--disallowedTools", "Bash(helm:*)"])
+
+    assert "claude -p --disallowedTools &#x27;Bash(helm:*)&#x27;" in page_of(
+        operator_client, session
+    )
+
+
+def test_a_drill_is_marked(operator_client):
+    assert 'class="badge drill"' in page_of(operator_client, SessionFactory(drill=True))
+
+
+def test_it_escapes_hostile_text_everywhere(operator_client):
+    report = {
+        "summary": HOSTILE,
+        "services": [{"name": HOSTILE, "status": HOSTILE, HOSTILE: HOSTILE}],
+        "escalation": {"needed": True, "reason": HOSTILE},
+        HOSTILE: HOSTILE,
+    }
+    texts = dict.fromkeys(TEXT_FIELDS, HOSTILE)
+    cycle = CycleFactory(outcome_reason=HOSTILE, drill=HOSTILE)
+    session = SessionFactory(cycle=cycle, report=report, argv=[HOSTILE], **texts)
+    SessionEventFactory(session=session, said=HOSTILE, kind="assistant")
+    SessionEventFactory(session=session, kind=HOSTILE)
+
+    assert "<img src=x" not in page_of(operator_client, session)
+
+
+def test_text_that_no_page_can_be_encoded_with_is_shown_without_it(operator_client):
+    session = SessionFactory(report={"summary": "odd \ud800 half"}, argv=["\udfff"])
+    SessionEventFactory(session=session, said="half \ud83d of a smile")
+
+    page = page_of(operator_client, session)
+
+    assert "odd  half" in page
+    assert "half  of a smile" in page
+
+
+def test_a_running_session_connects_to_the_live_output_after_its_last_event(operator_client):
+    session = SessionFactory(running=True)
+    SessionEventFactory(session=session, sequence=7)
+
+    page = page_of(operator_client, session)
+
+    assert f'sse-connect="{session.get_absolute_url()}live/?after=7"' in page
+
+
+def test_a_finished_session_connects_to_nothing(operator_client):
+    page = page_of(operator_client, SessionFactory())
+
+    assert "sse-connect" not in page
+    assert "hx-trigger" not in page
+
+
+def test_a_finished_session_is_refreshed_while_its_cycle_goes_on(operator_client):
+    session = SessionFactory(escalated=True, cycle=CycleFactory(running=True))
+
+    assert "every 2s" in page_of(operator_client, session)
+
+
+def test_htmx_gets_the_parts_that_change(operator_client):
+    page = page_of(operator_client, SessionFactory(), headers=HTMX)
+
+    assert "<html" not in page
+    assert 'id="overview"' in page
+    assert 'id="aside" hx-swap-oob="true"' in page
+
+
+def test_an_unchanged_session_answers_no_content(operator_client):
+    session = SessionFactory(running=True)
+    version = load_overview(session).version
+
+    response = operator_client.get(session.get_absolute_url(), {"version": version}, headers=HTMX)
+
+    assert response.status_code == 204
+
+
+def test_a_new_tier_changes_the_version():
+    session = SessionFactory(escalated=True)
+    before = load_overview(session).version
+
+    SessionFactory(tier=2, parent_session=session)
+
+    assert load_overview(session).version != before
+
+
+@pytest.fixture
+def long_session(monkeypatch):
+    monkeypatch.setattr(session_page, "EVENTS_SHOWN", 3)
+    session = SessionFactory()
+    for number in range(1, 9):
+        SessionEventFactory(session=session, sequence=number, said=f"word-{number}.")
+    return session
+
+
+def test_it_shows_the_last_events_of_a_long_session(operator_client, long_session):
+    page = page_of(operator_client, long_session)
+
+    assert "word-6." in page
+    assert "word-5." not in page
+    assert f"{long_session.get_absolute_url()}events/?before=6" in page
+
+
+def test_earlier_events_are_loaded_by_stretches(operator_client, long_session):
+    url = reverse("sessions_app:session_events", args=[long_session.pk])
+
+    page = operator_client.get(url, {"before": 6}, headers=HTMX).content.decode()
+
+    assert "<html" not in page
+    assert all(f"word-{number}." in page for number in (3, 4, 5))
+    assert "?before=3" in page
+
+
+def test_the_earliest_stretch_has_no_earlier_one(operator_client, long_session):
+    url = reverse("sessions_app:session_events", args=[long_session.pk])
+
+    assert "?before=" not in operator_client.get(url, {"before": 3}, headers=HTMX).content.decode()
+
+
+def test_earlier_events_are_a_page_without_javascript(operator_client, long_session):
+    url = reverse("sessions_app:session_events", args=[long_session.pk])
+
+    assert "<html" in operator_client.get(url, {"before": "6"}).content.decode()
+
+
+@pytest.mark.parametrize("odd", ["", "x", "-1", "9" * 30, "²"])
+def test_an_odd_place_to_begin_is_not_an_error(operator_client, long_session, odd):
+    url = reverse("sessions_app:session_events", args=[long_session.pk])
+
+    assert operator_client.get(url, {"before": odd}).status_code == 200
+
+
+def test_a_cycle_leads_to_its_latest_session(operator_client):
+    sessions = three_tier_chain()
+
+    response = operator_client.get(sessions[0].cycle.get_absolute_url())
+
+    assert response.headers["Location"] == sessions[2].get_absolute_url()
+
+
+def test_a_waiting_cycle_has_a_page_that_waits(operator_client):
+    cycle = CycleFactory(running=True, state="queued")
+
+    page = operator_client.get(cycle.get_absolute_url()).content.decode()
+
+    assert "waits for a free worker" in page
+    assert "every 1s" in page
+
+
+def test_a_waiting_page_goes_on_to_the_session_that_began(operator_client):
+    session = SessionFactory(running=True)
+
+    response = operator_client.get(session.cycle.get_absolute_url(), headers=HTMX)
+
+    assert response.headers["HX-Redirect"] == session.get_absolute_url()
+
+
+def test_a_cycle_that_never_began_says_so(operator_client):
+    cycle = CycleFactory(failed=True)
+
+    assert (
+        "ended before a session began"
+        in operator_client.get(cycle.get_absolute_url()).content.decode()
+    )

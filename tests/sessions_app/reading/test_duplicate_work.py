@@ -1,0 +1,159 @@
+"""The duplicate-work meter: what a run did that an earlier one had already done."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from sessions_app.reading.chain import chain_of
+from sessions_app.reading.duplicate_work import RepeatedWork, measure
+from tests.factories import SessionFactory, three_tier_chain
+from tests.sessions_app.tool_events import call, said, store, store_commands
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def pair():
+    first = SessionFactory(escalated=True)
+    return first, SessionFactory(tier=2, parent_session=first, cost_usd=Decimal("0.40"))
+
+
+def meter(session) -> RepeatedWork:
+    return measure(chain_of(session).sessions)[session.pk]
+
+
+def test_a_call_that_the_parent_made_is_repeated(pair):
+    first, second = pair
+    store_commands(first, "df -h", "uptime")
+    store_commands(second, "df  -h", "systemctl restart web")
+
+    assert (meter(second).repeated, meter(second).calls) == (1, 2)
+    assert meter(second).share == Decimal("0.5")
+
+
+def test_a_call_of_any_earlier_tier_counts():
+    first, _second, third = three_tier_chain()
+    store_commands(first, "df -h")
+    store_commands(third, "df -h")
+
+    assert meter(third).repeated == 1
+
+
+def test_the_same_input_to_another_tool_is_not_repeated(pair):
+    first, second = pair
+    store(first, call({"path": "/a"}, name="Read"))
+    store(second, call({"path": "/a"}, name="Glob"))
+
+    assert meter(second).repeated == 0
+
+
+def test_a_branch_beside_it_is_not_earlier_work(pair):
+    first, second = pair
+    beside = SessionFactory(tier=2, parent_session=first, purpose="fork")
+    store_commands(beside, "df -h")
+    store_commands(second, "df -h")
+
+    assert meter(second).repeated == 0
+
+
+def test_a_run_does_not_repeat_itself(pair):
+    store_commands(pair[0], "df -h", "df -h")
+
+    assert meter(pair[0]).repeated == 0
+
+
+def test_what_was_denied_before_is_not_repeated_but_done_at_last(pair):
+    first, second = pair
+    denial = {"tool_name": "Bash", "tool_input": {"command": "docker restart web"}}
+    store_commands(first, "docker restart web")
+    store(first, {"type": "result", "permission_denials": [denial]})
+    store_commands(second, "docker restart web")
+
+    assert meter(second).repeated == 0
+
+
+def test_its_cost_is_the_share_of_answers_that_only_repeat(pair):
+    first, second = pair
+    store_commands(first, "df -h", "uptime")
+    store_commands(second, "df -h", "uptime", "systemctl restart web")
+    store(second, said("It answers again.", message="m9"))
+
+    assert meter(second).cost_usd == Decimal("0.20")
+
+
+def test_an_answer_that_also_does_something_new_is_not_repeated_work(pair):
+    first, second = pair
+    store_commands(first, "df -h")
+    store(second, call("df -h", call_id="a"), call("uptime", call_id="b"))
+
+    assert meter(second).repeated == 1
+    assert meter(second).cost_usd == 0
+
+
+def test_the_answer_with_the_report_is_not_repeated_work(pair):
+    first, second = pair
+    store_commands(first, "df -h")
+    store(second, call("df -h"), call({"summary": "ok"}, call_id="r", name="StructuredOutput"))
+
+    assert meter(second).cost_usd == 0
+
+
+def test_no_repeated_call_costs_nothing(pair):
+    store_commands(pair[1], "df -h")
+
+    assert meter(pair[1]).cost_usd == 0
+
+
+def test_the_cost_is_unknown_when_the_runs_cost_is(pair):
+    first, second = pair
+    second.cost_usd = None
+    second.save()
+    store_commands(first, "df -h")
+    store_commands(second, "df -h")
+
+    assert (meter(second).repeated, meter(second).cost_usd) == (1, None)
+
+
+def test_the_cost_is_unknown_when_no_answer_has_an_id(pair):
+    first, second = pair
+    store_commands(first, "df -h")
+    store(second, call("df -h", message=""))
+
+    assert (meter(second).repeated, meter(second).cost_usd) == (1, None)
+
+
+@pytest.mark.parametrize("position", [0, 1])
+def test_a_run_is_not_measured_when_events_that_must_have_been_are_gone(position):
+    pair = SessionFactory(turns=4), None
+    second = SessionFactory(tier=2, parent_session=pair[0], turns=4)
+    store_commands((pair[0], second)[position], "df -h")
+
+    assert not meter(second).is_measured
+    assert meter(second).share is None
+
+
+def test_a_parent_that_never_answered_did_nothing_to_repeat(pair):
+    store_commands(pair[1], "df -h")
+
+    assert (meter(pair[1]).is_measured, meter(pair[1]).calls) == (True, 1)
+
+
+def test_a_chain_is_measured_with_one_query(django_assert_num_queries):
+    chain = chain_of(three_tier_chain()[0])
+    for session in chain.sessions:
+        store_commands(session, *(f"command {n}" for n in range(20)))
+
+    with django_assert_num_queries(1):
+        work = measure(chain.sessions)
+
+    assert [work[s.pk].repeated for s in chain.sessions] == [0, 20, 20]
+
+
+def test_parents_that_go_round_in_a_circle_do_not_hang():
+    first = SessionFactory()
+    second = SessionFactory(parent_session=first)
+    first.parent_session = second
+
+    assert measure([first, second])[second.pk].repeated == 0

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+
+from sessions_app.reading.report_text import Report, ReportItem, read_facts, read_report
+
+REPORT = {
+    "summary": "web is down",
+    "services": [{"name": "web", "status": "down", "detail": "exit 137"}],
+    "events": [{"level": "critical", "service": "web", "message": "disk full"}],
+    "actions_taken": [{"action": "docker restart web", "service": "web", "result": "failed"}],
+    "escalation": {"needed": True, "reason": "needs room", "services": ["web", "db"]},
+}
+
+
+def read(value: object) -> Report:
+    report = read_report(value)
+    assert report is not None
+    return report
+
+
+def test_it_reads_services_with_their_state():
+    assert read(REPORT).services == (ReportItem(name="web", state="down", detail="exit 137"),)
+
+
+def test_it_reads_events_with_their_level():
+    assert read(REPORT).events == (ReportItem(name="web", state="critical", detail="disk full"),)
+
+
+def test_it_reads_actions_with_their_result():
+    assert read(REPORT).actions == (
+        ReportItem(name="docker restart web", state="failed", detail="service: web"),
+    )
+
+
+def test_it_reads_the_wish_for_escalation():
+    report = read(REPORT)
+
+    assert report.wants_escalation
+    assert report.escalation == "needs room\nservices: web, db"
+
+
+def test_it_keeps_fields_that_the_page_has_no_place_for():
+    assert read({**REPORT, "mood": 3}).other == (ReportItem(name="mood", state="", detail="3"),)
+
+
+@pytest.mark.parametrize("nothing", [None, "", {}, []])
+def test_no_report_is_no_report(nothing):
+    assert read_report(nothing) is None
+
+
+@pytest.mark.parametrize("odd", [3, "text", [1, 2], {"services": 3}, {"events": [None, [1]]}])
+def test_it_never_fails_on_an_odd_report(odd):
+    assert read(odd)
+
+
+def test_a_truthy_word_is_not_a_wish_for_escalation():
+    assert not read({"escalation": {"needed": "no"}}).wants_escalation
+
+
+@pytest.mark.parametrize(
+    ("facts", "rows"),
+    [
+        ({"context_tokens": 7, "cli": None}, [("context tokens", "7"), ("cli", "")]),
+        ({"a": {"b": [1]}}, [("a", '{"b": [1]}')]),
+        (["odd"], [("facts", "odd")]),
+        ({}, []),
+        (None, []),
+    ],
+)
+def test_facts_of_any_shape_become_rows(facts, rows):
+    assert [(row.name, row.detail) for row in read_facts(facts)] == rows
