@@ -5,16 +5,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
-from django.db import DatabaseError, OperationalError, transaction
-from django.db.models import Max
+from django.db import DatabaseError, OperationalError
 from django.utils import timezone
 
 from escalation.agent.stream import StreamLine, parse_line, storable
 from escalation.run import spool
+from escalation.run.spool import store_one
 from escalation.run.sqlite_patience import patience
 from sessions_app.models import Session, SessionEvent
+from sessions_app.models.event_log import EventLog
 
 logger = logging.getLogger(__name__)
 
@@ -32,37 +34,56 @@ Listener = Callable[[SessionEvent], None]
 
 
 class Recorder:
-    """Numbers the events of one session and writes them in order, none twice."""
+    """Writes the events of one session in order, none twice and none lost."""
 
     def __init__(self, session: Session, listener: Listener | None = None) -> None:
         self._session = session
         self._listener = listener
-        self._sequence = session.events.aggregate(last=Max("sequence"))["last"] or 0
+        self._log = EventLog(session)
         self._waiting: list[SessionEvent] = []
         self._oldest = 0.0
         self._spooled = 0
         self.stderr = ""
+        self.first_line_at: datetime | None = None
+        self.last_line_at: datetime | None = None
 
     def stream_line(self, line: bytes) -> StreamLine:
         parsed = parse_line(line)
         source = SessionEvent.Source.NOISE if parsed.is_noise else SessionEvent.Source.STREAM
-        self._add(source, parsed.kind, parsed.payload)
+        self._heard(self._add(source, parsed.kind, parsed.payload))
         return parsed
+
+    def _heard(self, event: SessionEvent) -> None:
+        """A line of the stream: when the run spoke first and last."""
+        self.first_line_at = self.first_line_at or event.created_at
+        self.last_line_at = event.created_at
+
+    def hear_again(self, event: SessionEvent) -> None:
+        """An event that a dead runner has stored: it counts, and is not written again."""
+        match event.source:
+            case SessionEvent.Source.STREAM | SessionEvent.Source.NOISE:
+                self._heard(event)
+            case SessionEvent.Source.STDERR:
+                self._heard_on_stderr(event)
+
+    def message_from_transcript(self, entry: dict[str, Any]) -> None:
+        """A message that the CLI wrote down and that never reached us through the stream."""
+        payload = storable({**entry, "read_from": "transcript"})
+        self._add(SessionEvent.Source.STREAM, str(entry.get("type"))[:100], payload)
 
     def stderr_line(self, line: bytes) -> None:
         text = storable(line.decode("utf-8", "replace").rstrip())
-        self.stderr = (self.stderr + text + "\n")[-STDERR_KEPT_LENGTH:]
-        self._add(SessionEvent.Source.STDERR, "", {"text": text})
+        self._heard_on_stderr(self._add(SessionEvent.Source.STDERR, "", {"text": text}))
+
+    def _heard_on_stderr(self, event: SessionEvent) -> None:
+        """The end of what was said on stderr is kept for the verdict."""
+        self.stderr = f"{self.stderr}{event.payload.get('text')}\n"[-STDERR_KEPT_LENGTH:]
 
     def note(self, kind: str, text: str, level: str = "info") -> None:
         """Something that Claude Ops itself did, decided or found worth a warning."""
         if self._listener is None:
             logger.log(LOG_LEVELS[level], "Session %s: %s", self._session.pk, text)
         self._add(SessionEvent.Source.SUPERVISOR, kind, {"text": storable(text), "level": level})
-
-    def skip(self, count: int) -> None:
-        """Somebody else has written so many events after the last of ours."""
-        self._sequence += count
 
     def tick(self) -> None:
         """Write what has waited long enough; a locked database is tried again next time."""
@@ -88,11 +109,9 @@ class Recorder:
                     raise
                 time.sleep(0.5)
 
-    def _add(self, source: str, kind: str, payload: dict[str, Any]) -> None:
-        self._sequence += 1
+    def _add(self, source: str, kind: str, payload: dict[str, Any]) -> SessionEvent:
         event = SessionEvent(
             session=self._session,
-            sequence=self._sequence,
             source=source,
             kind=kind,
             payload=payload,
@@ -103,6 +122,7 @@ class Recorder:
         self._waiting.append(event)
         if self._listener:
             self._listener(event)
+        return event
 
     def _spool(self, error: OperationalError) -> None:
         """The run goes on: what the database will not take now waits on disk."""
@@ -114,7 +134,7 @@ class Recorder:
     def _unspool(self) -> None:
         if not self._spooled:
             return
-        spool.read_in(self._session)
+        spool.read_in(self._session, self._log)
         count, self._spooled = self._spooled, 0
         self.note(
             "spool",
@@ -125,8 +145,7 @@ class Recorder:
     def _write(self) -> None:
         self._unspool()
         try:
-            with transaction.atomic():
-                SessionEvent.objects.bulk_create(self._waiting)
+            self._log.append(self._waiting)
         except OperationalError:
             raise
         except (DatabaseError, ValueError):
@@ -137,16 +156,5 @@ class Recorder:
         """One event that the database refuses must not cost its neighbours."""
         while self._waiting:
             event = self._waiting[0]
-            try:
-                self._insert(event)
-            except OperationalError:
-                raise
-            except (DatabaseError, ValueError) as error:
-                event.payload = {"text": f"(an event that could not be stored: {error})"[:500]}
-                self._insert(event)
+            store_one(self._log, event)
             self._waiting.pop(0)
-
-    def _insert(self, event: SessionEvent) -> None:
-        event.pk = None  # a failed batch may have left a number on it
-        with transaction.atomic():
-            event.save(force_insert=True)

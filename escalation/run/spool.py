@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+from datetime import datetime
 from pathlib import Path
 
 from django.conf import settings
@@ -12,6 +13,7 @@ from django.db import DatabaseError, OperationalError, transaction
 from django.utils.dateparse import parse_datetime
 
 from sessions_app.models import Session, SessionEvent
+from sessions_app.models.event_log import EventLog
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +28,6 @@ def write(session: Session, events: list[SessionEvent]) -> bool:
     lines = [
         json.dumps(
             {
-                "sequence": event.sequence,
                 "source": event.source,
                 "kind": event.kind,
                 "payload": event.payload,
@@ -46,32 +47,33 @@ def write(session: Session, events: list[SessionEvent]) -> bool:
     return True
 
 
-def read_in(session: Session) -> int:
+def read_in(session: Session, log: EventLog | None = None) -> int:
     """Move what was spooled into the database; a line cut off by a full disk is left out."""
     path = path_for(session)
     if not path.exists():
         return 0
-    spooled: dict[int, SessionEvent] = {}
+    spooled: list[SessionEvent] = []
     for line in path.read_text(errors="replace").splitlines():
         with contextlib.suppress(ValueError, KeyError, TypeError):
-            event = _event(session, json.loads(line))
-            spooled.setdefault(event.sequence, event)
+            spooled.append(_event(session, json.loads(line)))
     with transaction.atomic():
-        _store_all(session, [spooled[sequence] for sequence in sorted(spooled)])
+        _store_new(session, spooled, log or EventLog(session))
     path.unlink()
     return len(spooled)
 
 
-def _store_all(session: Session, events: list[SessionEvent]) -> None:
-    stored = dict(session.events.values_list("sequence", "payload"))
-    for event in events:
-        if stored.get(event.sequence) == event.payload:
-            continue
-        if event.sequence in stored:
-            # Something was noted while this one waited, and took its number.
-            event.sequence = max(stored) + 1
-        _store(event)
-        stored[event.sequence] = event.payload
+def _store_new(session: Session, spooled: list[SessionEvent], log: EventLog) -> None:
+    """A death between storing and removing the file leaves events in both places."""
+    stored = {_identity(event) for event in session.events.all()}
+    for event in spooled:
+        if _identity(event) not in stored:
+            stored.add(_identity(event))
+            store_one(log, event)
+
+
+def _identity(event: SessionEvent) -> tuple[datetime, str, str, str]:
+    """Two events of one moment are the same only if they say the same."""
+    return event.created_at, event.source, event.kind, json.dumps(event.payload, sort_keys=True)
 
 
 def read_in_finished() -> None:
@@ -86,18 +88,15 @@ def read_in_finished() -> None:
                 logger.exception("Session %s: its spool cannot be read in", session.pk)
 
 
-def _store(event: SessionEvent) -> None:
-    """One by one: an event that the database refuses must not cost its neighbours."""
+def store_one(log: EventLog, event: SessionEvent) -> None:
+    """An event that the database refuses must not cost its neighbours: its place is kept."""
     try:
-        with transaction.atomic():
-            event.save(force_insert=True)
+        log.append([event])
     except OperationalError:
         raise
     except (DatabaseError, ValueError) as error:
-        event.pk = None
         event.payload = {"text": f"(an event that could not be stored: {error})"[:500]}
-        with transaction.atomic():
-            event.save(force_insert=True)
+        log.append([event])
 
 
 def _event(session: Session, line: dict[str, object]) -> SessionEvent:
@@ -106,7 +105,6 @@ def _event(session: Session, line: dict[str, object]) -> SessionEvent:
         raise ValueError("no time")
     return SessionEvent(
         session=session,
-        sequence=int(str(line["sequence"])),
         source=str(line["source"]),
         kind=str(line["kind"]),
         payload=line["payload"],

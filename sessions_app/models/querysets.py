@@ -23,7 +23,7 @@ SEARCHED_FIELDS = (
     "cycle__drill",
 )
 # What a list never shows.
-LONG_FIELDS = ("prompt", "result", "argv", "report", "handoff", "continuation_facts")
+LONG_FIELDS = ("prompt", "result", "argv", "report", "handoff", "findings", "continuation_facts")
 
 
 class SessionQuerySet(models.QuerySet["Session"]):
@@ -58,6 +58,14 @@ class SessionQuerySet(models.QuerySet["Session"]):
             )
         )
         return [{"cost_usd": row.pop("known"), **row} for row in rows]
+
+    def ask_to_stop(self, cause: str, words: str) -> int:
+        """The one place that asks a run to stop: those that run and were not asked before.
+
+        Each ends its CLI within a second and is recorded as interrupted.
+        """
+        running = self.filter(status="running", stop_cause="")
+        return running.update(stop_cause=cause, stop_requested=words[:200])
 
     def for_list(self) -> SessionQuerySet:
         """With all that a row of a list shows, and nothing that is long."""

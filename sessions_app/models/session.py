@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from sessions_app.models.cycle import Cycle
+from sessions_app.models.event_log import EventLog
 from sessions_app.models.querysets import SessionQuerySet
 from sessions_app.models.transitions import IllegalTransition, sources_of
 from sessions_app.models.watch import TIER_CHOICES
@@ -34,12 +35,12 @@ class Session(models.Model):
     class Purpose(models.TextChoices):
         TIER = "tier", "tier run"
         REPORT = "report", "asked again for the report"
-        CONTINUATION = "continuation", "went on after its turn limit"
-        HANDOFF = "handoff", "asked to write a handoff"
+        CONTINUATION = "continuation", "continued after its turn limit"
+        FINDINGS = "findings", "asked to write its findings down"
         FOLLOW_UP = "follow_up", "follow-up question"
         FORK = "fork", "another approach"
         RETRY = "retry", "tried again"
-        RECOVERY = "recovery", "went on after an interruption"
+        RECOVERY = "recovery", "continued after an interruption"
 
     class ContinuedBy(models.TextChoices):
         FRESH = "fresh", "fresh conversation"
@@ -52,6 +53,17 @@ class Session(models.Model):
         DIFFERENCE = "difference", "reported total less the parent conversation's"
         ESTIMATE = "estimate", "estimated from the stream: the run printed no result"
         UNKNOWN = "unknown", "unknown: the run printed no result"
+
+    class StopCause(models.TextChoices):
+        """Why a run was stopped before its end. The words beside it are for people alone."""
+
+        PERSON = "person", "a person stopped it"
+        PAUSE = "pause", "Claude Ops was paused"
+        WORKER = "worker", "the worker was told to stop"
+        SHUTDOWN = "shutdown", "Claude Ops was shut down"
+        FOREGROUND = "foreground", "the command in the terminal was ended"
+        TIME_LIMIT = "time_limit", "its time was up"
+        SILENCE = "silence", "it said nothing for too long"
 
     OPEN_STATUSES = (Status.QUEUED, Status.RUNNING, Status.AWAITING_APPROVAL)
     FINISHED_STATUSES = (
@@ -116,8 +128,9 @@ class Session(models.Model):
     boot_id = models.CharField(max_length=64, blank=True)
     run_mark = models.CharField(max_length=64, blank=True)
     heartbeat_at = models.DateTimeField(null=True, blank=True)
+    stop_cause = models.CharField(max_length=20, choices=StopCause.choices, blank=True)
     stop_requested = models.CharField(
-        max_length=200, blank=True, help_text="Who or what asked the run to stop."
+        max_length=200, blank=True, help_text="Who or what asked the run to stop, in words."
     )
 
     cost_usd = models.DecimalField(max_digits=20, decimal_places=10, null=True, blank=True)
@@ -150,8 +163,16 @@ class Session(models.Model):
     messages = models.PositiveIntegerField(default=0)
     duration_ms = models.PositiveBigIntegerField(null=True, blank=True)
     exit_code = models.IntegerField(null=True, blank=True)
-    stop_reason = models.CharField(max_length=100, blank=True)
+    stop_reason = models.CharField(
+        max_length=100, blank=True, help_text="Why the model ended its last answer."
+    )
+    terminal_reason = models.CharField(
+        max_length=100, blank=True, help_text="Why the CLI ended the run, where it says so."
+    )
     result = models.TextField(blank=True)
+    findings = models.TextField(
+        blank=True, help_text="What the agent itself wrote down for the next tier, when asked to."
+    )
     report = models.JSONField(null=True, blank=True, encoder=DjangoJSONEncoder)
     escalation_reason = models.TextField(
         blank=True, help_text="Why the supervisor escalated after this run, or why it did not."
@@ -187,6 +208,16 @@ class Session(models.Model):
         return self.status in self.OPEN_STATUSES
 
     @property
+    def is_question(self) -> bool:
+        """A person's question about a finished session: answered by reading, without a report."""
+        return self.purpose == self.Purpose.FOLLOW_UP
+
+    @property
+    def resumed(self) -> bool:
+        """Whether this run continues its parent's conversation itself."""
+        return self.continued_by == self.ContinuedBy.RESUME
+
+    @property
     def is_drill(self) -> bool:
         return bool(self.cycle.drill)
 
@@ -220,7 +251,14 @@ class Session(models.Model):
 
     def put_back(self, reason: str) -> bool:
         """Wait again: it was taken, but nothing of it has begun."""
-        return self._moved(self.Status.QUEUED, reason, among=[self.Status.RUNNING], started_at=None)
+        return self._moved(
+            self.Status.QUEUED,
+            reason,
+            among=[self.Status.RUNNING],
+            started_at=None,
+            stop_cause="",
+            stop_requested="",
+        )
 
     def finish(self, status: str, reason: str = "", **facts: Any) -> None:
         """End the session once, with all that is known about the run."""
@@ -251,18 +289,19 @@ class Session(models.Model):
             before = row.values_list("status", flat=True).first() or ""
             moved = row.filter(status__in=sources).update(status=status, **facts)
             if moved:
-                self.refresh_from_db()
+                for field, value in {"status": status, **facts}.items():
+                    setattr(self, field, value)
                 self.note("status", reason, **{"from": before, "to": status})
             else:
-                self.refresh_from_db(fields=["status"])
+                self.status = before or self.status
         return bool(moved)
 
     def note(self, kind: str, text: str, level: str = "info", **more: str) -> None:
         """Add a word of ours to the end of the stream."""
-        last = self.events.aggregate(last=models.Max("sequence"))["last"] or 0
-        self.events.create(
-            sequence=last + 1,
+        event = self.events.model(
+            session=self,
             source="supervisor",
             kind=kind,
             payload={"text": text, "level": level, **more},
         )
+        EventLog(self).append([event])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
@@ -27,9 +29,16 @@ class PauseSwitch(models.Model):
     def current(cls) -> PauseSwitch:
         return cls.objects.filter(pk=cls.THE_ONE).first() or cls(pk=cls.THE_ONE)
 
+    @classmethod
+    def is_on(cls) -> bool:
+        return cls.current().paused
+
 
 class WorkerBeat(models.Model):
     """When a worker was last seen, so that silence can be noticed."""
+
+    SILENCE = timedelta(minutes=2)
+    """A worker that was not seen for so long is gone."""
 
     host = models.CharField(max_length=255, unique=True)
     pid = models.PositiveIntegerField()
@@ -37,3 +46,7 @@ class WorkerBeat(models.Model):
 
     def __str__(self) -> str:
         return f"worker on {self.host}"
+
+    @classmethod
+    def lately_seen(cls) -> models.QuerySet[WorkerBeat]:
+        return cls.objects.filter(seen_at__gte=timezone.now() - cls.SILENCE)

@@ -14,7 +14,7 @@ from django.db import OperationalError, connection
 
 from escalation.agent.process import Watcher, run_process
 from escalation.next_step.cycles import leave_to_caller
-from escalation.recovery.recovery import recover
+from escalation.recovery.recover import recover
 from escalation.run import recorder as recorder_module
 from escalation.run import runner, spool
 from escalation.run.heartbeat import Heartbeat
@@ -234,7 +234,7 @@ def test_a_start_that_cannot_be_recorded_leaves_no_process_behind(tmp_path):
                 on_stdout=lambda line: None,
                 on_stderr=lambda line: None,
                 has_result=lambda: False,
-                on_tick=lambda: "",
+                on_tick=lambda: None,
                 on_start=refuse,
             ),
         )

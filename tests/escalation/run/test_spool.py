@@ -13,7 +13,8 @@ from django.utils import timezone
 
 from escalation.run import spool
 from sessions_app.models import Session, SessionEvent
-from tests.factories import SessionEventFactory, SessionFactory
+from sessions_app.models.event_log import EventLog
+from tests.factories import SessionFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -83,8 +84,9 @@ def test_without_a_file_there_is_nothing_to_read(running):
 
 
 def test_what_the_database_already_has_is_not_stored_twice(running):
-    SessionEventFactory(session=running, sequence=1, payload={"text": "line 1"})
-    spool.write(running, [event(running, 1), event(running, 2)])
+    first = event(running, 1)
+    spool.write(running, [first, event(running, 2)])
+    EventLog(running).append([first])
 
     spool.read_in(running)
 
@@ -92,17 +94,26 @@ def test_what_the_database_already_has_is_not_stored_twice(running):
 
 
 def test_an_event_that_stands_twice_in_the_file_is_stored_once(running):
-    spool.write(running, [event(running, 1)])
-    spool.write(running, [event(running, 1), event(running, 2)])
+    first = event(running, 1)
+    spool.write(running, [first])
+    spool.write(running, [first, event(running, 2)])
 
     spool.read_in(running)
 
     assert stored(running) == [(1, "line 1"), (2, "line 2")]
 
 
+def test_two_events_that_say_the_same_are_both_kept(running):
+    spool.write(running, [event(running, 1), event(running, 1)])
+
+    spool.read_in(running)
+
+    assert stored(running) == [(1, "line 1"), (2, "line 1")]
+
+
 @pytest.mark.parametrize(
     "garbage",
-    ["not json\n", "5\n", "[]\n", "null\n", "{}\n", '{"sequence": "x"}\n', "\n", "\x00\n"],
+    ["not json\n", "5\n", "[]\n", "null\n", "{}\n", '{"source": "x"}\n', "\n", "\x00\n"],
 )
 def test_a_line_of_garbage_costs_only_itself(running, garbage):
     spool.write(running, [event(running, 1)])
@@ -114,13 +125,11 @@ def test_a_line_of_garbage_costs_only_itself(running, garbage):
     assert stored(running) == [(1, "line 1"), (2, "line 2")]
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"created_at": "yesterday"}, {"created_at": None}, {"sequence": None}]
-)
+@pytest.mark.parametrize("wrong", [{"created_at": "yesterday"}, {"created_at": None}])
 def test_a_line_with_an_impossible_field_is_left_out(running, wrong):
     spool.write(running, [event(running, 1)])
     line = json.loads(spool.path_for(running).read_text())
-    add_to_file(running, json.dumps({**line, "sequence": 2, **wrong}) + "\n")
+    add_to_file(running, json.dumps({**line, **wrong}) + "\n")
 
     spool.read_in(running)
 
@@ -175,7 +184,7 @@ def test_a_directory_that_cannot_be_made_raises_nothing(running, settings, tmp_p
 def test_the_file_stays_while_the_database_is_still_away(running, monkeypatch):
     spool.write(running, [event(running, 1)])
     with monkeypatch.context() as locked:
-        locked.setattr(SessionEvent, "save", _locked)
+        locked.setattr(SessionEvent.objects, "bulk_create", _locked)
         with pytest.raises(OperationalError):
             spool.read_in(running)
 
