@@ -5,5 +5,9 @@ class EscalationConfig(AppConfig):
     name = "escalation"
 
     def ready(self) -> None:
-        from escalation import checks  # noqa: F401  (register checks and signals)
-        from escalation.host import schedules  # noqa: F401  (register checks and signals)
+        from escalation import checks  # noqa: F401  (registers the system checks)
+        from escalation.host import schedules  # noqa: F401  (keeps schedules in step with watches)
+        from escalation.rehearsal.drills.drill import drill_surroundings
+        from escalation.run.surroundings import provide_for_drills
+
+        provide_for_drills(drill_surroundings)

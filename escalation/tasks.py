@@ -4,28 +4,26 @@ from __future__ import annotations
 
 from escalation import queue
 from escalation.agent.environment import NO_CREDENTIALS, credentials_configured
-from escalation.agent.verdict import WORKER_STOP
 from escalation.errors import CycleActive
 from escalation.host import cleaning
-from escalation.host.pause import is_paused
 from escalation.next_step import cycles
-from escalation.recovery import recovery
+from escalation.recovery.recover import recover
 from escalation.run import runner
-from escalation.run.foreground import stop_on_signals
-from sessions_app.models import Cycle, Session, Watch
+from escalation.run.stop import stop_on_signals
+from sessions_app.models import Cycle, PauseSwitch, Session, Watch
 
 
 def run_session(session_id: int) -> str:
     session = Session.objects.select_related("cycle__watch", "parent_session").get(pk=session_id)
-    with stop_on_signals(WORKER_STOP) as stop_reason:
-        taken = runner.run(session, enqueue=queue.enqueue, stop_reason=stop_reason)
+    with stop_on_signals(Session.StopCause.WORKER, "the worker was told to stop") as asked_to_stop:
+        taken = runner.run(session, enqueue=queue.enqueue, asked_to_stop=asked_to_stop)
     if not taken:
         return f"Session {session_id} waits, or was already taken."
     return f"Session {session_id} ended as {session.get_status_display()}."
 
 
 def recover_orphans() -> str:
-    return f"{len(recovery.recover(enqueue=queue.enqueue))} sessions needed recovery."
+    return f"{len(recover(enqueue=queue.enqueue))} sessions needed recovery."
 
 
 def clean_up() -> str:
@@ -36,7 +34,7 @@ def start_scheduled_cycle(watch_id: int) -> str:
     watch = Watch.objects.filter(pk=watch_id, enabled=True).first()
     if watch is None:
         return f"Watch {watch_id} is paused or gone."
-    if is_paused():
+    if PauseSwitch.is_on():
         return f"Watch {watch.name} was skipped: Claude Ops is paused."
     if watch.is_backed_off:
         return (

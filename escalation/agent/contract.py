@@ -21,7 +21,7 @@ from django.conf import settings
 
 from escalation.agent.binary import ClaudeBinary, fingerprint_of
 from escalation.agent.environment import cli_environment
-from escalation.agent.stream import LineSplitter, RunFacts, parse_line
+from escalation.agent.stream import LineSplitter, StreamFacts, parse_line
 from escalation.rehearsal.drills.messages_api import ScriptedApi
 from escalation.rehearsal.drills.scenario import Reply, Scenario
 
@@ -119,7 +119,7 @@ def probe(binary: ClaudeBinary) -> Contract:
         first_id, fork_id = str(uuid.uuid4()), str(uuid.uuid4())
         appended = "--append-system-prompt"
         first = runs.run("--session-id", first_id, appended, FIRST_WORDS)
-        if not first.facts.results:
+        if not first.facts.result:
             return _unusable(binary, f"a fresh run printed no result ({first.complaint})")
         resumed = runs.run("--resume", first_id, appended, LATER_WORDS)
         last = api.requests[-1].body if api.requests else {}
@@ -129,7 +129,7 @@ def probe(binary: ClaudeBinary) -> Contract:
             if binary.can_fork
             else resumed
         )
-    if not resumed.facts.results:
+    if not resumed.facts.result:
         return _unusable(binary, f"a resumed run printed no result ({resumed.complaint})")
     return Contract(
         version=binary.version,
@@ -151,7 +151,7 @@ def missing_flags(binary: ClaudeBinary) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _ProbeRun:
-    facts: RunFacts
+    facts: StreamFacts
     exit_code: int
     complaint: str
 
@@ -191,7 +191,7 @@ class _ProbeRuns:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            return _ProbeRun(facts=RunFacts(), exit_code=-1, complaint=str(error))
+            return _ProbeRun(facts=StreamFacts(), exit_code=-1, complaint=str(error))
         complaint = ended.stderr.decode("utf-8", "replace").strip()[:300]
         return _ProbeRun(
             facts=facts_in(ended.stdout),
@@ -200,8 +200,8 @@ class _ProbeRuns:
         )
 
 
-def facts_in(output: bytes) -> RunFacts:
-    splitter, facts = LineSplitter(), RunFacts()
+def facts_in(output: bytes) -> StreamFacts:
+    splitter, facts = LineSplitter(), StreamFacts()
     for line in [*splitter.feed(output), *splitter.rest()]:
         parsed = parse_line(line)
         if not parsed.is_noise:

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import IO
@@ -34,20 +34,39 @@ LINGER_SECONDS = 20.0
 DRAIN_SECONDS = 1.0
 
 
-class Ending(StrEnum):
+class Manner(StrEnum):
+    """How a run came to its end."""
+
     EXITED = "exited"
     TIMED_OUT = "timed out"
     SILENT = "silent"
     STOPPED = "stopped"
     LINGERED = "lingered"
+    RUNNER_GONE = "runner gone"
+    """Whoever ran it is dead: nobody saw its end."""
+    ABANDONED = "abandoned"
+    """Whoever ran it was told to end at once."""
+    CRASHED = "crashed"
+    """Whoever ran it failed, by a fault of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    """Somebody wants the run to stop: the cause for the program, the words for people."""
+
+    cause: str
+    words: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ended:
-    exit_code: int
-    ending: Ending
+    manner: Manner
+    exit_code: int | None
+    """None when nobody was there to see it."""
+    stop: StopAsked | None = None
     why: str = ""
-    """Who asked for the stop, or how long it was silent."""
+    """In words, for a run that was abandoned or whose runner crashed."""
+    silent_seconds: float = 0
     left_running: int = 0
     """Processes of tools that a run which ended by itself has left behind on purpose."""
 
@@ -77,8 +96,8 @@ class Watcher:
     on_stdout: Callable[[bytes], None]
     on_stderr: Callable[[bytes], None]
     has_result: Callable[[], bool]
-    on_tick: Callable[[], str]
-    """Called about ten times a second; a non-empty answer is the reason to stop."""
+    on_tick: Callable[[], StopAsked | None]
+    """Called about ten times a second; an answer stops the run."""
     on_start: Callable[[ProcessId], None] = _ignore_start
     silence_budget: Callable[[], float] = _never_silent
     """How many seconds the process may say nothing, as things stand now."""
@@ -111,7 +130,7 @@ def run_process(
     run = _Run(process, watcher, traces)
     try:
         run.announce()
-        ending, why = run.read_until_end(time.monotonic() + timeout_seconds)
+        ended = run.read_until_end(time.monotonic() + timeout_seconds)
         if process.returncode != 0:
             # Killed or failed: its tools were left by a death, not on purpose.
             run.stop()
@@ -122,7 +141,7 @@ def run_process(
     finally:
         run.close()
     left = len(run.living()) if process.returncode == 0 else 0
-    return Ended(exit_code=process.returncode, ending=ending, why=why, left_running=left)
+    return replace(ended, exit_code=process.returncode, left_running=left)
 
 
 class _Run:
@@ -141,8 +160,11 @@ class _Run:
         if self._root is not None:
             self._watcher.on_start(self._root)
 
-    def read_until_end(self, deadline: float) -> tuple[Ending, str]:
-        """Read on until the pipes close, or until there is a reason to stop waiting."""
+    def read_until_end(self, deadline: float) -> Ended:
+        """Read on until the pipes close, or until there is a reason to stop waiting.
+
+        The exit code is known only when the whole family has ended: the caller adds it.
+        """
         gone_since: float | None = None
         while self._reader.is_open:
             self._reader.read(TICK_SECONDS)
@@ -161,7 +183,7 @@ class _Run:
             self._process.wait(max(0.0, min(GRACE_SECONDS, deadline - time.monotonic())))
         if self._process.poll() is None:
             self.stop()
-        return Ending.EXITED, ""
+        return Ended(manner=Manner.EXITED, exit_code=None)
 
     def stop(self) -> None:
         """End the whole family. Its last words are read meanwhile: they may hold the cost."""
@@ -183,16 +205,17 @@ class _Run:
             if pipe is not None:
                 pipe.close()
 
-    def _reason_to_stop(self, now: float, deadline: float) -> tuple[Ending, str] | None:
-        if reason := self._watcher.on_tick():
-            return Ending.STOPPED, reason
+    def _reason_to_stop(self, now: float, deadline: float) -> Ended | None:
+        if stop := self._watcher.on_tick():
+            return Ended(manner=Manner.STOPPED, exit_code=None, stop=stop)
         if now > deadline:
-            return Ending.TIMED_OUT, ""
+            return Ended(manner=Manner.TIMED_OUT, exit_code=None)
         silent = now - self._reader.last_read
         if self._watcher.has_result():
-            return (Ending.LINGERED, "") if silent > LINGER_SECONDS else None
+            lingers = silent > LINGER_SECONDS
+            return Ended(manner=Manner.LINGERED, exit_code=None) if lingers else None
         if silent > self._watcher.silence_budget():
-            return Ending.SILENT, f"{silent:.0f} s"
+            return Ended(manner=Manner.SILENT, exit_code=None, silent_seconds=silent)
         return None
 
     def _read_or_sleep(self, seconds: float) -> None:

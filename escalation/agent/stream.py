@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from sessions_app.reading import stream_shape as shape
+
 MAX_LINE_BYTES = 32 * 1024 * 1024
 MAX_COUNT = 2**53
 MAX_SESSION_ID_LENGTH = 100
@@ -74,8 +76,8 @@ def parse_line(line: bytes) -> StreamLine:
         return StreamLine(payload={"text": storable(text.strip())}, kind="", is_noise=True)
     if "\\u0000" in text or "\\ud" in text.lower():
         payload = storable(payload)
-    kind = _text(payload.get("type"))
-    if subtype := _text(payload.get("subtype")):
+    kind = shape.text(payload.get("type"))
+    if subtype := shape.text(payload.get("subtype")):
         kind = f"{kind}/{subtype}"
     return StreamLine(payload=payload, kind=kind[:100])
 
@@ -92,17 +94,36 @@ def storable(value: Any) -> Any:
     return value
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Tokens:
     input: int = 0
     output: int = 0
     cache_read: int = 0
     cache_creation: int = 0
 
+    def __add__(self, other: Tokens) -> Tokens:
+        return Tokens(
+            input=min(MAX_COUNT, self.input + other.input),
+            output=min(MAX_COUNT, self.output + other.output),
+            cache_read=min(MAX_COUNT, self.cache_read + other.cache_read),
+            cache_creation=min(MAX_COUNT, self.cache_creation + other.cache_creation),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OwnShare:
+    """What newer CLIs state for a run by itself, apart from the conversation's total."""
+
+    cost_usd: Decimal
+    tokens: Tokens
+
+    def __add__(self, other: OwnShare) -> OwnShare:
+        return OwnShare(self.cost_usd + other.cost_usd, self.tokens + other.tokens)
+
 
 @dataclass(slots=True)
-class RunFacts:
-    """What the stream has told about a run so far."""
+class StreamFacts:
+    """What the stream has told about a run so far. It grows with what is said, not with time."""
 
     session_id: str = ""
     model: str = ""
@@ -116,53 +137,58 @@ class RunFacts:
     context_tokens: int = 0
     streamed: dict[str, Tokens] = field(default_factory=dict)
     """Usage by message id: every block of a message repeats the same figures."""
-    results: list[dict[str, Any]] = field(default_factory=list)
+    result: dict[str, Any] = field(default_factory=dict)
+    """The last result line; newer CLIs print several in one run."""
+    turns: int = 0
+    own_share: OwnShare | None = None
+    """What the CLI states for this run alone, over all result lines; None where one does not."""
 
     def observe(self, payload: dict[str, Any]) -> None:
         match payload.get("type"):
             case "system" if payload.get("subtype") == "init":
                 self.session_id = _session_id(payload) or self.session_id
-                self.model = _text(payload.get("model")) or self.model
+                self.model = shape.text(payload.get("model")) or self.model
             case "system" if payload.get("subtype") == "compact_boundary":
                 self.compactions += 1
             case "assistant":
                 self._observe_answer(payload)
             case "user":
                 self.messages += 1
-                self.open_tools -= _ids(_object(payload.get("message")), "tool_use_id")
+                self.open_tools -= shape.answered_calls(payload)
             case "result":
-                self.results.append(payload)
-                if payload.get("is_error") is False and not self.session_id:
-                    self.session_id = _session_id(payload)
+                self._observe_result(payload)
 
     def _observe_answer(self, payload: dict[str, Any]) -> None:
-        message = _object(payload.get("message"))
-        if message.get("model") == "<synthetic>":
+        if not shape.is_answer(payload):
             return
+        message = shape.message_of(payload)
         self.answered = True
-        self.tools_started += _tools_in(message)
-        self.open_tools |= _ids(message, "id")
+        self.tools_started += len(shape.calls_of(payload))
+        self.open_tools |= shape.begun_calls(payload)
         usage = tokens_in(_object(message.get("usage")))
-        if (message_id := _text(message.get("id"))) not in self.streamed:
+        if (message_id := shape.text(message.get("id"))) not in self.streamed:
             self.messages += 1
             self.streamed[message_id] = usage
-        if payload.get("parent_tool_use_id") is None:
+        if shape.is_main_thread(payload):
             self.context_tokens = min(
                 MAX_COUNT, usage.input + usage.cache_read + usage.cache_creation + usage.output
             )
 
-    @property
-    def result(self) -> dict[str, Any]:
-        """The last result line, or an empty object."""
-        return self.results[-1] if self.results else {}
-
-    @property
-    def turns(self) -> int:
-        return min(MAX_TURNS, sum(_count(result.get("num_turns")) for result in self.results))
+    def _observe_result(self, payload: dict[str, Any]) -> None:
+        is_first = not self.result
+        self.result = payload
+        self.turns = min(MAX_TURNS, self.turns + _count(payload.get("num_turns")))
+        share = _stated_share(payload)
+        if is_first:
+            self.own_share = share
+        elif self.own_share is not None:
+            self.own_share = self.own_share + share if share is not None else None
+        if payload.get("is_error") is False and not self.session_id:
+            self.session_id = _session_id(payload)
 
     @property
     def result_text(self) -> str:
-        return _text(self.result.get("result"))
+        return shape.text(self.result.get("result"))
 
     @property
     def structured_output(self) -> Any:
@@ -173,58 +199,37 @@ class RunFacts:
         return to_cost(self.result.get("total_cost_usd"))
 
     @property
-    def own_cost_usd(self) -> Decimal | None:
-        """This run's share, where the CLI states it; else what it reports."""
-        shares = self._own_model_usage()
-        if shares is None:
-            return self.reported_cost_usd
-        return sum((to_cost(share.get("costUSD")) or Decimal(0) for share in shares), Decimal(0))
-
-    @property
-    def states_own_share(self) -> bool:
-        return self._own_model_usage() is not None
-
-    @property
     def streamed_tokens(self) -> Tokens:
         """What the stream proves: at least this much was used."""
-        return Tokens(
-            input=min(MAX_COUNT, sum(usage.input for usage in self.streamed.values())),
-            output=min(MAX_COUNT, sum(usage.output for usage in self.streamed.values())),
-            cache_read=min(MAX_COUNT, sum(usage.cache_read for usage in self.streamed.values())),
-            cache_creation=min(
-                MAX_COUNT, sum(usage.cache_creation for usage in self.streamed.values())
-            ),
-        )
+        return sum(self.streamed.values(), Tokens())
 
     @property
     def own_tokens(self) -> Tokens:
-        shares = self._own_model_usage()
-        if shares is None and self.results:
+        """Of this run alone, from the best source that the stream has."""
+        if self.own_share is not None:
+            return self.own_share.tokens
+        if self.result:
             return tokens_in(_object(self.result.get("usage")))
-        if shares is None:
-            return self.streamed_tokens
-        return _tokens_by_model(shares)
+        return self.streamed_tokens
 
     @property
-    def reported_tokens(self) -> Tokens:
+    def reported_tokens(self) -> Tokens | None:
         """By model, with subagents and the CLI's own auxiliary calls, which `usage` leaves out."""
-        return _tokens_by_model(
-            [_object(share) for share in _object(self.result.get("modelUsage")).values()]
-        )
+        by_model = self.result.get("modelUsage")
+        return _tokens_by_model(by_model) if isinstance(by_model, dict) else None
 
     @property
     def context_window(self) -> int:
         usage = _object(_object(self.result.get("modelUsage")).get(self.model))
         return _count(usage.get("contextWindow"))
 
-    def _own_model_usage(self) -> list[dict[str, Any]] | None:
-        shares: list[dict[str, Any]] = []
-        for result in self.results:
-            by_model = result.get("model_usage_since_last_result")
-            if not isinstance(by_model, dict):
-                return None
-            shares.extend(_object(share) for share in by_model.values())
-        return shares if self.results else None
+
+def _stated_share(result: dict[str, Any]) -> OwnShare | None:
+    by_model = result.get("model_usage_since_last_result")
+    if not isinstance(by_model, dict):
+        return None
+    costs = (to_cost(_object(share).get("costUSD")) or Decimal(0) for share in by_model.values())
+    return OwnShare(cost_usd=sum(costs, Decimal(0)), tokens=_tokens_by_model(by_model))
 
 
 def tokens_in(usage: dict[str, Any]) -> Tokens:
@@ -247,26 +252,8 @@ def to_cost(value: Any) -> Decimal | None:
     return cost if 0 <= cost < Decimal("1e9") else None
 
 
-def _tools_in(message: dict[str, Any]) -> int:
-    """Calls of real tools: the report is given through a call that touches nothing."""
-    content = message.get("content")
-    blocks = content if isinstance(content, list) else []
-    return sum(
-        1
-        for block in blocks
-        if isinstance(block, dict)
-        and block.get("type") == "tool_use"
-        and block.get("name") != "StructuredOutput"
-    )
-
-
-def _ids(message: dict[str, Any], key: str) -> set[str]:
-    content = message.get("content")
-    blocks = content if isinstance(content, list) else []
-    return {_text(block.get(key)) for block in blocks if isinstance(block, dict)} - {""}
-
-
-def _tokens_by_model(shares: list[dict[str, Any]]) -> Tokens:
+def _tokens_by_model(by_model: dict[str, Any]) -> Tokens:
+    shares = [_object(share) for share in by_model.values()]
     return Tokens(
         input=_total(shares, "inputTokens"),
         output=_total(shares, "outputTokens"),
@@ -305,13 +292,9 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
 def _session_id(payload: dict[str, Any]) -> str:
     """An id longer than any that the CLI gives is none."""
-    stated = _text(payload.get("session_id"))
+    stated = shape.text(payload.get("session_id"))
     return stated if len(stated) <= MAX_SESSION_ID_LENGTH else ""
 
 

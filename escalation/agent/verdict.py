@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
-from escalation.agent.process import Ended, Ending
-from escalation.agent.stream import RunFacts
-from sessions_app.models import Session
+from escalation.agent.process import Ended, Manner
+from escalation.agent.stream import StreamFacts
 
 API_ADVICE = {
     400: "The API refused the request as invalid.",
@@ -32,9 +32,6 @@ LIMIT_ADVICE = {
     "if it should be allowed to spend more.",
     "error_max_structured_output_retries": "The model could not write a valid report.",
 }
-# A run that was stopped for one of these goes on when Claude Ops runs again.
-WORKER_STOP, SHUTDOWN = "the worker was told to stop", "Claude Ops was shut down"
-SHUTDOWN_REASONS = (WORKER_STOP, SHUTDOWN)
 UNREACHABLE = re.compile(
     r"(?i:unable to connect|connection (?:error|refused|reset|timed out))"
     r"|\bECONN|\bENOTFOUND|\bEAI_AGAIN"
@@ -42,26 +39,29 @@ UNREACHABLE = re.compile(
 ERROR_TEXT_LENGTH = 2000
 
 
+class Judgement(StrEnum):
+    WENT_WELL = "went well"
+    FAILED = "failed"
+    TIMED_OUT = "timed out"
+    STOPPED = "stopped"
+    """Somebody asked for it."""
+    KILLED = "killed"
+    """Ended from outside, by no fault of the run."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    status: str
-    """The session's status, as far as the process decides it."""
+    judgement: Judgement
     error: str = ""
     resume_refused: bool = False
     """The conversation could not be continued at all; nothing was done."""
     conversation_broken: bool = False
     """The API will not take this conversation's history again."""
     turn_limit: bool = False
-    cut_off: bool = False
-    """Ended from outside, by no fault of the run: it may be gone on with."""
-
-    @property
-    def went_well(self) -> bool:
-        return self.status == Session.Status.COMPLETED
 
 
 def judge(
-    facts: RunFacts,
+    facts: StreamFacts,
     ended: Ended,
     *,
     tier: int,
@@ -72,33 +72,10 @@ def judge(
     result = facts.result
     if result.get("subtype") == "success" and result.get("is_error") is False:
         return _with_good_result(ended, stderr)
-    if ended.ending == Ending.STOPPED:
-        return Verdict(
-            status=Session.Status.INTERRUPTED,
-            error=f"Stopped: {ended.why}.",
-            cut_off=any(reason in ended.why for reason in SHUTDOWN_REASONS),
-        )
-    if ended.ending == Ending.EXITED and ended.exit_code < 0:
-        return Verdict(
-            status=Session.Status.INTERRUPTED,
-            error=f"The CLI was killed by signal {-ended.exit_code}. What it did until then is in "
-            "the events." + _quoted(stderr),
-            cut_off=True,
-        )
-    if ended.ending == Ending.SILENT:
-        return Verdict(
-            status=Session.Status.TIMED_OUT,
-            error=f"The run said nothing for {ended.why} and was stopped. Raise CLAUDEOPS_SILENCE, "
-            "or CLAUDEOPS_TOOL_SILENCE for commands that take longer." + _quoted(stderr),
-        )
-    if ended.ending == Ending.TIMED_OUT:
-        return Verdict(
-            status=Session.Status.TIMED_OUT,
-            error=f"The run was stopped at its limit of {timeout_seconds} s. "
-            f"Raise CLAUDEOPS_TIER{tier}_TIMEOUT if it needs longer." + _quoted(stderr),
-        )
+    if cut_short := _cut_short(ended, result, tier, timeout_seconds, stderr):
+        return cut_short
     verdict = (
-        Verdict(status=Session.Status.FAILED, error=_failure(result, tier, stderr))
+        Verdict(judgement=Judgement.FAILED, error=_failure(result, tier, stderr))
         if result
         else _without_result(ended, stderr)
     )
@@ -114,20 +91,59 @@ def judge(
     )
 
 
+def _cut_short(
+    ended: Ended, result: dict[str, Any], tier: int, timeout_seconds: int, stderr: str
+) -> Verdict | None:
+    """The run did not end by itself."""
+    match ended.manner:
+        case Manner.STOPPED:
+            words = ended.stop.words if ended.stop else "nobody said why"
+            return Verdict(judgement=Judgement.STOPPED, error=f"Stopped: {words}.")
+        case Manner.EXITED if ended.exit_code is not None and ended.exit_code < 0:
+            return Verdict(
+                judgement=Judgement.KILLED,
+                error=f"The CLI was killed by signal {-ended.exit_code}. What it did until then is "
+                "in the events." + _quoted(stderr),
+            )
+        case Manner.RUNNER_GONE if not result:
+            return Verdict(
+                judgement=Judgement.KILLED,
+                error="The process that ran this session was ended from outside." + _quoted(stderr),
+            )
+        case Manner.CRASHED:
+            return Verdict(judgement=Judgement.FAILED, error=ended.why)
+        case Manner.ABANDONED:
+            return Verdict(judgement=Judgement.STOPPED, error=ended.why)
+        case Manner.SILENT:
+            return Verdict(
+                judgement=Judgement.TIMED_OUT,
+                error=f"The run said nothing for {ended.silent_seconds:.0f} s and was stopped. "
+                "Raise CLAUDEOPS_SILENCE, or CLAUDEOPS_TOOL_SILENCE for commands that take longer."
+                + _quoted(stderr),
+            )
+        case Manner.TIMED_OUT:
+            return Verdict(
+                judgement=Judgement.TIMED_OUT,
+                error=f"The run was stopped at its limit of {timeout_seconds} s. "
+                f"Raise CLAUDEOPS_TIER{tier}_TIMEOUT if it needs longer." + _quoted(stderr),
+            )
+    return None
+
+
 def _with_good_result(ended: Ended, stderr: str) -> Verdict:
     """A result counts even if the process had to be stopped after it, not against its exit."""
-    if ended.ending == Ending.EXITED and ended.exit_code != 0:
+    if ended.manner == Manner.EXITED and ended.exit_code != 0:
         return Verdict(
-            status=Session.Status.FAILED,
+            judgement=Judgement.FAILED,
             error=f"The CLI reported success but exited with code {ended.exit_code}."
             + _quoted(stderr),
         )
-    return Verdict(status=Session.Status.COMPLETED)
+    return Verdict(judgement=Judgement.WENT_WELL)
 
 
 def _without_result(ended: Ended, stderr: str) -> Verdict:
     return Verdict(
-        status=Session.Status.FAILED,
+        judgement=Judgement.FAILED,
         error=f"The CLI exited with code {ended.exit_code} without a result. What it did until "
         "then is in the events." + _quoted(stderr),
     )

@@ -18,7 +18,7 @@ MAX_BYTES = 256 * 1024
 
 
 def wanted_from(session: Session) -> bool:
-    if session.purpose == Session.Purpose.HANDOFF:
+    if session.purpose == Session.Purpose.FINDINGS:
         return True
     return session.parent_session is None and ids_went_missing(session.cycle)
 

@@ -2,27 +2,29 @@
 
 The supervisor builds it from its own record, so it costs no model call: reports first, then tool
 calls with their outputs, failing and newest before the rest, cut to a budget, secrets masked. It
-passes through a file that is checked on reading, used once, kept on the session, and removed; a
-file that is left over, malformed, foreign or stale is refused.
+passes through a file that is written and read by the supervisor alone, before the next agent is
+started: keyed, checked on reading, used once, kept on the session, and removed. A file that is
+there before it was written is nobody's word and is removed unread.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.utils import timezone
+from django.utils.crypto import constant_time_compare, salted_hmac
 
 from escalation.continuity.masking import masked, masked_data
 from sessions_app.models import Session
 from sessions_app.reading.tool_calls import ToolCall, tool_calls
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MAX_FILE_BYTES = 1024 * 1024
 RECORD_LENGTH = 24_000
 OUTPUT_LENGTH = 1_500
@@ -37,22 +39,27 @@ class HandoffRefused(Exception):
     """The file must not be used; the message says why."""
 
 
-def build(parent: Session, findings: str = "") -> dict[str, Any]:
-    """The record of everything that led to a session, its own run included."""
-    path = ancestry(parent)
+def build(path: Sequence[Session]) -> dict[str, Any]:
+    """The record of everything that led to the last session of the path, its own run included."""
+    parent = path[-1]
     content = {
         "runs": [_run(session) for session in path],
         "tool_calls": _chosen_calls(path),
-        "findings": _cut(masked(findings[: 2 * RECORD_LENGTH]), RECORD_LENGTH),
+        "findings": _cut(masked(_findings(path)[: 2 * RECORD_LENGTH]), RECORD_LENGTH),
     }
-    return {
+    document = {
         "schema_version": SCHEMA_VERSION,
         "cycle": parent.cycle_id,
         "source_session": parent.pk,
         "created_at": timezone.now().isoformat(),
-        "hash": content_hash(content),
         "content": content,
     }
+    return {**document, "seal": seal_of(document)}
+
+
+def _findings(path: Sequence[Session]) -> str:
+    """What an agent on the path wrote down itself, the last one that did."""
+    return next((session.findings for session in reversed(path) if session.findings), "")
 
 
 def is_thin(document: dict[str, Any]) -> bool:
@@ -62,15 +69,11 @@ def is_thin(document: dict[str, Any]) -> bool:
     return not (reported or content["tool_calls"] or content["findings"])
 
 
-def ancestry(session: Session) -> list[Session]:
-    path = [session]
-    while path[0].parent_session is not None:
-        path.insert(0, path[0].parent_session)
-    return path
-
-
-def content_hash(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+def seal_of(document: dict[str, Any]) -> str:
+    """Over everything but itself. Only who has this installation's secret key can make it."""
+    sealed = {name: value for name, value in document.items() if name != "seal"}
+    text = json.dumps(sealed, sort_keys=True)
+    return salted_hmac("escalation.handoff", text, algorithm="sha256").hexdigest()
 
 
 def _run(session: Session) -> dict[str, Any]:
@@ -94,7 +97,7 @@ def _fitting(value: Any) -> Any:
     return value
 
 
-def _chosen_calls(path: list[Session]) -> list[dict[str, Any]]:
+def _chosen_calls(path: Sequence[Session]) -> list[dict[str, Any]]:
     calls = [(session.tier, call) for session in path for call in tool_calls(session.events.all())]
     newest_first = list(reversed(calls))
     ordered = [entry for entry in newest_first if entry[1].is_error] + [
@@ -150,8 +153,13 @@ def read_once(parent: Session) -> dict[str, Any]:
         path.unlink(missing_ok=True)
 
 
-def discard(parent: Session) -> None:
-    file_for(parent).unlink(missing_ok=True)
+def discard(parent: Session) -> bool:
+    """Remove what lies there; True if something did."""
+    try:
+        file_for(parent).unlink()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _loaded(path: Path) -> Any:
@@ -173,9 +181,9 @@ def checked(document: Any, parent: Session) -> dict[str, Any]:
         raise HandoffRefused(f"its schema_version is {document.get('schema_version')!r}")
     if document.get("cycle") != parent.cycle_id or document.get("source_session") != parent.pk:
         raise HandoffRefused("it belongs to another cycle or session")
-    if document.get("hash") != content_hash(document["content"]):
-        raise HandoffRefused("its content does not match its hash")
     _check_age(document.get("created_at"))
+    if not constant_time_compare(str(document.get("seal")), seal_of(document)):
+        raise HandoffRefused("it was not sealed by this installation")
     return document
 
 

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
-from escalation.agent.verdict import SHUTDOWN
 from sessions_app.models import Session
 
 STOP_PATIENCE_SECONDS = 20.0
@@ -69,17 +68,15 @@ def stop_services(services: list[Service]) -> None:
     """The worker is told first and takes no new work; then its running tiers are asked to stop."""
     for service in services:
         service.ask_to_stop()
-    request_stop(SHUTDOWN)
+    request_stop(Session.StopCause.SHUTDOWN, "Claude Ops was shut down")
     deadline = time.monotonic() + STOP_PATIENCE_SECONDS
     for service in services:
         service.make_stop(deadline)
 
 
-def request_stop(reason: str) -> None:
-    """Ask every run on this host to stop; each ends its CLI and is recorded as interrupted."""
-    Session.objects.filter(
-        status=Session.Status.RUNNING, host=socket.gethostname(), stop_requested=""
-    ).update(stop_requested=reason)
+def request_stop(cause: str, words: str) -> None:
+    """Ask every run on this host to stop."""
+    Session.objects.filter(host=socket.gethostname()).ask_to_stop(cause, words)
 
 
 def port_is_free(host: str, port: int) -> bool:

@@ -14,18 +14,12 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 
-def is_paused() -> bool:
-    return PauseSwitch.current().paused
-
-
 def pause(reason: str, *, by: User | None = None, stop_running: bool = False) -> int:
     """Give back how many running tiers were asked to stop."""
     _set(paused=True, reason=reason, by=by)
     if not stop_running:
         return 0
-    return Session.objects.filter(status=Session.Status.RUNNING, stop_requested="").update(
-        stop_requested=f"paused: {reason}"[:200]
-    )
+    return Session.objects.all().ask_to_stop(Session.StopCause.PAUSE, f"paused: {reason}")
 
 
 def resume(*, enqueue: Enqueue, by: User | None = None) -> int:

@@ -20,11 +20,10 @@ from django.db import connection, connections
 from django.utils import timezone
 from django_q.cluster import Cluster
 
-from escalation.agent.verdict import WORKER_STOP
 from escalation.host.children import request_stop
 from escalation.queue import enqueue
-from escalation.recovery.recovery import recover
-from sessions_app.models import WorkerBeat
+from escalation.recovery.recover import recover
+from sessions_app.models import Session, WorkerBeat
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +76,7 @@ def _ask_to_stop_until(stopped: threading.Event) -> None:
 
 def _ask_to_stop() -> None:
     with _logged("Running tiers could not be asked to stop"):
-        request_stop(WORKER_STOP)
+        request_stop(Session.StopCause.WORKER, "the worker was told to stop")
 
 
 @contextmanager

@@ -1,8 +1,9 @@
-"""After a run was cut off by a death: go on, or ask a person? A pure function with a table.
+"""After a run was cut off from outside: what now? A pure function with a table.
 
-Going on resumes the same conversation with the words "check the state first". That is safe while
-only looking was going on. Where a remediation may have been half done, nobody knows what the next
-command would meet, so a person looks first.
+Continuing resumes the same conversation with the words "check the state first". That is safe while
+only looking was going on. Where a remediation may be half done, nobody knows what the next command
+would meet, so a person looks first. A run that was cut off before anything was said or done is
+simply started again, once.
 """
 
 from __future__ import annotations
@@ -12,20 +13,29 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CutOff:
-    """What is known about a run whose runner is gone."""
+    """What is known about a run that somebody or something ended."""
 
     tier: int
     tool_was_running: bool
     """A tool call had begun and its result never came."""
     can_be_continued: bool
     """There is a conversation: the CLI had confirmed its id."""
+    answered: bool
+    """The model had said something."""
     interruptions: int
-    """How often this tier has been cut off in this cycle, this time included."""
+    """How often this tier has been cut off in a row, this time included."""
+    started_again: bool = False
+    """It was started a second time already, because the first start came to nothing."""
     is_question: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class GoOnAfterCutOff:
+class ContinueAfterCutOff:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartAgain:
     reason: str
 
 
@@ -34,7 +44,10 @@ class AskPerson:
     reason: str
 
 
-def after_cut_off(cut: CutOff, *, limit: int) -> GoOnAfterCutOff | AskPerson:
+AfterCutOff = ContinueAfterCutOff | StartAgain | AskPerson
+
+
+def after_cut_off(cut: CutOff, *, limit: int) -> AfterCutOff:
     if cut.is_question:
         return AskPerson("the question was cut off; ask it again")
     if cut.tier > 1 and cut.tool_was_running:
@@ -44,6 +57,10 @@ def after_cut_off(cut: CutOff, *, limit: int) -> GoOnAfterCutOff | AskPerson:
         )
     if cut.interruptions > limit:
         return AskPerson(f"Tier {cut.tier} was cut off {cut.interruptions} times")
-    if not cut.can_be_continued:
-        return AskPerson("the run was cut off before its conversation began")
-    return GoOnAfterCutOff("resumes the same conversation and checks the state first")
+    if cut.can_be_continued:
+        return ContinueAfterCutOff("resumes the same conversation and checks the state first")
+    if cut.answered:
+        return AskPerson("it had begun to work, and the CLI named no conversation to resume")
+    if cut.started_again:
+        return AskPerson("it was cut off twice before its conversation began")
+    return StartAgain("is started again: nothing was said or done yet")

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from django.db import IntegrityError, transaction
 
 from escalation.errors import OperationRefused
+from escalation.next_step.conclude import sibling, successor
 from escalation.next_step.cycles import Enqueue
-from escalation.next_step.supervisor import sibling, successor
-from escalation.run.preparation import is_question
 from escalation.tiers import HIGHEST_TIER
 from sessions_app.models import Session
 from sessions_app.pages.session_actions import RETRIED
@@ -28,10 +27,7 @@ def stop(session: Session, *, by: str) -> bool:
 
     It ends as interrupted and its cycle needs a person: who stops a run wants to look first.
     """
-    asked = Session.objects.filter(
-        pk=session.pk, status=Session.Status.RUNNING, stop_requested=""
-    ).update(stop_requested=by[:200])
-    return bool(asked)
+    return bool(Session.objects.filter(pk=session.pk).ask_to_stop(Session.StopCause.PERSON, by))
 
 
 def follow_up(
@@ -69,7 +65,7 @@ def retry(
         lambda: sibling(
             session,
             # A question stays one: trying it again must not give it the tier's tools.
-            purpose=Session.Purpose.FOLLOW_UP if is_question(session) else Session.Purpose.RETRY,
+            purpose=Session.Purpose.FOLLOW_UP if session.is_question else Session.Purpose.RETRY,
             requested_by=requested_by,
             force_fresh=force_fresh,
         ),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
 
 from escalation.next_step import breaker
@@ -16,16 +15,18 @@ from escalation.next_step.cycles import Enqueue
 from escalation.next_step.decision import (
     AgainByHandoff,
     AskAgain,
+    AskForFindings,
+    Continue,
     Decision,
     Escalate,
-    GoOn,
     Leave,
     Policy,
     Recover,
-    RunEnd,
+    RunAgain,
     Stop,
     decide,
 )
+from escalation.next_step.ending import Ending
 from escalation.next_step.ping import ping
 from escalation.tiers import get_tier
 from sessions_app.models import Conversation, Cycle, Session
@@ -33,39 +34,44 @@ from sessions_app.models import Conversation, Cycle, Session
 Purpose = Session.Purpose
 
 
-def decision_after(session: Session, end: RunEnd) -> Decision:
-    return decide(end, Policy(max_tier=session.cycle.max_tier, dry_run=session.cycle.dry_run))
+def decision_after(session: Session, ending: Ending) -> Decision:
+    return decide(ending, Policy(max_tier=session.cycle.max_tier, dry_run=session.cycle.dry_run))
 
 
-def conclude(
-    session: Session,
-    decision: Decision,
-    *,
-    status: str,
-    facts: dict[str, Any],
-    enqueue: Enqueue,
-) -> None:
-    if isinstance(decision, Escalate):
-        status = Session.Status.ESCALATED
+def conclude(session: Session, ending: Ending, decision: Decision, *, enqueue: Enqueue) -> None:
+    """The one way in which a run ends, whatever ended it."""
+    status = Session.Status.ESCALATED if isinstance(decision, Escalate) else ending.status
     with transaction.atomic():
-        session.finish(status, decision.reason, escalation_reason=decision.reason, **facts)
+        session.finish(status, decision.reason, escalation_reason=decision.reason, **ending.stored)
         Conversation.leave(session)
-        match decision:
-            case Escalate(to_tier=tier):
-                enqueue(successor(session, tier, Purpose.TIER))
-            case AskAgain():
-                enqueue(successor(session, session.tier, Purpose.REPORT))
-            case GoOn():
-                enqueue(successor(session, session.tier, Purpose.CONTINUATION))
-            case Recover():
-                enqueue(successor(session, session.tier, Purpose.RECOVERY))
-            case AgainByHandoff():
-                retire_parent_conversation(session, decision.reason)
-                enqueue(sibling(session))
-            case Leave():
-                session.cycle.close_again()
-            case Stop(outcome=outcome, reason=reason):
-                finish_cycle(session.cycle, outcome, reason)
+        if ending.conversation_broken and ending.session_id:
+            Conversation.retire(ending.session_id, ending.error)
+        _follow(session, decision, enqueue)
+
+
+def _follow(session: Session, decision: Decision, enqueue: Enqueue) -> None:
+    match decision:
+        case Escalate(to_tier=tier):
+            enqueue(successor(session, tier, Purpose.TIER))
+        case AskAgain():
+            enqueue(successor(session, session.tier, Purpose.REPORT))
+        case Continue():
+            enqueue(successor(session, session.tier, Purpose.CONTINUATION))
+        case Recover():
+            enqueue(successor(session, session.tier, Purpose.RECOVERY))
+        case AgainByHandoff():
+            _retire_parent_conversation(session, decision.reason)
+            enqueue(sibling(session))
+        case RunAgain():
+            enqueue(sibling(session))
+        case AskForFindings():
+            parent = session.parent_session
+            assert parent is not None, "only a run with a parent needs its record"
+            enqueue(successor(parent, parent.tier, Purpose.FINDINGS))
+        case Leave():
+            session.cycle.close_again()
+        case Stop(outcome=outcome, reason=reason):
+            finish_cycle(session.cycle, outcome, reason)
 
 
 def finish_cycle(cycle: Cycle, outcome: str, reason: str) -> None:
@@ -101,6 +107,7 @@ def sibling(session: Session, **fields: Any) -> Session:
             "purpose": session.purpose,
             "request": session.request,
             "requested_by": session.requested_by,
+            "force_fresh": session.force_fresh,
             "model": get_tier(session.tier).model,
             "workdir": session.workdir,
             **fields,
@@ -108,33 +115,6 @@ def sibling(session: Session, **fields: Any) -> Session:
     )
 
 
-def retire_parent_conversation(session: Session, reason: str) -> None:
+def _retire_parent_conversation(session: Session, reason: str) -> None:
     if session.parent_session is not None:
         Conversation.retire(session.parent_session.session_id, reason)
-
-
-def tier_that_asked(session: Session) -> int | None:
-    """The tier whose request for escalation led here, past other runs of this tier."""
-    ancestor = session.parent_session
-    while ancestor is not None and ancestor.tier == session.tier:
-        ancestor = ancestor.parent_session
-    return ancestor.tier if ancestor else None
-
-
-def runs_of_this_tier(session: Session) -> list[Session]:
-    """The session and the runs that it continues within its tier, newest first."""
-    runs = [session]
-    while (parent := runs[-1].parent_session) is not None and parent.tier == session.tier:
-        runs.append(parent)
-    return runs
-
-
-def interruptions(session: Session) -> int:
-    """How often this tier has been cut off in a row, the session included."""
-    cut = (Session.Status.INTERRUPTED, Session.Status.RUNNING)
-    return len([run for run in runs_of_this_tier(session) if run.status in cut])
-
-
-def continuations_left(session: Session) -> bool:
-    done = [run for run in runs_of_this_tier(session) if run.purpose == Purpose.CONTINUATION]
-    return len(done) < settings.CLAUDEOPS_MAX_CONTINUATIONS

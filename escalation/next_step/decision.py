@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from escalation.next_step.after_cut_off import AskPerson, GoOnAfterCutOff
+from escalation.next_step.after_cut_off import AskPerson, ContinueAfterCutOff, StartAgain
+from escalation.next_step.ending import Ending
 from escalation.report import HEALTHY, Report
 from escalation.tiers import HIGHEST_TIER
 from sessions_app.models import Cycle
@@ -20,34 +21,6 @@ class Policy:
 
     max_tier: int
     dry_run: bool
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunEnd:
-    """How a run ended, as far as the decision needs to know."""
-
-    tier: int
-    went_well: bool
-    error: str = ""
-    report: Report | None = None
-    report_problem: str = ""
-    session_id: str = ""
-    """The conversation's confirmed id; without it nobody can continue."""
-    answered: bool = False
-    """The model said something, so money was spent and tools may have run."""
-    asked_again: bool = False
-    """This run was itself the second request for a report."""
-    asked_for_by_tier: int | None = None
-    """The tier that asked for this one, when this run was an escalation."""
-    is_follow_up: bool = False
-    """A person's question about a finished session; no report is expected."""
-    resume_refused: bool = False
-    tool_ran: bool = False
-    turn_limit: bool = False
-    may_go_on: bool = False
-    """Continuations and budget are left for another run of this tier."""
-    cut_off: GoOnAfterCutOff | AskPerson | None = None
-    """What is to follow a run that was ended from outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +43,7 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class GoOn:
+class Continue:
     """The same tier continues after its turn limit."""
 
     reason: str
@@ -85,7 +58,21 @@ class AgainByHandoff:
 
 @dataclass(frozen=True, slots=True)
 class Recover:
-    """The same tier goes on after it was cut off, and checks the state first."""
+    """The same tier continues after it was cut off, and checks the state first."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunAgain:
+    """The same run once more, from the same point: its first start came to nothing."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskForFindings:
+    """The tier before is invoked again, told to write down what it found."""
 
     reason: str
 
@@ -97,18 +84,35 @@ class Leave:
     reason: str
 
 
-Decision = Escalate | AskAgain | GoOn | AgainByHandoff | Recover | Leave | Stop
+Decision = (
+    Escalate
+    | AskAgain
+    | Continue
+    | AgainByHandoff
+    | Recover
+    | RunAgain
+    | AskForFindings
+    | Leave
+    | Stop
+)
 
 
-def decide(end: RunEnd, policy: Policy) -> Decision:
+def decide(end: Ending, policy: Policy) -> Decision:
+    if end.record_too_thin:
+        return AskForFindings(end.error)
     if end.resume_refused:
         return _after_refusal(end)
-    if isinstance(end.cut_off, GoOnAfterCutOff):
-        return Recover(f"{end.error} It {end.cut_off.reason}.")
-    if end.is_follow_up:
+    match end.after_cut_off:
+        case ContinueAfterCutOff(reason=reason):
+            return Recover(f"{end.error} It {reason}.")
+        case StartAgain(reason=reason):
+            return RunAgain(f"{end.error} It {reason}.")
+    if end.is_question:
         return Leave("The question was answered." if end.went_well else end.error)
-    if end.turn_limit and end.may_go_on and end.session_id:
-        return GoOn(f"Tier {end.tier} reached its turn limit and goes on in the same conversation.")
+    if end.turn_limit and end.may_continue and end.session_id:
+        return Continue(
+            f"Tier {end.tier} reached its turn limit and continues in the same conversation."
+        )
     if not end.went_well:
         return _after_failure(end)
     if end.report is None:
@@ -118,12 +122,12 @@ def decide(end: RunEnd, policy: Policy) -> Decision:
     return _closing(end, end.report)
 
 
-def _after_failure(end: RunEnd) -> Stop:
-    if isinstance(end.cut_off, AskPerson):
+def _after_failure(end: Ending) -> Stop:
+    if isinstance(end.after_cut_off, AskPerson):
         return Stop(
             Cycle.Outcome.NEEDS_PERSON,
-            f"Tier {end.tier} was cut off and is not gone on with, because {end.cut_off.reason}: "
-            f"{end.error}",
+            f"Tier {end.tier} was cut off and does not continue by itself, because "
+            f"{end.after_cut_off.reason}: {end.error}",
         )
     if end.asked_for_by_tier is not None:
         return Stop(
@@ -136,20 +140,15 @@ def _after_failure(end: RunEnd) -> Stop:
     return Stop(Cycle.Outcome.COULD_NOT_RUN, f"Tier {end.tier} could not run: {end.error}")
 
 
-def _after_refusal(end: RunEnd) -> Decision:
-    if end.tool_ran:
-        return Stop(
-            Cycle.Outcome.NEEDS_PERSON,
-            f"The conversation broke off after Tier {end.tier} had run a tool, so it is not run "
-            f"again by itself: {end.error}",
-        )
+def _after_refusal(end: Ending) -> Decision:
+    """Nothing was said or done in a refused run, so running it once more repeats nothing."""
     return AgainByHandoff(
         f"The conversation could not be resumed, so Tier {end.tier} is run again by handoff: "
         f"{end.error}"
     )
 
 
-def _without_report(end: RunEnd) -> Decision:
+def _without_report(end: Ending) -> Decision:
     if end.asked_again:
         return Stop(
             Cycle.Outcome.NEEDS_PERSON,
@@ -164,7 +163,7 @@ def _without_report(end: RunEnd) -> Decision:
     return AskAgain(f"Asked again in the same conversation: {end.report_problem}.")
 
 
-def _escalation(end: RunEnd, report: Report, policy: Policy) -> Decision:
+def _escalation(end: Ending, report: Report, policy: Policy) -> Decision:
     asked = f"Tier {end.tier} asked for escalation: {wanted_because(report)}"
     if policy.dry_run:
         return Stop(Cycle.Outcome.NEEDS_PERSON, f"{asked} Not escalated: this is a dry run.")
@@ -180,7 +179,7 @@ def _escalation(end: RunEnd, report: Report, policy: Policy) -> Decision:
     return Escalate(end.tier + 1, asked)
 
 
-def _closing(end: RunEnd, report: Report) -> Stop:
+def _closing(end: Ending, report: Report) -> Stop:
     if not report["services"]:
         return Stop(Cycle.Outcome.NEEDS_PERSON, f"Tier {end.tier} reported on no service at all.")
     unwell = [service for service in report["services"] if service["status"] != HEALTHY]

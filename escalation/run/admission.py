@@ -5,7 +5,6 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import transaction
 
-from escalation.host.pause import is_paused
 from escalation.run.heartbeat import this_runner
 from escalation.tiers import HIGHEST_TIER
 from sessions_app.models import PauseSwitch, Session
@@ -13,7 +12,7 @@ from sessions_app.models import PauseSwitch, Session
 
 def objection(session: Session) -> str:
     """Why it must wait, or nothing."""
-    if is_paused():
+    if PauseSwitch.is_on():
         return f"Claude Ops is paused: {PauseSwitch.current().reason or 'no reason given'}"
     running = Session.objects.filter(status=Session.Status.RUNNING).exclude(pk=session.pk)
     if running.count() >= settings.CLAUDEOPS_MAX_SESSIONS:

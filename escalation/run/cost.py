@@ -10,8 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 
-from escalation.agent.stream import COST_STEP, RunFacts, Tokens
+from escalation.agent.binary import find_binary, fingerprint_of
+from escalation.agent.contract import contract_of
+from escalation.agent.stream import COST_STEP, StreamFacts, Tokens
+from escalation.continuity import transcripts
+from escalation.errors import CannotRun
 from sessions_app.models import Session
 
 # How list prices relate to the price of an input token, for every model so far.
@@ -27,8 +32,55 @@ class OwnCost:
     estimated_cost_usd: Decimal | None = None
 
 
+def settled_cost(session: Session, facts: StreamFacts) -> OwnCost:
+    """What a run cost, however it ended: by its result line, by the CLI's own books, or a guess."""
+    if not facts.result and (by_books := _by_the_books(session, facts)):
+        return by_books
+    return own_cost(
+        facts,
+        resumed=session.resumed,
+        accumulates=lambda: _accumulates(session),
+        baseline=lambda: session.baseline_cost_usd,
+        unit_price=lambda: last_unit_price(session.model),
+    )
+
+
+def tokens_of(facts: StreamFacts, cost: OwnCost) -> Tokens:
+    """Where the CLI reports each run by itself, its figures by model hold subagents too."""
+    if cost.basis == Session.CostBasis.PER_RUN and facts.reported_tokens is not None:
+        return facts.reported_tokens
+    return facts.own_tokens
+
+
+def _by_the_books(session: Session, facts: StreamFacts) -> OwnCost | None:
+    """Newer CLIs write the conversation's total down when they are asked to stop.
+
+    One that was killed could not: its books end before this run, and say nothing about it.
+    """
+    total = transcripts.cost_state_total(session)
+    before = session.baseline_cost_usd if session.resumed else Decimal(0)
+    if total is None or before is None or (facts.answered and total <= before):
+        return None
+    return _by_difference(total, before)
+
+
+def _accumulates(session: Session) -> bool | None:
+    """By the capabilities of the CLI that ran it; None where that one is not here any more."""
+    try:
+        binary = find_binary()
+        is_same = session.cli_fingerprint in ("", fingerprint_of(Path(binary.path)))
+    except (CannotRun, OSError):
+        return None
+    capabilities = contract_of(binary) if is_same else None
+    if capabilities is None or not capabilities.works:
+        return None
+    parent = session.parent_session
+    keeps_id = parent is not None and parent.session_id == session.session_id
+    return capabilities.accumulates_on_resume if keeps_id else capabilities.accumulates_on_fork
+
+
 def own_cost(
-    facts: RunFacts,
+    facts: StreamFacts,
     *,
     resumed: bool,
     accumulates: Callable[[], bool | None],
@@ -42,12 +94,12 @@ def own_cost(
     reported = facts.reported_cost_usd
     if reported is None:
         return _without_figure(facts, unit_price)
-    if facts.states_own_share:
-        share = facts.own_cost_usd
+    if facts.own_share is not None:
+        share = facts.own_share.cost_usd
         return OwnCost(
             cost_usd=share,
             reported_cost_usd=reported,
-            baseline_cost_usd=reported - share if share is not None else None,
+            baseline_cost_usd=reported - share,
             basis=Session.CostBasis.OWN_SHARE,
         )
     adds_up = accumulates() if resumed else False
@@ -75,7 +127,7 @@ def _by_difference(reported: Decimal, before: Decimal | None) -> OwnCost:
     )
 
 
-def _without_figure(facts: RunFacts, unit_price: Callable[[], Decimal | None]) -> OwnCost:
+def _without_figure(facts: StreamFacts, unit_price: Callable[[], Decimal | None]) -> OwnCost:
     if not facts.answered:
         return OwnCost(cost_usd=None, reported_cost_usd=None, basis=Session.CostBasis.UNKNOWN)
     price = unit_price()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable
 
 from escalation.next_step.cycles import leave_to_caller
 from escalation.run import runner
 from escalation.run.admission import objection
+from escalation.run.stop import stop_on_signals
 from sessions_app.models import Cycle, Session, SessionEvent
 from sessions_app.reading.event_text import describe_event, summary_line
 
@@ -18,14 +16,14 @@ HEALTHY_EXIT, NEEDS_PERSON_EXIT, COULD_NOT_RUN_EXIT = 0, 1, 2
 
 def run_to_end(cycle: Cycle, print_line: Callable[[str], None]) -> Cycle:
     """Run the queued sessions of a cycle until none is left."""
-    with stop_on_signals() as stop_reason:
+    with stop_on_signals(Session.StopCause.FOREGROUND, "in the foreground") as asked_to_stop:
         while session := next_session(cycle):
             print_line(f"── Session {session.pk}: Tier {session.tier}, {session.model}")
             taken = runner.run(
                 session,
                 enqueue=leave_to_caller,
                 listener=lambda event: print_event(event, print_line),
-                stop_reason=stop_reason,
+                asked_to_stop=asked_to_stop,
             )
             if not taken:
                 why = objection(session) or "another process has taken it"
@@ -55,21 +53,3 @@ def exit_code(cycle: Cycle) -> int:
     if cycle.is_active or cycle.outcome == Cycle.Outcome.COULD_NOT_RUN:
         return COULD_NOT_RUN_EXIT
     return NEEDS_PERSON_EXIT
-
-
-@contextmanager
-def stop_on_signals(who: str = "in the foreground") -> Iterator[Callable[[], str]]:
-    """Ctrl-C and SIGTERM end the running tier cleanly, with what it has done so far kept."""
-    received: list[str] = []
-
-    def remember(number: int, frame: FrameType | None) -> None:
-        received.append(signal.Signals(number).name)
-
-    previous = {
-        number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield lambda: f"{received[0]}, {who}" if received else ""
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -1,17 +1,21 @@
-"""All that a run needs, made and stored before anything is started."""
+"""All that a run needs, looked up, put into place and stored before anything is started.
+
+Raises CannotRun, with advice, where something is missing. What the run will be is decided in
+`plan`; here are the effects.
+"""
 
 from __future__ import annotations
 
 import os
 import socket
 import uuid
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 
-from escalation.agent.argv import RunRequest, build_argv, conversation_id
 from escalation.agent.binary import ClaudeBinary, find_binary, fingerprint_of
 from escalation.agent.environment import NO_CREDENTIALS, cli_environment, has_credentials
 from escalation.agent.process import Traces
@@ -19,146 +23,47 @@ from escalation.continuity import handoff, transcripts
 from escalation.continuity.facts import decide_continuation
 from escalation.continuity.guards import Continuation, Fresh, Guard, Handoff, Resume
 from escalation.errors import CannotRun, RecordTooThin
-from escalation.next_step.supervisor import runs_of_this_tier
-from escalation.report import REPORT_SCHEMA_JSON
+from escalation.next_step.lineage import Lineage
+from escalation.run.effective_tier import effective_tier
+from escalation.run.plan import Circumstances, Plan, plan_run
 from escalation.run.prompts import prompt_for
 from escalation.run.recorder import Recorder
-from escalation.tiers import LOWEST_TIER, Tier, dry_run_walls, get_tier, question_walls
+from escalation.tiers import Tier
 from sessions_app.models import Conversation, Session
 
-GOING_ON = (
-    Session.Purpose.CONTINUATION,
-    Session.Purpose.REPORT,
-    Session.Purpose.RECOVERY,
-)
-SMALLEST_BUDGET = Decimal("0.01")
-CONTINUED_BY = {
-    Fresh: Session.ContinuedBy.FRESH,
-    Resume: Session.ContinuedBy.RESUME,
-    Handoff: Session.ContinuedBy.HANDOFF,
-}
 
-
-class Preparation:
-    """Raises CannotRun, with advice, where something is missing."""
-
-    def __init__(self, session: Session, recorder: Recorder, surroundings: dict[str, str]) -> None:
-        self._session = session
-        self.tier = effective_tier(session)
-        self.workdir = Path(session.workdir)
-        if not self.workdir.is_dir():
-            raise CannotRun(
-                f"The working directory {self.workdir} does not exist. Create it, or correct the "
-                "watch."
-            )
-        self.binary: ClaudeBinary = find_binary()
-        self.fingerprint = _fingerprint(self.binary)
-        self.config_directory = config_directory(session)
-        self.traces = traces_of(session, mark=f"session-{session.pk}-{uuid.uuid4().hex}")
-        self.environment = cli_environment(
-            {**os.environ, **surroundings},
-            home=_made(Path(settings.CLAUDEOPS_STATE_DIR) / "home"),
-            config_directory=_made(self.config_directory),
-            api_retries=settings.CLAUDEOPS_API_RETRIES,
-            also_pass=settings.CLAUDEOPS_PASS_ENV,
-            traces=self.traces,
-        )
-        if not has_credentials(self.environment):
-            raise CannotRun(NO_CREDENTIALS)
-        self.continuation, self.facts = self._continuation()
-        # Read before the run: afterwards a conversation that keeps its id has grown by it.
-        self.baseline = conversation_total(session.parent_session) if self.resumes else None
-        self.record = self._record(recorder)
-        self.prompt = prompt_for(session, self.tier, self.continuation, self.record)
-        self.request = RunRequest(
-            tier=self.tier,
-            session_id=str(uuid.uuid4()),
-            continuation=self.continuation,
-            report_schema=None if is_question(session) else REPORT_SCHEMA_JSON,
-            max_budget_usd=remaining_budget(session, self.tier),
-        )
-        self.argv = build_argv(self.binary, self.request)
-        self.conversation_id = conversation_id(self.binary, self.request)
-
-    @property
-    def resumes(self) -> bool:
-        return isinstance(self.continuation, Resume)
-
-    def store(self) -> None:
-        """The record knows the conversation before the process exists: a crash cannot lose it."""
-        stored = {
-            "session_id": self.conversation_id,
-            "prompt": self.prompt,
-            "argv": self.argv,
-            "host": socket.gethostname(),
-            "cli_path": self.binary.path,
-            "cli_version": self.binary.version,
-            "cli_fingerprint": self.fingerprint,
-            "baseline_cost_usd": self.baseline,
-            "config_dir": str(self.config_directory),
-            "run_mark": self.traces.mark,
-            "continued_by": CONTINUED_BY[type(self.continuation)],
-            "continued_why": self.continuation.why,
-            "continued_guard": getattr(self.continuation, "guard", ""),
-            "continuation_facts": self.facts,
-            "handoff": self.record,
-        }
-        for field, value in stored.items():
-            setattr(self._session, field, value)
-        self._session.save(update_fields=list(stored))
-        if not Conversation.take(self.conversation_id, self._session):
-            raise CannotRun(
-                f"Another run is using the conversation {self.conversation_id}. Wait for it to end."
-            )
-
-    @property
-    def announcement(self) -> str:
-        how = f"starts with a fresh conversation ({self.continuation.why})"
-        if isinstance(self.continuation, Resume):
-            how = f"resumes {self.continuation.session_id} ({self.continuation.why})"
-        elif isinstance(self.continuation, Handoff):
-            how = f"starts by handoff, because {self.continuation.why}"
-        return (
-            f"Tier {self.tier.number} ({self.tier.model}) {how}. "
-            f"CLI {self.binary.version}, {self.binary.source}."
-        )
-
-    def _continuation(self) -> tuple[Continuation, dict[str, Any]]:
-        session = self._session
-        if session.purpose == Session.Purpose.HANDOFF:
-            return Fresh(why="invoked again, because its record was too thin to hand on"), {}
-        continuation, facts = decide_continuation(session, self.tier, self.binary)
-        parent = session.parent_session
-        if isinstance(continuation, Resume) and parent is not None:
-            handoff.discard(parent)
-            if not self._has_transcript(parent):
-                why = "the archived transcript could not be put into place here"
-                continuation = Handoff(guard=Guard.TRANSCRIPT_GONE, why=why)
-        return continuation, facts
-
-    def _has_transcript(self, parent: Session) -> bool:
-        """The parent ran on another host, or its file was deleted: put the copy into place."""
-        found = transcripts.find_on_disk(parent, self.config_directory)
-        if found == transcripts.TranscriptState.PRESENT:
-            return True
-        return transcripts.restore(parent, self.config_directory)
-
-    def _record(self, recorder: Recorder) -> dict[str, Any] | None:
-        parent = self._session.parent_session
-        if not isinstance(self.continuation, Handoff) or parent is None:
-            return None
-        recorder.note("fallback", f"Continuity was lost: {self.continuation.why}.", "warning")
-        if handoff.file_for(parent).exists():
-            try:
-                return handoff.read_once(parent)
-            except handoff.HandoffRefused as refused:
-                recorder.note("warning", f"A handoff file was refused: {refused}.", "warning")
-        document = handoff.build(parent)
-        asks_for_tier = self._session.purpose == Session.Purpose.TIER
-        if asks_for_tier and handoff.is_thin(document) and not _was_asked_already(parent):
-            raise RecordTooThin(parent)
-        handoff.write(document, parent)
-        return handoff.read_once(parent)
+def prepare(lineage: Lineage, recorder: Recorder, surroundings: Mapping[str, str]) -> Plan:
+    """The plan, with everything in place that it counts on, and the record in step with it."""
+    session = lineage.session
+    tier = effective_tier(session)
+    _require_workdir(Path(session.workdir))
+    binary = find_binary()
+    config_directory = _made(config_directory_of(session))
+    traces = traces_of(session, mark=f"session-{session.pk}-{uuid.uuid4().hex}")
+    environment = _environment(surroundings, config_directory, traces)
+    continuation, facts = _continuation(lineage, tier, binary, config_directory)
+    record = _record(lineage, continuation, recorder)
+    plan = plan_run(
+        lineage,
+        Circumstances(
+            tier=tier,
+            binary=binary,
+            fingerprint=_fingerprint(binary),
+            host=socket.gethostname(),
+            config_directory=config_directory,
+            environment=environment,
+            traces=traces,
+            new_session_id=str(uuid.uuid4()),
+            continuation=continuation,
+            continuation_facts=facts,
+            # Read before the run: afterwards a conversation that keeps its id has grown by it.
+            baseline_cost_usd=_baseline(lineage, continuation),
+            record=record,
+            prompt=prompt_for(session, tier, continuation, record),
+        ),
+    )
+    _store(session, plan)
+    return plan
 
 
 def traces_of(session: Session, mark: str) -> Traces:
@@ -166,34 +71,9 @@ def traces_of(session: Session, mark: str) -> Traces:
     return Traces(mark=mark, tool_log=directory / f"session-{session.pk}.tools")
 
 
-def effective_tier(session: Session) -> Tier:
-    tier = get_tier(session.tier)
-    if session.cycle.dry_run and tier.number > LOWEST_TIER:
-        tier = dry_run_walls(tier, get_tier(LOWEST_TIER))
-    return question_walls(tier) if is_question(session) else tier
-
-
-def is_question(session: Session) -> bool:
-    return session.purpose == Session.Purpose.FOLLOW_UP
-
-
-def remaining_budget(session: Session, tier: Tier) -> Decimal:
-    """A run that goes on spends what its tier has left; one that a person starts has its own."""
-    if session.purpose not in GOING_ON:
-        return tier.max_budget_usd
-    return left_of_budget(session, tier)
-
-
-def left_of_budget(session: Session, tier: Tier) -> Decimal:
-    """What the session and the runs that it continues have not spent of the tier's budget."""
-    spent = sum(
-        (
-            run.cost_usd or run.estimated_cost_usd or Decimal(0)
-            for run in runs_of_this_tier(session)
-        ),
-        Decimal(0),
-    )
-    return max(SMALLEST_BUDGET, tier.max_budget_usd - spent)
+def config_directory_of(session: Session) -> Path:
+    """One for each cycle: its runs come one after another, and only they share conversations."""
+    return Path(settings.CLAUDEOPS_STATE_DIR) / "claude" / f"cycle-{session.cycle_id}"
 
 
 def conversation_total(parent: Session | None) -> Decimal | None:
@@ -204,16 +84,15 @@ def conversation_total(parent: Session | None) -> Decimal | None:
     """
     if parent is None:
         return None
-    known = [
-        total
-        for total in (parent.reported_cost_usd, transcripts.cost_state_total(parent))
-        if total is not None
-    ]
-    return max(known, default=None)
+    known = (parent.reported_cost_usd, transcripts.cost_state_total(parent))
+    return max((total for total in known if total is not None), default=None)
 
 
-def _was_asked_already(session: Session) -> bool:
-    return session.purpose == Session.Purpose.HANDOFF
+def _require_workdir(workdir: Path) -> None:
+    if not workdir.is_dir():
+        raise CannotRun(
+            f"The working directory {workdir} does not exist. Create it, or correct the watch."
+        )
 
 
 def _fingerprint(binary: ClaudeBinary) -> str:
@@ -225,9 +104,89 @@ def _fingerprint(binary: ClaudeBinary) -> str:
         ) from error
 
 
-def config_directory(session: Session) -> Path:
-    """One for each cycle: its runs come one after another, and only they share conversations."""
-    return Path(settings.CLAUDEOPS_STATE_DIR) / "claude" / f"cycle-{session.cycle_id}"
+def _environment(
+    surroundings: Mapping[str, str], config_directory: Path, traces: Traces
+) -> dict[str, str]:
+    environment = cli_environment(
+        {**os.environ, **surroundings},
+        home=_made(Path(settings.CLAUDEOPS_STATE_DIR) / "home"),
+        config_directory=config_directory,
+        api_retries=settings.CLAUDEOPS_API_RETRIES,
+        also_pass=settings.CLAUDEOPS_PASS_ENV,
+        traces=traces,
+    )
+    if not has_credentials(environment):
+        raise CannotRun(NO_CREDENTIALS)
+    return environment
+
+
+def _continuation(
+    lineage: Lineage, tier: Tier, binary: ClaudeBinary, config_directory: Path
+) -> tuple[Continuation, dict[str, Any]]:
+    session, parent = lineage.session, lineage.parent
+    if session.purpose == Session.Purpose.FINDINGS:
+        return Fresh(why="invoked again, because its record was too thin to hand on"), {}
+    continuation, facts = decide_continuation(session, tier, binary)
+    if not isinstance(continuation, Resume) or parent is None:
+        return continuation, facts
+    if not _has_transcript(parent, config_directory):
+        why = "the archived transcript could not be put into place here"
+        return Handoff(guard=Guard.TRANSCRIPT_GONE, why=why), facts
+    return continuation, facts
+
+
+def _has_transcript(parent: Session, config_directory: Path) -> bool:
+    """The parent ran on another host, or its file was deleted: put the copy into place."""
+    found = transcripts.find_on_disk(parent, config_directory)
+    if found == transcripts.TranscriptState.PRESENT:
+        return True
+    return transcripts.restore(parent, config_directory)
+
+
+def _baseline(lineage: Lineage, continuation: Continuation) -> Decimal | None:
+    resumes = isinstance(continuation, Resume)
+    return conversation_total(lineage.parent) if resumes else None
+
+
+def _record(
+    lineage: Lineage, continuation: Continuation, recorder: Recorder
+) -> dict[str, Any] | None:
+    """What a run is told that cannot have the conversation: built from our own record."""
+    parent = lineage.parent
+    if parent is not None and handoff.discard(parent):
+        recorder.note(
+            "warning", "A handoff file lay in place already: it was removed unread.", "warning"
+        )
+    if not isinstance(continuation, Handoff) or parent is None:
+        return None
+    recorder.note("fallback", f"Continuity was lost: {continuation.why}.", "warning")
+    document = handoff.build(lineage.path[:-1])
+    asks_for_tier = lineage.session.purpose == Session.Purpose.TIER
+    was_asked = parent.purpose == Session.Purpose.FINDINGS
+    if asks_for_tier and handoff.is_thin(document) and not was_asked:
+        raise RecordTooThin(
+            f"The record of Tier {parent.tier} is too thin to hand on: it is asked to write down "
+            "what it found."
+        )
+    try:
+        handoff.write(document, parent)
+        return handoff.read_once(parent)
+    except (OSError, handoff.HandoffRefused) as error:
+        recorder.note(
+            "warning", f"No handoff file ({error}): the record itself is handed on.", "warning"
+        )
+        return document
+
+
+def _store(session: Session, plan: Plan) -> None:
+    """The record knows the conversation before the process exists: a crash cannot lose it."""
+    for field, value in plan.stored.items():
+        setattr(session, field, value)
+    session.save(update_fields=list(plan.stored))
+    if not Conversation.take(plan.session_id, session):
+        raise CannotRun(
+            f"Another run is using the conversation {plan.session_id}. Wait for it to end."
+        )
 
 
 def _made(directory: Path) -> Path:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from escalation.agent.process import Ended, Watcher, run_process
+from escalation.agent.process import Ended, StopAsked, Watcher, run_process
 
 
 @dataclass
@@ -41,7 +41,7 @@ def run_argv(
     *,
     prompt: str = "",
     timeout: float = 20,
-    stop: Callable[[Ran], str] = lambda ran: "",
+    stop: Callable[[Ran], StopAsked | None] = lambda ran: None,
     result: Callable[[Ran], bool] = lambda ran: False,
 ) -> Ran:
     ran = Ran()

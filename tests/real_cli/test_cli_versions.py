@@ -16,7 +16,7 @@ import pytest
 
 from escalation.agent.binary import find_binary
 from escalation.agent.contract import facts_in, probe
-from escalation.run import preparation
+from escalation.run import prepare
 from escalation.run.cost import own_cost
 from sessions_app.reading.chain import chain_of
 from tests.real_cli.conftest import OLD_CLI, old_cli_is_here
@@ -85,7 +85,7 @@ def test_bundled_cli_cost_is_exact_by_difference_too(
     play_drill, write_scenario, same_model, monkeypatch
 ):
     """As a CLI that accumulates but does not state its share would be read."""
-    monkeypatch.setattr("escalation.agent.stream.RunFacts._own_model_usage", lambda facts: None)
+    monkeypatch.setattr("escalation.agent.stream.StreamFacts._own_model_usage", lambda facts: None)
     write_scenario("priced", SERVED)
 
     drill = play_drill("priced")
@@ -129,7 +129,7 @@ def test_cli_replaced_between_two_tiers_falls_back_to_a_handoff(
     settings, play_drill, write_scenario, monkeypatch
 ):
     """The other version stands in for an upgrade that happens in the middle of a cycle."""
-    monkeypatch.setattr(preparation, "find_binary", upgraded_after_the_first(find_binary()))
+    monkeypatch.setattr(prepare, "find_binary", upgraded_after_the_first(find_binary()))
     write_scenario("priced", SERVED)
 
     drill = play_drill("priced")

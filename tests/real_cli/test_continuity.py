@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from escalation.agent.process import StopAsked
 from escalation.continuity import transcripts
 from escalation.next_step import by_person, cycles
 from escalation.rehearsal.drills.drill import start_drill
@@ -44,7 +45,7 @@ def test_req7_resume_that_fails_falls_back_to_a_handoff_by_itself(
 ):
     """The transcript vanishes after the decision was made: the CLI finds no conversation."""
     api = scripted_api(bash("echo the lamp is red"), DOWN, new_conversation=(FIXED,))
-    monkeypatch.setattr("escalation.run.preparation.Conversation.take", delete_transcripts_and_take)
+    monkeypatch.setattr("escalation.run.prepare.Conversation.take", delete_transcripts_and_take)
 
     cycle = watch_cycle.run()
 
@@ -196,10 +197,11 @@ def test_killed_run_has_no_cost_and_an_estimate_that_is_marked(scripted_api, wat
     session = next_session(cycle)
     assert session is not None
 
-    def stop_once_a_tool_runs() -> str:
-        return "test" if session.events.filter(kind="assistant").exists() else ""
+    def stop_once_a_tool_runs() -> StopAsked | None:
+        began = session.events.filter(kind="assistant").exists()
+        return StopAsked(Session.StopCause.PERSON, "test") if began else None
 
-    run(session, enqueue=cycles.leave_to_caller, stop_reason=stop_once_a_tool_runs)
+    run(session, enqueue=cycles.leave_to_caller, asked_to_stop=stop_once_a_tool_runs)
 
     assert session.status == Session.Status.INTERRUPTED
     assert session.cost_usd is None

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from escalation.queue import enqueue
-from escalation.recovery.recovery import recover
+from escalation.recovery.recover import recover
 
 
 class Command(BaseCommand):

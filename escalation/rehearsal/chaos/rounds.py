@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from django.db import OperationalError
 
 from escalation import queue
-from escalation.recovery.recovery import recover
+from escalation.recovery.recover import recover
 from escalation.rehearsal.chaos.faults import FAULTS, Installation
 from escalation.rehearsal.chaos.invariants import violations
 from escalation.rehearsal.drills.drill import start_drill

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from escalation.agent import process
-from escalation.agent.process import Ending
+from escalation.agent.process import Manner, StopAsked
 from tests.escalation.processes import (
     Ran,
     group_is_gone_soon,
@@ -20,6 +20,8 @@ from tests.escalation.processes import (
     run_python,
     run_sh,
 )
+
+ASKED = StopAsked("person", "the operator")
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ def test_it_hands_on_both_outputs_line_by_line(tmp_path):
 def test_it_gives_the_exit_code(tmp_path, code):
     end = run_sh(f"exit {code}", tmp_path).end
 
-    assert (end.exit_code, end.ending) == (code, Ending.EXITED)
+    assert (end.exit_code, end.manner) == (code, Manner.EXITED)
 
 
 def test_it_gives_the_signal_that_killed_the_process(tmp_path):
@@ -103,7 +105,7 @@ def test_an_empty_prompt_is_an_empty_stdin(tmp_path):
 def test_a_process_that_hangs_is_timed_out(tmp_path):
     ran = run_sh("echo pid $$; exec sleep 60", tmp_path, timeout=0.3)
 
-    assert ran.end.ending == Ending.TIMED_OUT
+    assert ran.end.manner == Manner.TIMED_OUT
     assert ran.seconds < 3
     assert not is_alive(int(ran.stdout[0].split()[1]))
 
@@ -111,7 +113,7 @@ def test_a_process_that_hangs_is_timed_out(tmp_path):
 def test_a_process_that_ignores_sigterm_is_killed(tmp_path, short_grace):
     ran = run_sh("trap '' TERM; echo ready; sleep 60; sleep 60", tmp_path, timeout=0.3)
 
-    assert (ran.end.ending, ran.end.exit_code) == (Ending.TIMED_OUT, -signal.SIGKILL)
+    assert (ran.end.manner, ran.end.exit_code) == (Manner.TIMED_OUT, -signal.SIGKILL)
     assert ran.seconds < 3
 
 
@@ -136,7 +138,7 @@ signal.signal(signal.SIGTERM, leave)
 os.write(1, b"ready\\n")
 time.sleep(60)
 """
-    ran = run_python(program, tmp_path, stop=lambda ran: "asked" if ran.stdout else "")
+    ran = run_python(program, tmp_path, stop=lambda ran: ASKED if ran.stdout else None)
 
     assert ran.stdout[-1] == b"result"
     assert ran.end.exit_code == 0
@@ -146,10 +148,10 @@ def test_a_requested_stop_ends_it_and_keeps_the_reason(tmp_path):
     ran = run_sh(
         "echo ready; exec sleep 60",
         tmp_path,
-        stop=lambda ran: "the operator" if ran.stdout else "",
+        stop=lambda ran: ASKED if ran.stdout else None,
     )
 
-    assert (ran.end.ending, ran.end.why) == (Ending.STOPPED, "the operator")
+    assert (ran.end.manner, ran.end.stop) == (Manner.STOPPED, ASKED)
     assert ran.seconds < 3
 
 
@@ -158,7 +160,7 @@ def test_a_process_that_lingers_after_its_result_is_ended(tmp_path, monkeypatch)
 
     ran = run_sh("echo result; exec sleep 60", tmp_path, result=lambda ran: bool(ran.stdout))
 
-    assert ran.end.ending == Ending.LINGERED
+    assert ran.end.manner == Manner.LINGERED
     assert ran.seconds < 3
 
 
@@ -167,13 +169,13 @@ def test_a_quiet_process_without_a_result_is_not_taken_for_lingering(tmp_path, m
 
     ran = run_sh("echo working; sleep 0.6; echo done", tmp_path)
 
-    assert (ran.end.ending, ran.stdout[-1]) == (Ending.EXITED, b"done")
+    assert (ran.end.manner, ran.stdout[-1]) == (Manner.EXITED, b"done")
 
 
 def test_a_process_that_closes_its_outputs_is_waited_for(tmp_path):
     ran = run_sh("exec >&- 2>&-; sleep 0.4; exit 5", tmp_path)
 
-    assert (ran.end.ending, ran.end.exit_code) == (Ending.EXITED, 5)
+    assert (ran.end.manner, ran.end.exit_code) == (Manner.EXITED, 5)
 
 
 def test_a_process_that_closes_its_outputs_and_stays_is_ended(tmp_path, short_grace):
@@ -187,7 +189,7 @@ def test_a_process_that_closes_its_outputs_and_stays_is_ended(tmp_path, short_gr
 def test_a_quiet_grandchild_that_holds_the_pipe_does_not_hold_us(tmp_path):
     ran = run_sh("echo result; sleep 60 & echo $!; exit 0", tmp_path)
 
-    assert (ran.end.ending, ran.end.exit_code) == (Ending.EXITED, 0)
+    assert (ran.end.manner, ran.end.exit_code) == (Manner.EXITED, 0)
     assert ran.seconds < 4
     assert is_gone_soon(int(ran.stdout[1]))
 
@@ -197,7 +199,7 @@ def test_a_talking_grandchild_that_holds_the_pipe_does_not_hold_us(tmp_path):
 
     ran = run_sh(f"{chatter} echo result; exit 0", tmp_path, timeout=10)
 
-    assert ran.end.ending == Ending.EXITED
+    assert ran.end.manner == Manner.EXITED
     assert ran.seconds < 8
 
 

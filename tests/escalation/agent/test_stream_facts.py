@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from escalation.agent.stream import RunFacts, Tokens, to_cost
+from escalation.agent.stream import StreamFacts, Tokens, to_cost
 
 LARGEST_IN_DATABASE = 2**63 - 1
 ODD_VALUES = [None, True, False, -1, 1.5, "7", "", [], {}, [1], {"a": 1}, 10**30, float("inf")]
 
 
-def facts_of(*lines: dict[str, Any]) -> RunFacts:
-    facts = RunFacts()
+def facts_of(*lines: dict[str, Any]) -> StreamFacts:
+    facts = StreamFacts()
     for line in lines:
         facts.observe(line)
     return facts
@@ -48,11 +48,16 @@ def share(cost, tokens=0) -> dict[str, Any]:
     return {"costUSD": cost, "inputTokens": tokens, "outputTokens": tokens}
 
 
+def stated_cost(facts: StreamFacts) -> Decimal:
+    assert facts.own_share is not None
+    return facts.own_share.cost_usd
+
+
 def test_nothing_is_known_before_the_first_line():
-    facts = RunFacts()
+    facts = StreamFacts()
 
     assert (facts.session_id, facts.answered, facts.result) == ("", False, {})
-    assert (facts.own_cost_usd, facts.own_tokens, facts.turns) == (None, Tokens(), 0)
+    assert (facts.own_share, facts.own_tokens, facts.turns) == (None, Tokens(), 0)
 
 
 def test_req1_the_session_id_comes_from_the_init_line():
@@ -152,7 +157,8 @@ def test_what_is_no_cost_is_none(value):
 def test_req5_an_old_cli_states_the_cost_of_the_run_itself():
     facts = facts_of(result(total_cost_usd=0.018000000000000002))
 
-    assert facts.own_cost_usd == facts.reported_cost_usd == Decimal("0.018")
+    assert facts.own_share is None
+    assert facts.reported_cost_usd == Decimal("0.018")
 
 
 def test_req5_a_new_cli_states_the_share_of_this_run_beside_the_total():
@@ -163,7 +169,8 @@ def test_req5_a_new_cli_states_the_share_of_this_run_beside_the_total():
         )
     )
 
-    assert (facts.own_cost_usd, facts.reported_cost_usd) == (Decimal("0.47"), Decimal("0.5"))
+    assert stated_cost(facts) == Decimal("0.47")
+    assert facts.reported_cost_usd == Decimal("0.5")
     assert facts.own_tokens == Tokens(input=8, output=8)
 
 
@@ -173,7 +180,7 @@ def test_req5_the_shares_of_several_result_lines_are_summed():
         result(total_cost_usd=0.3, model_usage_since_last_result={"sonnet": share(0.2, 2)}),
     )
 
-    assert facts.own_cost_usd == Decimal("0.3")
+    assert stated_cost(facts) == Decimal("0.3")
     assert facts.own_tokens.input == 3
 
 
@@ -189,7 +196,7 @@ def test_all_kinds_of_tokens_are_read_from_a_share():
 def test_an_empty_share_is_a_run_that_cost_nothing():
     facts = facts_of(result(total_cost_usd=0.3, model_usage_since_last_result={}))
 
-    assert facts.own_cost_usd == 0
+    assert stated_cost(facts) == 0
 
 
 def test_the_window_is_that_of_the_model_that_ran():
@@ -245,4 +252,5 @@ def test_sums_of_huge_counts_still_fit_the_database(huge):
 def test_an_odd_share_falls_back_to_what_the_run_reports(odd):
     facts = facts_of(result(total_cost_usd=0.2, usage=usage(5), model_usage_since_last_result=odd))
 
-    assert (facts.own_cost_usd, facts.own_tokens.input) == (Decimal("0.2"), 5)
+    assert facts.own_share is None
+    assert (facts.reported_cost_usd, facts.own_tokens.input) == (Decimal("0.2"), 5)

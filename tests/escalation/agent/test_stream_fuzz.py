@@ -11,7 +11,13 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from escalation.agent.stream import MAX_LINE_BYTES, LineSplitter, RunFacts, StreamLine, parse_line
+from escalation.agent.stream import (
+    MAX_LINE_BYTES,
+    LineSplitter,
+    StreamFacts,
+    StreamLine,
+    parse_line,
+)
 
 RECORDED = (Path(__file__).parent / "recorded_stream.jsonl").read_bytes().splitlines()
 WHOLE = [json.loads(line) for line in RECORDED]
@@ -23,9 +29,9 @@ MEGABYTE = 1024 * 1024
 quietly = settings(database=None, deadline=None, max_examples=300)
 
 
-def read(chunks: Iterator[bytes] | list[bytes]) -> tuple[list[StreamLine], RunFacts]:
+def read(chunks: Iterator[bytes] | list[bytes]) -> tuple[list[StreamLine], StreamFacts]:
     """As a run is read: bytes to lines, lines to facts."""
-    splitter, facts, lines = LineSplitter(), RunFacts(), []
+    splitter, facts, lines = LineSplitter(), StreamFacts(), []
     for chunk in chunks:
         for line in splitter.feed(chunk):
             lines.append(observed(line, facts))
@@ -33,18 +39,18 @@ def read(chunks: Iterator[bytes] | list[bytes]) -> tuple[list[StreamLine], RunFa
     return lines, facts
 
 
-def observed(line: bytes, facts: RunFacts) -> StreamLine:
+def observed(line: bytes, facts: StreamFacts) -> StreamLine:
     parsed = parse_line(line)
     if not parsed.is_noise:
         facts.observe(parsed.payload)
     return parsed
 
 
-def ask_everything(facts: RunFacts) -> None:
+def ask_everything(facts: StreamFacts) -> None:
     """What the runner asks of the facts at the end must have an answer, whatever was read."""
     for name in (
         *("result", "turns", "result_text", "structured_output", "reported_cost_usd"),
-        *("own_cost_usd", "states_own_share", "streamed_tokens", "own_tokens"),
+        *("own_share", "streamed_tokens", "own_tokens", "reported_tokens"),
         *("reported_tokens", "context_window"),
     ):
         getattr(facts, name)
@@ -100,7 +106,7 @@ def test_the_recorded_streams_are_read_whole():
     assert [line.payload for line in parsed] == WHOLE
     assert not any(line.is_noise for line in parsed)
     assert facts.open_tools == set()
-    assert facts.results
+    assert facts.result
 
 
 def test_every_way_to_cut_a_stream_gives_the_same_lines():
@@ -200,9 +206,9 @@ def line_without_end(megabytes: int) -> Iterator[bytes]:
         yield piece
 
 
-def peak_while_reading(chunks: Iterator[bytes]) -> tuple[int, int, RunFacts]:
+def peak_while_reading(chunks: Iterator[bytes]) -> tuple[int, int, StreamFacts]:
     """The most memory in use at once, in megabytes, and how many lines there were."""
-    splitter, facts, count = LineSplitter(), RunFacts(), 0
+    splitter, facts, count = LineSplitter(), StreamFacts(), 0
     tracemalloc.start()
     try:
         for chunk in chunks:

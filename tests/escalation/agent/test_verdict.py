@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from escalation.agent.process import Ended, Ending
-from escalation.agent.stream import RunFacts
-from escalation.agent.verdict import Verdict, judge
-from sessions_app.models import Session
+from escalation.agent.process import Ended, Manner, StopAsked
+from escalation.agent.stream import StreamFacts
+from escalation.agent.verdict import Judgement, Verdict, judge
 
-Status = Session.Status
 GOOD = {"type": "result", "subtype": "success", "is_error": False}
 
 
@@ -19,15 +17,16 @@ def judged(
     result: dict[str, Any] | None = None,
     *,
     exit_code: int = 0,
-    ending: Ending = Ending.EXITED,
+    manner: Manner = Manner.EXITED,
     why: str = "",
     stderr: str = "",
     tier: int = 2,
 ) -> Verdict:
-    facts = RunFacts()
+    facts = StreamFacts()
     if result is not None:
         facts.observe({"type": "result", **result})
-    ended = Ended(exit_code=exit_code, ending=ending, why=why)
+    stop = StopAsked("person", why) if why else None
+    ended = Ended(exit_code=exit_code, manner=manner, stop=stop)
     return judge(facts, ended, tier=tier, timeout_seconds=900, stderr=stderr)
 
 
@@ -36,7 +35,7 @@ def failed(subtype: str = "success", **fields) -> dict[str, Any]:
 
 
 def test_exit_0_and_a_good_result_went_well():
-    assert judged(GOOD) == Verdict(status=Status.COMPLETED)
+    assert judged(GOOD) == Verdict(judgement=Judgement.WENT_WELL)
 
 
 @pytest.mark.parametrize(
@@ -63,14 +62,14 @@ def test_exit_0_and_a_good_result_went_well():
 def test_any_missing_sign_makes_it_a_failure_that_says_something(result, exit_code):
     verdict = judged(result, exit_code=exit_code)
 
-    assert (verdict.status, verdict.went_well) == (Status.FAILED, False)
+    assert verdict.judgement == Judgement.FAILED
     assert verdict.error
 
 
 def test_api_failure_with_success_subtype_and_is_error_is_a_failure():
     verdict = judged(failed(result="API Error: 500 internal"), exit_code=1)
 
-    assert verdict.status == Status.FAILED
+    assert verdict.judgement == Judgement.FAILED
     assert "status 500" in verdict.error
     assert "API Error: 500 internal" in verdict.error
 
@@ -85,7 +84,7 @@ def test_sigint_with_exit_0_and_no_result_is_a_failure():
 def test_a_run_that_was_killed_from_outside_is_cut_off_and_names_the_signal(signal):
     verdict = judged(None, exit_code=-signal)
 
-    assert (verdict.status, verdict.cut_off) == (Status.INTERRUPTED, True)
+    assert verdict.judgement == Judgement.KILLED
     assert f"killed by signal {signal}" in verdict.error
 
 
@@ -96,7 +95,7 @@ def test_prompt_too_long_is_a_failure_that_quotes_it():
 
 
 def test_a_good_result_without_structured_output_went_well_so_that_it_can_be_asked_again():
-    assert judged({**GOOD, "result": "All is well."}).went_well
+    assert judged({**GOOD, "result": "All is well."}).judgement == Judgement.WENT_WELL
 
 
 @pytest.mark.parametrize(
@@ -156,29 +155,29 @@ def test_the_errors_of_a_result_are_quoted():
 
 
 def test_a_time_limit_says_which_variable_to_raise():
-    verdict = judged(None, exit_code=-15, ending=Ending.TIMED_OUT, tier=3)
+    verdict = judged(None, exit_code=-15, manner=Manner.TIMED_OUT, tier=3)
 
-    assert verdict.status == Status.TIMED_OUT
+    assert verdict.judgement == Judgement.TIMED_OUT
     assert "900 s" in verdict.error
     assert "CLAUDEOPS_TIER3_TIMEOUT" in verdict.error
 
 
 def test_a_requested_stop_says_who_asked():
-    verdict = judged(None, exit_code=-15, ending=Ending.STOPPED, why="the operator")
+    verdict = judged(None, exit_code=-15, manner=Manner.STOPPED, why="the operator")
 
-    assert verdict == Verdict(status=Status.INTERRUPTED, error="Stopped: the operator.")
-
-
-@pytest.mark.parametrize("ending", [Ending.STOPPED, Ending.TIMED_OUT])
-def test_a_stopped_run_with_an_error_result_is_what_stopped_it(ending):
-    verdict = judged(failed("error_during_execution"), exit_code=1, ending=ending, why="x")
-
-    assert verdict.status in {Status.INTERRUPTED, Status.TIMED_OUT}
+    assert verdict == Verdict(judgement=Judgement.STOPPED, error="Stopped: the operator.")
 
 
-@pytest.mark.parametrize("ending", [Ending.LINGERED, Ending.TIMED_OUT, Ending.STOPPED])
-def test_a_good_result_counts_even_if_the_process_had_to_be_stopped_after_it(ending):
-    assert judged(GOOD, exit_code=-15, ending=ending).went_well
+@pytest.mark.parametrize("manner", [Manner.STOPPED, Manner.TIMED_OUT])
+def test_a_stopped_run_with_an_error_result_is_what_stopped_it(manner):
+    verdict = judged(failed("error_during_execution"), exit_code=1, manner=manner, why="x")
+
+    assert verdict.judgement in {Judgement.STOPPED, Judgement.TIMED_OUT}
+
+
+@pytest.mark.parametrize("manner", [Manner.LINGERED, Manner.TIMED_OUT, Manner.STOPPED])
+def test_a_good_result_counts_even_if_the_process_had_to_be_stopped_after_it(manner):
+    assert judged(GOOD, exit_code=-15, manner=manner).judgement == Judgement.WENT_WELL
 
 
 def test_a_long_stderr_is_cut():
@@ -186,19 +185,19 @@ def test_a_long_stderr_is_cut():
 
 
 def test_only_the_last_of_several_results_is_judged():
-    facts = RunFacts()
+    facts = StreamFacts()
     facts.observe(GOOD)
     facts.observe({"type": "result", **failed("error_max_turns")})
 
     verdict = judge(
         facts,
-        Ended(exit_code=1, ending=Ending.EXITED),
+        Ended(exit_code=1, manner=Manner.EXITED),
         tier=1,
         timeout_seconds=900,
         stderr="",
     )
 
-    assert not verdict.went_well
+    assert verdict.judgement == Judgement.FAILED
 
 
 @pytest.mark.parametrize("odd", [None, True, 7, [], {}, [None], {"a": 1}, ""])

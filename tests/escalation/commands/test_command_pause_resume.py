@@ -8,7 +8,6 @@ import pytest
 from django.core.management import call_command
 from django_q.models import OrmQ
 
-from escalation.host.pause import is_paused
 from sessions_app.models import PauseSwitch, Session
 from tests.factories import SessionFactory
 
@@ -58,10 +57,10 @@ def test_resume_lets_tiers_start_again():
     command("pause")
 
     assert command("resume") == "Running again. 1 waiting sessions go on."
-    assert not is_paused()
+    assert not PauseSwitch.is_on()
     assert OrmQ.objects.count() == 1
 
 
 def test_resume_of_what_runs_changes_nothing():
     assert command("resume") == "Running again. 0 waiting sessions go on."
-    assert not is_paused()
+    assert not PauseSwitch.is_on()

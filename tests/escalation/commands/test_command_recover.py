@@ -29,7 +29,7 @@ def test_it_names_each_session_and_what_was_done(tmp_path):
 
     first, last = recover()
 
-    assert first.startswith(f"Session {session.pk} (Tier 1): Interrupted")
+    assert first.startswith(f"Session {session.pk} (Tier 1): The process that ran")
     assert last == "1 sessions needed recovery."
 
 
@@ -54,7 +54,7 @@ def test_a_dry_run_changes_nothing(tmp_path):
     first, last = recover("--dry-run")
 
     session.refresh_from_db()
-    assert "would be ended as interrupted" in first
+    assert "would be brought to its end" in first
     assert last == "1 sessions needed recovery."
     assert session.status == Session.Status.RUNNING
     assert session.runner_started == 1

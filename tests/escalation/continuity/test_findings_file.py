@@ -73,7 +73,7 @@ def test_only_the_last_cycle_of_the_same_watch_counts():
 
 def test_only_the_first_tier_is_told_to_write_and_a_tier_that_is_invoked_for_it(after_missing_ids):
     child = SessionFactory(parent_session=after_missing_ids, tier=2)
-    invoked = SessionFactory(parent_session=SessionFactory(), purpose=Purpose.HANDOFF)
+    invoked = SessionFactory(parent_session=SessionFactory(), purpose=Purpose.FINDINGS)
 
     wanted = [findings_file.wanted_from(session) for session in (after_missing_ids, child, invoked)]
 
@@ -198,7 +198,7 @@ def test_req7_a_record_that_is_too_thin_invokes_the_escalating_tier_again(fake_c
         "running",
         "cancelled",
     ]
-    assert (invoked.tier, invoked.purpose) == (1, Purpose.HANDOFF)
+    assert (invoked.tier, invoked.purpose) == (1, Purpose.FINDINGS)
     assert len(fake_cli.calls) == 1
 
 
@@ -253,6 +253,6 @@ def test_either_the_waiting_run_is_cancelled_and_the_tier_invoked_or_neither(thi
     with pytest.raises(RuntimeError):
         runner.run(Session.objects.get(pk=thin.pk), enqueue=refuse)
 
-    assert not Session.objects.filter(purpose=Purpose.HANDOFF).exists()
+    assert not Session.objects.filter(purpose=Purpose.FINDINGS).exists()
     assert Session.objects.get(pk=thin.pk).status == Status.FAILED
     assert Cycle.objects.get(pk=thin.cycle_id).state == Cycle.State.FINISHED

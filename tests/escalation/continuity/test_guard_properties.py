@@ -94,7 +94,7 @@ binaries = st.builds(
     version=st.just(VERSION),
     flags=st.sampled_from([(), ("--resume",), ("--resume", "--fork-session")]),
 )
-purposes = st.sampled_from(sorted(set(Session.Purpose) - {Session.Purpose.HANDOFF}))
+purposes = st.sampled_from(sorted(set(Session.Purpose) - {Session.Purpose.FINDINGS}))
 
 
 def command_and_prompt(

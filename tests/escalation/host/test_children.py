@@ -138,9 +138,11 @@ def test_a_stop_is_asked_of_the_runs_of_this_host_only():
     here = SessionFactory(running=True, host=socket.gethostname())
     elsewhere = SessionFactory(running=True, host="another-host")
     ended = SessionFactory(host=socket.gethostname())
-    asked = SessionFactory(running=True, host=socket.gethostname(), stop_requested="a person")
+    asked = SessionFactory(
+        running=True, host=socket.gethostname(), stop_cause="person", stop_requested="a person"
+    )
 
-    request_stop("Claude Ops was shut down")
+    request_stop(Session.StopCause.SHUTDOWN, "Claude Ops was shut down")
 
     reasons = dict(Session.objects.values_list("pk", "stop_requested"))
     assert reasons == {

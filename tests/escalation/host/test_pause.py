@@ -6,7 +6,7 @@ import pytest
 from django_q.models import OrmQ
 
 from escalation import queue, tasks
-from escalation.host.pause import is_paused, pause, resume
+from escalation.host.pause import pause, resume
 from escalation.next_step.cycles import leave_to_caller
 from escalation.run import runner
 from sessions_app.models import Cycle, PauseSwitch, Session
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 
 
 def test_at_first_nothing_is_paused():
-    assert not is_paused()
+    assert not PauseSwitch.is_on()
     assert not PauseSwitch.objects.exists()
 
 
@@ -39,7 +39,7 @@ def test_resuming_switches_off_and_forgets_the_reason():
 
     resume(enqueue=leave_to_caller)
 
-    assert not is_paused()
+    assert not PauseSwitch.is_on()
     assert str(PauseSwitch.current()) == "running"
 
 
@@ -128,7 +128,7 @@ def test_running_tiers_can_be_asked_to_stop():
 
 
 def test_the_first_one_who_asked_for_a_stop_stays_named():
-    session = SessionFactory(running=True, stop_requested="by the operator")
+    session = SessionFactory(running=True, stop_cause="person", stop_requested="by the operator")
 
     assert pause("x", stop_running=True) == 0
     session.refresh_from_db()

@@ -6,14 +6,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from escalation.next_step.after_cut_off import AskPerson, CutOff, GoOnAfterCutOff, after_cut_off
+from escalation.next_step.after_cut_off import (
+    AskPerson,
+    ContinueAfterCutOff,
+    CutOff,
+    StartAgain,
+    after_cut_off,
+)
 
 LIMIT = 2
 
 
 def cut_off(**facts) -> CutOff:
     """A Tier 1 run that was cut off for the first time, while the model was thinking."""
-    usual = {"tier": 1, "tool_was_running": False, "can_be_continued": True, "interruptions": 1}
+    usual = {
+        "tier": 1,
+        "tool_was_running": False,
+        "can_be_continued": True,
+        "answered": True,
+        "interruptions": 1,
+    }
     return CutOff(**{**usual, **facts})
 
 
@@ -48,7 +60,7 @@ ASKS = [
 def test_it_goes_on_where_only_looking_was_going_on(cut):
     decision = after_cut_off(cut, limit=LIMIT)
 
-    assert isinstance(decision, GoOnAfterCutOff)
+    assert isinstance(decision, ContinueAfterCutOff)
     assert "checks the state first" in decision.reason
 
 
@@ -70,10 +82,27 @@ def test_a_limit_of_zero_forbids_to_go_on_at_all():
     assert isinstance(after_cut_off(cut_off(), limit=0), AskPerson)
 
 
-def test_a_remediation_without_a_conversation_is_never_gone_on_with():
-    cut = cut_off(tier=2, can_be_continued=False)
+@pytest.mark.parametrize("tier", [1, 2, 3])
+def test_a_run_that_spoke_without_a_conversation_does_not_continue_by_itself(tier):
+    cut = cut_off(tier=tier, can_be_continued=False)
 
     assert isinstance(after_cut_off(cut, limit=LIMIT), AskPerson)
+
+
+@pytest.mark.parametrize("tier", [1, 2, 3])
+def test_a_run_that_was_cut_off_before_it_said_anything_is_started_again(tier):
+    cut = cut_off(tier=tier, can_be_continued=False, answered=False)
+
+    assert isinstance(after_cut_off(cut, limit=LIMIT), StartAgain)
+
+
+def test_a_run_is_started_again_only_once():
+    cut = cut_off(can_be_continued=False, answered=False, started_again=True)
+
+    decision = after_cut_off(cut, limit=LIMIT)
+
+    assert isinstance(decision, AskPerson)
+    assert "twice" in decision.reason
 
 
 anything = st.builds(
@@ -81,6 +110,8 @@ anything = st.builds(
     tier=st.integers(1, 3),
     tool_was_running=st.booleans(),
     can_be_continued=st.booleans(),
+    answered=st.booleans(),
+    started_again=st.booleans(),
     interruptions=st.integers(1, 30),
     is_question=st.booleans(),
 )

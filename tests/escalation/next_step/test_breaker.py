@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from escalation import tasks
 from escalation.next_step import cycles
 from escalation.next_step.breaker import LONGEST_WAIT, back_off_until, note_outcome
-from escalation.next_step.supervisor import finish_cycle
+from escalation.next_step.conclude import finish_cycle
 from sessions_app.models import Cycle, Watch
 from tests.factories import CycleFactory, WatchFactory
 

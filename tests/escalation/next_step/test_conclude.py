@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from escalation.next_step.conclude import conclude, decision_after
 from escalation.next_step.cycles import leave_to_caller
-from escalation.next_step.decision import AskAgain, Decision, Escalate, RunEnd, Stop
-from escalation.next_step.supervisor import conclude, decision_after, tier_that_asked
+from escalation.next_step.decision import AskAgain, Decision, Escalate, Stop
+from escalation.next_step.ending import Ending
 from escalation.report import Report
 from sessions_app.models import Cycle, Session
 from sessions_app.models.transitions import IllegalTransition
@@ -23,15 +24,19 @@ def running() -> Session:
 
 
 def finish(session: Session, report: Report | None, enqueue=leave_to_caller, **end) -> Decision:
-    fields = {"went_well": True, "session_id": CONVERSATION, "report_problem": "no report", **end}
-    decision = decision_after(session, RunEnd(tier=session.tier, report=report, **fields))
-    conclude(
-        session,
-        decision,
-        status=Status.COMPLETED if fields["went_well"] else Status.FAILED,
-        facts={"report": report, "error": fields.get("error", "")},
-        enqueue=enqueue,
+    ending = Ending(
+        tier=session.tier,
+        report=report,
+        **{
+            "status": Status.COMPLETED,
+            "session_id": CONVERSATION,
+            "report_problem": "no report",
+            "stored": {"report": report, "error": end.get("error", "")},
+            **end,
+        },
     )
+    decision = decision_after(session, ending)
+    conclude(session, ending, decision, enqueue=enqueue)
     return decision
 
 
@@ -81,7 +86,7 @@ def test_a_stop_ends_the_cycle_with_its_reason(running):
 
 
 def test_a_failed_run_keeps_its_status_and_facts(running):
-    finish(running, None, went_well=False, error="It broke.")
+    finish(running, None, status=Status.FAILED, error="It broke.")
 
     assert (running.status, running.error) == (Status.FAILED, "It broke.")
     assert running.finished_at is not None
@@ -127,19 +132,3 @@ def test_a_session_that_has_ended_cannot_escalate_again(running):
         finish(running, ESCALATE)
 
     assert running.children.count() == 1
-
-
-def test_the_tier_that_asked_is_the_parent_of_another_tier():
-    first = SessionFactory(escalated=True)
-    second = SessionFactory(tier=2, parent_session=first)
-
-    assert (tier_that_asked(first), tier_that_asked(second)) == (None, 1)
-
-
-def test_the_tier_that_asked_is_found_past_requests_for_a_report():
-    first = SessionFactory(escalated=True)
-    again = SessionFactory(parent_session=first, purpose=Session.Purpose.REPORT)
-    second = SessionFactory(tier=2, parent_session=again)
-    second_again = SessionFactory(tier=2, parent_session=second, purpose=Session.Purpose.REPORT)
-
-    assert [tier_that_asked(session) for session in (again, second, second_again)] == [None, 1, 1]

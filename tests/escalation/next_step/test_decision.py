@@ -10,11 +10,11 @@ from escalation.next_step.decision import (
     AskAgain,
     Escalate,
     Policy,
-    RunEnd,
     Stop,
     decide,
     wanted_because,
 )
+from escalation.next_step.ending import Ending
 from sessions_app.models import Cycle
 from tests.escalation.rows import CONVERSATION, a_report
 
@@ -40,9 +40,9 @@ REPORTS = {
 
 EVERY_END = [
     (
-        RunEnd(
+        Ending(
             tier=tier,
-            went_well=went_well,
+            status="completed" if went_well else "failed",
             error="" if went_well else "The CLI broke.",
             report=report,
             report_problem="" if report else "the run ended without a report",
@@ -77,7 +77,7 @@ EVERY_END = [
 ]
 
 
-def asks_for_more(end: RunEnd) -> bool:
+def asks_for_more(end: Ending) -> bool:
     return end.report is not None and end.report["escalation"]["needed"]
 
 
@@ -198,7 +198,7 @@ def test_it_needs_a_person_in_every_other_case():
     ],
 )
 def test_it_closes_a_cycle_by_what_the_report_says(report, outcome):
-    end = RunEnd(tier=1, went_well=True, report=REPORTS[report], session_id=CONVERSATION)
+    end = Ending(tier=1, status="completed", report=REPORTS[report], session_id=CONVERSATION)
 
     decision = decide(end, Policy(max_tier=3, dry_run=False))
 
@@ -206,9 +206,9 @@ def test_it_closes_a_cycle_by_what_the_report_says(report, outcome):
     assert decision.outcome == outcome
 
 
-def asking(tier: int, **fields) -> RunEnd:
+def asking(tier: int, **fields) -> Ending:
     fields = {"session_id": CONVERSATION, **fields}
-    return RunEnd(tier=tier, went_well=True, report=REPORTS["asks"], **fields)
+    return Ending(tier=tier, status="completed", report=REPORTS["asks"], **fields)
 
 
 @pytest.mark.parametrize(
@@ -232,23 +232,23 @@ def test_it_says_why_it_did_not_escalate(end, policy, why):
     ("end", "words"),
     [
         (
-            RunEnd(tier=2, went_well=False, error="The API refused.", asked_for_by_tier=1),
+            Ending(tier=2, status="failed", error="The API refused.", asked_for_by_tier=1),
             ("Tier 2 failed", "Tier 1 had asked", "The API refused."),
         ),
         (
-            RunEnd(tier=1, went_well=False, error="It hung.", answered=True),
+            Ending(tier=1, status="failed", error="It hung.", answered=True),
             ("Tier 1 did not finish", "It hung."),
         ),
         (
-            RunEnd(tier=1, went_well=False, error="No API key."),
+            Ending(tier=1, status="failed", error="No API key."),
             ("Tier 1 could not run", "No API key."),
         ),
         (
-            RunEnd(tier=1, went_well=True, report_problem="no services", asked_again=True),
+            Ending(tier=1, status="completed", report_problem="no services", asked_again=True),
             ("even when asked again", "no services"),
         ),
         (
-            RunEnd(tier=1, went_well=True, report_problem="no services"),
+            Ending(tier=1, status="completed", report_problem="no services"),
             ("cannot be asked again", "no session id"),
         ),
     ],
@@ -260,7 +260,7 @@ def test_the_reason_tells_what_happened(end, words):
 
 
 def test_the_reason_of_a_sick_service_names_it():
-    end = RunEnd(tier=2, went_well=True, report=REPORTS["degraded"], session_id=CONVERSATION)
+    end = Ending(tier=2, status="completed", report=REPORTS["degraded"], session_id=CONVERSATION)
 
     decision = decide(end, Policy(max_tier=3, dry_run=False))
 
@@ -284,7 +284,7 @@ def test_the_request_of_a_tier_becomes_one_sentence(reason, services, sentence):
 
 
 def test_a_report_about_no_service_is_never_healthy():
-    end = RunEnd(tier=1, went_well=True, report=a_report(services=()))
+    end = Ending(tier=1, status="completed", report=a_report(services=()))
 
     decision = decide(end, Policy(max_tier=3, dry_run=False))
 

@@ -134,7 +134,7 @@ def test_one_recovers_a_session_whose_runner_is_gone(contest):
         setup="""
 import socket
 from escalation.agent.process_tree import boot_id
-from escalation.recovery.recovery import recover
+from escalation.recovery.recover import recover
 Session.objects.filter(status__in=("running", "queued")).update(status="failed")
 session = queued("orphan")
 session.claim(
@@ -145,5 +145,5 @@ session.claim(
         look="seen = session.events.filter(payload__to='interrupted').count()",
     )
 
-    assert sum("Interrupted" in what for answer in answers for what in answer) == 1
+    assert sum("started again" in what for answer in answers for what in answer) == 1
     assert ends == 1

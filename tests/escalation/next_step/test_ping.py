@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from escalation.next_step import conclude as conclude_module
 from escalation.next_step import ping as ping_module
-from escalation.next_step import supervisor
 from escalation.next_step.ping import ping
 from sessions_app.models import Cycle
 from tests.escalation.rows import HEALTHY
@@ -171,7 +171,7 @@ def test_nothing_is_told_before_it_is_stored(monitor, django_capture_on_commit_c
     cycle = CycleFactory(running=True)
 
     with django_capture_on_commit_callbacks() as callbacks:
-        supervisor.finish_cycle(cycle, Cycle.Outcome.HEALTHY, "well")
+        conclude_module.finish_cycle(cycle, Cycle.Outcome.HEALTHY, "well")
 
     assert monitor.pings == []
     assert len(callbacks) == 1

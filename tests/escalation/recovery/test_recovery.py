@@ -12,10 +12,12 @@ from django.utils import timezone
 
 from escalation.agent.process_tree import started_at
 from escalation.continuity import transcripts
+from escalation.continuity.transcript_tail import unheard_messages
 from escalation.next_step.cycles import leave_to_caller
-from escalation.recovery import recovery
-from escalation.recovery.recovery import orphans, recover, runner_lives
-from escalation.run import spool
+from escalation.recovery import recover as recovery
+from escalation.recovery.recover import recover
+from escalation.recovery.runners import orphans, runner_lives
+from escalation.run import finish, spool
 from sessions_app.models import Conversation, Cycle, Session
 from tests.escalation.processes import is_gone_soon
 from tests.escalation.recovery_cases import (
@@ -95,7 +97,7 @@ def test_the_change_of_status_is_an_event_with_the_reason(tmp_path):
 
     event = after.events.filter(kind="status").get()
     assert (event.payload["from"], event.payload["to"]) == ("running", "interrupted")
-    assert "its runner is gone" in event.payload["text"]
+    assert "ended from outside" in event.payload["text"]
 
 
 def test_the_chain_goes_on_in_the_same_conversation(tmp_path):
@@ -222,7 +224,7 @@ def test_several_orphans_are_all_brought_to_an_end(tmp_path):
 def test_one_that_cannot_be_recovered_does_not_hinder_the_others(tmp_path, monkeypatch):
     good = orphan(tmp_path)
     bad = orphan(tmp_path, session_id="3" * 8 + ID_TAIL)
-    monkeypatch.setattr(recovery, "read_transcript", _failing_for(bad, recovery.read_transcript))
+    monkeypatch.setattr(finish, "unheard_messages", _failing_for(bad, unheard_messages))
 
     recover(enqueue=leave_to_caller)
 
@@ -242,7 +244,7 @@ def test_a_spool_that_cannot_be_read_does_not_hinder_the_others(tmp_path):
 def test_a_recovery_that_failed_can_be_done_again_by_the_same_process(tmp_path, monkeypatch):
     session = orphan(tmp_path)
     with monkeypatch.context() as broken:
-        broken.setattr(recovery, "read_transcript", _failing_for(session, None))
+        broken.setattr(finish, "unheard_messages", _failing_for(session, None))
         with contextlib.suppress(RuntimeError):  # whether it may raise is another question
             recover(enqueue=leave_to_caller)
 

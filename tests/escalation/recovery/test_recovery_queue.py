@@ -10,7 +10,8 @@ from django_q.models import OrmQ
 
 from escalation import queue, tasks
 from escalation.host.pause import pause
-from escalation.recovery.recovery import LOST_TASK_AGE, recover
+from escalation.recovery.lost_tasks import LOST_TASK_AGE
+from escalation.recovery.recover import recover
 from sessions_app.models import Session
 from tests.escalation.recovery_cases import Handed, orphan
 from tests.factories import CycleFactory, SessionFactory

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from escalation.recovery.recovery import read_transcript
+from escalation.continuity.transcript_tail import unheard_messages
 from escalation.run import spool
 from sessions_app.models import Session, SessionEvent
 from tests.escalation.recovery_cases import (
@@ -155,7 +155,10 @@ def test_reading_twice_stores_nothing_twice(tmp_path):
     session = orphan(tmp_path)
     write_transcript(session, answer("a"), answer("b"))
 
-    assert [read_transcript(session), read_transcript(session)] == [2, 0]
+    recovered(session)
+
+    assert unheard_messages(session) == []
+    assert uuids(session) == ["a", "b"]
 
 
 def test_a_tool_seen_only_in_the_transcript_counts_as_running(tmp_path):
@@ -229,13 +232,13 @@ def test_of_a_continued_conversation_only_the_difference_is_the_runs_own(tmp_pat
     assert after.baseline_cost_usd == Decimal("0.3")
 
 
-def test_books_that_are_behind_the_parent_never_make_a_cost_below_zero(tmp_path):
+def test_books_that_end_before_a_run_say_nothing_about_its_cost(tmp_path):
     session = continuing(tmp_path, before=Decimal("0.3"))
     write_transcript(session, answer("a"), cost_state(0.1))
 
     after, _done = recovered(session)
 
-    assert after.cost_usd == 0
+    assert (after.cost_usd, after.cost_basis) == (None, Basis.UNKNOWN)
 
 
 def test_a_total_whose_beginning_is_unknown_is_not_taken_for_the_runs_own(tmp_path):

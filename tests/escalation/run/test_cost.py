@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from escalation.agent.stream import RunFacts, Tokens
+from escalation.agent.stream import StreamFacts, Tokens
 from escalation.continuity import transcripts
-from escalation.run import run_facts
+from escalation.run import cost as cost_module
 from escalation.run.cost import OwnCost, last_unit_price, own_cost, weighted_tokens
-from escalation.run.preparation import conversation_total
+from escalation.run.prepare import conversation_total
 from sessions_app.models import Session
 from tests.escalation.fake_cli import FakeCli
 from tests.escalation.rows import ESCALATE, HEALTHY
@@ -25,8 +25,8 @@ def never() -> Any:
     raise AssertionError("nobody had to ask")
 
 
-def facts_with(*results: dict[str, Any], answered: bool = True) -> RunFacts:
-    facts = RunFacts()
+def facts_with(*results: dict[str, Any], answered: bool = True) -> StreamFacts:
+    facts = StreamFacts()
     if answered:
         usage = {"input_tokens": 1000, "output_tokens": 100, "cache_read_input_tokens": 2000}
         facts.observe({"type": "assistant", "message": {"id": "m", "usage": usage}})
@@ -40,7 +40,7 @@ def share(*costs: float) -> dict[str, Any]:
     return {"model_usage_since_last_result": by_model}
 
 
-def cost_of(facts: RunFacts, **answers: Any) -> OwnCost:
+def cost_of(facts: StreamFacts, **answers: Any) -> OwnCost:
     return own_cost(
         facts,
         resumed=answers.get("resumed", False),
@@ -306,7 +306,7 @@ def test_req5_a_cli_that_keeps_the_id_does_not_take_its_own_total_for_the_baseli
 
 @pytest.mark.django_db
 def test_the_contract_is_asked_only_where_it_decides(fake_cli, session, monkeypatch):
-    monkeypatch.setattr(run_facts, "contract_of", never)
+    monkeypatch.setattr(cost_module, "contract_of", never)
     fake_cli.reports(ESCALATE).reports(HEALTHY, **share(0.018))
 
     assert run(child_of(run(session))).cost_basis == Basis.OWN_SHARE

@@ -7,7 +7,8 @@ import signal
 
 import pytest
 
-from escalation.run.foreground import exit_code, run_to_end, stop_on_signals
+from escalation.run.foreground import exit_code, run_to_end
+from escalation.run.stop import stop_on_signals
 from sessions_app.models import Cycle, Session
 from tests.escalation.rows import ESCALATE, HEALTHY
 from tests.factories import CycleFactory
@@ -81,7 +82,7 @@ def test_a_signal_ends_the_tier_and_starts_no_other(fake_cli, session, number):
 def test_the_handlers_are_as_before_afterwards():
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
 
-    with stop_on_signals() as reason:
-        assert reason() == ""
+    with stop_on_signals(Session.StopCause.FOREGROUND, "in a test") as asked_to_stop:
+        assert asked_to_stop() is None
 
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

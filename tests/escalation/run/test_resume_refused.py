@@ -149,7 +149,9 @@ def test_a_history_that_the_api_refuses_is_retired_in_the_run_that_made_it(
 def test_a_stop_on_request_is_no_refusal(fake_cli, session):
     child = escalated(fake_cli, session)
     fake_cli.then("init(); time.sleep(60)")
-    Session.objects.filter(pk=child.pk).update(stop_requested="the operator")
+    Session.objects.filter(pk=child.pk).update(
+        stop_cause=Session.StopCause.PERSON, stop_requested="the operator"
+    )
 
     first = run(child)
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from escalation.next_step import supervisor
+from escalation.agent.process import StopAsked
+from escalation.next_step import conclude as conclude_module
 from escalation.next_step.cycles import leave_to_caller
 from escalation.rehearsal.drills.drill import start_drill
-from escalation.run import preparation, runner
+from escalation.run import ending, finish, prepare, runner, stop
 from escalation.run.recorder import Recorder
 from sessions_app.models import Cycle, Session, SessionEvent
 from tests.escalation.processes import group_is_gone_soon
@@ -20,6 +21,7 @@ from tests.factories import CycleFactory, SessionFactory
 
 pytestmark = pytest.mark.django_db
 Status, Outcome = Session.Status, Cycle.Outcome
+CTRL_C = StopAsked(Session.StopCause.FOREGROUND, "Ctrl-C")
 
 
 def run(session: Session) -> Session:
@@ -66,7 +68,7 @@ def test_a_cli_that_vanishes_between_question_and_start_says_so(fake_cli, sessio
     from escalation.agent.binary import find_binary
 
     binary = find_binary()
-    monkeypatch.setattr(preparation, "find_binary", lambda: binary)
+    monkeypatch.setattr(prepare, "find_binary", lambda: binary)
     fake_cli.path.unlink()
 
     run(session)
@@ -126,7 +128,7 @@ class Broken(Exception):
 
 def test_our_own_fault_ends_the_session_and_is_raised(fake_cli, session, monkeypatch):
     fake_cli.then("init(); say(); result(HEALTHY)")
-    monkeypatch.setattr(runner, "checked_report", _raising(Broken("a bug of ours")))
+    monkeypatch.setattr(ending, "checked_report", _raising(Broken("a bug of ours")))
 
     with pytest.raises(Broken):
         runner.run(session, enqueue=leave_to_caller)
@@ -140,7 +142,7 @@ def test_our_own_fault_ends_the_session_and_is_raised(fake_cli, session, monkeyp
 
 def test_the_events_before_our_own_fault_are_kept(fake_cli, session, monkeypatch):
     fake_cli.then("init(); say(); result(HEALTHY)")
-    monkeypatch.setattr(runner, "checked_report", _raising(Broken()))
+    monkeypatch.setattr(ending, "checked_report", _raising(Broken()))
 
     with pytest.raises(Broken):
         runner.run(session, enqueue=leave_to_caller)
@@ -178,14 +180,13 @@ def test_an_interruption_ends_the_session_interrupted(fake_cli, session, interru
     fake_cli.then("init(); say(); out(str(os.getpid())); time.sleep(60)")
     began = time.monotonic()
 
-    def interrupt() -> str:
+    def interrupt() -> None:
         if noise := session.events.filter(source=SessionEvent.Source.NOISE).first():
             (tmp_path / "pid").write_text(noise.payload["text"])
             raise interruption
-        return ""
 
     with pytest.raises(interruption):
-        runner.run(session, enqueue=leave_to_caller, stop_reason=interrupt)
+        runner.run(session, enqueue=leave_to_caller, asked_to_stop=interrupt)
 
     session.refresh_from_db()
     assert session.status == Status.INTERRUPTED
@@ -197,13 +198,13 @@ def test_an_interruption_ends_the_session_interrupted(fake_cli, session, interru
 
 def test_an_interruption_after_the_end_does_not_rewrite_it(fake_cli, session, monkeypatch):
     fake_cli.then("init(); say(); result(HEALTHY)")
-    conclude = supervisor.conclude
+    conclude = conclude_module.conclude
 
     def conclude_and_interrupt(*args, **options):
         conclude(*args, **options)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(supervisor, "conclude", conclude_and_interrupt)
+    monkeypatch.setattr(finish, "conclude", conclude_and_interrupt)
 
     with pytest.raises(KeyboardInterrupt):
         runner.run(session, enqueue=leave_to_caller)
@@ -218,7 +219,7 @@ def test_a_stop_from_the_caller_ends_the_run_interrupted(fake_cli, session):
     runner.run(
         session,
         enqueue=leave_to_caller,
-        stop_reason=lambda: "Ctrl-C" if session.events.count() > 1 else "",
+        asked_to_stop=lambda: CTRL_C if session.events.count() > 1 else None,
     )
 
     session.refresh_from_db()
@@ -227,11 +228,13 @@ def test_a_stop_from_the_caller_ends_the_run_interrupted(fake_cli, session):
 
 
 def test_a_stop_through_the_database_ends_the_run_interrupted(fake_cli, session, monkeypatch):
-    monkeypatch.setattr(runner, "STOP_CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(stop, "LOOK_SECONDS", 0.05)
     fake_cli.then("init(); time.sleep(60)")
 
     def ask_for_stop(event: SessionEvent) -> None:
-        Session.objects.filter(pk=session.pk).update(stop_requested="Claude Ops was shut down")
+        Session.objects.filter(pk=session.pk).ask_to_stop(
+            Session.StopCause.SHUTDOWN, "Claude Ops was shut down"
+        )
 
     runner.run(session, enqueue=leave_to_caller, listener=ask_for_stop)
 

@@ -7,7 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from escalation.run.preparation import SMALLEST_BUDGET, left_of_budget, remaining_budget
+from escalation.next_step.lineage import lineage_of
+from escalation.run.plan import SMALLEST_BUDGET, budget_of
 from escalation.tiers import get_tier
 from sessions_app.models import Cycle, Session
 from tests.escalation.rows import HEALTHY, notes_of
@@ -55,7 +56,7 @@ def test_every_run_is_its_own_record_with_its_own_cost(fake_cli, session):
         Decimal("0.018"),
     ]
     assert [ran.status for ran in (first, second, third)] == ["failed", "failed", "completed"]
-    assert "goes on in the same conversation" in notes_of(first, "decision")[0]
+    assert "continues in the same conversation" in notes_of(first, "decision")[0]
 
 
 @pytest.mark.parametrize("allowed", [0, 1, 2, 3])
@@ -123,16 +124,18 @@ def test_a_continuation_that_escalates_asks_for_the_next_tier(fake_cli, session)
 
 
 def test_the_budget_never_falls_to_nothing_which_the_cli_would_not_take():
-    session = SessionFactory(cost_usd=Decimal(99))
+    spent = SessionFactory(cost_usd=Decimal(99))
+    session = SessionFactory(parent_session=spent, purpose=Purpose.CONTINUATION)
 
-    assert left_of_budget(session, get_tier(1)) == SMALLEST_BUDGET
+    assert budget_of(lineage_of(session), get_tier(1)) == SMALLEST_BUDGET
 
 
 def test_what_a_killed_run_is_estimated_to_have_spent_counts_against_the_budget():
     first = SessionFactory(cost_usd=None, estimated_cost_usd=Decimal("0.4"))
-    second = SessionFactory(parent_session=first, cost_usd=None)
+    second = SessionFactory(parent_session=first, purpose=Purpose.RECOVERY, cost_usd=None)
 
-    assert left_of_budget(second, get_tier(1)) == get_tier(1).max_budget_usd - Decimal("0.4")
+    left = budget_of(lineage_of(second), get_tier(1))
+    assert left == get_tier(1).max_budget_usd - Decimal("0.4")
 
 
 @pytest.mark.parametrize("purpose", [Purpose.FOLLOW_UP, Purpose.FORK])
@@ -141,4 +144,4 @@ def test_what_a_person_asks_for_has_a_budget_of_its_own(purpose):
     spent = SessionFactory(cost_usd=get_tier(1).max_budget_usd)
     asked = SessionFactory(parent_session=spent, purpose=purpose, cost_usd=None)
 
-    assert remaining_budget(asked, get_tier(1)) == get_tier(1).max_budget_usd
+    assert budget_of(lineage_of(asked), get_tier(1)) == get_tier(1).max_budget_usd

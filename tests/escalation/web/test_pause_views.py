@@ -8,7 +8,7 @@ from django.test import Client
 from django.urls import reverse
 from django_q.models import OrmQ
 
-from escalation.host.pause import is_paused, pause
+from escalation.host.pause import pause
 from sessions_app.models import PauseSwitch, Session
 from tests.factories import SessionFactory
 
@@ -29,7 +29,7 @@ def dashboard(client: Client) -> str:
 @pytest.mark.parametrize("url", [PAUSE, RESUME])
 def test_they_cannot_be_reached_by_a_link(operator_client, url):
     assert operator_client.get(url).status_code == 405
-    assert not is_paused()
+    assert not PauseSwitch.is_on()
 
 
 @pytest.mark.parametrize("url", [PAUSE, RESUME])
@@ -37,7 +37,7 @@ def test_a_stranger_is_sent_to_the_login(client, url):
     pause("x")
 
     assert client.post(url).url.startswith(reverse("login"))
-    assert is_paused()
+    assert PauseSwitch.is_on()
 
 
 @pytest.mark.parametrize("url", [PAUSE, RESUME])
@@ -88,7 +88,7 @@ def test_the_operator_can_resume(operator_client):
 
     response = operator_client.post(RESUME)
 
-    assert not is_paused()
+    assert not PauseSwitch.is_on()
     assert said(response) == ["Running again. 1 waiting sessions go on."]
     assert OrmQ.objects.count() == 1
 

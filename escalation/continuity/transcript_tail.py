@@ -1,0 +1,39 @@
+"""What a run said last, when its last lines did not reach us: the CLI wrote them down itself."""
+
+from __future__ import annotations
+
+from escalation.agent.transcript_files import Entry
+from escalation.continuity import transcripts
+from sessions_app.models import Session
+from sessions_app.reading import stream_shape as shape
+
+
+def unheard_messages(session: Session) -> list[Entry]:
+    """The messages of this run that are in its transcript and not among its stored events."""
+    heard = {
+        str(payload.get("uuid"))
+        for payload in session.events.values_list("payload", flat=True)
+        if isinstance(payload, dict)
+    }
+    return [entry for entry in own_messages(session) if str(entry.get("uuid")) not in heard]
+
+
+def own_messages(session: Session) -> list[Entry]:
+    """What was said in this run, of all that its transcript holds.
+
+    A fork begins with a copy of its parent's messages, which are older than the run; prompts are
+    kept with the session; and what the CLI puts in by itself, such as an answer to a tool call that
+    an earlier run left open, is nobody's word.
+    """
+    began = (session.started_at or session.created_at).isoformat()
+    recent = [
+        entry
+        for entry in transcripts.messages_on_disk(session)
+        if str(entry.get("timestamp", "")).replace("Z", "+00:00") >= began
+    ]
+    called = {
+        call for entry in recent if shape.is_answer(entry) for call in shape.begun_calls(entry)
+    }
+    return [
+        entry for entry in recent if shape.is_answer(entry) or called & shape.answered_calls(entry)
+    ]

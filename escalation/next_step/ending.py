@@ -1,0 +1,62 @@
+"""How a run ended, as one value: what is stored about it, and all that the decision needs.
+
+Whatever ended a run (its own last word, a limit, a person, a crash of ours, a death that recovery
+found) becomes one of these, and `conclude` is the one way on from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from escalation.next_step.after_cut_off import AfterCutOff
+from escalation.report import Report
+from sessions_app.models import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A word of ours for the session's stream."""
+
+    kind: str
+    text: str
+    level: str = "info"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ending:
+    tier: int
+    status: str
+    """The session's status, before the decision makes it `escalated`."""
+    error: str = ""
+    report: Report | None = None
+    report_problem: str = ""
+    session_id: str = ""
+    """The conversation's confirmed id; without it nobody can continue."""
+    answered: bool = False
+    """The model said something, so money was spent and tools may have run."""
+    asked_again: bool = False
+    """This run was itself the second request for a report."""
+    asked_for_by_tier: int | None = None
+    """The tier that asked for this one, when this run was an escalation."""
+    is_question: bool = False
+    """A person's question about a finished session; no report is expected."""
+    resume_refused: bool = False
+    turn_limit: bool = False
+    may_continue: bool = False
+    """Continuations and budget are left for another run of this tier."""
+    after_cut_off: AfterCutOff | None = None
+    """What is to follow a run that was ended from outside."""
+    record_too_thin: bool = False
+    """It never began: there is nothing to tell it, and the tier before must write that first."""
+    conversation_broken: bool = False
+    """The API will not take this conversation's history again."""
+
+    stored: Mapping[str, Any] = field(default_factory=dict)
+    """Every fact about the run, as the session's fields."""
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def went_well(self) -> bool:
+        return self.status == Session.Status.COMPLETED

@@ -1,0 +1,227 @@
+"""Out of the facts of the stream and how the process ended: the ending of the run. Pure.
+
+The live runner, a crash of ours and a recovery after a death all come here, so that a run has the
+same facts whoever saw its end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from escalation.agent.process import Ended
+from escalation.agent.stream import StreamFacts, Tokens
+from escalation.agent.verdict import Judgement, Verdict, judge
+from escalation.next_step.after_cut_off import AfterCutOff, CutOff, after_cut_off
+from escalation.next_step.ending import Ending, Note
+from escalation.next_step.lineage import Lineage
+from escalation.report import checked_report
+from escalation.run.cost import OwnCost
+from escalation.run.plan import SMALLEST_BUDGET
+from escalation.tiers import Tier
+from sessions_app.models import Session
+
+StopCause, Status = Session.StopCause, Session.Status
+
+STATUS_OF = {
+    Judgement.WENT_WELL: Status.COMPLETED,
+    Judgement.FAILED: Status.FAILED,
+    Judgement.TIMED_OUT: Status.TIMED_OUT,
+    Judgement.STOPPED: Status.INTERRUPTED,
+    Judgement.KILLED: Status.INTERRUPTED,
+}
+# Who stops a run for one of these wants it to continue when Claude Ops runs again.
+NO_FAULT_OF_THE_RUN = (StopCause.WORKER, StopCause.SHUTDOWN)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    continuations: int
+    interruptions: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """What was seen of a run besides its stream."""
+
+    stderr: str = ""
+    first_line_at: datetime | None = None
+    last_line_at: datetime | None = None
+    duration_ms: int | None = None
+    findings: str = ""
+    findings_problem: str = ""
+
+
+def ending_of(
+    lineage: Lineage,
+    tier: Tier,
+    facts: StreamFacts,
+    ended: Ended,
+    seen: Seen,
+    cost: OwnCost,
+    tokens: Tokens,
+    limits: Limits,
+) -> Ending:
+    """The ending of a run whose process was started."""
+    session = lineage.session
+    verdict = judge(
+        facts,
+        ended,
+        tier=tier.number,
+        timeout_seconds=tier.timeout_seconds,
+        stderr=seen.stderr,
+        resumed=session.resumed,
+    )
+    report, problem = checked_report(facts.structured_output)
+    return Ending(
+        tier=session.tier,
+        status=STATUS_OF[verdict.judgement],
+        error=verdict.error,
+        report=report,
+        report_problem=problem,
+        session_id=facts.session_id,
+        answered=facts.answered,
+        asked_again=session.purpose == Session.Purpose.REPORT,
+        asked_for_by_tier=lineage.tier_that_asked,
+        is_question=session.is_question,
+        resume_refused=verdict.resume_refused,
+        turn_limit=verdict.turn_limit,
+        may_continue=_may_continue(lineage, tier, cost, limits),
+        after_cut_off=_after_cut_off(lineage, facts, ended, verdict, limits),
+        conversation_broken=verdict.conversation_broken,
+        stored={
+            **_spent(cost, tokens),
+            **_told(facts),
+            "session_id": facts.session_id,
+            "exit_code": ended.exit_code,
+            "stop_cause": _stop_cause(verdict, ended),
+            "duration_ms": seen.duration_ms,
+            "first_activity_at": seen.first_line_at,
+            "last_activity_at": seen.last_line_at or session.started_at,
+            "report": report,
+            "findings": seen.findings,
+            "error": verdict.error,
+        },
+        notes=tuple(_notes(session, facts, ended, seen)),
+    )
+
+
+def ending_without_facts(
+    lineage: Lineage,
+    error: str,
+    status: str,
+    *,
+    answered: bool = False,
+    record_too_thin: bool = False,
+) -> Ending:
+    """The ending of a session whose process never began, or whose facts cannot be made out."""
+    session = lineage.session
+    return Ending(
+        tier=session.tier,
+        status=status,
+        error=error,
+        answered=answered,
+        asked_again=session.purpose == Session.Purpose.REPORT,
+        asked_for_by_tier=lineage.tier_that_asked,
+        is_question=session.is_question,
+        record_too_thin=record_too_thin,
+        stored={} if record_too_thin else {"error": error},
+    )
+
+
+def _spent(cost: OwnCost, tokens: Tokens) -> dict[str, Any]:
+    return {
+        "cost_usd": cost.cost_usd,
+        "reported_cost_usd": cost.reported_cost_usd,
+        "baseline_cost_usd": cost.baseline_cost_usd,
+        "estimated_cost_usd": cost.estimated_cost_usd,
+        "cost_basis": cost.basis,
+        "input_tokens": tokens.input,
+        "output_tokens": tokens.output,
+        "cache_read_tokens": tokens.cache_read,
+        "cache_creation_tokens": tokens.cache_creation,
+    }
+
+
+def _told(facts: StreamFacts) -> dict[str, Any]:
+    """What the stream itself says."""
+    return {
+        "model_used": facts.model[:100],
+        "context_tokens": facts.context_tokens,
+        "context_window": facts.context_window,
+        "compactions": facts.compactions,
+        "turns": facts.turns,
+        "messages": facts.messages,
+        "stop_reason": str(facts.result.get("stop_reason") or "")[:100],
+        "terminal_reason": str(facts.result.get("terminal_reason") or "")[:100],
+        "result": facts.result_text,
+    }
+
+
+def _may_continue(lineage: Lineage, tier: Tier, cost: OwnCost, limits: Limits) -> bool:
+    spent = cost.cost_usd or cost.estimated_cost_usd or Decimal(0)
+    left = tier.max_budget_usd - lineage.spent_before_usd - spent
+    return lineage.continuations < limits.continuations and left > SMALLEST_BUDGET
+
+
+def _after_cut_off(
+    lineage: Lineage, facts: StreamFacts, ended: Ended, verdict: Verdict, limits: Limits
+) -> AfterCutOff | None:
+    stopped_for_us = ended.stop is not None and ended.stop.cause in NO_FAULT_OF_THE_RUN
+    was_stopped = verdict.judgement == Judgement.STOPPED and stopped_for_us
+    if not was_stopped and verdict.judgement != Judgement.KILLED:
+        return None
+    session = lineage.session
+    return after_cut_off(
+        CutOff(
+            tier=session.tier,
+            tool_was_running=bool(facts.open_tools),
+            can_be_continued=bool(facts.session_id),
+            answered=facts.answered,
+            interruptions=lineage.interruptions,
+            started_again=lineage.started_again,
+            is_question=session.is_question,
+        ),
+        limit=limits.interruptions,
+    )
+
+
+def _stop_cause(verdict: Verdict, ended: Ended) -> str:
+    if verdict.judgement == Judgement.TIMED_OUT:
+        return StopCause.SILENCE if ended.silent_seconds else StopCause.TIME_LIMIT
+    return ended.stop.cause if ended.stop else ""
+
+
+def _notes(session: Session, facts: StreamFacts, ended: Ended, seen: Seen) -> list[Note]:
+    notes = []
+    if ended.left_running:
+        left = f"Tools left {ended.left_running} processes running on purpose."
+        notes.append(Note("warning", left, "warning"))
+    if named := _id_warning(session, facts):
+        notes.append(Note("warning", named, "warning"))
+    if facts.compactions:
+        compacted = (
+            f"The CLI compacted the conversation {facts.compactions} times: earlier tool outputs "
+            "are gone from it, and kept here."
+        )
+        notes.append(Note("compaction", compacted, "warning"))
+    if seen.findings_problem:
+        untaken = f"No findings were taken over: {seen.findings_problem}."
+        notes.append(Note("warning", untaken, "warning"))
+    return notes
+
+
+def _id_warning(session: Session, facts: StreamFacts) -> str:
+    """REQ-1: only an id that the CLI itself reported can be resumed."""
+    if facts.session_id == session.session_id:
+        return ""
+    if facts.session_id:
+        return (
+            f"The CLI named the conversation {facts.session_id}, not {session.session_id} as asked."
+        )
+    return (
+        f"The CLI reported no session_id (Tier {session.tier}, model {session.model}, asked for "
+        f"{session.session_id}, CLI {session.cli_version}): this conversation cannot be resumed."
+    )

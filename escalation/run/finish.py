@@ -1,0 +1,133 @@
+"""After the end of a run, whoever saw it: settle its facts, decide, conclude, keep its traces."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from django.conf import settings
+from django.db import OperationalError
+
+from escalation.agent.process import Ended
+from escalation.agent.stream import StreamFacts
+from escalation.continuity import findings_file, transcripts
+from escalation.continuity.transcript_tail import unheard_messages
+from escalation.next_step.conclude import conclude, decision_after
+from escalation.next_step.cycles import Enqueue
+from escalation.next_step.decision import Decision
+from escalation.next_step.ending import Ending
+from escalation.next_step.lineage import Lineage
+from escalation.run.cost import settled_cost, tokens_of
+from escalation.run.effective_tier import effective_tier
+from escalation.run.ending import Limits, Seen, ending_of
+from escalation.run.recorder import Recorder
+from sessions_app.models import Session, WorkerBeat
+
+logger = logging.getLogger(__name__)
+
+CONCLUDING_PATIENCE_SECONDS = 300.0
+
+
+def finish_run(
+    lineage: Lineage,
+    recorder: Recorder,
+    facts: StreamFacts,
+    ended: Ended,
+    *,
+    duration_ms: int | None,
+    enqueue: Enqueue,
+) -> Decision:
+    """The end of a run whose process was started."""
+    session = lineage.session
+    if not facts.result:
+        _hear_the_rest(session, recorder, facts)
+    findings, problem = _findings(session)
+    cost = settled_cost(session, facts)
+    ending = ending_of(
+        lineage,
+        effective_tier(session),
+        facts,
+        ended,
+        Seen(
+            stderr=recorder.stderr,
+            first_line_at=recorder.first_line_at,
+            last_line_at=recorder.last_line_at,
+            duration_ms=duration_ms,
+            findings=findings,
+            findings_problem=problem,
+        ),
+        cost,
+        tokens_of(facts, cost),
+        Limits(
+            continuations=settings.CLAUDEOPS_MAX_CONTINUATIONS,
+            interruptions=settings.CLAUDEOPS_MAX_INTERRUPTIONS,
+        ),
+    )
+    return finish(session, recorder, ending, enqueue=enqueue)
+
+
+def finish(session: Session, recorder: Recorder, ending: Ending, *, enqueue: Enqueue) -> Decision:
+    """Every event is written first: who sees the session ended has seen all of it."""
+    for note in ending.notes:
+        recorder.note(note.kind, note.text, note.level)
+    decision = decision_after(session, ending)
+    recorder.note("decision", decision.reason, "info" if ending.went_well else "error")
+    close(session, recorder)
+    archive_first = _others_may_continue_it()
+    if archive_first:
+        archive(session, ending.session_id)
+    persistently(lambda: conclude(session, ending, decision, enqueue=enqueue))
+    if not archive_first:
+        archive(session, ending.session_id)
+    return decision
+
+
+def close(session: Session, recorder: Recorder) -> None:
+    try:
+        recorder.close()
+    except Exception:
+        # A true ending is worth more than the last words.
+        logger.exception("Session %s: events could not be stored", session.pk)
+
+
+def persistently(action: Callable[[], None]) -> None:
+    """An ending that the database would not take for a while must not be lost."""
+    give_up = time.monotonic() + CONCLUDING_PATIENCE_SECONDS
+    while True:
+        try:
+            return action()
+        except OperationalError:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(1.0)
+
+
+def archive(session: Session, session_id: str) -> None:
+    """The conversation's copy, for whoever continues it on whichever host."""
+    if not session_id:
+        return
+    session.session_id = session_id
+    try:
+        transcripts.archive(session)
+    except Exception:
+        # The run is what counts; cleaning tries again, and another host falls back to a handoff.
+        logger.exception("Session %s: its transcript could not be archived", session.pk)
+
+
+def _others_may_continue_it() -> bool:
+    """With one host the next tier finds the transcript on disk, so the copy may come after it."""
+    return WorkerBeat.lately_seen().count() > 1
+
+
+def _hear_the_rest(session: Session, recorder: Recorder, facts: StreamFacts) -> None:
+    """No result line: the CLI's own transcript may hold more than what reached us."""
+    close(session, recorder)
+    for entry in unheard_messages(session):
+        recorder.message_from_transcript(entry)
+        facts.observe(entry)
+
+
+def _findings(session: Session) -> tuple[str, str]:
+    """What the agent itself wrote down, where it was told to."""
+    return findings_file.take(session) if findings_file.wanted_from(session) else ("", "")
