@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import time
@@ -11,11 +12,9 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from escalation.agent.process_tree import ProcessId, boot_id, started_at
-from escalation.run.sqlite_patience import patience
 from sessions_app.models import Session
 
 BEAT_SECONDS = 5.0
-BEAT_PATIENCE_SECONDS = 1
 
 
 def this_runner() -> dict[str, Any]:
@@ -44,8 +43,5 @@ class Heartbeat:
         if time.monotonic() < self._next_beat:
             return
         self._next_beat = time.monotonic() + BEAT_SECONDS
-        try:
-            with patience(BEAT_PATIENCE_SECONDS):
-                Session.objects.filter(pk=self._session.pk).update(heartbeat_at=timezone.now())
-        except OperationalError:
-            return
+        with contextlib.suppress(OperationalError):
+            Session.objects.filter(pk=self._session.pk).update(heartbeat_at=timezone.now())

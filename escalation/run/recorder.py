@@ -14,7 +14,6 @@ from django.utils import timezone
 from escalation.agent.stream import StreamLine, parse_line, storable
 from escalation.run import spool
 from escalation.run.spool import store_one
-from escalation.run.sqlite_patience import patience
 from sessions_app.models import Session, SessionEvent
 from sessions_app.models.event_log import EventLog
 
@@ -25,8 +24,6 @@ FLUSH_SECONDS = 0.1
 FLUSH_COUNT = 200
 # How long the last batch is tried for when the database is locked.
 CLOSING_PATIENCE_SECONDS = 60.0
-# While a run is read, its output must not wait long for the database.
-TICK_PATIENCE_SECONDS = 1
 STDERR_KEPT_LENGTH = 2000
 LOG_LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -92,8 +89,7 @@ class Recorder:
         if len(self._waiting) < FLUSH_COUNT and time.monotonic() - self._oldest < FLUSH_SECONDS:
             return
         try:
-            with patience(TICK_PATIENCE_SECONDS):
-                self._write()
+            self._write()
         except OperationalError as error:
             self._spool(error)
 

@@ -15,11 +15,13 @@ import logging
 import time
 import traceback
 from collections.abc import Mapping
+from contextlib import ExitStack
 
 from django.conf import settings
 from django.db import transaction
 
 from escalation.agent.process import Ended, Manner, StopAsked, Watcher, run_process
+from escalation.agent.process_tree import ProcessId
 from escalation.agent.stream import StreamFacts
 from escalation.errors import CannotRun, Postponed, RecordTooThin
 from escalation.next_step.cycles import Enqueue
@@ -31,11 +33,15 @@ from escalation.run.heartbeat import Heartbeat
 from escalation.run.plan import Plan
 from escalation.run.prepare import prepare
 from escalation.run.recorder import Listener, Recorder
+from escalation.run.sqlite_patience import patience
 from escalation.run.stop import AskedToStop, StopRequest, nobody_asks
 from escalation.run.surroundings import surroundings_of
 from sessions_app.models import Conversation, PauseSwitch, Session
 
 logger = logging.getLogger(__name__)
+
+# While a run is read, its output must not wait long for the database: it is spooled instead.
+READING_PATIENCE_SECONDS = 1
 
 
 def run(
@@ -95,7 +101,8 @@ class TierRun:
             raise Postponed("Claude Ops was paused before this run began")
         self._began = time.monotonic()
         try:
-            self._ended = self._run_process(plan)
+            with ExitStack() as while_reading:
+                self._ended = self._run_process(plan, while_reading)
         except OSError as error:
             self._began = None
             raise CannotRun(
@@ -157,8 +164,12 @@ class TierRun:
             enqueue=enqueue,
         )
 
-    def _run_process(self, plan: Plan) -> Ended:
+    def _run_process(self, plan: Plan, while_reading: ExitStack) -> Ended:
         stop_request, heartbeat = StopRequest(self._session), Heartbeat(self._session)
+
+        def on_start(cli: ProcessId) -> None:
+            heartbeat.started(cli)
+            while_reading.enter_context(patience(READING_PATIENCE_SECONDS))
 
         def on_tick() -> StopAsked | None:
             self._recorder.tick()
@@ -176,7 +187,7 @@ class TierRun:
                 on_stderr=self._recorder.stderr_line,
                 has_result=lambda: bool(self._facts.result),
                 on_tick=on_tick,
-                on_start=heartbeat.started,
+                on_start=on_start,
                 silence_budget=self._silence_budget,
             ),
             traces=plan.traces,

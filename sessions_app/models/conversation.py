@@ -39,11 +39,11 @@ class Conversation(models.Model):
     @classmethod
     def take(cls, session_id: str, session: Session) -> bool:
         """Hold a conversation for a run. False: another run is in it."""
-        cls.objects.get_or_create(session_id=session_id)
-        taken = cls.objects.filter(session_id=session_id, in_use_by=None).update(
-            in_use_by=session, last_used_at=timezone.now()
+        hold = {"in_use_by": session, "last_used_at": timezone.now()}
+        _conversation, is_new = cls.objects.get_or_create(session_id=session_id, defaults=hold)
+        return is_new or bool(
+            cls.objects.filter(session_id=session_id, in_use_by=None).update(**hold)
         )
-        return bool(taken)
 
     @classmethod
     def leave(cls, session: Session) -> None:

@@ -6,7 +6,7 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from escalation.run import recorder as recorder_module
 from escalation.run import runner, spool
 from escalation.run.heartbeat import Heartbeat
 from escalation.run.recorder import Recorder
+from escalation.run.sqlite_patience import patience
 from sessions_app.models import Session, SessionEvent
 from tests.escalation.locked_database import locked_database
 from tests.escalation.processes import is_gone_soon
@@ -29,10 +30,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch) -> None:
+def impatient(transactional_db, monkeypatch) -> Iterator[None]:
     """A second is long for a test: the patience of SQLite is set in whole seconds."""
-    monkeypatch.setattr(recorder_module, "TICK_PATIENCE_SECONDS", 0)
     monkeypatch.setattr(recorder_module, "FLUSH_SECONDS", 0.0)
+    monkeypatch.setattr(runner, "READING_PATIENCE_SECONDS", 0)
+    with patience(0):
+        yield
 
 
 @pytest.fixture
@@ -203,7 +206,8 @@ def test_a_heartbeat_does_not_hold_the_run_up(running):
     finished = threading.Event()
 
     def beat() -> None:
-        heartbeat.beat()
+        with patience(0):
+            heartbeat.beat()
         finished.set()
         connection.close()
 
