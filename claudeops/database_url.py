@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from typing import Any, TypeAlias
 
+import dj_database_url
+
+Database: TypeAlias = dict[str, Any]
+
+SQLITE, POSTGRESQL = "django.db.backends.sqlite3", "django.db.backends.postgresql"
 SQLITE_OPTIONS = {
     # A writer waits for another writer instead of failing; readers never wait under WAL.
     "timeout": 20,
@@ -16,37 +18,35 @@ SQLITE_OPTIONS = {
     "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
 }
 
-
-def sqlite_database(path: Path | str) -> dict[str, Any]:
-    return {
-        "ENGINE": "django.db.backends.sqlite3",
-        "NAME": str(path),
-        "OPTIONS": dict(SQLITE_OPTIONS),
-        # A file, because a web server under test is another thread; one for each test run.
-        "TEST": {
-            "NAME": str(Path(tempfile.gettempdir()) / f"claudeops-test-{os.getpid()}.sqlite3")
-        },
-    }
+dj_database_url.register("sqlite3", SQLITE)
 
 
-def database_from_url(url: str) -> dict[str, Any]:
+def sqlite_database(path: Path | str) -> Database:
+    return {"ENGINE": SQLITE, "NAME": str(path), "OPTIONS": dict(SQLITE_OPTIONS)}
+
+
+def database_from_url(url: str) -> Database:
     """Raise ValueError, with a sentence for the operator, when the address cannot be used."""
-    parts = urlsplit(url)
-    if parts.scheme in {"sqlite", "sqlite3"}:
-        if parts.netloc or len(parts.path) < 2:
+    database = _parsed(url)
+    if database["ENGINE"] == SQLITE:
+        # The library takes an address without a path for a database in memory.
+        if database.get("HOST") or database["NAME"] in {"", ":memory:"}:
             raise ValueError("must name a file, as in sqlite:////srv/claudeops.sqlite3")
-        return sqlite_database(unquote(parts.path[1:]))
-    if parts.scheme in {"postgres", "postgresql"}:
-        name = unquote(parts.path.lstrip("/"))
-        if not name:
-            raise ValueError("must name a database, as in postgresql://user@host/claudeops")
-        return {
-            "ENGINE": "django.db.backends.postgresql",
-            "NAME": name,
-            "USER": unquote(parts.username or ""),
-            "PASSWORD": unquote(parts.password or ""),
-            "HOST": parts.hostname or "",
-            "PORT": str(parts.port or ""),
-            "OPTIONS": dict(parse_qsl(parts.query)),
-        }
-    raise ValueError("must begin with sqlite:/// or postgresql://")
+        return sqlite_database(database["NAME"])
+    if database["ENGINE"] != POSTGRESQL:
+        raise ValueError("must begin with sqlite:/// or postgresql://")
+    if not database["NAME"]:
+        raise ValueError("must name a database, as in postgresql://user@host/claudeops")
+    return database
+
+
+def _parsed(url: str) -> Database:
+    try:
+        return dict(dj_database_url.parse(url))
+    except dj_database_url.UnknownSchemeError as error:
+        raise ValueError("must begin with sqlite:/// or postgresql://") from error
+    except dj_database_url.ParseError as error:
+        raise ValueError(
+            "must be an address like postgresql://user:password@host:5432/claudeops, "
+            "with special characters written as %40"
+        ) from error

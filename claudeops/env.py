@@ -1,26 +1,33 @@
 """Typed reading of settings from the environment, with every mistake kept by name.
 
-A wrong value must stop the start with a message that names it. Raising at import would show a
-traceback and only the first mistake; so the reader notes each problem, goes on with the default,
-and a system check (`claudeops.checks`) turns the notes into errors that every command prints.
+`environs` does the reading. A wrong value must stop the start with a message that names it, but
+raising at import would show a traceback and only the first mistake; so each problem is noted, the
+default stands in, and a system check (`claudeops.checks`) turns the notes into errors that every
+command prints.
 """
 
 from __future__ import annotations
 
-import os
+import logging
 import re
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from dotenv import load_dotenv
+from environs import Env, ValidationError, validate
+
+from claudeops.database_url import Database, database_from_url
 
 Value = TypeVar("Value")
 
-TRUE_WORDS = {"1", "true", "yes", "on"}
-FALSE_WORDS = {"0", "false", "no", "off", ""}
-SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+SECONDS_PER_UNIT = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+LOG_LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
+ADDRESS = validate.Regexp(r"https?://[^\s/]+")
+ORIGIN = validate.Regexp(r"https?://[^/]+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,81 +38,102 @@ class Problem:
     message: str
 
 
+class _Variables(Env):
+    """A blank value is the same as none: `CLAUDEOPS_PORT=` in a file asks for the default."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        super().__init__()
+        self._variables = variables
+
+    def _get_value(self, env_key: str, default: Any) -> Any:
+        return self._variables.get(env_key, "").strip() or default
+
+
 class Environment:
     """The variables of one installation, and what is wrong with them."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
-        self._variables = variables
+        self._env = _Variables(variables)
         self.problems: list[Problem] = []
 
     def text(self, name: str, default: str = "") -> str:
-        return self._variables.get(name, "").strip() or default
+        return self._env.str(name, default)
 
     def flag(self, name: str, default: bool = False) -> bool:
-        return self._parsed(name, default, _to_flag)
+        return self._read(name, default, self._env.bool, "yes or no")
 
     def integer(self, name: str, default: int, *, minimum: int, maximum: int | None = None) -> int:
-        def parse(text: str) -> int:
-            number = int(text)
-            if number < minimum or (maximum is not None and number > maximum):
-                raise ValueError
-            return number
-
         upper = "" if maximum is None else f" and at most {maximum}"
-        return self._parsed(name, default, parse, f"a whole number, at least {minimum}{upper}")
+        wanted = f"a whole number, at least {minimum}{upper}"
+        limits = validate.Range(minimum, maximum)
+        return self._read(name, default, self._env.int, wanted, validate=limits)
 
     def amount(self, name: str, default: Decimal) -> Decimal:
-        return self._parsed(name, default, _to_amount, "an amount in dollars over 0, like 2.50")
+        wanted = "an amount in dollars over 0, like 2.50"
+        limits = validate.Range(0, min_inclusive=False)
+        return self._read(name, default, self._env.decimal, wanted, validate=limits)
 
     def share(self, name: str, default: Decimal) -> Decimal:
-        return self._parsed(name, default, _to_share, "a number over 0 and up to 1, like 0.80")
+        wanted = "a number over 0 and up to 1, like 0.80"
+        limits = validate.Range(0, 1, min_inclusive=False)
+        return self._read(name, default, self._env.decimal, wanted, validate=limits)
 
     def seconds(self, name: str, default: int, *, multiple_of: int = 1) -> int:
-        def parse(text: str) -> int:
-            unit = SECONDS_PER_UNIT.get(text[-1].lower())
-            number = int(text[:-1]) * unit if unit else int(text)
-            if number <= 0 or number % multiple_of:
-                raise ValueError
-            return number
-
         grain = "" if multiple_of == 1 else f", a multiple of {multiple_of} seconds"
-        return self._parsed(name, default, parse, f"a time like 90, 90s, 15m or 2h{grain}")
+        wanted = f"a time like 90, 90s, 15m or 2h{grain}"
+        return self._read(
+            name, default, lambda name: _to_seconds(self.text(name), multiple_of), wanted
+        )
 
     def names(self, name: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
         """A comma-separated list; commas inside parentheses belong to an entry."""
         text = self.text(name)
         return tuple(split_outside_parentheses(text)) if text else default
 
-    def one_of(self, name: str, default: str, choices: tuple[str, ...]) -> str:
-        return self._parsed(name, default, lambda text: _member(text, choices), _listed(choices))
+    def log_level(self, name: str, default: int) -> int:
+        wanted = "one of " + ", ".join(map(logging.getLevelName, LOG_LEVELS))
+        choices = validate.OneOf(LOG_LEVELS)
+        return self._read(name, default, self._env.log_level, wanted, validate=choices)
 
     def origins(self, name: str) -> tuple[str, ...]:
-        return self._parsed(name, (), _to_origins, "addresses like https://ops.example.org")
+        wanted = "addresses like https://ops.example.org"
+        return self._read(name, (), lambda name: tuple(map(ORIGIN, self.names(name))), wanted)
 
     def address(self, name: str) -> str:
-        return self._parsed(name, "", _to_address, "an address that begins with http")
+        wanted = "an address that begins with http"
+        return self._read(name, "", self._env.str, wanted, validate=ADDRESS)
 
     def time_zone(self, name: str, default: str) -> str:
-        return self._parsed(name, default, _to_time_zone, "a time zone like Europe/Berlin")
+        wanted = "a time zone like Europe/Berlin"
+        return self._read(name, default, lambda name: _to_time_zone(self.text(name)), wanted)
 
     def path(self, name: str, default: Path) -> Path:
-        return Path(self.text(name, str(default))).expanduser().absolute()
+        return self._env.path(name, default).expanduser().absolute()
 
-    def _parsed(
-        self,
-        name: str,
-        default: Value,
-        parse: Callable[[str], Value],
-        wanted: str = "yes or no",
+    def database(self, name: str, default: Database) -> Database:
+        """The address is never shown: it may hold a password."""
+        try:
+            return database_from_url(text) if (text := self.text(name)) else default
+        except ValueError as error:
+            self.problems.append(Problem(name, f"{name} {error}."))
+            return default
+
+    def _read(
+        self, name: str, default: Value, read: Callable[..., Value], wanted: str, **options: Any
     ) -> Value:
         text = self.text(name)
         if not text:
             return default
         try:
-            return parse(text)
-        except (ValueError, InvalidOperation):
+            return read(name, **options)
+        except (ValueError, ValidationError):
             self.problems.append(Problem(name, f"{name} is {text!r}, but must be {wanted}."))
             return default
+
+
+def read_dotenv(path: Path) -> None:
+    """What is in the environment wins over the file; a `$` in a password stays a `$`."""
+    load_dotenv(path, override=False, interpolate=False)
 
 
 def split_outside_parentheses(text: str) -> list[str]:
@@ -119,42 +147,13 @@ def split_outside_parentheses(text: str) -> list[str]:
     return [entry.strip() for entry in entries if entry.strip()]
 
 
-def load_dotenv(path: Path, variables: MutableMapping[str, str] = os.environ) -> None:
-    """Read NAME=value lines; what is already in the environment wins over the file."""
-    if not path.is_file():
-        return
-    for line in path.read_text().splitlines():
-        name, separator, value = line.strip().removeprefix("export ").partition("=")
-        if separator and not name.startswith("#"):
-            variables.setdefault(name.strip(), _without_quotes(value.strip()))
-
-
-def _without_quotes(value: str) -> str:
-    quoted = re.match(r"""(["'])(.*?)\1\s*(#.*)?$""", value)
-    return quoted[2] if quoted else value.split(" #", 1)[0].rstrip()
-
-
-def _listed(choices: tuple[str, ...]) -> str:
-    return "one of " + ", ".join(choices)
-
-
-def _member(text: str, choices: tuple[str, ...]) -> str:
-    if text.upper() not in choices:
+def _to_seconds(text: str, multiple_of: int) -> int:
+    """Stricter than environs' durations, which also know weeks, milliseconds and less than 0."""
+    parts = re.fullmatch(r"(\d+)\s*([smhd]?)", text.lower())
+    seconds = int(parts[1]) * SECONDS_PER_UNIT[parts[2]] if parts else 0
+    if seconds <= 0 or seconds % multiple_of:
         raise ValueError
-    return text.upper()
-
-
-def _to_origins(text: str) -> tuple[str, ...]:
-    origins = tuple(split_outside_parentheses(text))
-    if not all(re.match(r"https?://[^/]+$", origin) for origin in origins):
-        raise ValueError
-    return origins
-
-
-def _to_address(text: str) -> str:
-    if not re.match(r"https?://[^\s/]+", text):
-        raise ValueError
-    return text
+    return seconds
 
 
 def _to_time_zone(text: str) -> str:
@@ -162,23 +161,3 @@ def _to_time_zone(text: str) -> str:
         return ZoneInfo(text).key
     except (ZoneInfoNotFoundError, OSError) as error:
         raise ValueError from error
-
-
-def _to_flag(text: str) -> bool:
-    if text.lower() not in TRUE_WORDS | FALSE_WORDS:
-        raise ValueError
-    return text.lower() in TRUE_WORDS
-
-
-def _to_share(text: str) -> Decimal:
-    share = Decimal(text)
-    if not share.is_finite() or not 0 < share <= 1:
-        raise ValueError
-    return share
-
-
-def _to_amount(text: str) -> Decimal:
-    amount = Decimal(text)
-    if not amount.is_finite() or amount <= 0:
-        raise ValueError
-    return amount

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from decimal import Decimal
 from pathlib import Path
 
-from claudeops.database_url import database_from_url, sqlite_database
-from claudeops.env import Environment, Problem, load_dotenv
+from claudeops.database_url import sqlite_database
+from claudeops.env import Environment, read_dotenv
 from claudeops.secret_key import stored_secret_key
 from escalation.tiers import HIGHEST_TIER, LOWEST_TIER, tiers_from
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
-load_dotenv(BASE_DIR / ".env")
+read_dotenv(BASE_DIR / ".env")
 env = Environment(os.environ)
 
 # Where everything lives: two state directories are two independent installations.
@@ -112,12 +113,11 @@ TEMPLATES = [
     },
 ]
 
-DATABASES = {"default": sqlite_database(CLAUDEOPS_STATE_DIR / "claudeops.sqlite3")}
-if database_url := env.text("DATABASE_URL"):
-    try:
-        DATABASES["default"] = database_from_url(database_url)
-    except ValueError as error:
-        env.problems.append(Problem("DATABASE_URL", f"DATABASE_URL {error}."))
+DATABASES = {
+    "default": env.database(
+        "DATABASE_URL", sqlite_database(CLAUDEOPS_STATE_DIR / "claudeops.sqlite3")
+    )
+}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # A tier stops itself at its own limit; the queue's limits only catch what went wrong with that.
@@ -161,7 +161,7 @@ USE_TZ = True
 USE_I18N = False
 STATIC_URL = "static/"
 
-LOG_LEVEL = env.one_of("CLAUDEOPS_LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR"))
+LOG_LEVEL = env.log_level("CLAUDEOPS_LOG_LEVEL", logging.INFO)
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
-from claudeops.env import Environment, load_dotenv, split_outside_parentheses
+from claudeops.env import Environment, read_dotenv, split_outside_parentheses
 
 
 def problems_of(environment: Environment) -> list[str]:
@@ -160,11 +161,17 @@ def test_every_mistake_is_kept():
     assert problems_of(environment) == ["ONE", "TWO"]
 
 
-def dotenv(tmp_path: Path, content: str, **already: str) -> dict[str, str]:
-    (tmp_path / ".env").write_text(content)
-    variables = dict(already)
-    load_dotenv(tmp_path / ".env", variables)
-    return variables
+@pytest.fixture
+def dotenv(monkeypatch, tmp_path):
+    """Read a file into an environment that holds these variables, and give back the outcome."""
+
+    def read(content: str, **already: str) -> dict[str, str]:
+        (tmp_path / ".env").write_text(content)
+        monkeypatch.setattr(os, "environ", dict(already))
+        read_dotenv(tmp_path / ".env")
+        return dict(os.environ)
+
+    return read
 
 
 @pytest.mark.parametrize(
@@ -179,29 +186,97 @@ def dotenv(tmp_path: Path, content: str, **already: str) -> dict[str, str]:
         ('NAME="value" # comment', "value"),
         ("NAME=a=b", "a=b"),
         ("NAME=a#b", "a#b"),
-        ("NAME='", "'"),
+        ("NAME=a${b}$c", "a${b}$c"),
         ("NAME=", ""),
     ],
 )
-def test_a_line_of_the_file_gives_a_value(tmp_path, line, value):
-    assert dotenv(tmp_path, line)["NAME"] == value
+def test_a_line_of_the_file_gives_a_value(dotenv, line, value):
+    assert dotenv(line)["NAME"] == value
 
 
-@pytest.mark.parametrize("line", ["", "# NAME=value", "  # NAME=value", "NAME", "   "])
-def test_other_lines_give_none(tmp_path, line):
-    assert "NAME" not in dotenv(tmp_path, line)
+@pytest.mark.parametrize("line", ["", "# NAME=value", "  # NAME=value", "NAME", "   ", "NAME='"])
+def test_other_lines_give_none(dotenv, line):
+    assert "NAME" not in dotenv(line)
 
 
-def test_the_environment_wins_over_the_file(tmp_path):
-    assert dotenv(tmp_path, "NAME=file\nOTHER=file", NAME="environment") == {
+def test_a_line_that_cannot_be_read_is_named(dotenv, caplog):
+    dotenv("GOOD=1\nNAME='\n")
+
+    assert "line 2" in caplog.text
+
+
+def test_the_environment_wins_over_the_file(dotenv):
+    assert dotenv("NAME=file\nOTHER=file", NAME="environment") == {
         "NAME": "environment",
         "OTHER": "file",
     }
 
 
-def test_a_missing_file_is_no_mistake(tmp_path):
-    variables: dict[str, str] = {}
+def test_what_is_blank_in_the_environment_wins_too(dotenv):
+    assert dotenv("NAME=file", NAME="") == {"NAME": ""}
 
-    load_dotenv(tmp_path / "nowhere", variables)
 
-    assert variables == {}
+def test_a_missing_file_is_no_mistake(monkeypatch, tmp_path):
+    monkeypatch.setattr(os, "environ", {})
+
+    read_dotenv(tmp_path / "nowhere")
+
+    assert os.environ == {}
+
+
+def test_a_database_is_read_from_its_address():
+    environment = Environment({"NAME": "postgresql://ops@db.local/record"})
+
+    assert environment.database("NAME", {})["HOST"] == "db.local"
+
+
+def test_without_an_address_the_database_is_the_default():
+    assert Environment({"NAME": " "}).database("NAME", {"ENGINE": "x"}) == {"ENGINE": "x"}
+
+
+def test_a_wrong_address_is_a_problem_that_shows_no_password():
+    environment = Environment({"NAME": "mysql://ops:secret@db.local/record"})
+
+    assert environment.database("NAME", {"ENGINE": "x"}) == {"ENGINE": "x"}
+    (problem,) = environment.problems
+    assert problem.message == "NAME must begin with sqlite:/// or postgresql://."
+
+
+@pytest.mark.parametrize(("text", "level"), [("debug", 10), ("INFO", 20), ("Error", 40)])
+def test_a_log_level_is_a_word(text, level):
+    assert Environment({"NAME": text}).log_level("NAME", 30) == level
+
+
+@pytest.mark.parametrize("text", ["loud", "15", "basicConfig", "CRITICAL"])
+def test_what_is_no_log_level_is_a_problem(text):
+    environment = Environment({"NAME": text})
+
+    assert environment.log_level("NAME", 30) == 30
+    assert "one of DEBUG, INFO, WARNING, ERROR" in environment.problems[0].message
+
+
+@pytest.mark.parametrize("text", ["http://ping.local", "https://ping.example.org/a/b?c=1"])
+def test_an_address_begins_with_http(text):
+    assert Environment({"NAME": text}).address("NAME") == text
+
+
+@pytest.mark.parametrize("text", ["ping.example.org", "ftp://x", "http://", "https:///x"])
+def test_what_is_no_address_is_a_problem(text):
+    environment = Environment({"NAME": text})
+
+    assert environment.address("NAME") == ""
+    assert problems_of(environment) == ["NAME"]
+
+
+def test_origins_are_a_list():
+    environment = Environment({"NAME": "https://a.example, http://b.example:8000"})
+
+    assert environment.origins("NAME") == ("https://a.example", "http://b.example:8000")
+
+
+@pytest.mark.parametrize("text", ["a.example", "https://a.example,b", "https://a.example/path"])
+def test_one_wrong_origin_is_a_problem(text):
+    environment = Environment({"NAME": text})
+
+    assert environment.origins("NAME") == ()
+    assert "https://ops.example.org" in environment.problems[0].message
