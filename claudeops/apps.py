@@ -1,4 +1,10 @@
+import contextlib
+
 from django.apps import AppConfig
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+from claudeops.state_directory import make_state_directory
 
 
 class ClaudeOpsConfig(AppConfig):
@@ -6,3 +12,7 @@ class ClaudeOpsConfig(AppConfig):
 
     def ready(self) -> None:
         from claudeops import checks  # noqa: F401  (registers the system checks)
+
+        # Before the first connection: SQLite makes its file, not the directory around it.
+        with contextlib.suppress(ImproperlyConfigured):  # a check says so to the operator
+            make_state_directory(settings.CLAUDEOPS_STATE_DIR)

@@ -1,4 +1,4 @@
-"""A secret key that is made once and stays with the installation."""
+"""A secret key that is made once, when it is first used, and stays with the installation."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import os
 import secrets
 from pathlib import Path
 
+from claudeops.state_directory import make_state_directory
+
 
 def stored_secret_key(state_directory: Path) -> str:
     """Written beside and linked into place: nobody can read half a key, and the first one wins."""
+    make_state_directory(state_directory)
     path = state_directory / "secret_key"
     if not (path.exists() and path.read_text().strip()):
         draft = state_directory / f"secret_key.{secrets.token_hex(8)}"

@@ -1,4 +1,7 @@
-"""All settings of Claude Ops, from the environment and `.env`. The README has the table."""
+"""All settings of Claude Ops, from the environment and `.env`. The README has the table.
+
+Importing this module reads and never writes.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import logging
 import os
 from decimal import Decimal
 from pathlib import Path
+
+from django.utils.functional import SimpleLazyObject
 
 from claudeops.database_url import sqlite_database
 from claudeops.env import Environment, read_dotenv
@@ -19,7 +24,6 @@ env = Environment(os.environ)
 
 # Where everything lives: two state directories are two independent installations.
 CLAUDEOPS_STATE_DIR = env.path("CLAUDEOPS_STATE_DIR", BASE_DIR / "state")
-CLAUDEOPS_STATE_DIR.mkdir(parents=True, exist_ok=True, mode=0o700)
 
 # What is looked after, until a watch says otherwise.
 CLAUDEOPS_WORKDIR = env.path("CLAUDEOPS_WORKDIR", Path.cwd())
@@ -60,7 +64,9 @@ CLAUDEOPS_PORT = env.integer("CLAUDEOPS_PORT", 8000, minimum=1, maximum=65535)
 CLAUDEOPS_ADMIN_USER = env.text("CLAUDEOPS_ADMIN_USER", "operator")
 CLAUDEOPS_ADMIN_PASSWORD = env.text("CLAUDEOPS_ADMIN_PASSWORD")
 DEBUG = env.flag("CLAUDEOPS_DEBUG")
-SECRET_KEY = env.text("CLAUDEOPS_SECRET_KEY") or stored_secret_key(CLAUDEOPS_STATE_DIR)
+SECRET_KEY = env.text("CLAUDEOPS_SECRET_KEY") or SimpleLazyObject(
+    lambda: stored_secret_key(CLAUDEOPS_STATE_DIR)
+)
 ALLOWED_HOSTS = list(
     env.names("CLAUDEOPS_ALLOWED_HOSTS", ("localhost", "127.0.0.1", "[::1]", CLAUDEOPS_HOST))
 )

@@ -86,6 +86,17 @@ def test_a_sound_installation_starts_and_makes_its_state_directory(tmp_path):
     assert (tmp_path / "new" / "state").stat().st_mode & 0o777 == 0o700
 
 
+def test_a_state_directory_that_cannot_be_made_is_named_with_the_reason(tmp_path):
+    (tmp_path / "file").touch()
+
+    found = check(tmp_path / "file" / "state")
+
+    assert found.returncode == 1
+    assert f"CLAUDEOPS_STATE_DIR is '{tmp_path}/file/state'" in found.stderr
+    assert "Not a directory" in found.stderr
+    assert "Traceback" not in found.stderr
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

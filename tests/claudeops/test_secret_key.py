@@ -12,10 +12,13 @@ def test_a_key_is_made_once_and_stays(tmp_path):
     assert stored_secret_key(tmp_path) == first
 
 
-def test_two_installations_have_two_keys(tmp_path):
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
+def test_the_directory_is_made_with_it_and_closed_to_others(tmp_path):
+    stored_secret_key(tmp_path / "new" / "state")
 
+    assert (tmp_path / "new" / "state").stat().st_mode & 0o777 == 0o700
+
+
+def test_two_installations_have_two_keys(tmp_path):
     assert stored_secret_key(tmp_path / "a") != stored_secret_key(tmp_path / "b")
 
 
@@ -42,7 +45,6 @@ def test_processes_that_start_together_agree(tmp_path):
     with forking.Pool(8) as pool:
         for attempt in range(30):
             directory = tmp_path / str(attempt)
-            directory.mkdir()
 
             keys = set(pool.map(stored_secret_key, [directory] * 8, chunksize=1))
 
