@@ -1,0 +1,45 @@
+"""The pages are whole in a real web server, with nothing collected by hand."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+from tests.system.conftest import PROJECT, Installation, wait_until
+
+
+def fetched(address: str) -> bytes | None:
+    try:
+        content: bytes = urllib.request.urlopen(address).read()
+    except urllib.error.HTTPError as error:
+        raise AssertionError(f"{address}: {error}") from error
+    except OSError:
+        return None
+    return content
+
+
+def test_every_file_that_a_page_names_is_served(installation: Installation):
+    installation.manage("migrate", "--verbosity", "0")
+    port = installation.environment["CLAUDEOPS_PORT"]
+    address = f"http://127.0.0.1:{port}"
+    server = subprocess.Popen(
+        [sys.executable, "-m", "uvicorn", "claudeops.asgi:application", "--port", port],
+        cwd=PROJECT,
+        env=installation.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    installation.processes.append(server)
+    wait_until(lambda: fetched(address + "/login/"), "the web server answers")
+
+    pages = [fetched(address + path) or b"" for path in ("/login/", "/admin/login/")]
+    named = {name for page in pages for name in re.findall(r'"(/static/[^"]+)"', page.decode())}
+
+    assert all(fetched(address + name) for name in named)
+    assert {"claudeops.css", "htmx-2.min.js", "hx-sse-2.min.js", "base.css"} <= {
+        name.rpartition("/")[2] for name in named
+    }
