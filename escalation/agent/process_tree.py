@@ -4,6 +4,12 @@ Tools run in sessions of their own and outlive a kill of the CLI's process group
 three ways, each of which a process can escape alone: by descent, by the sessions of the tool shells
 that were recorded, and by a mark in the environment. A process is always named by pid and start
 time together, because a pid alone may mean somebody else a moment later.
+
+All of this is read from /proc, once for each process. psutil was tried: it gives the start as a
+time of day, which moves when the clock is set, where the kernel's clock ticks (also what
+`tool_shell` writes down) never do; it knows no sessions; it reads every file twice; and it stops
+reading an environment at the first gap, so that a daemon which wrote its title over the beginning
+would be lost. The tests use it to look at the same processes from outside.
 """
 
 from __future__ import annotations
@@ -113,30 +119,29 @@ def boot_id() -> str:
 
 
 def _entries() -> list[_Entry]:
-    numbers = [int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit()]
+    numbers = [int(name) for name in os.listdir(PROC) if name.isdigit()]
     return [entry for entry in map(_entry, numbers) if entry is not None]
 
 
 def _entry(pid: int) -> _Entry | None:
-    try:
-        stat = (PROC / str(pid) / "stat").read_text(errors="replace")
-    except OSError:
-        return None
     # The name stands in parentheses and may itself hold spaces and parentheses.
-    fields = stat.rpartition(")")[2].split()
-    if len(fields) < 20 or fields[0] in {"Z", "X"}:
-        return None  # dead already, only not yet collected by its parent
+    fields = _read(pid, "stat").rpartition(b")")[2].split()
+    if len(fields) < 20 or fields[0] in {b"Z", b"X"}:
+        return None  # gone, or dead already and only not yet collected by its parent
     return _Entry(ProcessId(pid, int(fields[19])), int(fields[1]), int(fields[3]))
 
 
 def _has_mark(entry: _Entry, mark: str) -> bool:
-    if not mark:
-        return False
+    return bool(mark) and mark.encode() in _read(entry.process.pid, "environ")
+
+
+def _read(pid: int, name: str) -> bytes:
+    """Nothing of a process that is gone or another user's. Plain open: a table has hundreds."""
     try:
-        environment = (PROC / str(entry.process.pid) / "environ").read_bytes()
+        with open(f"{PROC}/{pid}/{name}", "rb") as file:
+            return file.read()
     except OSError:
-        return False
-    return mark.encode() in environment
+        return b""
 
 
 def _is_still(tool: ProcessId, entries: dict[int, _Entry]) -> bool:

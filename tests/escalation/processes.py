@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from escalation.agent.process import Ended, StopAsked, Watcher, run_process
 
 
@@ -65,7 +67,10 @@ def run_argv(
 
 def is_alive(pid: int) -> bool:
     """Whether the process runs; a zombie that nobody has reaped yet does not."""
-    return _state_and_group(pid)[0] not in "ZX"
+    try:
+        return psutil.Process(pid).status() not in {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
+    except psutil.NoSuchProcess:
+        return False
 
 
 def is_gone_soon(pid: int, seconds: float = 2.0) -> bool:
@@ -84,13 +89,11 @@ def _soon(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def _living_in(group: int) -> list[int]:
-    pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
-    return [pid for pid in pids if _state_and_group(pid)[1] == group and is_alive(pid)]
+    return [pid for pid in psutil.pids() if _group(pid) == group and is_alive(pid)]
 
 
-def _state_and_group(pid: int) -> tuple[str, int]:
+def _group(pid: int) -> int | None:
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return "X", 0
-    return fields[0], int(fields[2])
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.system.conftest import Installation, processes_mentioning, wait_until
@@ -58,18 +59,15 @@ def kill_cli_while_its_tool_runs(installation: Installation, scenario: str, tier
     return mark
 
 
-def tools_of(scenario: str) -> list[str]:
+def tools_of(scenario: str) -> list[list[str]]:
     """The tool itself, not the shells and prompts that speak of it."""
     seconds = SCENARIOS[scenario].partition("sleep ")[2].partition('"')[0]
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if words[0].endswith(b"sleep") and words[1:2] == [seconds.encode()]:
-            found.append(entry.name)
-    return found
+    command_lines = [process.info["cmdline"] for process in psutil.process_iter(["cmdline"])]
+    return [
+        words
+        for words in command_lines
+        if words and words[0].endswith("sleep") and words[1:] == [seconds]
+    ]
 
 
 def ended(installation: Installation, tier: int) -> list[tuple[Any, ...]]:

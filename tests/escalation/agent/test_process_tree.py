@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from escalation.agent import process_tree
@@ -28,6 +29,14 @@ SLEEPS = "import time; time.sleep(60)"
 IGNORES = """
 import signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("ready", flush=True)
+time.sleep(60)
+"""
+# What daemons do to show a title: write over the memory in which their environment begins.
+WRITES_A_TITLE = """
+import ctypes, sys, time
+first = ctypes.POINTER(ctypes.c_void_p).in_dll(ctypes.CDLL(None), "environ")[0]
+ctypes.memset(first, 0, 6)
 print("ready", flush=True)
 time.sleep(60)
 """
@@ -157,6 +166,16 @@ def test_a_double_forked_daemon_is_found_by_its_environment(python, tmp_path):
     assert daemon not in pids(family(root, [], ""))
     assert daemon in pids(family(root, [], mark))
     end(daemon)
+
+
+def test_a_daemon_that_wrote_its_title_over_its_environment_is_still_found(python, started):
+    mark = f"mark-{os.getpid()}-title"
+    environment = {"FIRST": "x" * 20, "CLAUDEOPS_RUN": mark}
+    daemon = python(WRITES_A_TITLE, env=environment, stdout=subprocess.PIPE)
+    started[0].stdout.readline()
+
+    assert psutil.Process(daemon.pid).environ() == {}
+    assert pids(family(None, [], mark)) == {daemon.pid}
 
 
 def test_an_empty_mark_marks_nobody(python):
@@ -325,6 +344,13 @@ def test_the_wait_is_the_callers_own():
 def test_the_start_time_of_this_process_is_known():
     assert is_alive(os.getpid())
     assert known(os.getpid()).is_alive
+
+
+def test_the_start_time_is_the_one_that_others_see(python):
+    process = python(SLEEPS)
+    seconds_since_boot = psutil.Process(process.pid).create_time() - psutil.boot_time()
+
+    assert process.started == round(seconds_since_boot * os.sysconf("SC_CLK_TCK"))
 
 
 def test_a_pid_that_does_not_exist_has_no_start_time():
