@@ -10,6 +10,7 @@ import hashlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from math import ceil
 
 from django.db.models import F, OuterRef, Prefetch, QuerySet, Subquery
 from django.utils import timezone
@@ -39,6 +40,16 @@ class WatchRow:
     def needs_person(self) -> bool:
         return self.last is not None and self.last.outcome not in Cycle.GOOD_OUTCOMES
 
+    @property
+    def tried_again_at(self) -> datetime | None:
+        """When the schedule starts a watch again that is backed off."""
+        until, schedule = self.watch.backed_off_until, self.watch.schedule
+        if until is None or schedule is None or not self.watch.enabled:
+            return None
+        if self.watch.cron:
+            return until  # the breaker chose one of the due times
+        return first_due(until, schedule.next_run, self.watch.interval_minutes)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Costs:
@@ -61,6 +72,12 @@ class Dashboard:
     @property
     def needing_person(self) -> tuple[WatchRow, ...]:
         return tuple(row for row in self.watches if row.needs_person)
+
+
+def first_due(after: datetime, next_run: datetime, interval_minutes: int) -> datetime:
+    """The first of the times that an interval gives which is not before a moment."""
+    interval = timedelta(minutes=interval_minutes)
+    return next_run + max(0, ceil((after - next_run) / interval)) * interval
 
 
 def load_dashboard() -> Dashboard:
@@ -110,10 +127,14 @@ def _periods(now: datetime) -> dict[str, datetime]:
 
 def _watch_rows() -> tuple[WatchRow, ...]:
     own = Cycle.objects.filter(watch=OuterRef("pk")).order_by("-id").values("pk")
-    watches = Watch.objects.annotate(
-        last_cycle=Subquery(own.filter(state=Cycle.State.FINISHED)[:1]),
-        active_cycle=Subquery(own.filter(state__in=Cycle.ACTIVE_STATES)[:1]),
-    ).order_by(F("enabled").desc(), "name")
+    watches = (
+        Watch.objects.select_related("schedule")
+        .annotate(
+            last_cycle=Subquery(own.filter(state=Cycle.State.FINISHED)[:1]),
+            active_cycle=Subquery(own.filter(state__in=Cycle.ACTIVE_STATES)[:1]),
+        )
+        .order_by(F("enabled").desc(), "name")
+    )
     numbers = {(watch.last_cycle, watch.active_cycle) for watch in watches}
     cycles = Cycle.objects.in_bulk({pk for pair in numbers for pk in pair if pk})
     return tuple(

@@ -6,26 +6,39 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import time_machine
+from croniter import croniter
 from django.urls import reverse
 from django.utils import timezone
+from django_q.models import Schedule
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from escalation import tasks
+from escalation.host.schedules import schedule_name
 from escalation.next_step import cycles
-from escalation.next_step.breaker import LONGEST_WAIT, back_off_until, note_outcome
+from escalation.next_step.breaker import (
+    LONGEST_WAIT,
+    Evidence,
+    LastRun,
+    back_off_until,
+    evidence_of,
+    note_outcome,
+)
 from escalation.next_step.conclude import finish_cycle
-from sessions_app.models import Cycle, Watch
-from tests.factories import CycleFactory, WatchFactory
+from sessions_app.models import Cycle, Session, Watch
+from tests.escalation.rows import ESCALATE, HEALTHY, a_report
+from tests.escalation.runs import run
+from tests.factories import CycleFactory, SessionFactory, WatchFactory
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
-Outcome = Cycle.Outcome
+Outcome, Status = Cycle.Outcome, Session.Status
+NIGHTLY, EVERY_MORNING_HOUR = "0 3 * * *", "0 6-11 * * *"
 
 
-def failing(failures: int, minutes: int = 60) -> Watch:
-    return Watch(name="shop", interval_minutes=minutes, failures_in_a_row=failures)
+def failing(failures: int, minutes: int = 60, cron: str = "") -> Watch:
+    return Watch(name="shop", interval_minutes=minutes, cron=cron, failures_in_a_row=failures)
 
 
 def fail(watch: Watch, times: int = 1, outcome: str = Outcome.COULD_NOT_RUN) -> Watch:
@@ -33,6 +46,51 @@ def fail(watch: Watch, times: int = 1, outcome: str = Outcome.COULD_NOT_RUN) -> 
         note_outcome(CycleFactory(watch=watch, outcome=outcome))
     watch.refresh_from_db()
     return watch
+
+
+ENDINGS = {
+    (Outcome.HEALTHY, Status.COMPLETED): Evidence.WORKED,
+    (Outcome.FIXED, Status.COMPLETED): Evidence.WORKED,
+    (Outcome.COULD_NOT_RUN, Status.FAILED): Evidence.FAILED,
+    (Outcome.COULD_NOT_RUN, Status.EXPIRED): Evidence.FAILED,
+    (Outcome.NEEDS_PERSON, Status.FAILED): Evidence.FAILED,
+    (Outcome.NEEDS_PERSON, Status.TIMED_OUT): Evidence.FAILED,
+    (Outcome.NEEDS_PERSON, Status.INTERRUPTED): Evidence.FAILED,
+    (Outcome.NEEDS_PERSON, Status.EXPIRED): Evidence.FAILED,
+    (Outcome.NEEDS_PERSON, Status.CANCELLED): Evidence.NONE,
+}
+
+
+@pytest.mark.parametrize(("ending", "evidence"), ENDINGS.items())
+def test_what_the_end_of_a_cycle_says(ending, evidence):
+    outcome, status = ending
+
+    assert evidence_of(outcome, LastRun(status=status)) == evidence
+
+
+@pytest.mark.parametrize("status", Session.GOOD_STATUSES)
+@pytest.mark.parametrize(("has_report", "evidence"), [(True, "worked"), (False, "failed")])
+def test_asking_a_person_through_a_valid_report_is_no_failure(status, has_report, evidence):
+    last = LastRun(status=status, has_report=has_report)
+
+    assert evidence_of(Outcome.NEEDS_PERSON, last) == evidence
+
+
+def test_a_run_that_somebody_stopped_says_nothing():
+    last = LastRun(status=Status.INTERRUPTED, was_asked_to_stop=True)
+
+    assert evidence_of(Outcome.NEEDS_PERSON, last) == Evidence.NONE
+
+
+@pytest.mark.parametrize("status", [Status.FAILED, Status.TIMED_OUT])
+def test_a_run_that_failed_before_it_could_be_stopped_counts(status):
+    last = LastRun(status=status, was_asked_to_stop=True)
+
+    assert evidence_of(Outcome.NEEDS_PERSON, last) == Evidence.FAILED
+
+
+def test_a_cycle_without_a_single_run_has_failed():
+    assert evidence_of(Outcome.NEEDS_PERSON, None) == Evidence.FAILED
 
 
 @pytest.mark.parametrize("failures", [0, 1, 2])
@@ -52,6 +110,69 @@ def test_the_wait_has_a_cap(failures):
 
 def test_the_wait_grows_with_the_rhythm_of_the_watch():
     assert back_off_until(failing(3, minutes=5), NOW) == NOW + timedelta(minutes=10)
+
+
+def test_a_watch_that_runs_once_a_day_or_less_is_not_backed_off_further():
+    assert back_off_until(failing(9, minutes=24 * 60), NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("failures", "hour"), [(3, 8), (4, 9), (5, 11)], ids=["one", "two", "four"]
+)
+def test_a_cron_watch_skips_its_own_due_times(failures, hour):
+    """It failed at 6:20; its next due times are 7, 8, 9, 10 and 11 o'clock."""
+    now = NOW.replace(hour=6, minute=20)
+
+    until = back_off_until(failing(failures, cron=EVERY_MORNING_HOUR), now)
+
+    assert until == NOW.replace(hour=hour)
+
+
+def test_a_cron_watch_skips_due_times_for_a_day_at_most():
+    """Not 30 hours: the last due time within a day."""
+    now = NOW.replace(hour=6, minute=20)
+
+    until = back_off_until(failing(9, cron=EVERY_MORNING_HOUR), now)
+
+    assert until == NOW.replace(day=2, hour=6)
+
+
+@pytest.mark.parametrize("failures", [3, 4, 20])
+def test_a_cron_watch_waits_for_its_next_due_time_at_least(failures):
+    now = NOW.replace(hour=3, minute=0, second=20)
+
+    assert back_off_until(failing(failures, cron=NIGHTLY), now) == NOW.replace(day=2, hour=3)
+
+
+def test_the_due_times_of_a_cron_watch_are_local_ones(settings):
+    settings.TIME_ZONE = "Asia/Tokyo"
+    with timezone.override("Asia/Tokyo"):
+        until = back_off_until(failing(3, cron=NIGHTLY), NOW)
+
+    assert until == datetime(2026, 3, 1, 18, tzinfo=UTC)
+
+
+def test_a_cron_watch_that_is_never_due_is_not_backed_off():
+    assert back_off_until(failing(3, cron="0 0 30 2 *"), NOW) is None
+
+
+@given(
+    st.integers(3, 2**31 - 1),
+    st.sampled_from(["* * * * *", "*/7 8-17 * * 1-5", NIGHTLY, "0 0 1 * *", "0 0 29 2 *"]),
+    st.integers(0, 5 * 365 * 24 * 3600),
+)
+@hypothesis_settings(database=None, deadline=None, max_examples=30)
+def test_any_cron_watch_is_tried_again_at_a_due_time_within_a_day_or_at_its_next(
+    failures, cron, seconds
+):
+    now = NOW + timedelta(seconds=seconds)
+
+    until = back_off_until(failing(failures, cron=cron), now)
+
+    first = croniter(cron, now).get_next(datetime)
+    assert croniter.match(cron, until)
+    assert until is not None
+    assert until == first or first < until <= now + LONGEST_WAIT
 
 
 def test_the_limit_is_a_setting(settings):
@@ -92,12 +213,79 @@ def test_the_third_failure_backs_the_watch_off():
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("outcome", [Outcome.HEALTHY, Outcome.FIXED, Outcome.NEEDS_PERSON])
-def test_a_cycle_that_could_run_closes_the_breaker(outcome):
+@pytest.mark.parametrize("outcome", [Outcome.HEALTHY, Outcome.FIXED])
+def test_a_cycle_that_ended_well_closes_the_breaker(outcome):
     watch = fail(WatchFactory(), 4)
 
     fail(watch, outcome=outcome)
 
+    assert (watch.failures_in_a_row, watch.backed_off_until) == (0, None)
+
+
+@pytest.mark.django_db
+def test_a_stopped_run_neither_closes_the_breaker_nor_counts():
+    watch = fail(WatchFactory(), 4)
+    cycle = CycleFactory(watch=watch, outcome=Outcome.NEEDS_PERSON)
+    SessionFactory(cycle=cycle, status=Status.INTERRUPTED, stop_requested="the operator")
+
+    note_outcome(cycle)
+
+    watch.refresh_from_db()
+    assert (watch.failures_in_a_row, watch.is_backed_off) == (4, True)
+
+
+@pytest.mark.django_db
+def test_the_last_run_of_the_cycle_counts():
+    cycle = CycleFactory(outcome=Outcome.NEEDS_PERSON)
+    SessionFactory(cycle=cycle, failed=True)
+    SessionFactory(cycle=cycle, purpose="retry", report=dict(HEALTHY))
+
+    note_outcome(cycle)
+
+    cycle.watch.refresh_from_db()
+    assert cycle.watch.failures_in_a_row == 0
+
+
+def ran_cycles(watch: Watch, count: int) -> Watch:
+    """Cycles run to their end, one after the other, by the real runner."""
+    for _ in range(count):
+        cycle = cycles.start(watch, trigger=Cycle.Trigger.MANUAL, enqueue=cycles.leave_to_caller)
+        while waiting := cycle.sessions.filter(status=Status.QUEUED).first():
+            run(waiting)
+    watch.refresh_from_db()
+    return watch
+
+
+BROKEN_RUNS = {
+    "fails after one answer": "init(); say(); sys.exit(1)",
+    "fails before any answer": "init(); sys.exit(1)",
+    "gives no report, even when asked": "init(); say(); result(None)",
+    "says nothing any more": "init(); say(); time.sleep(60)",
+}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("program", BROKEN_RUNS.values(), ids=BROKEN_RUNS)
+def test_cycles_that_came_to_no_usable_end_back_the_watch_off(program, fake_cli, workdir, settings):
+    settings.CLAUDEOPS_SILENCE = 1
+    settings.CLAUDEOPS_BREAKER_FAILURES = 2
+    fake_cli.then(program)
+
+    watch = ran_cycles(WatchFactory(workdir=str(workdir), max_tier=1), 2)
+
+    assert (watch.failures_in_a_row, watch.is_backed_off) == (2, True)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "report", [ESCALATE, a_report(services=(("web", "down"),))], ids=["asked for more", "unwell"]
+)
+def test_cycles_that_found_a_real_problem_do_not_back_the_watch_off(report, fake_cli, workdir):
+    fake_cli.reports(report)
+
+    watch = ran_cycles(WatchFactory(workdir=str(workdir), max_tier=1), 4)
+
+    assert set(watch.cycles.values_list("outcome", flat=True)) == {Outcome.NEEDS_PERSON}
     assert (watch.failures_in_a_row, watch.backed_off_until) == (0, None)
 
 
@@ -173,7 +361,41 @@ def test_the_dashboard_says_so(operator_client):
     page = operator_client.get(reverse("sessions_app:dashboard")).content.decode()
 
     assert "backed off" in page
-    assert "3 failures in a row" in page
+    assert "failed 3 times in a row" in page
+
+
+@pytest.mark.django_db
+def test_the_dashboard_says_when_it_is_tried_again_and_how_to_try_at_once(operator_client):
+    with time_machine.travel(NOW.replace(hour=6, minute=20), tick=False):
+        fail(WatchFactory(cron=EVERY_MORNING_HOUR), 3)
+        page = operator_client.get(reverse("sessions_app:dashboard")).content.decode()
+
+    words = " ".join(page.split())
+    assert "The schedule tries again at 2026-03-01 08:00; <b>Run now</b> tries at once." in words
+
+
+@pytest.mark.django_db
+def test_the_time_shown_for_an_interval_is_the_first_due_time_after_the_wait(operator_client):
+    """It waits until 14:00, but the schedule is due at 30 minutes past the hour."""
+    with time_machine.travel(NOW, tick=False):
+        watch = WatchFactory(interval_minutes=60)
+        Schedule.objects.filter(name=schedule_name(watch)).update(
+            next_run=NOW + timedelta(minutes=30)
+        )
+        fail(watch, 3)
+        page = operator_client.get(reverse("sessions_app:dashboard")).content.decode()
+
+    assert "tries again at 2026-03-01 14:30;" in page
+
+
+@pytest.mark.django_db
+def test_a_paused_watch_that_is_backed_off_does_not_promise_a_next_try(operator_client):
+    fail(WatchFactory(enabled=False), 3)
+
+    page = operator_client.get(reverse("sessions_app:dashboard")).content.decode()
+
+    assert "failed 3 times in a row" in page
+    assert "The schedule tries again" not in page
 
 
 @pytest.mark.django_db
