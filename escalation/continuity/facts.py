@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.db.models import Q
 from django.utils import timezone
 
 from escalation.agent.binary import ClaudeBinary, fingerprint_of
+from escalation.agent.context import default_window
 from escalation.continuity import transcripts
 from escalation.continuity.guards import (
     Continuation,
@@ -24,8 +26,7 @@ from escalation.continuity.guards import (
 from escalation.tiers import Tier
 from sessions_app.models import Conversation, Session
 
-# For models that no run here has reported a window for.
-DEFAULT_CONTEXT_WINDOW = 200_000
+READABLE = (Transcript.ON_DISK, Transcript.ARCHIVED)
 
 
 def decide_continuation(
@@ -41,13 +42,13 @@ def decide_continuation(
         cli_version=binary.version,
         can_resume=binary.can_resume,
         force_fresh=_is_fresh_wanted(session),
-        context_window=context_window_of(tier.model),
+        context_window=context_window_of(tier.model, binary.version),
     )
     parent = None
     if session.parent_session is not None:
         parent = parent_facts(session.parent_session, session, binary)
         if not cheap_objection(parent, run, limits):
-            parent = replace(parent, transcript=transcript_of(session.parent_session))
+            parent = with_transcript(parent, session.parent_session)
     facts = {"parent": asdict(parent) if parent else None, "run": asdict(run)}
     facts["limits"] = {
         "context_threshold": str(limits.context_threshold),
@@ -71,8 +72,24 @@ def parent_facts(parent: Session, session: Session, binary: ClaudeBinary) -> Par
         same_directory=_same_file(parent.workdir, session.workdir),
         same_host=same_host,
         in_use_by=conversation.in_use_by_id if conversation else None,
-        context_tokens=parent.context_tokens,
+        context_tokens=last_known_occupancy(parent),
     )
+
+
+def with_transcript(facts: ParentFacts, parent: Session) -> ParentFacts:
+    """What only the transcript can tell: where it is, and how long the last answer became."""
+    found = transcript_of(parent)
+    filled = transcripts.occupancy(parent) if found in READABLE else 0
+    return replace(facts, transcript=found, context_tokens=max(facts.context_tokens, filled))
+
+
+def last_known_occupancy(parent: Session) -> int:
+    """A run that failed before its first answer knows none, but it holds all that it resumed."""
+    run: Session | None = parent
+    while run is not None and not run.context_tokens:
+        resumed = run.continued_by == Session.ContinuedBy.RESUME
+        run = run.parent_session if resumed else None
+    return run.context_tokens if run else 0
 
 
 def transcript_of(parent: Session) -> Transcript:
@@ -84,15 +101,16 @@ def transcript_of(parent: Session) -> Transcript:
     return Transcript.ARCHIVED if transcripts.is_archived(parent.session_id) else Transcript.GONE
 
 
-def context_window_of(model: str) -> int:
-    """As last seen for that model: the CLI's versions do not agree about it."""
-    seen = (
-        Session.objects.filter(model=model, context_window__gt=0)
-        .order_by("-pk")
-        .values_list("context_window", flat=True)
-        .first()
+def context_window_of(model: str, cli_version: str) -> int:
+    """As last reported by this version of the CLI, for a model by either of its names.
+
+    A tier may ask for an alias, and the CLI reports the full name.
+    """
+    reported = Session.objects.filter(
+        Q(model=model) | Q(model_used=model), cli_version=cli_version, context_window__gt=0
     )
-    return seen or DEFAULT_CONTEXT_WINDOW
+    seen = reported.order_by("-pk").values_list("context_window", flat=True).first()
+    return seen or default_window(model, cli_version)
 
 
 def _is_fresh_wanted(session: Session) -> bool:

@@ -19,6 +19,7 @@ from pathlib import Path
 from claude_agent_sdk import project_key_for_directory
 from claude_agent_sdk.types import SessionKey
 
+from escalation.agent import context
 from escalation.agent import transcript_files as files
 from escalation.agent.stream import to_cost
 from escalation.agent.transcript_files import Entry
@@ -113,6 +114,12 @@ def cost_state_total(session: Session) -> Decimal | None:
     return _archived_total(session.session_id)
 
 
+def occupancy(session: Session) -> int:
+    """The tokens that the conversation fills, by its copy here or by the archived one; 0 where
+    neither tells."""
+    return context.occupancy(messages_on_disk(session) or _archived_entries(session.session_id))
+
+
 def messages_on_disk(session: Session) -> list[Entry]:
     """The messages that the CLI has written down here, in order; half a line at the end is left."""
     path = _path_of(session)
@@ -194,15 +201,18 @@ def _restore_companions(project: str, session_id: str, directory: Path) -> None:
 
 
 def _archived_total(session_id: str) -> Decimal | None:
+    return _last_cost(_archived_entries(session_id))
+
+
+def _archived_entries(session_id: str) -> list[Entry]:
     project = store.latest_project(session_id)
     if project is None:
-        return None
+        return []
     try:
-        entries = store.load_entries(_key(project, session_id)) or []
+        return store.load_entries(_key(project, session_id)) or []
     except TranscriptDamaged as error:
-        logger.warning("The cost of %s is not known: %s", session_id, error)
-        return None
-    return _last_cost(entries)
+        logger.warning("The archived copy of %s says nothing: %s", session_id, error)
+        return []
 
 
 def _last_total(lines: Iterable[bytes]) -> Decimal | None:

@@ -88,7 +88,7 @@ def test_req8_context_over_the_threshold_falls_back_and_says_so(
     scripted_api, watch_cycle, settings
 ):
     settings.CLAUDEOPS_RESUME_CONTEXT_THRESHOLD = Decimal("0.70")
-    usage = {"input_tokens": 150_000, "output_tokens": 10}
+    usage = {"input_tokens": 690_000, "output_tokens": 15_000}
     full = Reply(calls=DOWN.calls, usage=usage)
     api = scripted_api(bash("echo the lamp is red"), full, new_conversation=(FIXED,))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from decimal import Decimal
 
+from escalation.agent.context import default_window
+from escalation.continuity import transcripts
 from sessions_app.reading.chain import chain_of
 
 SERVED = """
@@ -74,3 +76,22 @@ def test_req8_context_is_the_last_call_and_not_the_sum(play_drill, write_scenari
 
     assert first.context_tokens == 2001
     assert first.context_window >= 200_000
+
+
+def test_req8_the_transcript_has_the_whole_output_of_the_last_answer(play_drill, write_scenario):
+    write_scenario("priced", SERVED)
+
+    first, second = play_drill("priced").sessions
+
+    assert (transcripts.occupancy(first), transcripts.occupancy(second)) == (2020, 4040)
+
+
+def test_req8_the_default_windows_are_those_that_the_bundled_cli_reports(play_drill):
+    drill = play_drill("three-tiers")
+
+    reported = {session.model: session.context_window for session in drill.sessions}
+    named = {session.model_used: session.context_window for session in drill.sessions}
+    version = drill.sessions[0].cli_version
+    assert len(reported) == 3
+    assert {model: default_window(model, version) for model in reported} == reported
+    assert {model: default_window(model, version) for model in named} == named

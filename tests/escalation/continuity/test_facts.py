@@ -12,9 +12,9 @@ import time_machine
 from django.utils import timezone
 
 from escalation.agent.binary import find_binary
+from escalation.agent.context import default_window
 from escalation.continuity import transcripts
 from escalation.continuity.facts import (
-    DEFAULT_CONTEXT_WINDOW,
     context_window_of,
     decide_continuation,
     parent_facts,
@@ -176,28 +176,110 @@ def test_an_expired_conversation_stays_expired(child):
     assert facts_of(child).expired
 
 
-def test_the_window_is_the_one_last_seen_for_the_model():
-    SessionFactory(model="sonnet", context_window=200_000)
-    SessionFactory(model="sonnet", context_window=1_000_000)
-    SessionFactory(model="sonnet", context_window=0)
-    SessionFactory(model="haiku", context_window=100_000)
+OLD, NEW = "2.1.197 (Claude Code)", "2.1.325 (Claude Code)"
 
-    assert context_window_of("sonnet") == 1_000_000
+
+def test_the_window_is_the_one_last_reported_for_the_model():
+    SessionFactory(model="sonnet", cli_version=NEW, context_window=200_000)
+    SessionFactory(model="sonnet", cli_version=NEW, context_window=500_000)
+    SessionFactory(model="sonnet", cli_version=NEW, context_window=0)
+    SessionFactory(model="haiku", cli_version=NEW, context_window=100_000)
+
+    assert context_window_of("sonnet", NEW) == 500_000
+
+
+def test_what_another_version_of_the_cli_reported_does_not_count():
+    SessionFactory(model="haiku", cli_version=NEW, context_window=1_000_000)
+
+    assert context_window_of("haiku", OLD) == 200_000
+
+
+def test_a_model_is_known_by_the_name_that_was_asked_for_and_by_the_one_that_the_cli_reported():
+    SessionFactory(
+        model="haiku", model_used="claude-haiku-4-5", cli_version=OLD, context_window=300_000
+    )
+
+    assert context_window_of("haiku", OLD) == 300_000
+    assert context_window_of("claude-haiku-4-5", OLD) == 300_000
 
 
 def test_a_model_that_was_never_seen_has_the_default_window():
-    SessionFactory(model="haiku", context_window=1_000_000)
+    SessionFactory(model="haiku", cli_version=NEW, context_window=500_000)
 
-    assert context_window_of("opus") == DEFAULT_CONTEXT_WINDOW
+    assert context_window_of("opus", NEW) == default_window("opus", NEW)
 
 
 def test_req8_the_window_of_the_next_tiers_model_decides(child):
     change(parent_of(child), context_tokens=170_000)
+    seen = {"model": "sonnet", "cli_version": find_binary().version}
+    SessionFactory(**seen, context_window=200_000)
     before = decided(child)
-    SessionFactory(model="sonnet", context_window=1_000_000)
+    SessionFactory(**seen, context_window=1_000_000)
 
     assert isinstance(before, Handoff)
     assert isinstance(decided(child), Resume)
+
+
+def test_a_run_that_failed_before_answering_is_as_full_as_what_it_resumed(child):
+    """The fork holds everything that the conversation held before."""
+    change(parent_of(child), context_tokens=170_000)
+    change(child, status="failed", continued_by="resume", context_tokens=0)
+    retry = SessionFactory(tier=2, parent_session=child, status="queued", workdir=child.workdir)
+
+    assert facts_of(retry).context_tokens == 170_000
+
+
+def test_the_last_known_figure_is_looked_for_as_far_up_as_the_conversation_reaches(child):
+    """What was handed on is not in the new conversation."""
+    change(parent_of(child), context_tokens=170_000)
+    change(child, status="failed", continued_by="handoff", context_tokens=0)
+    failed = SessionFactory(
+        tier=2, parent_session=child, status="failed", continued_by="resume", context_tokens=0
+    )
+    retry = SessionFactory(tier=2, parent_session=failed, status="queued")
+
+    assert facts_of(retry).context_tokens == 0
+
+
+def long_answer(conversation: str, tokens: int) -> str:
+    """The last line of a transcript, with the output that the stream did not know yet."""
+    usage = {"input_tokens": 100, "output_tokens": tokens}
+    message = {"id": "msg_9", "model": "haiku", "usage": usage, "content": []}
+    return json.dumps({"type": "assistant", "uuid": f"{conversation}-9", "message": message}) + "\n"
+
+
+def test_req8_the_whole_output_of_the_last_answer_counts(child):
+    """The stream says 101 tokens; the transcript says that the answer alone had 900,000."""
+    parent = parent_of(child)
+    with transcript_file_of(parent).open("a") as transcript:
+        transcript.write(long_answer(parent.session_id, 900_000))
+
+    continuation, facts = decide_continuation(again(child), get_tier(2), find_binary())
+
+    assert facts["parent"]["context_tokens"] == 900_100
+    assert isinstance(continuation, Handoff)
+    assert continuation.guard == Guard.CONTEXT_FULL
+
+
+def test_req8_the_archived_copy_tells_it_where_the_file_is_gone(child):
+    parent = parent_of(child)
+    with transcript_file_of(parent).open("a") as transcript:
+        transcript.write(long_answer(parent.session_id, 900_000))
+    transcripts.archive(parent)
+    transcript_file_of(parent).unlink()
+
+    continuation = decided(child)
+
+    assert isinstance(continuation, Handoff)
+    assert continuation.guard == Guard.CONTEXT_FULL
+
+
+def test_a_transcript_that_lacks_the_last_answer_does_not_make_the_conversation_smaller(child):
+    change(parent_of(child), context_tokens=70_000)
+
+    _continuation, facts = decide_continuation(again(child), get_tier(2), find_binary())
+
+    assert facts["parent"]["context_tokens"] == 70_000
 
 
 @pytest.mark.parametrize(
@@ -254,7 +336,7 @@ def test_the_facts_that_were_seen_are_stored_with_the_session(child):
         "cli_version": "9.9.9 (Fake Claude)",
         "can_resume": True,
         "force_fresh": False,
-        "context_window": DEFAULT_CONTEXT_WINDOW,
+        "context_window": default_window("sonnet", "9.9.9 (Fake Claude)"),
     }
 
 

@@ -74,6 +74,14 @@ def elsewhere(child: Session, fake: FakeCli) -> None:
     change(child, workdir=str(other))
 
 
+def fill_the_context(child: Session, fake: FakeCli) -> None:
+    """The scenario of REQ-8: 170,000 of the 200,000 tokens that this CLI reports for the model."""
+    parent = child.parent_session
+    assert parent is not None
+    change(parent, context_tokens=170_000)
+    SessionFactory(model="sonnet", cli_version=parent.cli_version, context_window=200_000)
+
+
 SPOIL: dict[Guard, Callable[[Session, FakeCli], None]] = {
     Guard.CLI_CANNOT_RESUME: cannot_resume,
     Guard.FORCE_FRESH: force_fresh,
@@ -84,7 +92,7 @@ SPOIL: dict[Guard, Callable[[Session, FakeCli], None]] = {
     Guard.OTHER_RUNTIME: replace_the_cli,
     Guard.OTHER_DIRECTORY: elsewhere,
     Guard.IN_USE: use_the_conversation,
-    Guard.CONTEXT_FULL: lambda child, fake: change(child.parent_session, context_tokens=170_000),
+    Guard.CONTEXT_FULL: fill_the_context,
     Guard.TRANSCRIPT_UNREADABLE: make_unreadable,
     Guard.OTHER_HOST: move_to_another_host,
     Guard.TRANSCRIPT_GONE: lambda child, fake: lose_transcript(child.parent_session),

@@ -1,0 +1,96 @@
+"""How much a conversation fills by its transcript, and how much a model holds by default."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from escalation.agent.context import default_window, occupancy
+
+OLD, NEW = "2.1.197 (Claude Code)", "2.1.325 (Claude Code)"
+
+
+def answer(
+    number: str = "msg_1", *, output: int = 1, read: int = 0, **entry: Any
+) -> dict[str, Any]:
+    usage = {
+        "input_tokens": 1000,
+        "cache_read_input_tokens": read,
+        "cache_creation_input_tokens": 30,
+        "output_tokens": output,
+    }
+    message = {"id": number, "model": "claude-haiku-5-5", "usage": usage}
+    return {"type": "assistant", "uuid": f"uuid-of-{number}", "message": message, **entry}
+
+
+def test_the_last_answer_counts_with_all_that_was_sent_and_its_output():
+    entries = [answer("msg_1", read=90_000, output=7), answer("msg_2", read=200, output=4000)]
+
+    assert occupancy(entries) == 1000 + 200 + 30 + 4000
+
+
+def test_of_the_blocks_of_one_answer_the_one_with_the_whole_output_counts():
+    entries = [answer(output=1), answer(output=500), answer(output=1)]
+
+    assert occupancy(entries) == 1530
+
+
+def test_a_subagents_answer_is_not_in_the_conversation():
+    assert occupancy([answer(output=5), answer("msg_2", output=9, isSidechain=True)]) == 1035
+
+
+def test_what_the_cli_puts_in_by_itself_is_no_answer():
+    own = answer("msg_2", output=0)
+    own["message"]["model"] = "<synthetic>"
+
+    assert occupancy([answer(output=5), own]) == 1035
+
+
+def test_what_comes_after_the_last_answer_changes_nothing():
+    after = [{"type": "user", "message": {"content": "Go on."}}, {"type": "cost-state"}]
+
+    assert occupancy([answer(output=5), *after]) == 1035
+
+
+def test_a_conversation_without_an_answer_fills_nothing_that_is_known():
+    assert occupancy([{"type": "user", "message": {"content": "Look."}}]) == 0
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda children: st.dictionaries(
+        st.sampled_from(["type", "message", "id", "usage", "input_tokens", "model"]), children
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.lists(st.fixed_dictionaries({"type": st.just("assistant"), "message": ANYTHING})))
+@hypothesis_settings(database=None, deadline=None)
+def test_whatever_a_transcript_holds_the_answer_is_a_number_that_can_be_stored(entries):
+    assert 0 <= occupancy(entries) < 2**63
+
+
+@pytest.mark.parametrize(
+    ("model", "version", "window"),
+    [
+        ("haiku", OLD, 200_000),
+        ("haiku", "2.0.77 (Claude Code)", 200_000),
+        ("haiku", "2.1.324 (Claude Code)", 200_000),
+        ("haiku", NEW, 1_000_000),
+        ("sonnet", NEW, 1_000_000),
+        ("opus", NEW, 1_000_000),
+        ("claude-sonnet-5-5", NEW, 1_000_000),
+        ("opus", "2.2.0 (Claude Code)", 1_000_000),
+        ("opus", "10.0.0", 1_000_000),
+        ("claude-3-5-haiku", NEW, 200_000),
+        ("haiku", "", 200_000),
+        ("haiku", "not a version", 200_000),
+    ],
+)
+def test_the_default_window_depends_on_the_model_and_the_cli(model, version, window):
+    assert default_window(model, version) == window
