@@ -33,10 +33,7 @@ def decide_continuation(
     session: Session, tier: Tier, binary: ClaudeBinary
 ) -> tuple[Continuation, dict[str, Any]]:
     """The decision, and the facts that were seen, ready to be stored."""
-    limits = ResumeLimits(
-        context_threshold=settings.CLAUDEOPS_RESUME_CONTEXT_THRESHOLD,
-        max_age_seconds=settings.CLAUDEOPS_RESUME_MAX_AGE,
-    )
+    limits = resume_limits()
     run = NextRun(
         tier=tier.number,
         cli_version=binary.version,
@@ -55,6 +52,14 @@ def decide_continuation(
         "max_age_seconds": limits.max_age_seconds,
     }
     return continuation_from(parent, run, limits), facts
+
+
+def resume_limits() -> ResumeLimits:
+    """As the operator set them."""
+    return ResumeLimits(
+        context_threshold=settings.CLAUDEOPS_RESUME_CONTEXT_THRESHOLD,
+        max_age_seconds=settings.CLAUDEOPS_RESUME_MAX_AGE,
+    )
 
 
 def parent_facts(parent: Session, session: Session, binary: ClaudeBinary) -> ParentFacts:

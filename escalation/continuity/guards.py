@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 
+from sessions_app.reading.formatting import exact_percent
+
 # The one way in which the CLI writes an id; it takes anything else for a title.
 CONVERSATION_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -81,6 +83,13 @@ class ResumeLimits:
     context_threshold: Decimal
     max_age_seconds: int
 
+    def __str__(self) -> str:
+        return (
+            f"Resume limits: context up to {exact_percent(self.context_threshold)} "
+            f"(CLAUDEOPS_RESUME_CONTEXT_THRESHOLD), age up to {self.max_age_seconds} s "
+            "(CLAUDEOPS_RESUME_MAX_AGE)."
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
@@ -114,7 +123,7 @@ def continuation_from(
         session_id=parent.session_id,
         why=f"continues the conversation of Tier {parent.tier}: "
         f"{_occupancy(parent, run)} of the context in use, "
-        f"under the limit of {limits.context_threshold:.0%}",
+        f"under the limit of {exact_percent(limits.context_threshold)}",
     )
 
 
@@ -179,7 +188,8 @@ def _context_full(parent: ParentFacts, run: NextRun, limits: ResumeLimits) -> st
         return ""
     return (
         f"context window pressure: {parent.context_tokens} of {run.context_window} tokens "
-        f"({_occupancy(parent, run)}) are over the limit of {limits.context_threshold:.0%}"
+        f"({_occupancy(parent, run)}) are over the limit of "
+        f"{exact_percent(limits.context_threshold)}"
     )
 
 

@@ -23,6 +23,7 @@ from django.db import transaction
 from escalation.agent.process import Ended, Manner, StopAsked, Watcher, run_process
 from escalation.agent.process_tree import ProcessId
 from escalation.agent.stream import StreamFacts
+from escalation.continuity.facts import resume_limits
 from escalation.errors import CannotRun, Postponed, RecordTooThin
 from escalation.next_step.cycles import Enqueue
 from escalation.next_step.lineage import Lineage, lineage_of
@@ -96,7 +97,7 @@ class TierRun:
         """Prepare, start the CLI, and read it to its end."""
         plan = prepare(self.lineage, self._recorder, surroundings)
         self._recorder.note("started", plan.announcement)
-        self._recorder.note("settings", _effective_settings())
+        self._recorder.note("settings", str(resume_limits()))
         if PauseSwitch.is_on():
             raise Postponed("Claude Ops was paused before this run began")
         self._began = time.monotonic()
@@ -217,10 +218,3 @@ def _in_words(error: BaseException) -> str:
         return f"The run was cut off ({type(error).__name__}). Start the cycle again."
     return f"Claude Ops itself failed: {''.join(traceback.format_exception_only(error)).strip()}"
 
-
-def _effective_settings() -> str:
-    threshold = float(settings.CLAUDEOPS_RESUME_CONTEXT_THRESHOLD)
-    return (
-        f"Resume limits: context up to {threshold * 100:g}% "
-        f"(CLAUDEOPS_RESUME_CONTEXT_THRESHOLD), age up to {settings.CLAUDEOPS_RESUME_MAX_AGE} s."
-    )

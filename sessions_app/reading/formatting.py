@@ -42,6 +42,11 @@ def cost(amount: Decimal | None, estimated: Decimal | None) -> str:
     return estimate(estimated) if amount is None and estimated is not None else money(amount)
 
 
+def exact_percent(share: Decimal | float) -> str:
+    """Every digit that was set, for a limit: 0.035 is 3.5%, and 0.80 is 80%."""
+    return f"{(Decimal(str(share)) * 100).normalize():f}%"
+
+
 def duration(milliseconds: float | None) -> str:
     if milliseconds is None:
         return "–"

@@ -26,6 +26,7 @@ register.filter("duration", formatting.duration)
 register.filter("tokens", formatting.tokens)
 register.filter("estimate", formatting.estimate)
 register.filter("exact_money", formatting.exact_money)
+register.filter("exact_percent", formatting.exact_percent)
 
 PREVIEW_LINES = 10
 PREVIEW_CHARACTERS = 900

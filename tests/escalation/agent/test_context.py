@@ -51,7 +51,10 @@ def test_what_the_cli_puts_in_by_itself_is_no_answer():
 
 
 def test_what_comes_after_the_last_answer_changes_nothing():
-    after = [{"type": "user", "message": {"content": "Go on."}}, {"type": "cost-state"}]
+    after: list[dict[str, Any]] = [
+        {"type": "user", "message": {"content": "Go on."}},
+        {"type": "cost-state"},
+    ]
 
     assert occupancy([answer(output=5), *after]) == 1035
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -199,12 +200,19 @@ def test_req8_context_pressure_is_named_in_the_log_of_the_session(fake_cli, chil
     )
 
 
-def test_req8_the_effective_threshold_is_in_the_log_of_the_session(fake_cli, child, settings):
-    settings.CLAUDEOPS_RESUME_CONTEXT_THRESHOLD = 0.70
+@pytest.mark.parametrize(
+    ("threshold", "said"), [("0.70", "70%"), ("0.035", "3.5%"), ("1", "100%"), ("0.125", "12.5%")]
+)
+def test_req8_the_effective_threshold_is_in_the_log_of_the_session_exactly(
+    child, settings, threshold, said
+):
+    settings.CLAUDEOPS_RESUME_CONTEXT_THRESHOLD = Decimal(threshold)
 
     ran = run(child)
 
-    assert "context up to 70% (CLAUDEOPS_RESUME_CONTEXT_THRESHOLD)" in notes_of(ran, "settings")[0]
+    noted = notes_of(ran, "settings")[0]
+    assert f"context up to {said} (CLAUDEOPS_RESUME_CONTEXT_THRESHOLD)" in noted
+    assert f"under the limit of {said}" in ran.continued_why
 
 
 def test_req7_the_prompt_says_that_continuity_was_lost_and_why(fake_cli, child):

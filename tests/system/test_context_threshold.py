@@ -1,0 +1,45 @@
+"""REQ-8: the operator's variable, from the environment to the decision and the session's log."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.escalation.fake_cli import FakeCli
+from tests.system.conftest import Installation
+
+# Three quarters of the window that this CLI has for the next tier's model by default.
+FILLS_THREE_QUARTERS = """
+init()
+emit(type="assistant", parent_tool_use_id=None, message={"id": "msg_1", "model": model,
+    "usage": {"input_tokens": 750_000, "output_tokens": 1},
+    "content": [{"type": "text", "text": "I looked."}]})
+result(ESCALATE)
+"""
+
+
+@pytest.fixture
+def fake_cli(installation: Installation, settings, tmp_path) -> FakeCli:
+    settings.CLAUDEOPS_STATE_DIR = installation.state
+    fake = FakeCli(tmp_path / "fake-cli").install(settings)
+    installation.environment["CLAUDEOPS_CLAUDE_BIN"] = str(fake.path)
+    installation.environment["ANTHROPIC_API_KEY"] = "test-key"
+    return fake.then(FILLS_THREE_QUARTERS).then("init(); say(); result(HEALTHY)")
+
+
+@pytest.mark.parametrize(
+    ("variable", "continued_by", "said"),
+    [("0.70", "handoff", "70%"), ("0.755", "resume", "75.5%"), (None, "resume", "80%")],
+)
+def test_req8_the_variable_is_what_decides_and_what_is_logged(
+    installation, fake_cli, variable, continued_by, said
+):
+    if variable:
+        installation.environment["CLAUDEOPS_RESUME_CONTEXT_THRESHOLD"] = variable
+    installation.manage("migrate")
+
+    ran = installation.manage("run_cycle")
+
+    _first, second = installation.chain(1)
+    assert (second["continued_by"], ran.returncode) == (continued_by, 0), ran.stderr
+    assert f"context up to {said} (CLAUDEOPS_RESUME_CONTEXT_THRESHOLD)" in ran.stdout
+    assert f"limit of {said}" in second["continued_why"]
