@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from tests.escalation.fake_cli import FakeCli
+
 PROJECT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 60
 
@@ -90,6 +92,16 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
     installed = Installation(state, environment)
     yield installed
     installed.stop_everything()
+
+
+@pytest.fixture
+def fake_cli(installation: Installation, settings, tmp_path: Path) -> FakeCli:
+    """A `claude` that does as the test says, for every process of the installation."""
+    settings.CLAUDEOPS_STATE_DIR = installation.state
+    fake = FakeCli(tmp_path / "fake-cli").install(settings)
+    installation.environment["CLAUDEOPS_CLAUDE_BIN"] = str(fake.path)
+    installation.environment["ANTHROPIC_API_KEY"] = "test-key"
+    return fake
 
 
 def free_port() -> int:

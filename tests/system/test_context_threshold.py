@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.escalation.fake_cli import FakeCli
-from tests.system.conftest import Installation
-
 # Three quarters of the window that this CLI has for the next tier's model by default.
 FILLS_THREE_QUARTERS = """
 init()
@@ -17,15 +14,6 @@ result(ESCALATE)
 """
 
 
-@pytest.fixture
-def fake_cli(installation: Installation, settings, tmp_path) -> FakeCli:
-    settings.CLAUDEOPS_STATE_DIR = installation.state
-    fake = FakeCli(tmp_path / "fake-cli").install(settings)
-    installation.environment["CLAUDEOPS_CLAUDE_BIN"] = str(fake.path)
-    installation.environment["ANTHROPIC_API_KEY"] = "test-key"
-    return fake.then(FILLS_THREE_QUARTERS).then("init(); say(); result(HEALTHY)")
-
-
 @pytest.mark.parametrize(
     ("variable", "continued_by", "said"),
     [("0.70", "handoff", "70%"), ("0.755", "resume", "75.5%"), (None, "resume", "80%")],
@@ -33,6 +21,7 @@ def fake_cli(installation: Installation, settings, tmp_path) -> FakeCli:
 def test_req8_the_variable_is_what_decides_and_what_is_logged(
     installation, fake_cli, variable, continued_by, said
 ):
+    fake_cli.then(FILLS_THREE_QUARTERS).then("init(); say(); result(HEALTHY)")
     if variable:
         installation.environment["CLAUDEOPS_RESUME_CONTEXT_THRESHOLD"] = variable
     installation.manage("migrate")
