@@ -18,6 +18,7 @@ from pathlib import Path
 
 from claude_agent_sdk import project_key_for_directory
 from claude_agent_sdk.types import SessionKey
+from django.db.models import Exists, OuterRef
 
 from escalation.agent import context
 from escalation.agent import transcript_files as files
@@ -27,6 +28,7 @@ from escalation.continuity.guards import CONVERSATION_ID
 from sessions_app.archive import transcript_store as store
 from sessions_app.archive.transcript_chunks import TranscriptDamaged
 from sessions_app.models import Session
+from sessions_app.models.querysets import SessionQuerySet
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +56,11 @@ def find_on_disk(session: Session, config_dir: Path | None = None) -> Transcript
 
 def is_archived(session_id: str) -> bool:
     return store.latest_project(session_id) is not None
+
+
+def without_archive(sessions: SessionQuerySet) -> SessionQuerySet:
+    """Those whose conversation has no copy yet, in one question to the database."""
+    return sessions.exclude(session_id="").exclude(Exists(store.copies_of(OuterRef("session_id"))))
 
 
 def archive(session: Session) -> int:

@@ -8,20 +8,30 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from django.conf import settings
+from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
 from escalation.continuity import transcripts
+from escalation.next_step import supervisor
+from escalation.run.preparation import is_question
 from sessions_app.models import Conversation, Cycle, Session, SessionEvent
+from sessions_app.models.querysets import LONG_FIELDS
+from sessions_app.models.transitions import IllegalTransition
 
 logger = logging.getLogger(__name__)
 
 HANDOFF_AGE = timedelta(hours=1)
+NEVER_STARTED = (
+    "It waited in the queue for longer than CLAUDEOPS_RESUME_MAX_AGE and was never started. Look "
+    "whether a worker runs, then run the watch again."
+)
 
 
 @dataclass(slots=True)
@@ -55,10 +65,8 @@ def clean(*, dry_run: bool = False, now: datetime | None = None) -> Cleaned:
 
 def _archive_transcripts(cleaned: Cleaned, dry_run: bool) -> None:
     """What a run could not archive at its end: the database was away, or the process died."""
-    finished = Session.objects.exclude(session_id="").exclude(status__in=Session.OPEN_STATUSES)
-    for session in finished.iterator():
-        if transcripts.is_archived(session.session_id):
-            continue
+    finished = Session.objects.exclude(status__in=Session.OPEN_STATUSES).defer(*LONG_FIELDS)
+    for session in transcripts.without_archive(finished).iterator():
         if transcripts.find_on_disk(session) != transcripts.TranscriptState.PRESENT:
             continue
         if dry_run or _archived(session):
@@ -75,14 +83,6 @@ def _archived(session: Session) -> bool:
     return True
 
 
-def _has_unarchived(cycle_number: int) -> bool:
-    return any(
-        not transcripts.is_archived(session.session_id)
-        and transcripts.find_on_disk(session) == transcripts.TranscriptState.PRESENT
-        for session in Session.objects.filter(cycle=cycle_number).exclude(session_id="")
-    )
-
-
 def _expire(cleaned: Cleaned, cutoff: datetime, dry_run: bool) -> None:
     conversations = Conversation.objects.filter(
         state=Conversation.State.LIVE, in_use_by=None, last_used_at__lt=cutoff
@@ -90,15 +90,38 @@ def _expire(cleaned: Cleaned, cutoff: datetime, dry_run: bool) -> None:
     cut_off = Session.objects.filter(
         status=Session.Status.INTERRUPTED, finished_at__lt=cutoff, conversation_held=None
     )
+    never_started = Session.objects.filter(
+        status=Session.Status.QUEUED, created_at__lt=cutoff
+    ).select_related("cycle__watch", "parent_session")
     cleaned.conversations_expired = conversations.count()
-    cleaned.sessions_expired = cut_off.count()
+    cleaned.sessions_expired = cut_off.count() + never_started.count()
     if dry_run:
         return
     for session in cut_off:
-        session.expire("its conversation is too old to go on with")
+        session.expire("its conversation is too old to be continued")
+    for session in never_started:
+        _expire_queued(session)
     conversations.update(
         state=Conversation.State.EXPIRED, reason="not used for longer than CLAUDEOPS_RESUME_MAX_AGE"
     )
+
+
+def _expire_queued(session: Session) -> None:
+    """What it was queued for is long past, and the conversation that it would continue has expired.
+
+    A worker that takes it at this very moment wins.
+    """
+    try:
+        with transaction.atomic():
+            session.finish(
+                Session.Status.EXPIRED, NEVER_STARTED, error=NEVER_STARTED, escalation_reason=""
+            )
+            if is_question(session):
+                session.cycle.close_again()
+            else:
+                supervisor.finish_cycle(session.cycle, Cycle.Outcome.COULD_NOT_RUN, NEVER_STARTED)
+    except IllegalTransition as moved_on:
+        logger.info("Not expired: %s", moved_on)
 
 
 def _prune_events(cleaned: Cleaned, long_ago: datetime, dry_run: bool) -> None:
@@ -112,19 +135,33 @@ def _prune_events(cleaned: Cleaned, long_ago: datetime, dry_run: bool) -> None:
 
 def _remove_directories(cleaned: Cleaned, long_ago: datetime, dry_run: bool) -> None:
     """The CLI's own files of cycles that ended long ago; their transcripts are in the archive."""
-    state = Path(settings.CLAUDEOPS_STATE_DIR)
-    old = Cycle.objects.filter(state=Cycle.State.FINISHED, finished_at__lt=long_ago)
-    for number in old.values_list("pk", flat=True):
-        if _has_unarchived(number):
+    removable = _cycles_that_may_go(long_ago)
+    for directory in _cycle_directories():
+        if int(directory.name.removeprefix("cycle-")) not in removable:
             continue
-        for kind in ("claude", "drills"):
-            directory = state / kind / f"cycle-{number}"
-            if not directory.is_dir():
-                continue
-            cleaned.directories_removed += 1
-            cleaned.bytes_freed += _size(directory)
-            if not dry_run:
-                shutil.rmtree(directory, ignore_errors=True)
+        cleaned.directories_removed += 1
+        cleaned.bytes_freed += _size(directory)
+        if not dry_run:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _cycles_that_may_go(long_ago: datetime) -> set[int]:
+    """Two questions, however many there are: what ended long ago, less what is not archived."""
+    old = Cycle.objects.filter(state=Cycle.State.FINISHED, finished_at__lt=long_ago)
+    theirs = Session.objects.filter(cycle__in=old).defer(*LONG_FIELDS)
+    needed = {
+        session.cycle_id
+        for session in transcripts.without_archive(theirs).iterator()
+        if transcripts.find_on_disk(session) == transcripts.TranscriptState.PRESENT
+    }
+    return set(old.values_list("pk", flat=True)) - needed
+
+
+def _cycle_directories() -> Iterator[Path]:
+    for kind in ("claude", "drills"):
+        for path in (Path(settings.CLAUDEOPS_STATE_DIR) / kind).glob("cycle-*"):
+            if path.is_dir() and path.name.removeprefix("cycle-").isdecimal():
+                yield path
 
 
 def _remove_handoff_files(cleaned: Cleaned, cutoff: datetime, dry_run: bool) -> None:

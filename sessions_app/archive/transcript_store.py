@@ -26,7 +26,7 @@ from claude_agent_sdk.types import (
     SessionSummaryEntry,
 )
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import OuterRef, QuerySet
 from django.utils import timezone
 
 from sessions_app.archive.transcript_chunks import (
@@ -95,10 +95,15 @@ def load_entries(key: SessionKey) -> list[Entry] | None:
     return None if transcript is None else list(read_chunks(transcript))
 
 
+def copies_of(session_id: str | OuterRef) -> QuerySet[Transcript]:
+    """The copies of a conversation that hold anything, from whatever host."""
+    return Transcript.objects.filter(session_id=session_id, subpath="", chunks__isnull=False)
+
+
 def latest_project(session_id: str) -> str | None:
     """The project under which a conversation was last archived, on whatever host that was."""
-    found = Transcript.objects.filter(session_id=session_id, subpath="", chunks__isnull=False)
-    return found.order_by("-updated_at").values_list("project_key", flat=True).first()
+    found = copies_of(session_id).order_by("-updated_at")
+    return found.values_list("project_key", flat=True).first()
 
 
 def subtranscripts(project_key: str, session_id: str) -> QuerySet[Transcript]:

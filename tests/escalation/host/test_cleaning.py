@@ -17,6 +17,7 @@ from escalation import tasks
 from escalation.continuity import transcripts
 from escalation.host.cleaning import Cleaned, clean
 from escalation.host.schedules import ensure_housekeeping
+from escalation.next_step import cycles
 from sessions_app.models import Conversation, Cycle, Session, SessionEvent, Transcript
 from tests.escalation.rows import HEALTHY
 from tests.escalation.runs import run, transcript_of
@@ -26,6 +27,8 @@ pytestmark = pytest.mark.django_db
 Status, State = Session.Status, Conversation.State
 NOW = timezone.now()
 DAY = timedelta(days=1)
+# Of a cleaning that finds nothing to do, however much there is to look at.
+QUERIES = 11
 
 
 def conversation(age: timedelta, **fields) -> Conversation:
@@ -116,6 +119,95 @@ def test_an_expiry_is_an_event_with_a_reason():
     payload = session.events.get(kind="status").payload
     assert (payload["from"], payload["to"]) == ("interrupted", "expired")
     assert payload["text"]
+
+
+def waiting(age: timedelta, **fields) -> Session:
+    return SessionFactory(
+        **{
+            "running": True,
+            "status": Status.QUEUED,
+            "created_at": NOW - age,
+            "started_at": None,
+            **fields,
+        }
+    )
+
+
+def test_a_session_that_was_queued_for_longer_than_a_day_expires_and_its_cycle_could_not_run():
+    old, young = waiting(timedelta(hours=25)), waiting(timedelta(hours=23))
+
+    cleaned = clean(now=NOW)
+
+    old.refresh_from_db()
+    young.refresh_from_db()
+    assert (old.status, old.cycle.state, old.cycle.outcome) == (
+        Status.EXPIRED,
+        Cycle.State.FINISHED,
+        Cycle.Outcome.COULD_NOT_RUN,
+    )
+    assert "CLAUDEOPS_RESUME_MAX_AGE" in old.error
+    assert old.error == old.cycle.outcome_reason
+    assert old.finished_at is not None
+    assert (young.status, young.cycle.is_active) == (Status.QUEUED, True)
+    assert cleaned.sessions_expired == 1
+
+
+def test_a_watch_whose_session_expired_in_the_queue_can_run_again():
+    old = waiting(timedelta(days=3))
+
+    clean(now=NOW)
+
+    watch = Session.objects.get(pk=old.pk).cycle.watch
+    assert watch is not None
+    assert cycles.start(watch, trigger="manual", enqueue=cycles.leave_to_caller).is_active
+
+
+def test_a_question_that_expires_in_the_queue_leaves_the_outcome_as_it_was():
+    asked = waiting(
+        timedelta(days=3),
+        purpose=Session.Purpose.FOLLOW_UP,
+        cycle=CycleFactory(state=Cycle.State.RUNNING, outcome=Cycle.Outcome.FIXED),
+    )
+
+    clean(now=NOW)
+
+    cycle = Session.objects.get(pk=asked.pk).cycle
+    assert (cycle.state, cycle.outcome) == (Cycle.State.FINISHED, Cycle.Outcome.FIXED)
+
+
+def test_a_queued_session_that_a_worker_takes_at_this_moment_is_left_alone(monkeypatch):
+    old = waiting(timedelta(days=3))
+    finish = Session.finish
+
+    def taken_first(session: Session, status: str, reason: str = "", **facts: Any) -> None:
+        Session.objects.filter(pk=session.pk).update(status=Status.RUNNING)
+        finish(session, status, reason, **facts)
+
+    monkeypatch.setattr(Session, "finish", taken_first)
+
+    clean(now=NOW)
+
+    old.refresh_from_db()
+    assert old.status != Status.EXPIRED
+    assert old.cycle.is_active
+
+
+def finished_long_ago(ran: Session, count: int) -> None:
+    """More cycles like one that ran, archived and old."""
+    for number in range(count):
+        cycle = CycleFactory(finished_at=NOW - 91 * DAY)
+        session = SessionFactory(
+            cycle=cycle, config_dir=ran.config_dir, workdir=ran.workdir, finished_at=NOW - DAY
+        )
+        Transcript.objects.create(project_key=f"p{number}", session_id=session.session_id)
+
+
+@pytest.mark.parametrize("more", [0, 10])
+def test_the_number_of_queries_does_not_grow_with_the_history(ran, django_assert_num_queries, more):
+    finished_long_ago(ran, 1 + more)
+
+    with django_assert_num_queries(QUERIES):
+        clean(now=NOW)
 
 
 def test_a_transcript_that_was_not_archived_is(ran):
