@@ -16,7 +16,7 @@ from escalation.next_step.conclude import sibling, successor
 from escalation.next_step.cycles import Enqueue
 from escalation.tiers import HIGHEST_TIER
 from sessions_app.models import Session
-from sessions_app.pages.session_actions import RETRIED
+from sessions_app.models.transitions import RETRIED
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

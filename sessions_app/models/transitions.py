@@ -15,12 +15,15 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "completed": frozenset({"escalated"}),
     "failed": frozenset({"escalated"}),
     "timed_out": frozenset({"escalated"}),
-    # What was cut off may be gone on with, until its conversation is too old.
+    # What was cut off may be continued, until its conversation is too old.
     "interrupted": frozenset({"escalated", "expired"}),
     "escalated": frozenset(),
     "cancelled": frozenset(),
     "expired": frozenset(),
 }
+
+# The same tier may be run once more after one of these.
+RETRIED = frozenset({"failed", "timed_out", "interrupted", "cancelled"})
 
 
 class IllegalTransition(Exception):

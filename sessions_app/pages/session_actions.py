@@ -8,17 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sessions_app.models import Session
-from sessions_app.models.transitions import sources_of
+from sessions_app.models.transitions import RETRIED, sources_of
 from sessions_app.models.watch import TIER_CHOICES
 
 HIGHEST_TIER = max(tier for tier, _name in TIER_CHOICES)
 FIRST_CHANGING_TIER = 2
-RETRIED = (
-    Session.Status.FAILED,
-    Session.Status.TIMED_OUT,
-    Session.Status.INTERRUPTED,
-    Session.Status.CANCELLED,
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
