@@ -1,4 +1,4 @@
-"""What acts in admin: watches are edited, run and paused; finished sessions are gone on from."""
+"""What acts in admin: watches are edited, run and paused; finished sessions are continued."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def context_window_of(model: str, cli_version: str) -> int:
 
 
 def _is_fresh_wanted(session: Session) -> bool:
-    """The cycle's wish is about higher tiers: a tier may always go on with its own conversation."""
+    """The cycle's wish is about higher tiers: a tier may always continue its own conversation."""
     parent = session.parent_session
     changes_tier = parent is not None and parent.tier != session.tier
     return session.force_fresh or (session.cycle.force_fresh and changes_tier)

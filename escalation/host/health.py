@@ -15,6 +15,7 @@ from django_q.models import OrmQ
 from escalation.agent.binary import locate
 from escalation.errors import CliMissing
 from sessions_app.models import WorkerBeat
+from sessions_app.reading.formatting import duration
 
 WORKER_SILENCE = timedelta(minutes=2)
 LONGEST_QUEUE_AGE = timedelta(minutes=10)
@@ -61,7 +62,9 @@ def _worker() -> Check:
     if beat is None:
         return Check("worker", False, "no worker has ever been seen: start one with `make up`")
     age = timezone.now() - beat.seen_at
-    return Check("worker", age < WORKER_SILENCE, f"last seen {age.total_seconds():.0f} s ago")
+    return Check(
+        "worker", age < WORKER_SILENCE, f"last seen {duration(age.total_seconds() * 1000)} ago"
+    )
 
 
 def _queue() -> Check:
@@ -72,7 +75,9 @@ def _queue() -> Check:
         return Check("queue", True, "nothing waits")
     age = now - oldest.lock
     return Check(
-        "queue", age < LONGEST_QUEUE_AGE, f"the oldest task waits for {age.total_seconds():.0f} s"
+        "queue",
+        age < LONGEST_QUEUE_AGE,
+        f"the oldest task has waited for {duration(age.total_seconds() * 1000)}",
     )
 
 

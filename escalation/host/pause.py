@@ -13,6 +13,8 @@ from sessions_app.models import PauseSwitch, Session
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
+RUNNING_AGAIN = "Running again. Sessions that were waiting: {count}."
+
 
 def pause(reason: str, *, by: User | None = None, stop_running: bool = False) -> int:
     """Give back how many running tiers were asked to stop."""
@@ -23,7 +25,7 @@ def pause(reason: str, *, by: User | None = None, stop_running: bool = False) ->
 
 
 def resume(*, enqueue: Enqueue, by: User | None = None) -> int:
-    """Give back how many waiting sessions go on now."""
+    """Give back how many sessions were waiting for it."""
     _set(paused=False, reason="", by=by)
     waiting = waiting_sessions(include_taken=True)
     held = [

@@ -2,7 +2,7 @@
 runs cleanly when it is told to stop.
 
 django-q2 waits for running tasks when it is stopped, which may be an hour. So the parent first asks
-the runs of this host to stop; each is recorded as interrupted and can be gone on with.
+the runs of this host to stop; each is recorded as interrupted and can be continued.
 """
 
 from __future__ import annotations

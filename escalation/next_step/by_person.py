@@ -127,7 +127,9 @@ def _started(session: Session, enqueue: Enqueue, create: Callable[[], Session]) 
     try:
         with transaction.atomic():
             if not session.cycle.reopen():
-                raise OperationRefused(f"Cycle {session.cycle_id} has just been gone on with.")
+                raise OperationRefused(
+                    f"Somebody else has just continued cycle {session.cycle_id}."
+                )
             created = create()
             enqueue(created)
     except IntegrityError as error:

@@ -79,8 +79,8 @@ def pause_all(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def resume_all(request: HttpRequest) -> HttpResponse:
-    going_on = pause.resume(enqueue=queue.enqueue, by=cast(User, request.user))
-    messages.success(request, f"Running again. {going_on} waiting sessions go on.")
+    count = pause.resume(enqueue=queue.enqueue, by=cast(User, request.user))
+    messages.success(request, pause.RUNNING_AGAIN.format(count=count))
     return redirect("sessions_app:dashboard")
 
 

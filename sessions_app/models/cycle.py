@@ -94,7 +94,7 @@ class Cycle(models.Model):
         self.refresh_from_db(fields=["state"])
 
     def reopen(self) -> bool:
-        """Go on with a finished cycle. False: somebody else has reopened it.
+        """Continue a finished cycle. False: somebody else has reopened it.
 
         Raises IntegrityError while the watch has another one.
         """

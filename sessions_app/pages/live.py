@@ -5,7 +5,7 @@ The run is another process, so the database is where its events come from. Proto
 1. Read the status first and the events after it. The other way round, an event written just
    before the end could be missed.
 2. Send each event as one message whose id is its sequence number; a browser that lost the
-   connection says the last id it saw, and goes on from there.
+   connection says the last id it saw, and continues from there.
 3. When the status read in step 1 is final, and has been for a moment, say `done`. The moment is
    for the last words of the supervisor, which are written after the end that they are about.
 """
@@ -37,7 +37,7 @@ LAST_WORDS = timedelta(seconds=1)
 class Look:
     messages: tuple[str, ...]
     last: int
-    """The sequence number to go on after."""
+    """The sequence number of the last event sent."""
     done: bool
 
 

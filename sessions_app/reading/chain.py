@@ -3,8 +3,8 @@
 The sessions of a cycle are its chain, so one query finds them all; parent links give the order.
 Costs stay with the run that caused them and are only ever added up for display.
 
-The runs that the supervisor adds go on in one line. What a person adds (a question, another
-approach, another try) leaves that line: it is a branch, and the chain is a tree.
+The runs that the supervisor adds follow each other in one line. What a person adds (a question,
+another approach, another try) leaves that line: it is a branch, and the chain is a tree.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _roots(sessions: Iterable[Session]) -> list[Session]:
 
 
 def _line_from(first: Session, children: dict[int | None, list[Session]]) -> list[Session]:
-    """Of two that could go on with a line, the later one does: the earlier one came to nothing."""
+    """Of two that could continue a line, the later one does: the earlier one led nowhere."""
     line = [first]
     while heirs := [child for child in children[line[-1].pk] if _goes_on(line[-1], child)]:
         line.append(heirs[-1])

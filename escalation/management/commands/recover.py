@@ -14,7 +14,8 @@ from escalation.recovery.recover import recover
 class Command(BaseCommand):
     help = (
         "Find sessions whose runner is gone: stop what survives, read in what is on disk, settle "
-        "the cost, and go on or ask a person. The worker does this at its start and every minute."
+        "the cost, and continue or ask a person. "
+        "The worker does this at its start and every minute."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -24,7 +24,9 @@ VERBS = {
 
 
 class Command(BaseCommand):
-    help = "Stop a running session, or go on from a finished one: follow up, fork, retry, escalate."
+    help = (
+        "Stop a running session, or continue from a finished one: follow up, fork, retry, escalate."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True)

@@ -56,11 +56,11 @@ def test_resume_lets_tiers_start_again():
     SessionFactory(status=Session.Status.QUEUED)
     command("pause")
 
-    assert command("resume") == "Running again. 1 waiting sessions go on."
+    assert command("resume") == "Running again. Sessions that were waiting: 1."
     assert not PauseSwitch.is_on()
     assert OrmQ.objects.count() == 1
 
 
 def test_resume_of_what_runs_changes_nothing():
-    assert command("resume") == "Running again. 0 waiting sessions go on."
+    assert command("resume") == "Running again. Sessions that were waiting: 0."
     assert not PauseSwitch.is_on()

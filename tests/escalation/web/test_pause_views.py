@@ -89,7 +89,7 @@ def test_the_operator_can_resume(operator_client):
     response = operator_client.post(RESUME)
 
     assert not PauseSwitch.is_on()
-    assert said(response) == ["Running again. 1 waiting sessions go on."]
+    assert said(response) == ["Running again. Sessions that were waiting: 1."]
     assert OrmQ.objects.count() == 1
 
 

@@ -1,4 +1,4 @@
-"""The page of a session: how it was continued, what that was worth, and how to go on from it."""
+"""The page of a session: how it was continued, what that was worth, and how to continue from it."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_only_what_may_change_the_system_asks_for_a_confirmation(operator_client
 
 
 def test_a_running_session_offers_nothing(operator_client):
-    assert "Go on from here" not in page_of(operator_client, SessionFactory(running=True))
+    assert "Continue from here" not in page_of(operator_client, SessionFactory(running=True))
 
 
 def test_a_retired_conversation_is_told_before_somebody_goes_on(operator_client):
