@@ -19,8 +19,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from escalation.continuity import transcripts
-from escalation.next_step import supervisor
-from escalation.run.preparation import is_question
+from escalation.next_step.conclude import finish_cycle
 from sessions_app.models import Conversation, Cycle, Session, SessionEvent
 from sessions_app.models.querysets import LONG_FIELDS
 from sessions_app.models.transitions import IllegalTransition
@@ -116,10 +115,10 @@ def _expire_queued(session: Session) -> None:
             session.finish(
                 Session.Status.EXPIRED, NEVER_STARTED, error=NEVER_STARTED, escalation_reason=""
             )
-            if is_question(session):
+            if session.is_question:
                 session.cycle.close_again()
             else:
-                supervisor.finish_cycle(session.cycle, Cycle.Outcome.COULD_NOT_RUN, NEVER_STARTED)
+                finish_cycle(session.cycle, Cycle.Outcome.COULD_NOT_RUN, NEVER_STARTED)
     except IllegalTransition as moved_on:
         logger.info("Not expired: %s", moved_on)
 

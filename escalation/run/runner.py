@@ -217,4 +217,3 @@ def _in_words(error: BaseException) -> str:
     if not isinstance(error, Exception):
         return f"The run was cut off ({type(error).__name__}). Start the cycle again."
     return f"Claude Ops itself failed: {''.join(traceback.format_exception_only(error)).strip()}"
-
