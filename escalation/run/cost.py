@@ -13,7 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from escalation.agent.binary import find_binary, fingerprint_of
-from escalation.agent.contract import contract_of
+from escalation.agent.capabilities import capabilities_of
 from escalation.agent.stream import COST_STEP, StreamFacts, Tokens
 from escalation.continuity import transcripts
 from escalation.errors import CannotRun
@@ -71,7 +71,7 @@ def _accumulates(session: Session) -> bool | None:
         is_same = session.cli_fingerprint in ("", fingerprint_of(Path(binary.path)))
     except (CannotRun, OSError):
         return None
-    capabilities = contract_of(binary) if is_same else None
+    capabilities = capabilities_of(binary) if is_same else None
     if capabilities is None or not capabilities.works:
         return None
     parent = session.parent_session

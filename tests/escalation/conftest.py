@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from escalation.agent import binary, contract
+from escalation.agent import binary, capabilities
 from sessions_app.models import Session
 from tests.escalation.fake_cli import FakeCli
 from tests.escalation.rows import queued_session
@@ -23,7 +23,7 @@ def own_surroundings(settings, tmp_path: Path, monkeypatch) -> None:
             monkeypatch.delenv(name)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
     binary._described.cache_clear()
-    contract._probed.cache_clear()
+    capabilities._probed.cache_clear()
 
 
 @pytest.fixture

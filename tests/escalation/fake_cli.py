@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from escalation.agent import contract
+from escalation.agent import capabilities
 from escalation.agent.binary import fingerprint_of
 from escalation.report import Report
 from tests.escalation.rows import ESCALATE, HEALTHY
@@ -142,9 +142,9 @@ class FakeCli:
         )
 
     def install(self, settings: Any, **found: Any) -> FakeCli:
-        """Make it the CLI of this installation, with a contract as if a probe had settled it."""
+        """Make it the CLI of this installation, with capabilities as if a probe had settled it."""
         settings.CLAUDEOPS_CLAUDE_BIN = str(self.path)
-        kept = contract._kept(fingerprint_of(self.path))
+        kept = capabilities._kept(fingerprint_of(self.path))
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps({**PER_RUN, **found}))
         return self

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from escalation.agent.binary import find_binary
-from escalation.agent.contract import facts_in, probe
+from escalation.agent.capabilities import facts_in, probe
 from escalation.run import prepare
 from escalation.run.cost import own_cost
 from sessions_app.reading.chain import chain_of
@@ -61,13 +61,13 @@ def same_model(settings):
 
 
 def test_bundled_cli_accumulates_and_states_each_runs_share(db):
-    contract = probe(find_binary())
+    capabilities = probe(find_binary())
 
-    assert contract.works
-    assert contract.accumulates_on_resume
-    assert contract.accumulates_on_fork
-    assert contract.states_own_share
-    assert contract.verdict.startswith("usable (studied)")
+    assert capabilities.works
+    assert capabilities.accumulates_on_resume
+    assert capabilities.accumulates_on_fork
+    assert capabilities.states_own_share
+    assert capabilities.verdict.startswith("usable (studied)")
 
 
 def test_bundled_cli_cost_is_exact_for_the_same_model_in_two_tiers(
@@ -101,12 +101,12 @@ def test_older_cli_reports_per_run(settings, db):
         return
     settings.CLAUDEOPS_CLAUDE_BIN = str(OLD_CLI)
 
-    contract = probe(find_binary())
+    capabilities = probe(find_binary())
 
-    assert contract.works
-    assert not contract.accumulates_on_resume
-    assert not contract.accumulates_on_fork
-    assert not contract.appended_prompt_sticks
+    assert capabilities.works
+    assert not capabilities.accumulates_on_resume
+    assert not capabilities.accumulates_on_fork
+    assert not capabilities.appended_prompt_sticks
 
 
 def test_older_cli_cost_is_exact_for_the_same_model_in_two_tiers(

@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from escalation.agent.binary import find_binary
-from escalation.agent.contract import as_data, contract_of, forget_contract
+from escalation.agent.capabilities import as_data, capabilities_of, forget_capabilities
 from escalation.errors import CliMissing
 
 
@@ -28,15 +28,15 @@ class Command(BaseCommand):
             binary = find_binary()
         except CliMissing as error:
             raise CommandError(str(error)) from error
-        forget_contract(binary)
-        contract = contract_of(binary)
-        found = as_data(binary, contract)
+        forget_capabilities(binary)
+        capabilities = capabilities_of(binary)
+        found = as_data(binary, capabilities)
         if options["json"]:
             self.stdout.write(json.dumps(found, indent=2))
         else:
             for name, value in found.items():
                 self.stdout.write(f"{name.replace('_', ' '):24} {_shown(value)}")
-        if not contract.is_usable:
+        if not capabilities.is_usable:
             sys.exit(1)
 
 

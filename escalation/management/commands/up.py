@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from escalation import queue
 from escalation.agent.binary import find_binary
-from escalation.agent.contract import contract_of
+from escalation.agent.capabilities import capabilities_of
 from escalation.agent.environment import credentials_configured
 from escalation.host.children import (
     port_is_free,
@@ -64,8 +64,8 @@ class Command(BaseCommand):
         if sentence := ensure_operator():
             self._say(sentence)
         binary = find_binary()
-        contract = contract_of(binary)
-        self._say(f"CLI: {binary.version}, {binary.source}, {binary.path}; {contract.verdict}")
+        capabilities = capabilities_of(binary)
+        self._say(f"CLI: {binary.version}, {binary.source}, {binary.path}; {capabilities.verdict}")
 
     def _announce(self) -> None:
         if not credentials_configured():

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from escalation.agent.contract import Contract
+from escalation.agent.capabilities import Capabilities
 from escalation.management.commands import doctor
 from tests.escalation.fake_cli import PER_RUN, FakeCli
 
@@ -27,7 +27,7 @@ def doctor_says(*arguments: str) -> tuple[int, str]:
 @pytest.fixture
 def found(fake_cli: FakeCli, settings, monkeypatch):
     """What the probe will find; the probe itself has tests of its own."""
-    monkeypatch.setattr(doctor, "forget_contract", lambda binary: None)
+    monkeypatch.setattr(doctor, "forget_capabilities", lambda binary: None)
     return lambda **facts: fake_cli.install(settings, **facts)
 
 
@@ -81,9 +81,9 @@ def test_it_forgets_what_was_found_before_and_looks_again(fake_cli, settings, mo
     def probe(binary):
         asked.append(binary.path)
         facts: dict[str, Any] = {**PER_RUN, "missing_flags": ()}
-        return Contract(**facts)
+        return Capabilities(**facts)
 
-    monkeypatch.setattr("escalation.agent.contract.probe", probe)
+    monkeypatch.setattr("escalation.agent.capabilities.probe", probe)
 
     code, said = doctor_says()
 

@@ -305,8 +305,8 @@ def test_req5_a_cli_that_keeps_the_id_does_not_take_its_own_total_for_the_baseli
 
 
 @pytest.mark.django_db
-def test_the_contract_is_asked_only_where_it_decides(fake_cli, session, monkeypatch):
-    monkeypatch.setattr(cost_module, "contract_of", never)
+def test_the_capabilities_are_asked_only_where_they_decide(fake_cli, session, monkeypatch):
+    monkeypatch.setattr(cost_module, "capabilities_of", never)
     fake_cli.reports(ESCALATE).reports(HEALTHY, **share(0.018))
 
     assert run(child_of(run(session))).cost_basis == Basis.OWN_SHARE

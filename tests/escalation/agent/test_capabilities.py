@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from escalation.agent import contract as contracts
+from escalation.agent import capabilities
 from escalation.agent.binary import ClaudeBinary, find_binary
-from escalation.agent.contract import (
+from escalation.agent.capabilities import (
     NEEDED_FLAGS,
     STUDIED_VERSIONS,
-    Contract,
-    contract_of,
-    forget_contract,
+    Capabilities,
+    capabilities_of,
+    forget_capabilities,
     probe,
 )
 
@@ -234,28 +234,28 @@ def test_a_version_that_nobody_has_seen_is_judged_by_the_probe_alone(cli):
 
 def test_the_finding_is_kept_and_the_binary_not_asked_again(cli, tmp_path):
     binary = cli(ACCUMULATES)
-    first = contract_of(binary)
-    contracts._probed.cache_clear()
+    first = capabilities_of(binary)
+    capabilities._probed.cache_clear()
 
-    assert contract_of(binary) == first
+    assert capabilities_of(binary) == first
     assert runs_in(tmp_path) == 3
 
 
 def test_a_replaced_binary_is_probed_again(cli, tmp_path):
-    before = contract_of(cli(ACCUMULATES))
+    before = capabilities_of(cli(ACCUMULATES))
 
-    after = contract_of(cli(PER_RUN))
+    after = capabilities_of(cli(PER_RUN))
 
     assert (before.accumulates_on_fork, after.accumulates_on_fork) == (True, False)
     assert runs_in(tmp_path) == 6
 
 
-def test_a_forgotten_contract_is_found_out_again(cli, tmp_path):
+def test_a_forgotten_finding_is_found_out_again(cli, tmp_path):
     binary = cli(PER_RUN)
-    contract_of(binary)
+    capabilities_of(binary)
 
-    forget_contract(binary)
-    contract_of(binary)
+    forget_capabilities(binary)
+    capabilities_of(binary)
 
     assert runs_in(tmp_path) == 6
 
@@ -263,12 +263,12 @@ def test_a_forgotten_contract_is_found_out_again(cli, tmp_path):
 @pytest.mark.parametrize("content", ["", "{broken", "[]", "{}", '{"missing_flags": 7}'])
 def test_a_finding_that_cannot_be_read_is_found_out_again(cli, settings, content):
     binary = cli(PER_RUN)
-    contract_of(binary)
-    (kept,) = (settings.CLAUDEOPS_STATE_DIR / "cli").glob("*.contract.json")
+    capabilities_of(binary)
+    (kept,) = (settings.CLAUDEOPS_STATE_DIR / "cli").glob("*.capabilities.json")
     kept.write_text(content)
-    contracts._probed.cache_clear()
+    capabilities._probed.cache_clear()
 
-    assert contract_of(binary).works
+    assert capabilities_of(binary).works
     assert json.loads(kept.read_text())["works"] is True
 
 
@@ -284,8 +284,8 @@ def test_the_probe_leaves_no_traces_and_uses_no_login_of_the_operator(cli, tmp_p
     assert not Path(environment["CLAUDE_CONFIG_DIR"]).exists()
 
 
-def test_a_contract_is_data():
-    found = Contract(
+def test_capabilities_are_data():
+    found = Capabilities(
         version="1",
         works=True,
         keeps_id_on_resume=True,
@@ -298,6 +298,6 @@ def test_a_contract_is_data():
     )
     binary = ClaudeBinary(path="/opt/claude", source="PATH", version="1", flags=())
 
-    data = json.loads(json.dumps(contracts.as_data(binary, found)))
+    data = json.loads(json.dumps(capabilities.as_data(binary, found)))
 
     assert (data["path"], data["verdict"]) == ("/opt/claude", found.verdict)

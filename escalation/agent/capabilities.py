@@ -48,7 +48,7 @@ FIRST_WORDS, LATER_WORDS = "the-first-appended-words", "the-later-appended-words
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Contract:
+class Capabilities:
     version: str
     works: bool
     """A fresh run and a resumed one both ended well against the scripted API."""
@@ -79,34 +79,34 @@ class Contract:
         return f"usable ({known}); cost is reported {cost}"
 
 
-def contract_of(binary: ClaudeBinary) -> Contract:
+def capabilities_of(binary: ClaudeBinary) -> Capabilities:
     return _probed(binary, fingerprint_of(Path(binary.path)))
 
 
-def forget_contract(binary: ClaudeBinary) -> None:
+def forget_capabilities(binary: ClaudeBinary) -> None:
     """Probe again at the next question."""
     _probed.cache_clear()
     _kept(fingerprint_of(Path(binary.path))).unlink(missing_ok=True)
 
 
 @lru_cache(maxsize=8)
-def _probed(binary: ClaudeBinary, fingerprint: str) -> Contract:
+def _probed(binary: ClaudeBinary, fingerprint: str) -> Capabilities:
     kept = _kept(fingerprint)
     try:
         found = json.loads(kept.read_text())
-        return Contract(**{**found, "missing_flags": tuple(found["missing_flags"])})
+        return Capabilities(**{**found, "missing_flags": tuple(found["missing_flags"])})
     except (OSError, ValueError, TypeError, KeyError):
-        contract = probe(binary)
+        capabilities = probe(binary)
     kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps(asdict(contract)))
-    return contract
+    kept.write_text(json.dumps(asdict(capabilities)))
+    return capabilities
 
 
 def _kept(fingerprint: str) -> Path:
-    return Path(settings.CLAUDEOPS_STATE_DIR) / "cli" / f"{fingerprint}.contract.json"
+    return Path(settings.CLAUDEOPS_STATE_DIR) / "cli" / f"{fingerprint}.capabilities.json"
 
 
-def probe(binary: ClaudeBinary) -> Contract:
+def probe(binary: ClaudeBinary) -> Capabilities:
     """Three short runs: fresh, resumed with other words, forked."""
     # The same usage for every call, so that the cost of a run counts its calls.
     reply = Reply(say="ok", times=99, usage={"input_tokens": 10_000, "output_tokens": 10})
@@ -131,7 +131,7 @@ def probe(binary: ClaudeBinary) -> Contract:
         )
     if not resumed.facts.result:
         return _unusable(binary, f"a resumed run printed no result ({resumed.complaint})")
-    return Contract(
+    return Capabilities(
         version=binary.version,
         works=first.went_well and resumed.went_well,
         keeps_id_on_resume=resumed.facts.session_id == first_id,
@@ -214,8 +214,8 @@ def _reports_more_than_its_own(run: _ProbeRun, earlier: _ProbeRun) -> bool:
     return run.reported > earlier.reported * Decimal("1.5")
 
 
-def _unusable(binary: ClaudeBinary, problem: str) -> Contract:
-    return Contract(
+def _unusable(binary: ClaudeBinary, problem: str) -> Capabilities:
+    return Capabilities(
         version=binary.version,
         works=False,
         keeps_id_on_resume=False,
@@ -229,10 +229,10 @@ def _unusable(binary: ClaudeBinary, problem: str) -> Contract:
     )
 
 
-def as_data(binary: ClaudeBinary, contract: Contract) -> dict[str, Any]:
+def as_data(binary: ClaudeBinary, capabilities: Capabilities) -> dict[str, Any]:
     return {
         "path": binary.path,
         "source": binary.source,
-        **asdict(contract),
-        "verdict": contract.verdict,
+        **asdict(capabilities),
+        "verdict": capabilities.verdict,
     }
