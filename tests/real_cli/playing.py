@@ -17,6 +17,7 @@ class PlayedDrill:
     cycle: Cycle
     sessions: list[Session]
     requests: list[dict[str, Any]] = field(default_factory=list)
+    """Those of the tiers' own conversations: no subagent's, and none for the CLI's own sake."""
 
     def of_tier(self, tier: int) -> Session:
         return next(session for session in self.sessions if session.tier == tier)
@@ -41,7 +42,7 @@ def played(cycle: Cycle) -> PlayedDrill:
     return PlayedDrill(
         cycle=cycle,
         sessions=list(cycle.sessions.order_by("pk")),
-        requests=[entry for entry in map(json.loads, lines) if "body" in entry],
+        requests=[entry for entry in map(json.loads, lines) if entry.get("main")],
     )
 
 

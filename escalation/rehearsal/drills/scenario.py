@@ -15,6 +15,20 @@ from typing import Any
 
 from django.conf import settings
 
+from escalation.agent.message_stream import Answer, ToolCall
+
+__all__ = [
+    "DrillFile",
+    "Reply",
+    "Scenario",
+    "ScenarioError",
+    "ToolCall",
+    "load_scenario",
+    "parse_reply",
+    "parse_scenario",
+    "scenario_names",
+]
+
 SCENARIO_DIRECTORY = Path(__file__).parent / "scenarios"
 SYSTEM_DIRECTORY = Path(__file__).parent / "systems"
 
@@ -24,18 +38,9 @@ class ScenarioError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ToolCall:
-    tool: str
-    input: Mapping[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Reply:
+class Reply(Answer):
     """One answer of the model's side, or one failure of the service."""
 
-    say: str = ""
-    calls: tuple[ToolCall, ...] = ()
-    usage: Mapping[str, int] = field(default_factory=dict)
     delay: float = 0.0
     """Seconds before the answer starts."""
     pace: float = 0.0

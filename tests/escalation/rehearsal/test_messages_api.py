@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from escalation.rehearsal.drills.message_stream import error_body, usage_of
+from escalation.agent.message_stream import NO_USAGE, error_body, usage_of
 from escalation.rehearsal.drills.messages_api import LAST_WORD, ScriptedApi, reply_at
 from escalation.rehearsal.drills.scenario import Reply, Scenario, ToolCall
 
@@ -35,7 +35,8 @@ def api(tmp_path):
 
 
 def body(text: str = "make the round", **fields) -> dict[str, Any]:
-    return {"model": "haiku", "messages": [{"role": "user", "content": text}], **fields}
+    messages = [{"role": "user", "content": text}]
+    return {"model": "haiku", "messages": messages, "tools": [{"name": "Bash"}], **fields}
 
 
 def post(address: str, content: bytes | dict[str, Any]) -> tuple[int, str]:
@@ -175,10 +176,48 @@ def test_requests_are_kept_in_memory_and_on_disk(api, tmp_path):
     ask(api, tier=1, run="7", text="é")
 
     (kept,) = api.requests
-    (line,) = (tmp_path / "requests.jsonl").read_text().splitlines()
+    line, *_served = (tmp_path / "requests.jsonl").read_text().splitlines()
     assert (kept.scenario, kept.tier, kept.run) == ("shop", 1, "7")
     assert "é" in kept.text()
-    assert json.loads(line) == {"tier": 1, "run": "7", "body": kept.body}
+    assert json.loads(line) == {"tier": 1, "run": "7", "main": True, "body": kept.body}
+
+
+def test_answers_that_went_out_whole_are_logged_with_their_model_and_usage(api, tmp_path):
+    events_of(api, tier=3)
+
+    entries = [json.loads(line) for line in (tmp_path / "requests.jsonl").read_text().splitlines()]
+    (served,) = [entry for entry in entries if "served" in entry]
+    assert (served["tier"], served["run"], served["model"]) == (3, "1", "haiku")
+    assert served["served"] == {**NO_USAGE, "input_tokens": 7, "output_tokens": 9}
+
+
+def test_an_answer_that_nobody_waited_for_is_not_logged_as_served(api, tmp_path):
+    address = f"{api.base_url('shop', 3)}/v1/messages"
+    request = urllib.request.Request(address, data=json.dumps(body(stream=True)).encode())
+    with pytest.raises(TimeoutError):
+        urllib.request.urlopen(request, timeout=0.05)
+
+    time.sleep(0.6)
+
+    assert "served" not in (tmp_path / "requests.jsonl").read_text()
+
+
+CLI_S_OWN_CALLS = [
+    pytest.param({"text": "Warmup"}, id="a subagent is warmed up"),
+    pytest.param({"text": "a title for: make the round", "tools": []}, id="a title"),
+    pytest.param({"text": "make the round", "tools": None}, id="the same words without tools"),
+]
+
+
+@pytest.mark.parametrize("call", CLI_S_OWN_CALLS)
+def test_what_the_cli_asks_for_itself_uses_up_no_reply_and_costs_nothing(api, call):
+    """It may come before the conversation does."""
+    beside = ask(api, **call)
+
+    assert {name: beside["usage"][name] for name in NO_USAGE} == NO_USAGE
+    assert said(ask(api)) == "I look."
+    assert said(ask(api, text="you are a subagent")) == "I am a subagent."
+    assert [request.main for request in api.requests] == [False, True, False]
 
 
 def test_counting_tokens_uses_up_no_reply(api):
