@@ -6,8 +6,7 @@ import json
 from dataclasses import dataclass
 from decimal import Decimal
 
-from escalation.agent.binary import ClaudeBinary
-from escalation.continuity.guards import Continuation, Resume
+from escalation.agent.binary import FORK_FLAG, ClaudeBinary
 from escalation.tiers import Tier
 
 # The CLI deletes transcripts after 30 days by itself; a conversation that can be resumed is kept.
@@ -19,7 +18,8 @@ class RunRequest:
     tier: Tier
     session_id: str
     """The id that this run's conversation is to have: chosen by us, lower case."""
-    continuation: Continuation
+    resumes: str | None
+    """The id of the conversation to continue; None begins a new one."""
     report_schema: str | None
     """None where no report is expected."""
     max_budget_usd: Decimal
@@ -50,15 +50,15 @@ def build_argv(binary: ClaudeBinary, request: RunRequest) -> list[str]:
 
 def conversation_id(binary: ClaudeBinary, request: RunRequest) -> str:
     """The id to expect in the stream: a CLI that cannot fork keeps the resumed one."""
-    if isinstance(request.continuation, Resume) and not binary.can_fork:
-        return request.continuation.session_id
+    if request.resumes and not binary.can_fork:
+        return request.resumes
     return request.session_id
 
 
 def _conversation_flags(binary: ClaudeBinary, request: RunRequest) -> list[str]:
-    if not isinstance(request.continuation, Resume):
+    if not request.resumes:
         return ["--session-id", request.session_id]
-    resume = ["--resume", request.continuation.session_id]
+    resume = ["--resume", request.resumes]
     if not binary.can_fork:
         return resume
-    return [*resume, "--fork-session", "--session-id", request.session_id]
+    return [*resume, FORK_FLAG, "--session-id", request.session_id]

@@ -22,6 +22,7 @@ from django.conf import settings
 from escalation.errors import CliMissing
 
 QUESTION_TIMEOUT_SECONDS = 20
+FORK_FLAG = "--fork-session"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +39,7 @@ class ClaudeBinary:
 
     @property
     def can_fork(self) -> bool:
-        return "--fork-session" in self.flags
+        return FORK_FLAG in self.flags
 
 
 def find_binary() -> ClaudeBinary:

@@ -1,32 +1,25 @@
 """What this CLI really does, settled by experiment.
 
 Versions differ in ways that cost money: some report the cost of the run, others of the whole
-conversation. Guessing from the figures goes wrong, so the binary is run against the scripted API
-and watched. The finding is kept in the state directory under the binary's fingerprint.
+conversation. Guessing goes wrong, so the binary is run against an API of our own and watched
+(`probe`). The finding is kept in the state directory under the binary's fingerprint.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
-import tempfile
-import uuid
+import os
+import time
 from dataclasses import asdict, dataclass
-from decimal import Decimal
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 
 from escalation.agent.binary import ClaudeBinary, fingerprint_of
-from escalation.agent.environment import cli_environment
-from escalation.agent.stream import LineSplitter, StreamFacts, parse_line
-from escalation.rehearsal.drills.messages_api import ScriptedApi
-from escalation.rehearsal.drills.scenario import Reply, Scenario
 
 # Versions whose behaviour has been studied; any other is judged by the probe alone.
-STUDIED_VERSIONS = ("2.1.197", "2.1.325")
+STUDIED_VERSIONS = ("2.0.77", "2.1.197", "2.1.325")
 NEEDED_FLAGS = (
     "--allowedTools",
     "--disallowedTools",
@@ -43,24 +36,25 @@ NEEDED_FLAGS = (
     "--tools",
     "--verbose",
 )
-RUN_PATIENCE_SECONDS = 60
-FIRST_WORDS, LATER_WORDS = "the-first-appended-words", "the-later-appended-words"
+# A probe that failed may only have met a busy machine: it is believed for so long.
+TRY_AGAIN_SECONDS = 60
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Capabilities:
     version: str
     works: bool
-    """A fresh run and a resumed one both ended well against the scripted API."""
-    keeps_id_on_resume: bool
-    can_fork: bool
-    accumulates_on_resume: bool
-    accumulates_on_fork: bool
-    states_own_share: bool
+    """A fresh run, a resumed one and a forked one all ended well against the probe's API."""
+    keeps_id_on_resume: bool = False
+    can_fork: bool = False
+    accumulates_on_resume: bool | None = None
+    """Whether a resumed run reports the conversation's cost; None: neither that nor its own."""
+    accumulates_on_fork: bool | None = None
+    states_own_share: bool = False
     """Each result line tells what this run alone used."""
-    appended_prompt_sticks: bool
+    appended_prompt_sticks: bool = False
     """A later run's appended system prompt is ignored in favour of the first one's."""
-    missing_flags: tuple[str, ...]
+    missing_flags: tuple[str, ...] = ()
     problem: str = ""
 
     @property
@@ -68,165 +62,59 @@ class Capabilities:
         return self.works and not self.missing_flags
 
     @property
+    def is_settled(self) -> bool:
+        """The probe answered every question, so there is no need to ask again."""
+        costs = (self.accumulates_on_resume, self.accumulates_on_fork)
+        return self.works and (self.states_own_share or None not in costs)
+
+    @property
     def verdict(self) -> str:
-        if not self.works:
-            return f"unusable: {self.problem}"
         if self.missing_flags:
             return f"unusable: it does not know {', '.join(self.missing_flags)}"
-        studied = any(self.version.startswith(version) for version in STUDIED_VERSIONS)
+        if not self.works:
+            return f"unusable: {self.problem}"
+        studied = self.version.split(" ")[0] in STUDIED_VERSIONS
         known = "studied" if studied else "not seen before, judged by the probe alone"
-        cost = "cumulative" if self.accumulates_on_fork else "per run"
-        return f"usable ({known}); cost is reported {cost}"
+        return f"usable ({known}); {self._cost_words}"
+
+    @property
+    def _cost_words(self) -> str:
+        if self.states_own_share:
+            return "cost is reported cumulative, with each run's own share"
+        if self.accumulates_on_fork is None:
+            return "cost is reported in an unknown way: that of resumed runs stays unknown"
+        return f"cost is reported {'cumulative' if self.accumulates_on_fork else 'per run'}"
 
 
 def capabilities_of(binary: ClaudeBinary) -> Capabilities:
-    return _probed(binary, fingerprint_of(Path(binary.path)))
+    """From memory, else from the state directory, else by experiment, which takes seconds."""
+    fingerprint = fingerprint_of(Path(binary.path))
+    known = _recall(binary, fingerprint) or _read(fingerprint)
+    if known is None:
+        known = find_out(binary)
+        if known.is_settled:
+            _store(known, fingerprint)
+    _remember(binary, fingerprint, known)
+    return known
 
 
-def forget_capabilities(binary: ClaudeBinary) -> None:
-    """Probe again at the next question."""
-    _probed.cache_clear()
-    _kept(fingerprint_of(Path(binary.path))).unlink(missing_ok=True)
+def find_out(binary: ClaudeBinary) -> Capabilities:
+    if missing := missing_flags(binary):
+        return Capabilities(version=binary.version, works=False, missing_flags=missing)
+    # The probe brings an HTTP server with it, which no other run of the program needs.
+    from escalation.agent.probe import probe
 
-
-@lru_cache(maxsize=8)
-def _probed(binary: ClaudeBinary, fingerprint: str) -> Capabilities:
-    kept = _kept(fingerprint)
-    try:
-        found = json.loads(kept.read_text())
-        return Capabilities(**{**found, "missing_flags": tuple(found["missing_flags"])})
-    except (OSError, ValueError, TypeError, KeyError):
-        capabilities = probe(binary)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps(asdict(capabilities)))
-    return capabilities
-
-
-def _kept(fingerprint: str) -> Path:
-    return Path(settings.CLAUDEOPS_STATE_DIR) / "cli" / f"{fingerprint}.capabilities.json"
-
-
-def probe(binary: ClaudeBinary) -> Capabilities:
-    """Three short runs: fresh, resumed with other words, forked."""
-    # The same usage for every call, so that the cost of a run counts its calls.
-    reply = Reply(say="ok", times=99, usage={"input_tokens": 10_000, "output_tokens": 10})
-    scenario = Scenario(name="probe", title="probe", tiers={1: (reply,)}, aside=(reply,))
-    with (
-        tempfile.TemporaryDirectory(prefix="claudeops-probe-") as directory,
-        ScriptedApi(scenario).serving() as api,
-    ):
-        runs = _ProbeRuns(binary, Path(directory), api)
-        first_id, fork_id = str(uuid.uuid4()), str(uuid.uuid4())
-        appended = "--append-system-prompt"
-        first = runs.run("--session-id", first_id, appended, FIRST_WORDS)
-        if not first.facts.result:
-            return _unusable(binary, f"a fresh run printed no result ({first.complaint})")
-        resumed = runs.run("--resume", first_id, appended, LATER_WORDS)
-        last = api.requests[-1].body if api.requests else {}
-        heard_later = LATER_WORDS in json.dumps(last.get("system", ""))
-        forked = (
-            runs.run("--resume", first_id, "--fork-session", "--session-id", fork_id)
-            if binary.can_fork
-            else resumed
-        )
-    if not resumed.facts.result:
-        return _unusable(binary, f"a resumed run printed no result ({resumed.complaint})")
-    return Capabilities(
-        version=binary.version,
-        works=first.went_well and resumed.went_well,
-        keeps_id_on_resume=resumed.facts.session_id == first_id,
-        can_fork=binary.can_fork and forked.facts.session_id == fork_id,
-        accumulates_on_resume=_reports_more_than_its_own(resumed, first),
-        accumulates_on_fork=_reports_more_than_its_own(forked, first),
-        states_own_share="model_usage_since_last_result" in resumed.facts.result,
-        appended_prompt_sticks=not heard_later,
-        missing_flags=missing_flags(binary),
-        problem="; ".join(run.complaint for run in (first, resumed) if not run.went_well),
-    )
+    return probe(binary)
 
 
 def missing_flags(binary: ClaudeBinary) -> tuple[str, ...]:
     return tuple(flag for flag in NEEDED_FLAGS if flag not in binary.flags)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _ProbeRun:
-    facts: StreamFacts
-    exit_code: int
-    complaint: str
-
-    @property
-    def went_well(self) -> bool:
-        return self.exit_code == 0 and self.facts.result.get("is_error") is False
-
-    @property
-    def reported(self) -> Decimal:
-        return self.facts.reported_cost_usd or Decimal(0)
-
-
-class _ProbeRuns:
-    def __init__(self, binary: ClaudeBinary, directory: Path, api: ScriptedApi) -> None:
-        self._binary = binary
-        self._directory = directory
-        self._environment = cli_environment(
-            {"ANTHROPIC_API_KEY": "probe", "ANTHROPIC_BASE_URL": api.base_url("probe", 1)},
-            home=directory,
-            config_directory=directory / "claude",
-            api_retries=0,
-        )
-
-    def run(self, *flags: str) -> _ProbeRun:
-        argv = [
-            *(self._binary.path, "-p", *flags, "--model", "haiku"),
-            *("--output-format", "stream-json", "--verbose", "--setting-sources", ""),
-        ]
-        try:
-            ended = subprocess.run(
-                argv,
-                cwd=self._directory,
-                env=self._environment,
-                input=b"Say ok.",
-                capture_output=True,
-                timeout=RUN_PATIENCE_SECONDS,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return _ProbeRun(facts=StreamFacts(), exit_code=-1, complaint=str(error))
-        complaint = ended.stderr.decode("utf-8", "replace").strip()[:300]
-        return _ProbeRun(
-            facts=facts_in(ended.stdout),
-            exit_code=ended.returncode,
-            complaint=complaint or f"exit code {ended.returncode}",
-        )
-
-
-def facts_in(output: bytes) -> StreamFacts:
-    splitter, facts = LineSplitter(), StreamFacts()
-    for line in [*splitter.feed(output), *splitter.rest()]:
-        parsed = parse_line(line)
-        if not parsed.is_noise:
-            facts.observe(parsed.payload)
-    return facts
-
-
-def _reports_more_than_its_own(run: _ProbeRun, earlier: _ProbeRun) -> bool:
-    """Every run makes the same call, so a report near twice the first one's is a total."""
-    return run.reported > earlier.reported * Decimal("1.5")
-
-
-def _unusable(binary: ClaudeBinary, problem: str) -> Capabilities:
-    return Capabilities(
-        version=binary.version,
-        works=False,
-        keeps_id_on_resume=False,
-        can_fork=False,
-        accumulates_on_resume=False,
-        accumulates_on_fork=False,
-        states_own_share=False,
-        appended_prompt_sticks=False,
-        missing_flags=missing_flags(binary),
-        problem=problem,
-    )
+def forget_capabilities(binary: ClaudeBinary) -> None:
+    """Probe again at the next question."""
+    _remembered.clear()
+    _kept(fingerprint_of(Path(binary.path))).unlink(missing_ok=True)
 
 
 def as_data(binary: ClaudeBinary, capabilities: Capabilities) -> dict[str, Any]:
@@ -236,3 +124,39 @@ def as_data(binary: ClaudeBinary, capabilities: Capabilities) -> dict[str, Any]:
         **asdict(capabilities),
         "verdict": capabilities.verdict,
     }
+
+
+_remembered: dict[tuple[ClaudeBinary, str], tuple[float, Capabilities]] = {}
+
+
+def _recall(binary: ClaudeBinary, fingerprint: str) -> Capabilities | None:
+    since, known = _remembered.get((binary, fingerprint), (0.0, None))
+    if known is None or known.is_settled or time.monotonic() - since < TRY_AGAIN_SECONDS:
+        return known
+    return None
+
+
+def _remember(binary: ClaudeBinary, fingerprint: str, known: Capabilities) -> None:
+    if _recall(binary, fingerprint) is None:
+        _remembered[binary, fingerprint] = (time.monotonic(), known)
+
+
+def _read(fingerprint: str) -> Capabilities | None:
+    try:
+        found = json.loads(_kept(fingerprint).read_text())
+        return Capabilities(**{**found, "missing_flags": tuple(found["missing_flags"])})
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _store(known: Capabilities, fingerprint: str) -> None:
+    """By renaming, so that another worker never reads half of it."""
+    kept = _kept(fingerprint)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    written = kept.with_suffix(f".{os.getpid()}")
+    written.write_text(json.dumps(asdict(known)))
+    written.replace(kept)
+
+
+def _kept(fingerprint: str) -> Path:
+    return Path(settings.CLAUDEOPS_STATE_DIR) / "cli" / f"{fingerprint}.capabilities.json"

@@ -74,7 +74,7 @@ def plan_run(lineage: Lineage, found: Circumstances) -> Plan:
     request = RunRequest(
         tier=tier,
         session_id=found.new_session_id,
-        continuation=found.continuation,
+        resumes=found.continuation.session_id if isinstance(found.continuation, Resume) else None,
         report_schema=None if session.is_question else REPORT_SCHEMA_JSON,
         max_budget_usd=budget_of(lineage, tier),
     )

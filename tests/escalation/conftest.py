@@ -23,7 +23,7 @@ def own_surroundings(settings, tmp_path: Path, monkeypatch) -> None:
             monkeypatch.delenv(name)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
     binary._described.cache_clear()
-    capabilities._probed.cache_clear()
+    capabilities._remembered.clear()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from escalation.agent.binary import find_binary
-from escalation.agent.capabilities import facts_in, probe
+from escalation.agent.probe import facts_in, probe
 from escalation.run import prepare
 from escalation.run.cost import own_cost
 from sessions_app.reading.chain import chain_of
@@ -85,7 +85,7 @@ def test_bundled_cli_cost_is_exact_by_difference_too(
     play_drill, write_scenario, same_model, monkeypatch
 ):
     """As a CLI that accumulates but does not state its share would be read."""
-    monkeypatch.setattr("escalation.agent.stream.StreamFacts._own_model_usage", lambda facts: None)
+    monkeypatch.setattr("escalation.agent.stream._stated_share", lambda result: None)
     write_scenario("priced", SERVED)
 
     drill = play_drill("priced")

@@ -23,7 +23,6 @@ from escalation import queue
 from escalation.agent.argv import RunRequest, build_argv
 from escalation.agent.binary import find_binary
 from escalation.agent.environment import cli_environment
-from escalation.continuity.guards import Continuation, Fresh, Resume
 from escalation.host.children import Service
 from escalation.rehearsal.drills.drill import DRILL_KEY, drill_path, start_drill
 from escalation.rehearsal.drills.messages_api import ScriptedApi
@@ -99,7 +98,6 @@ def write_script(directory: Path, api: ScriptedApi, scenario: Scenario) -> Path:
     previous = ""
     for number in range(LOWEST_TIER, HIGHEST_TIER + 1):
         tier, session_id = get_tier(number), str(uuid.uuid4())
-        continuation: Continuation = Resume(previous, "") if previous else Fresh("")
         prompt = directory / f"prompt{number}"
         prompt.write_text(
             escalation_prompt(tier, number - 1, dry_run=False)
@@ -111,7 +109,7 @@ def write_script(directory: Path, api: ScriptedApi, scenario: Scenario) -> Path:
             RunRequest(
                 tier=tier,
                 session_id=session_id,
-                continuation=continuation,
+                resumes=previous or None,
                 report_schema=REPORT_SCHEMA_JSON,
                 max_budget_usd=tier.max_budget_usd,
             ),

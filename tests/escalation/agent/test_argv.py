@@ -11,37 +11,32 @@ import pytest
 from claudeops.env import Environment
 from escalation.agent.argv import RunRequest, build_argv, conversation_id
 from escalation.agent.binary import ClaudeBinary
-from escalation.continuity.guards import Continuation, Fresh, Guard, Handoff, Resume
 from escalation.report import REPORT_SCHEMA_JSON
 from escalation.tiers import tiers_from
 
 FORKING = ClaudeBinary(path="/opt/claude", source="PATH", version="2", flags=("--fork-session",))
 OLD = ClaudeBinary(path="/opt/claude", source="PATH", version="1", flags=("--resume",))
 OWN_ID = "0b0b0b0b-0000-4000-8000-000000000002"
-FRESH = Fresh(why="first run of the cycle")
-HANDOFF = Handoff(guard=Guard.EXPIRED, why="too old")
-BEGINNINGS = (("fresh", FRESH), ("resume", Resume("sess_abc123", "asked")), ("handoff", HANDOFF))
+BEGINNINGS = (("new", None), ("resume", "sess_abc123"))
 TIERS = tiers_from(Environment({}))
 
 EVERY_RUN = [
-    pytest.param(binary, number, continuation, id=f"{name}-tier{number}-{kind}")
+    pytest.param(binary, number, resumes, id=f"{name}-tier{number}-{kind}")
     for name, binary in (("forking", FORKING), ("old", OLD))
     for number in (1, 2, 3)
-    for kind, continuation in BEGINNINGS
+    for kind, resumes in BEGINNINGS
 ]
 
 
-def argv_of(
-    binary: ClaudeBinary = FORKING, tier: int = 1, continuation: Continuation = FRESH
-) -> list[str]:
-    return build_argv(binary, request_for(tier, continuation))
+def argv_of(binary: ClaudeBinary = FORKING, tier: int = 1, resumes: str | None = None) -> list[str]:
+    return build_argv(binary, request_for(tier, resumes))
 
 
-def request_for(tier: int, continuation: Continuation) -> RunRequest:
+def request_for(tier: int, resumes: str | None) -> RunRequest:
     return RunRequest(
         tier=TIERS[tier],
         session_id=OWN_ID,
-        continuation=continuation,
+        resumes=resumes,
         report_schema=REPORT_SCHEMA_JSON,
         max_budget_usd=TIERS[tier].max_budget_usd,
     )
@@ -52,18 +47,18 @@ def value_of(argv: list[str], flag: str) -> str:
     return argv[argv.index(flag) + 1]
 
 
-@pytest.mark.parametrize(("binary", "tier", "continuation"), EVERY_RUN)
-def test_req6_session_manager_always_passes_tier_appropriate_tool_flags(binary, tier, continuation):
-    argv = argv_of(binary, tier, continuation)
+@pytest.mark.parametrize(("binary", "tier", "resumes"), EVERY_RUN)
+def test_req6_session_manager_always_passes_tier_appropriate_tool_flags(binary, tier, resumes):
+    argv = argv_of(binary, tier, resumes)
 
     assert value_of(argv, "--allowedTools") == ",".join(TIERS[tier].allowed_tools)
     assert value_of(argv, "--disallowedTools") == ",".join(TIERS[tier].disallowed_tools)
     assert value_of(argv, "--tools") == ",".join(TIERS[tier].tool_names)
 
 
-@pytest.mark.parametrize(("binary", "tier", "continuation"), EVERY_RUN)
-def test_every_run_states_its_model_and_its_limits(binary, tier, continuation):
-    argv = argv_of(binary, tier, continuation)
+@pytest.mark.parametrize(("binary", "tier", "resumes"), EVERY_RUN)
+def test_every_run_states_its_model_and_its_limits(binary, tier, resumes):
+    argv = argv_of(binary, tier, resumes)
 
     assert value_of(argv, "--model") == TIERS[tier].model
     assert int(value_of(argv, "--max-turns")) == TIERS[tier].max_turns > 0
@@ -71,20 +66,20 @@ def test_every_run_states_its_model_and_its_limits(binary, tier, continuation):
 
 
 def test_a_run_is_told_what_is_left_of_its_budget_not_the_whole_of_it():
-    request = replace(request_for(2, FRESH), max_budget_usd=Decimal("1E-2"))
+    request = replace(request_for(2, None), max_budget_usd=Decimal("1E-2"))
 
     assert value_of(build_argv(FORKING, request), "--max-budget-usd") == "0.01"
 
 
 def test_a_question_is_asked_without_a_report():
-    request = replace(request_for(2, FRESH), report_schema=None)
+    request = replace(request_for(2, None), report_schema=None)
 
     assert "--json-schema" not in build_argv(FORKING, request)
 
 
-@pytest.mark.parametrize(("binary", "tier", "continuation"), EVERY_RUN)
-def test_req1_every_run_prints_structured_output(binary, tier, continuation):
-    argv = argv_of(binary, tier, continuation)
+@pytest.mark.parametrize(("binary", "tier", "resumes"), EVERY_RUN)
+def test_req1_every_run_prints_structured_output(binary, tier, resumes):
+    argv = argv_of(binary, tier, resumes)
 
     assert argv[:2] == ["/opt/claude", "-p"]
     assert value_of(argv, "--output-format") == "stream-json"
@@ -92,18 +87,18 @@ def test_req1_every_run_prints_structured_output(binary, tier, continuation):
     assert value_of(argv, "--json-schema") == REPORT_SCHEMA_JSON
 
 
-@pytest.mark.parametrize(("binary", "tier", "continuation"), EVERY_RUN)
-def test_every_run_is_closed_to_what_lies_on_the_host(binary, tier, continuation):
-    argv = argv_of(binary, tier, continuation)
+@pytest.mark.parametrize(("binary", "tier", "resumes"), EVERY_RUN)
+def test_every_run_is_closed_to_what_lies_on_the_host(binary, tier, resumes):
+    argv = argv_of(binary, tier, resumes)
 
     assert value_of(argv, "--setting-sources") == ""
     assert value_of(argv, "--permission-mode") == "dontAsk"
     assert "--strict-mcp-config" in argv
 
 
-@pytest.mark.parametrize(("binary", "tier", "continuation"), EVERY_RUN)
-def test_no_run_lets_the_cli_delete_conversations(binary, tier, continuation):
-    settings = json.loads(value_of(argv_of(binary, tier, continuation), "--settings"))
+@pytest.mark.parametrize(("binary", "tier", "resumes"), EVERY_RUN)
+def test_no_run_lets_the_cli_delete_conversations(binary, tier, resumes):
+    settings = json.loads(value_of(argv_of(binary, tier, resumes), "--settings"))
 
     assert settings["cleanupPeriodDays"] >= 3650
 
@@ -121,14 +116,14 @@ def test_no_run_lets_the_cli_delete_conversations(binary, tier, continuation):
         "--add-dir",
     ],
 )
-@pytest.mark.parametrize(("binary", "tier", "continuation"), EVERY_RUN)
-def test_req2_no_run_is_given_a_flag_that_would_undo_the_walls(binary, tier, continuation, flag):
-    assert flag not in argv_of(binary, tier, continuation)
+@pytest.mark.parametrize(("binary", "tier", "resumes"), EVERY_RUN)
+def test_req2_no_run_is_given_a_flag_that_would_undo_the_walls(binary, tier, resumes, flag):
+    assert flag not in argv_of(binary, tier, resumes)
 
 
-@pytest.mark.parametrize(("binary", "tier", "continuation"), EVERY_RUN)
-def test_the_prompt_is_not_in_the_command_line(binary, tier, continuation):
-    argv = argv_of(binary, tier, continuation)
+@pytest.mark.parametrize(("binary", "tier", "resumes"), EVERY_RUN)
+def test_the_prompt_is_not_in_the_command_line(binary, tier, resumes):
+    argv = argv_of(binary, tier, resumes)
 
     flags = {"-p", "--verbose", "--strict-mcp-config", "--fork-session"}
     positional = [
@@ -140,14 +135,14 @@ def test_the_prompt_is_not_in_the_command_line(binary, tier, continuation):
 
 
 def test_req2_tier_1_escalates_to_tier_2_via_resume():
-    argv = argv_of(tier=2, continuation=Resume("sess_abc123", "asked"))
+    argv = argv_of(tier=2, resumes="sess_abc123")
 
     assert value_of(argv, "--resume") == "sess_abc123"
     assert value_of(argv, "--model") == "sonnet"
 
 
 def test_req2_tier_2_escalates_to_tier_3_via_resume():
-    argv = argv_of(tier=3, continuation=Resume("sess_def456", "asked"))
+    argv = argv_of(tier=3, resumes="sess_def456")
 
     assert value_of(argv, "--resume") == "sess_def456"
     assert value_of(argv, "--model") == "opus"
@@ -155,14 +150,14 @@ def test_req2_tier_2_escalates_to_tier_3_via_resume():
 
 
 def test_req2_resume_does_not_carry_the_findings_in_a_system_prompt():
-    argv = argv_of(tier=2, continuation=Resume("sess_abc123", "asked"))
+    argv = argv_of(tier=2, resumes="sess_abc123")
 
     assert not [entry for entry in argv if "system-prompt" in entry or "handoff" in entry.lower()]
 
 
 def test_req6_tier_2_gains_write_and_edit_on_resume():
     first = value_of(argv_of(tier=1), "--allowedTools").split(",")
-    second = value_of(argv_of(tier=2, continuation=Resume("a", "b")), "--allowedTools").split(",")
+    second = value_of(argv_of(tier=2, resumes="a"), "--allowedTools").split(",")
 
     assert {"Write", "Edit"}.isdisjoint(first)
     assert {"Write", "Edit"} <= set(second)
@@ -170,7 +165,7 @@ def test_req6_tier_2_gains_write_and_edit_on_resume():
 
 def test_req6_tier_2_disallowed_tools_replace_those_of_tier_1():
     first = value_of(argv_of(tier=1), "--disallowedTools")
-    second = value_of(argv_of(tier=2, continuation=Resume("a", "b")), "--disallowedTools")
+    second = value_of(argv_of(tier=2, resumes="a"), "--disallowedTools")
 
     assert "Bash(docker restart:*)" in first
     assert "Bash(gh pr create:*)" in first
@@ -179,9 +174,8 @@ def test_req6_tier_2_disallowed_tools_replace_those_of_tier_1():
     assert "Bash(ansible-playbook:*)" in second
 
 
-@pytest.mark.parametrize("continuation", [FRESH, HANDOFF])
-def test_a_run_that_does_not_resume_begins_a_conversation_with_our_own_id(continuation):
-    argv = argv_of(continuation=continuation)
+def test_a_run_that_does_not_resume_begins_a_conversation_with_our_own_id():
+    argv = argv_of(resumes=None)
 
     assert value_of(argv, "--session-id") == OWN_ID
     assert "--resume" not in argv
@@ -189,13 +183,13 @@ def test_a_run_that_does_not_resume_begins_a_conversation_with_our_own_id(contin
 
 
 def test_a_resumed_run_forks_into_an_id_of_its_own():
-    argv = argv_of(FORKING, 2, Resume("sess_abc123", "asked"))
+    argv = argv_of(FORKING, 2, "sess_abc123")
 
     assert argv[2:7] == ["--resume", "sess_abc123", "--fork-session", "--session-id", OWN_ID]
 
 
 def test_a_cli_that_cannot_fork_resumes_without_a_new_id():
-    argv = argv_of(OLD, 2, Resume("sess_abc123", "asked"))
+    argv = argv_of(OLD, 2, "sess_abc123")
 
     assert value_of(argv, "--resume") == "sess_abc123"
     assert "--fork-session" not in argv
@@ -203,20 +197,18 @@ def test_a_cli_that_cannot_fork_resumes_without_a_new_id():
 
 
 @pytest.mark.parametrize(
-    ("binary", "continuation", "expected"),
+    ("binary", "resumes", "expected"),
     [
-        (FORKING, FRESH, OWN_ID),
-        (OLD, FRESH, OWN_ID),
-        (FORKING, HANDOFF, OWN_ID),
-        (OLD, HANDOFF, OWN_ID),
-        (FORKING, Resume("sess_abc123", "asked"), OWN_ID),
-        (OLD, Resume("sess_abc123", "asked"), "sess_abc123"),
+        (FORKING, None, OWN_ID),
+        (OLD, None, OWN_ID),
+        (FORKING, "sess_abc123", OWN_ID),
+        (OLD, "sess_abc123", "sess_abc123"),
     ],
 )
-def test_the_id_to_expect_follows_from_how_the_run_begins(binary, continuation, expected):
-    assert conversation_id(binary, request_for(2, continuation)) == expected
+def test_the_id_to_expect_follows_from_how_the_run_begins(binary, resumes, expected):
+    assert conversation_id(binary, request_for(2, resumes)) == expected
 
 
-@pytest.mark.parametrize(("binary", "tier", "continuation"), EVERY_RUN)
-def test_every_entry_fits_the_limits_of_a_command_line(binary, tier, continuation):
-    assert max(len(entry) for entry in argv_of(binary, tier, continuation)) < 128 * 1024
+@pytest.mark.parametrize(("binary", "tier", "resumes"), EVERY_RUN)
+def test_every_entry_fits_the_limits_of_a_command_line(binary, tier, resumes):
+    assert max(len(entry) for entry in argv_of(binary, tier, resumes)) < 128 * 1024

@@ -15,11 +15,13 @@ from escalation.agent.capabilities import (
     STUDIED_VERSIONS,
     Capabilities,
     capabilities_of,
+    find_out,
     forget_capabilities,
-    probe,
 )
+from escalation.agent.probe import probe
 
-# Speaks stream-json, calls the API once as the real one does, and keeps totals by conversation.
+# Speaks stream-json, asks the API as the real one does, charges a millionth of a dollar for each
+# token, and keeps totals by conversation.
 PROGRAM = """\
 #!{python} -IS
 import json, os, sys, urllib.request
@@ -35,13 +37,22 @@ with open(HERE + "/runs", "a") as runs:
 def value(flag):
     return args[args.index(flag) + 1] if flag in args else ""
 
-def call_api():
-    system = value("--append-system-prompt")
-    body = dict(model="haiku", system=system, max_tokens=9,
-        messages=[dict(role="user", content=sys.stdin.read())])
+prompt = "" if sys.stdin.isatty() else sys.stdin.read()
+
+def ask(text, tools):
+    body = dict(model="haiku", system=value("--append-system-prompt"), max_tokens=9, tools=tools,
+        messages=[dict(role="user", content=text)])
     request = urllib.request.Request(os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages",
         json.dumps(body).encode(), {{"Content-Type": "application/json"}})
-    urllib.request.urlopen(request).read()
+    usage = json.loads(urllib.request.urlopen(request).read())["usage"]
+    return (usage["input_tokens"] + usage["output_tokens"]) / 1e6
+
+def call_api():
+    return ask(prompt, [dict(name="Bash")])
+
+def asides():
+    return (ask("Warmup", [dict(name="Bash")]) + ask("Warmup", [dict(name="Read")])
+        + ask("Write a title: " + prompt, []) + ask("Find the paths in this", [dict(name="Read")]))
 
 def emit(**line):
     print(json.dumps(line))
@@ -62,36 +73,57 @@ conversation = asked or parent
 {behaviour}
 """
 ACCUMULATES = """
-call_api()
+cost = call_api()
 if parent and parent != conversation:
     total(conversation, total(parent, 0))
-done(conversation, total(conversation, 0.01))
+done(conversation, total(conversation, cost))
 """
+ACCUMULATES_WITH_ASIDES = "asides();" + ACCUMULATES.strip().replace(
+    "call_api()", "call_api() + asides()"
+)
+ACCUMULATES_ON_RESUME_ALONE = "cost = call_api(); done(conversation, total(conversation, cost))"
 STATES_ITS_SHARE = """
-call_api()
-share = {"haiku": {"costUSD": 0.01}}
+cost = call_api()
+share = {"haiku": {"costUSD": cost}}
 if parent and parent != conversation:
     total(conversation, total(parent, 0))
-done(conversation, total(conversation, 0.01), model_usage_since_last_result=share)
+done(conversation, total(conversation, cost), model_usage_since_last_result=share)
 """
-PER_RUN = "call_api(); done(conversation, 0.01)"
-PER_RUN_WITH_ASIDES = "call_api(); done(conversation, 0.012 if parent else 0.01)"
+PER_RUN = "done(conversation, call_api())"
+# As 2.0.77 does: more calls of its own in a resumed run than in a fresh one.
+PER_RUN_WITH_ASIDES = (
+    "done(conversation, call_api() + (asides() + asides() + asides() if parent else asides()))"
+)
+UNACCOUNTABLE = "done(conversation, call_api() * (1.6 if parent else 1))"
+FREE = "call_api(); done(conversation, 0)"
 CANNOT_RESUME = """
 if parent:
     sys.stderr.write("No conversation found with session ID: " + parent)
     emit(type="result", subtype="error_during_execution", is_error=True, session_id=parent)
     sys.exit(1)
-call_api(); done(conversation, 0.01)
+done(conversation, call_api())
 """
-GIVES_ANOTHER_ID = "call_api(); done('someone-else' if parent else conversation, 0.01)"
+CANNOT_FORK = """
+if "--fork-session" in args:
+    sys.stderr.write("--session-id cannot be used with --resume")
+    sys.exit(1)
+done(conversation, call_api())
+"""
+GIVES_ANOTHER_ID = "done('someone-else' if parent else conversation, call_api())"
 BROKEN = "sys.stderr.write('missing library'); sys.exit(127)"
-BREAKS_ON_RESUME = "sys.exit(3) if parent else (call_api(), done(conversation, 0.01))"
-FIRST_FAILS = "call_api(); done(conversation, 0.01); sys.exit(0 if parent else 1)"
+BREAKS_ON_RESUME = "sys.exit(3) if parent else done(conversation, call_api())"
+FIRST_FAILS = "done(conversation, call_api()); sys.exit(0 if parent else 1)"
 NEVER_CALLS = "done(conversation, 0.01)"
 STICKS = """
 if parent and "--append-system-prompt" in args:
     args[args.index("--append-system-prompt") + 1] = "the-first-appended-words"
-call_api(); done(conversation, 0.01)
+done(conversation, call_api())
+"""
+FAILS_ONCE = """
+if not os.path.exists(HERE + "/failed"):
+    open(HERE + "/failed", "w").close()
+    sys.stderr.write("the machine is busy"); sys.exit(1)
+done(conversation, call_api())
 """
 
 
@@ -127,19 +159,27 @@ def runs_in(directory: Path) -> int:
     return len(log.read_text()) if log.exists() else 0
 
 
-def test_a_cli_that_accumulates_is_found_out(cli):
-    found = probe(cli(ACCUMULATES))
+@pytest.mark.parametrize("behaviour", [ACCUMULATES, ACCUMULATES_WITH_ASIDES])
+def test_a_cli_that_accumulates_is_found_out_also_with_calls_of_its_own(cli, behaviour):
+    found = probe(cli(behaviour))
 
     assert (found.accumulates_on_resume, found.accumulates_on_fork) == (True, True)
     assert (found.works, found.states_own_share) == (True, False)
     assert (found.can_fork, found.keeps_id_on_resume) == (True, True)
-    assert "cost is reported cumulative" in found.verdict
+    assert found.verdict.endswith("cost is reported cumulative")
+
+
+def test_a_cli_whose_forks_start_at_nothing_is_found_out(cli):
+    found = probe(cli(ACCUMULATES_ON_RESUME_ALONE))
+
+    assert (found.accumulates_on_resume, found.accumulates_on_fork) == (True, False)
 
 
 def test_a_cli_that_states_its_own_share_is_found_out(cli):
     found = probe(cli(STATES_ITS_SHARE))
 
     assert (found.states_own_share, found.accumulates_on_fork) == (True, True)
+    assert found.verdict.endswith("cost is reported cumulative, with each run's own share")
 
 
 @pytest.mark.parametrize("behaviour", [PER_RUN, PER_RUN_WITH_ASIDES])
@@ -148,7 +188,16 @@ def test_a_cli_that_reports_per_run_is_found_out_also_with_calls_of_its_own(cli,
 
     assert (found.accumulates_on_resume, found.accumulates_on_fork) == (False, False)
     assert found.is_usable
-    assert "cost is reported per run" in found.verdict
+    assert found.verdict.endswith("cost is reported per run")
+
+
+@pytest.mark.parametrize("behaviour", [UNACCOUNTABLE, FREE])
+def test_a_figure_that_is_neither_the_runs_nor_the_conversations_is_not_guessed_at(cli, behaviour):
+    found = probe(cli(behaviour))
+
+    assert (found.accumulates_on_resume, found.accumulates_on_fork) == (None, None)
+    assert found.is_usable
+    assert found.verdict.endswith("that of resumed runs stays unknown")
 
 
 def test_a_cli_that_cannot_fork_is_usable_and_says_so(cli, tmp_path):
@@ -177,6 +226,7 @@ def test_a_cli_that_cannot_resume_is_unusable_and_quoted(cli):
     [
         (BROKEN, "a fresh run printed no result (missing library)"),
         (BREAKS_ON_RESUME, "a resumed run printed no result (exit code 3)"),
+        (CANNOT_FORK, "a forked run printed no result (--session-id cannot be used with --resume)"),
     ],
 )
 def test_a_broken_cli_is_unusable_and_says_how(cli, behaviour, said):
@@ -189,9 +239,7 @@ def test_a_broken_cli_is_unusable_and_says_how(cli, behaviour, said):
 def test_a_first_run_that_failed_is_told_in_the_verdict(cli):
     found = probe(cli(FIRST_FAILS))
 
-    assert not found.is_usable
-    assert found.problem
-    assert found.verdict != "unusable: "
+    assert found.verdict == "unusable: a fresh run did not end well (exit code 1)"
 
 
 def test_a_cli_that_never_asks_the_api_gets_a_verdict_and_no_traceback(cli):
@@ -212,13 +260,14 @@ def test_whether_an_appended_prompt_sticks_is_read_from_what_the_api_was_sent(
     assert probe(cli(behaviour)).appended_prompt_sticks is sticks
 
 
-def test_missing_flags_make_it_unusable_and_are_named(cli):
+def test_missing_flags_make_it_unusable_and_are_named_without_a_run(cli, tmp_path):
     flags = tuple(flag for flag in NEEDED_FLAGS if flag not in {"--tools", "--json-schema"})
 
-    found = probe(cli(PER_RUN, flags=flags))
+    found = find_out(cli(PER_RUN, flags=flags))
 
     assert not found.is_usable
     assert found.verdict == "unusable: it does not know --json-schema, --tools"
+    assert runs_in(tmp_path) == 0
 
 
 @pytest.mark.parametrize("version", STUDIED_VERSIONS)
@@ -235,7 +284,7 @@ def test_a_version_that_nobody_has_seen_is_judged_by_the_probe_alone(cli):
 def test_the_finding_is_kept_and_the_binary_not_asked_again(cli, tmp_path):
     binary = cli(ACCUMULATES)
     first = capabilities_of(binary)
-    capabilities._probed.cache_clear()
+    capabilities._remembered.clear()
 
     assert capabilities_of(binary) == first
     assert runs_in(tmp_path) == 3
@@ -266,10 +315,50 @@ def test_a_finding_that_cannot_be_read_is_found_out_again(cli, settings, content
     capabilities_of(binary)
     (kept,) = (settings.CLAUDEOPS_STATE_DIR / "cli").glob("*.capabilities.json")
     kept.write_text(content)
-    capabilities._probed.cache_clear()
+    capabilities._remembered.clear()
 
     assert capabilities_of(binary).works
     assert json.loads(kept.read_text())["works"] is True
+
+
+def test_a_probe_that_failed_is_not_kept(cli, settings, tmp_path):
+    binary = cli(FAILS_ONCE)
+
+    assert capabilities_of(binary).verdict == (
+        "unusable: a fresh run printed no result (the machine is busy)"
+    )
+    assert list(settings.CLAUDEOPS_STATE_DIR.glob("cli/*.capabilities.json")) == []
+
+
+def test_a_probe_that_failed_is_believed_for_a_while(cli, tmp_path):
+    binary = cli(FAILS_ONCE)
+    capabilities_of(binary)
+
+    assert not capabilities_of(binary).works
+    assert runs_in(tmp_path) == 1
+
+
+def test_a_probe_that_failed_is_tried_again_later(cli, monkeypatch, settings):
+    binary = cli(FAILS_ONCE)
+    capabilities_of(binary)
+
+    monkeypatch.setattr(capabilities, "TRY_AGAIN_SECONDS", 0)
+
+    assert capabilities_of(binary).accumulates_on_fork is False
+    assert len(list(settings.CLAUDEOPS_STATE_DIR.glob("cli/*.capabilities.json"))) == 1
+
+
+def test_a_cost_that_could_not_be_told_is_looked_at_again_later(cli, settings):
+    assert not capabilities_of(cli(UNACCOUNTABLE)).is_settled
+    assert list(settings.CLAUDEOPS_STATE_DIR.glob("cli/*.capabilities.json")) == []
+
+
+def test_a_run_that_never_ends_is_given_up(cli, monkeypatch):
+    monkeypatch.setattr("escalation.agent.probe.RUN_PATIENCE_SECONDS", 0.5)
+
+    found = probe(cli("import time; time.sleep(60)"))
+
+    assert "timed out after 0.5 seconds" in found.verdict
 
 
 def test_the_probe_leaves_no_traces_and_uses_no_login_of_the_operator(cli, tmp_path, settings):

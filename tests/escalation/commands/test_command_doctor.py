@@ -83,7 +83,7 @@ def test_it_forgets_what_was_found_before_and_looks_again(fake_cli, settings, mo
         facts: dict[str, Any] = {**PER_RUN, "missing_flags": ()}
         return Capabilities(**facts)
 
-    monkeypatch.setattr("escalation.agent.capabilities.probe", probe)
+    monkeypatch.setattr("escalation.agent.capabilities.find_out", probe)
 
     code, said = doctor_says()
 

@@ -110,7 +110,7 @@ def command_and_prompt(
     request = RunRequest(
         tier=get_tier(tier),
         session_id="0b0b0b0b-0000-4000-8000-000000000002",
-        continuation=continuation,
+        resumes=continuation.session_id if isinstance(continuation, Resume) else None,
         report_schema=None,
         max_budget_usd=Decimal(1),
     )
