@@ -114,6 +114,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "escalation.web.context_processors.installation",
+                "escalation.rehearsal.context_processors.scenarios",
             ],
         },
     },

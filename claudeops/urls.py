@@ -8,6 +8,6 @@ urlpatterns = [
     path("login/", LoginView.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("admin/", admin.site.urls),
-    path("", include("escalation.web.urls")),
+    path("", include("escalation.urls")),
     path("", include("sessions_app.urls")),
 ]

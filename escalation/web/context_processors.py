@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 from django.http import HttpRequest
@@ -12,12 +11,6 @@ from escalation.agent.binary import ClaudeBinary, find_binary
 from escalation.agent.environment import credentials_configured
 from escalation.errors import CliMissing
 from escalation.host.health import worker_was_seen
-from escalation.rehearsal.drills.scenario import (
-    Scenario,
-    ScenarioError,
-    load_scenario,
-    scenario_names,
-)
 from sessions_app.models import PauseSwitch
 
 
@@ -27,7 +20,6 @@ def installation(request: HttpRequest) -> dict[str, Any]:
         "api_key_configured": credentials_configured(),
         "pause_switch": SimpleLazyObject(PauseSwitch.current),
         "worker_is_silent": SimpleLazyObject(lambda: not worker_was_seen()),
-        "scenarios": SimpleLazyObject(_scenarios),
     }
 
 
@@ -36,12 +28,3 @@ def _binary() -> ClaudeBinary | None:
         return find_binary()
     except CliMissing:
         return None
-
-
-def _scenarios() -> list[Scenario]:
-    """Without those that cannot be read: one broken file must not take the pages down."""
-    readable = []
-    for name in scenario_names():
-        with contextlib.suppress(ScenarioError):
-            readable.append(load_scenario(name))
-    return readable

@@ -4,8 +4,6 @@ from django.urls import path
 
 from escalation.web import health_views, session_views, views
 
-app_name = "escalation"
-
 urlpatterns = [
     path("watches/<int:pk>/run/", views.run_watch, name="run_watch"),
     path("watches/<int:pk>/pause/", views.pause_watch, name="pause_watch"),
@@ -14,7 +12,6 @@ urlpatterns = [
     path("resume/", views.resume_all, name="resume_all"),
     path("healthz", health_views.healthz, name="healthz"),
     path("readyz", health_views.readyz, name="readyz"),
-    path("drills/", views.start_drill, name="start_drill"),
     path("sessions/<int:pk>/stop/", session_views.stop_session, name="stop_session"),
     path("sessions/<int:pk>/follow-up/", session_views.follow_up, name="follow_up"),
     path("sessions/<int:pk>/fork/", session_views.fork_session, name="fork_session"),

@@ -14,8 +14,6 @@ from escalation import queue
 from escalation.errors import CycleActive
 from escalation.host import pause
 from escalation.next_step import cycles
-from escalation.rehearsal.drills.drill import start_drill as begin_drill
-from escalation.rehearsal.drills.scenario import ScenarioError
 from sessions_app.models import Cycle, Watch
 
 
@@ -46,22 +44,6 @@ def pause_watch(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 def resume_watch(request: HttpRequest, pk: int) -> HttpResponse:
     return _set_enabled(request, pk, enabled=True)
-
-
-@require_POST
-def start_drill(request: HttpRequest) -> HttpResponse:
-    try:
-        cycle = begin_drill(
-            request.POST.get("scenario", ""),
-            enqueue=queue.enqueue,
-            requested_by=cast(User, request.user),
-            force_fresh=bool(request.POST.get("fresh")),
-        )
-    except ScenarioError as error:
-        messages.error(request, str(error))
-        return redirect("sessions_app:dashboard")
-    messages.success(request, f"The drill {cycle.drill} is queued: it costs nothing.")
-    return redirect(cycle)
 
 
 @require_POST

@@ -30,13 +30,6 @@ def test_it_says_whether_a_key_is_configured(fake_cli, request_, monkeypatch):
     assert (before, installation(request_)["api_key_configured"]) == (True, False)
 
 
-def test_it_lists_the_scenarios_of_the_drills(fake_cli, request_):
-    names = [scenario.name for scenario in installation(request_)["scenarios"]]
-
-    assert "all-healthy" in names
-    assert names == sorted(names)
-
-
 def test_it_asks_the_database_nothing(fake_cli, request_, django_assert_num_queries, db):
     with django_assert_num_queries(0):
-        list(installation(request_)["scenarios"])
+        installation(request_)

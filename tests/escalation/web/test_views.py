@@ -20,30 +20,26 @@ def watch(workdir):
     return WatchFactory(name="shop", workdir=str(workdir))
 
 
-def address(name: str, watch=None) -> str:
-    return reverse(f"escalation:{name}", args=[watch.pk] if watch else [])
+def address(name: str, watch) -> str:
+    return reverse(f"escalation:{name}", args=[watch.pk])
 
 
 def said(response) -> list[str]:
     return [str(message) for message in get_messages(response.wsgi_request)]
 
 
-EVERY_ENDPOINT = ["run_watch", "pause_watch", "resume_watch", "start_drill"]
+EVERY_ENDPOINT = ["run_watch", "pause_watch", "resume_watch"]
 
 
 @pytest.mark.parametrize("name", EVERY_ENDPOINT)
 def test_it_acts_only_on_post(operator_client, watch, name):
-    url = address(name, None if name == "start_drill" else watch)
-
-    assert operator_client.get(url).status_code == 405
+    assert operator_client.get(address(name, watch)).status_code == 405
     assert not Cycle.objects.exists()
 
 
 @pytest.mark.parametrize("name", EVERY_ENDPOINT)
 def test_a_stranger_is_sent_to_the_login(client, watch, name):
-    url = address(name, None if name == "start_drill" else watch)
-
-    response = client.post(url, {"scenario": "all-healthy"})
+    response = client.post(address(name, watch))
 
     assert response.status_code == 302
     assert response.url.startswith(reverse("login"))
@@ -55,7 +51,7 @@ def test_a_form_from_another_site_is_refused(operator, watch, name):
     strict = Client(enforce_csrf_checks=True)
     strict.force_login(operator)
 
-    response = strict.post(address(name, None if name == "start_drill" else watch))
+    response = strict.post(address(name, watch))
 
     assert response.status_code == 403
 
@@ -112,26 +108,6 @@ def test_a_watch_can_be_resumed(operator_client, workdir):
     watch.refresh_from_db()
     assert (watch.enabled, watch.schedule.repeats) == (True, -1)
     assert said(response) == ["The watch shop runs again, every hour."]
-
-
-def test_a_drill_is_laid_out_and_queued(operator_client, operator, settings):
-    response = operator_client.post(address("start_drill"), {"scenario": "all-healthy"})
-
-    cycle = Cycle.objects.get()
-    assert (cycle.drill, cycle.requested_by) == ("all-healthy", operator)
-    assert cycle.workdir.startswith(str(settings.CLAUDEOPS_STATE_DIR))
-    assert response.url == cycle.get_absolute_url()
-    assert OrmQ.objects.count() == 1
-
-
-@pytest.mark.parametrize("scenario", ["", "nonsense", "../../etc/passwd", "all-healthy.toml"])
-def test_an_unknown_scenario_says_which_are_known(operator_client, scenario):
-    response = operator_client.post(address("start_drill"), {"scenario": scenario})
-
-    (message,) = said(response)
-    assert repr(scenario) in message
-    assert "all-healthy" in message
-    assert not Cycle.objects.exists()
 
 
 def test_where_an_action_leads_can_be_seen(operator_client, watch):
