@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, register
 
-from escalation.agent.binary import locate
+from escalation.agent import locate_binary
 from escalation.errors import CliMissing
 from escalation.run.prompts import PROMPT_FILES
 from escalation.tiers import Tier
@@ -45,7 +45,7 @@ def check_queue_times(**_options: Any) -> list[CheckMessage]:
 @register()
 def check_cli(**_options: Any) -> list[CheckMessage]:
     try:
-        locate()
+        locate_binary()
     except CliMissing as error:
         return [Error(str(error), id="escalation.E003")]
     return []

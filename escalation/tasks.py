@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from escalation import queue
-from escalation.agent.environment import NO_CREDENTIALS, credentials_configured
+from escalation.agent import NO_CREDENTIALS, credentials_configured
 from escalation.errors import CycleActive
 from escalation.host import cleaning
 from escalation.next_step import cycles

@@ -43,12 +43,12 @@ class ClaudeBinary:
 
 
 def find_binary() -> ClaudeBinary:
-    path, source = locate()
+    path, source = locate_binary()
     stat = path.stat()
     return _described(str(path), source, stat.st_size, stat.st_mtime_ns)
 
 
-def locate() -> tuple[Path, str]:
+def locate_binary() -> tuple[Path, str]:
     """The operator's choice first, then PATH where that is wanted, then the bundled one."""
     if chosen := settings.CLAUDEOPS_CLAUDE_BIN:
         return _usable(Path(chosen).expanduser(), "CLAUDEOPS_CLAUDE_BIN"), "CLAUDEOPS_CLAUDE_BIN"

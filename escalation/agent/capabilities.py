@@ -77,6 +77,10 @@ class Capabilities:
         known = "studied" if studied else "not seen before, judged by the probe alone"
         return f"usable ({known}); {self._cost_words}"
 
+    def as_data(self, binary: ClaudeBinary) -> dict[str, Any]:
+        about = {"path": binary.path, "source": binary.source}
+        return {**about, **asdict(self), "verdict": self.verdict}
+
     @property
     def _cost_words(self) -> str:
         if self.states_own_share:
@@ -101,7 +105,7 @@ def capabilities_of(binary: ClaudeBinary) -> Capabilities:
 def find_out(binary: ClaudeBinary) -> Capabilities:
     if missing := missing_flags(binary):
         return Capabilities(version=binary.version, works=False, missing_flags=missing)
-    # The probe brings an HTTP server with it, which no other run of the program needs.
+    # What the probe finds are our Capabilities: at the top, the two would import each other.
     from escalation.agent.probe import probe
 
     return probe(binary)
@@ -115,15 +119,6 @@ def forget_capabilities(binary: ClaudeBinary) -> None:
     """Probe again at the next question."""
     _remembered.clear()
     _kept(fingerprint_of(Path(binary.path))).unlink(missing_ok=True)
-
-
-def as_data(binary: ClaudeBinary, capabilities: Capabilities) -> dict[str, Any]:
-    return {
-        "path": binary.path,
-        "source": binary.source,
-        **asdict(capabilities),
-        "verdict": capabilities.verdict,
-    }
 
 
 _remembered: dict[tuple[ClaudeBinary, str], tuple[float, Capabilities]] = {}

@@ -37,7 +37,7 @@ def default_window(model: str, cli_version: str) -> int:
     return known.get(model, SMALLEST_WINDOW)
 
 
-def occupancy(entries: Iterable[dict[str, Any]]) -> int:
+def occupancy_of(entries: Iterable[dict[str, Any]]) -> int:
     """The tokens of the last answer on the main thread of a transcript, and all before it.
 
     Each block of an answer is an entry of its own. The stream gives the output as it stood when the

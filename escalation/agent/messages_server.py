@@ -35,7 +35,7 @@ def opening_words(request: dict[str, Any]) -> str:
 
 
 @contextmanager
-def serving(handler: type[MessagesHandler], player: Any, port: int = 0) -> Iterator[int]:
+def serve_messages(handler: type[MessagesHandler], player: Any, port: int = 0) -> Iterator[int]:
     """Run a server whose handlers find the player in `self.player`; gives the port."""
     server = ThreadingHTTPServer(("127.0.0.1", port), handler)
     server.daemon_threads = True

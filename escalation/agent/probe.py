@@ -8,6 +8,7 @@ own, so that "what this run used" and "what the conversation used" cannot be the
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import tempfile
 import uuid
@@ -21,7 +22,7 @@ from escalation.agent.binary import FORK_FLAG, ClaudeBinary
 from escalation.agent.capabilities import Capabilities
 from escalation.agent.environment import cli_environment
 from escalation.agent.message_stream import NO_USAGE, Answer
-from escalation.agent.messages_server import MessagesHandler, is_auxiliary, serving
+from escalation.agent.messages_server import MessagesHandler, is_auxiliary, serve_messages
 from escalation.agent.stream import LineSplitter, StreamFacts, parse_line
 from escalation.tiers import DEFAULT_TIERS
 
@@ -57,7 +58,7 @@ def probe(binary: ClaudeBinary) -> Capabilities:
     api = ProbeApi()
     with (
         tempfile.TemporaryDirectory(prefix="claudeops-probe-") as directory,
-        serving(_Handler, api) as port,
+        serve_messages(_Handler, api) as port,
     ):
         return _watched(binary, ProbeRuns(Path(directory), api, port), api)
 
@@ -91,7 +92,7 @@ def _watched(binary: ClaudeBinary, runs: ProbeRuns, api: ProbeApi) -> Capabiliti
         )
         if forked
         else on_resume,
-        states_own_share=(forked or resumed).facts.states_own_share,
+        states_own_share=(forked or resumed).facts.own_share is not None,
         appended_prompt_sticks=not heard_later,
     )
 
@@ -154,7 +155,12 @@ class ProbeRuns:
         self._directory = directory
         self._api = api
         self._environment = cli_environment(
-            {"ANTHROPIC_API_KEY": "probe", "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}"},
+            {
+                # A CLI that is a script finds its interpreter there.
+                "PATH": os.environ.get("PATH", ""),
+                "ANTHROPIC_API_KEY": "probe",
+                "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}",
+            },
             home=directory,
             config_directory=directory / "claude",
             api_retries=0,

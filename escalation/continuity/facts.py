@@ -11,8 +11,7 @@ from django.conf import settings
 from django.db.models import Q
 from django.utils import timezone
 
-from escalation.agent.binary import ClaudeBinary, fingerprint_of
-from escalation.agent.context import default_window
+from escalation.agent import ClaudeBinary, default_window, fingerprint_of
 from escalation.continuity import transcripts
 from escalation.continuity.guards import (
     Continuation,

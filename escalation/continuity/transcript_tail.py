@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from escalation.agent.transcript_files import Entry
+from escalation.agent import Entry
 from escalation.continuity import transcripts
 from sessions_app.models import Session
 from sessions_app.reading import stream_shape as shape

@@ -20,10 +20,8 @@ from claude_agent_sdk import project_key_for_directory
 from claude_agent_sdk.types import SessionKey
 from django.db.models import Exists, OuterRef
 
-from escalation.agent import context
+from escalation.agent import Entry, occupancy_of, to_cost
 from escalation.agent import transcript_files as files
-from escalation.agent.stream import to_cost
-from escalation.agent.transcript_files import Entry
 from escalation.continuity.guards import CONVERSATION_ID
 from sessions_app.archive import transcript_store as store
 from sessions_app.archive.transcript_chunks import TranscriptDamaged
@@ -124,7 +122,7 @@ def cost_state_total(session: Session) -> Decimal | None:
 def occupancy(session: Session) -> int:
     """The tokens that the conversation fills, by its copy here or by the archived one; 0 where
     neither tells."""
-    return context.occupancy(messages_on_disk(session) or _archived_entries(session.session_id))
+    return occupancy_of(messages_on_disk(session) or _archived_entries(session.session_id))
 
 
 def messages_on_disk(session: Session) -> list[Entry]:

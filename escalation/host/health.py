@@ -12,7 +12,7 @@ from django.db import DatabaseError, connection
 from django.utils import timezone
 from django_q.models import OrmQ
 
-from escalation.agent.binary import locate
+from escalation.agent import locate_binary
 from escalation.errors import CliMissing
 from sessions_app.models import WorkerBeat
 from sessions_app.reading.formatting import duration
@@ -83,7 +83,7 @@ def _queue() -> Check:
 
 def _cli() -> Check:
     try:
-        path, source = locate()
+        path, source = locate_binary()
     except CliMissing as error:
         return Check("cli", False, str(error))
     return Check("cli", True, f"{source}: {path}")

@@ -15,15 +15,16 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from escalation.agent.process import Ended, Manner
-from escalation.agent.process_tree import (
+from escalation.agent import (
+    Ended,
+    Manner,
     ProcessId,
+    StreamFacts,
     boot_id,
     family,
     recorded_tools,
     stop_family,
 )
-from escalation.agent.stream import StreamFacts
 from escalation.next_step.cycles import Enqueue
 from escalation.next_step.lineage import lineage_of
 from escalation.recovery.lost_tasks import without_task

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from escalation.agent.process_tree import boot_id, started_at
+from escalation.agent import boot_id, started_at
 from escalation.run.heartbeat import this_runner
 from sessions_app.models import Session
 

@@ -12,9 +12,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-from escalation.agent.binary import find_binary, fingerprint_of
-from escalation.agent.capabilities import capabilities_of
-from escalation.agent.stream import COST_STEP, StreamFacts, Tokens
+from escalation.agent import (
+    COST_STEP,
+    StreamFacts,
+    Tokens,
+    capabilities_of,
+    find_binary,
+    fingerprint_of,
+)
 from escalation.continuity import transcripts
 from escalation.errors import CannotRun
 from sessions_app.models import Session

@@ -11,9 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from escalation.agent.process import Ended
-from escalation.agent.stream import StreamFacts, Tokens
-from escalation.agent.verdict import Judgement, Verdict, judge
+from escalation.agent import Ended, Judgement, StreamFacts, Tokens, Verdict, judge
 from escalation.next_step.after_cut_off import AfterCutOff, CutOff, after_cut_off
 from escalation.next_step.ending import Ending, Note
 from escalation.next_step.lineage import Lineage

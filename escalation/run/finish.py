@@ -9,8 +9,7 @@ from collections.abc import Callable
 from django.conf import settings
 from django.db import OperationalError
 
-from escalation.agent.process import Ended
-from escalation.agent.stream import StreamFacts
+from escalation.agent import Ended, StreamFacts
 from escalation.continuity import findings_file, transcripts
 from escalation.continuity.transcript_tail import unheard_messages
 from escalation.next_step.conclude import conclude, decision_after

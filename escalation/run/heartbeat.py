@@ -11,7 +11,7 @@ from typing import Any
 from django.db import OperationalError
 from django.utils import timezone
 
-from escalation.agent.process_tree import ProcessId, boot_id, started_at
+from escalation.agent import ProcessId, boot_id, started_at
 from sessions_app.models import Session
 
 BEAT_SECONDS = 5.0

@@ -11,9 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from escalation.agent.argv import RunRequest, build_argv, conversation_id
-from escalation.agent.binary import ClaudeBinary
-from escalation.agent.process import Traces
+from escalation.agent import ClaudeBinary, RunRequest, Traces, build_argv, conversation_id
 from escalation.continuity.guards import Continuation, Fresh, Handoff, Resume
 from escalation.next_step.lineage import Lineage
 from escalation.report import REPORT_SCHEMA_JSON

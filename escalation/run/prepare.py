@@ -16,9 +16,15 @@ from typing import Any
 
 from django.conf import settings
 
-from escalation.agent.binary import ClaudeBinary, find_binary, fingerprint_of
-from escalation.agent.environment import NO_CREDENTIALS, cli_environment, has_credentials
-from escalation.agent.process import Traces
+from escalation.agent import (
+    NO_CREDENTIALS,
+    ClaudeBinary,
+    Traces,
+    cli_environment,
+    find_binary,
+    fingerprint_of,
+    has_credentials,
+)
 from escalation.continuity import handoff, transcripts
 from escalation.continuity.facts import decide_continuation
 from escalation.continuity.guards import Continuation, Fresh, Guard, Handoff, Resume

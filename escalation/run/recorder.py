@@ -11,7 +11,7 @@ from typing import Any
 from django.db import DatabaseError, OperationalError
 from django.utils import timezone
 
-from escalation.agent.stream import StreamLine, parse_line, storable
+from escalation.agent import StreamLine, parse_line, storable
 from escalation.run import spool
 from escalation.run.spool import store_one
 from sessions_app.models import Session, SessionEvent

@@ -20,9 +20,7 @@ from contextlib import ExitStack
 from django.conf import settings
 from django.db import transaction
 
-from escalation.agent.process import Ended, Manner, StopAsked, Watcher, run_process
-from escalation.agent.process_tree import ProcessId
-from escalation.agent.stream import StreamFacts
+from escalation.agent import Ended, Manner, ProcessId, StopAsked, StreamFacts, Watcher, run_process
 from escalation.continuity.facts import resume_limits
 from escalation.errors import CannotRun, Postponed, RecordTooThin
 from escalation.next_step.cycles import Enqueue

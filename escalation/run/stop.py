@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from escalation.agent.process import StopAsked
+from escalation.agent import StopAsked
 from sessions_app.models import Session
 
 LOOK_SECONDS = 0.5

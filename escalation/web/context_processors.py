@@ -7,8 +7,7 @@ from typing import Any
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
-from escalation.agent.binary import ClaudeBinary, find_binary
-from escalation.agent.environment import credentials_configured
+from escalation.agent import ClaudeBinary, credentials_configured, find_binary
 from escalation.errors import CliMissing
 from escalation.host.health import worker_was_seen
 from sessions_app.models import PauseSwitch

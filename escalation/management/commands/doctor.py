@@ -9,8 +9,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from escalation.agent.binary import find_binary
-from escalation.agent.capabilities import as_data, capabilities_of, forget_capabilities
+from escalation.agent import capabilities_of, find_binary, forget_capabilities
 from escalation.errors import CliMissing
 
 
@@ -30,7 +29,7 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         forget_capabilities(binary)
         capabilities = capabilities_of(binary)
-        found = as_data(binary, capabilities)
+        found = capabilities.as_data(binary)
         if options["json"]:
             self.stdout.write(json.dumps(found, indent=2))
         else:
@@ -41,6 +40,8 @@ class Command(BaseCommand):
 
 
 def _shown(value: Any) -> str:
+    if value is None:
+        return "unknown"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):

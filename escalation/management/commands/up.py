@@ -11,9 +11,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
 from escalation import queue
-from escalation.agent.binary import find_binary
-from escalation.agent.capabilities import capabilities_of
-from escalation.agent.environment import credentials_configured
+from escalation.agent import capabilities_of, credentials_configured, find_binary
 from escalation.host.children import (
     port_is_free,
     start_services,

@@ -20,9 +20,7 @@ from pathlib import Path
 from django.conf import settings
 
 from escalation import queue
-from escalation.agent.argv import RunRequest, build_argv
-from escalation.agent.binary import find_binary
-from escalation.agent.environment import cli_environment
+from escalation.agent import RunRequest, build_argv, cli_environment, find_binary
 from escalation.host.children import Service
 from escalation.rehearsal.drills.drill import DRILL_KEY, drill_path, start_drill
 from escalation.rehearsal.drills.messages_api import ScriptedApi

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from escalation.agent.process_tree import process_id
+from escalation.agent import process_id
 from escalation.host.children import Service
 from sessions_app.models import Cycle, Session
 

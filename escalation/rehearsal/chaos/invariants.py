@@ -10,7 +10,7 @@ from typing import Any
 
 from django.conf import settings
 
-from escalation.agent.process_tree import family
+from escalation.agent import family
 from escalation.continuity.transcript_tail import own_messages
 from escalation.rehearsal.drills.drill import drill_directory
 from sessions_app.models import Cycle, Session

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 from django.db import transaction
 
-from escalation.agent.environment import CREDENTIALS
+from escalation.agent import CREDENTIALS
 from escalation.errors import CannotRun
 from escalation.next_step.cycles import Enqueue, first_session
 from escalation.rehearsal.drills.messages_api import ScriptedApi

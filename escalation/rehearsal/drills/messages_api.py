@@ -19,12 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from escalation.agent.message_stream import NO_USAGE, usage_of
-from escalation.agent.messages_server import (
+from escalation.agent import (
+    NO_USAGE,
     MessagesHandler,
     is_auxiliary,
     opening_words,
-    serving,
+    serve_messages,
+    usage_of,
 )
 from escalation.rehearsal.drills.scenario import Reply, Scenario
 
@@ -78,7 +79,7 @@ class ScriptedApi:
 
     @contextmanager
     def serving(self, port: int = 0) -> Iterator[ScriptedApi]:
-        with serving(_Handler, self, port) as self._port:
+        with serve_messages(_Handler, self, port) as self._port:
             yield self
         self._port = 0
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from django.conf import settings
 
-from escalation.agent.message_stream import Answer, ToolCall
+from escalation.agent import Answer, ToolCall
 
 __all__ = [
     "DrillFile",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from escalation.agent import binary
-from escalation.agent.binary import find_binary, locate
+from escalation.agent.binary import find_binary, locate_binary
 from escalation.errors import CliMissing
 
 
@@ -45,21 +45,21 @@ def on_path(monkeypatch, tmp_path) -> Path:
 def test_the_operators_choice_comes_first(settings, chosen, on_path):
     settings.CLAUDEOPS_CLAUDE_FROM_PATH = True
 
-    assert locate() == (chosen, "CLAUDEOPS_CLAUDE_BIN")
+    assert locate_binary() == (chosen, "CLAUDEOPS_CLAUDE_BIN")
 
 
 def test_the_one_on_the_path_comes_second_where_it_is_wanted(settings, on_path):
     settings.CLAUDEOPS_CLAUDE_BIN = ""
     settings.CLAUDEOPS_CLAUDE_FROM_PATH = True
 
-    assert locate() == (on_path, "PATH")
+    assert locate_binary() == (on_path, "PATH")
 
 
 def test_the_bundled_one_is_used_otherwise(settings, on_path):
     settings.CLAUDEOPS_CLAUDE_BIN = ""
     settings.CLAUDEOPS_CLAUDE_FROM_PATH = False
 
-    path, source = locate()
+    path, source = locate_binary()
 
     assert source == "bundled"
     assert path.parts[-3:] == ("claude_agent_sdk", "_bundled", "claude")
@@ -70,7 +70,7 @@ def test_a_home_directory_in_the_choice_is_expanded(settings, monkeypatch, tmp_p
     monkeypatch.setenv("HOME", str(tmp_path))
     settings.CLAUDEOPS_CLAUDE_BIN = "~/claude"
 
-    assert locate()[0] == path
+    assert locate_binary()[0] == path
 
 
 def test_none_on_the_path_says_what_to_do(settings, monkeypatch, tmp_path):
@@ -79,28 +79,28 @@ def test_none_on_the_path_says_what_to_do(settings, monkeypatch, tmp_path):
     settings.CLAUDEOPS_CLAUDE_FROM_PATH = True
 
     with pytest.raises(CliMissing, match="CLAUDEOPS_CLAUDE_FROM_PATH .* unset the variable"):
-        locate()
+        locate_binary()
 
 
 def test_a_missing_choice_is_not_replaced_by_another(settings, on_path, tmp_path):
     settings.CLAUDEOPS_CLAUDE_BIN = str(tmp_path / "nowhere")
 
     with pytest.raises(CliMissing, match="nowhere .*CLAUDEOPS_CLAUDE_BIN.*make install"):
-        locate()
+        locate_binary()
 
 
 def test_a_directory_is_no_cli(settings, tmp_path):
     settings.CLAUDEOPS_CLAUDE_BIN = str(tmp_path)
 
     with pytest.raises(CliMissing, match="There is no `claude`"):
-        locate()
+        locate_binary()
 
 
 def test_a_file_that_is_not_executable_says_how_to_make_it_so(chosen):
     chosen.chmod(0o644)
 
     with pytest.raises(CliMissing, match=f"chmod \\+x {chosen}"):
-        locate()
+        locate_binary()
 
 
 def test_it_knows_version_flags_and_origin(chosen):

@@ -387,6 +387,6 @@ def test_capabilities_are_data():
     )
     binary = ClaudeBinary(path="/opt/claude", source="PATH", version="1", flags=())
 
-    data = json.loads(json.dumps(capabilities.as_data(binary, found)))
+    data = json.loads(json.dumps(found.as_data(binary)))
 
     assert (data["path"], data["verdict"]) == ("/opt/claude", found.verdict)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from escalation.agent.context import default_window, occupancy
+from escalation.agent.context import default_window, occupancy_of
 
 OLD, NEW = "2.1.197 (Claude Code)", "2.1.325 (Claude Code)"
 
@@ -30,24 +30,24 @@ def answer(
 def test_the_last_answer_counts_with_all_that_was_sent_and_its_output():
     entries = [answer("msg_1", read=90_000, output=7), answer("msg_2", read=200, output=4000)]
 
-    assert occupancy(entries) == 1000 + 200 + 30 + 4000
+    assert occupancy_of(entries) == 1000 + 200 + 30 + 4000
 
 
 def test_of_the_blocks_of_one_answer_the_one_with_the_whole_output_counts():
     entries = [answer(output=1), answer(output=500), answer(output=1)]
 
-    assert occupancy(entries) == 1530
+    assert occupancy_of(entries) == 1530
 
 
 def test_a_subagents_answer_is_not_in_the_conversation():
-    assert occupancy([answer(output=5), answer("msg_2", output=9, isSidechain=True)]) == 1035
+    assert occupancy_of([answer(output=5), answer("msg_2", output=9, isSidechain=True)]) == 1035
 
 
 def test_what_the_cli_puts_in_by_itself_is_no_answer():
     own = answer("msg_2", output=0)
     own["message"]["model"] = "<synthetic>"
 
-    assert occupancy([answer(output=5), own]) == 1035
+    assert occupancy_of([answer(output=5), own]) == 1035
 
 
 def test_what_comes_after_the_last_answer_changes_nothing():
@@ -56,11 +56,11 @@ def test_what_comes_after_the_last_answer_changes_nothing():
         {"type": "cost-state"},
     ]
 
-    assert occupancy([answer(output=5), *after]) == 1035
+    assert occupancy_of([answer(output=5), *after]) == 1035
 
 
 def test_a_conversation_without_an_answer_fills_nothing_that_is_known():
-    assert occupancy([{"type": "user", "message": {"content": "Look."}}]) == 0
+    assert occupancy_of([{"type": "user", "message": {"content": "Look."}}]) == 0
 
 
 ANYTHING = st.recursive(
@@ -75,7 +75,7 @@ ANYTHING = st.recursive(
 @given(st.lists(st.fixed_dictionaries({"type": st.just("assistant"), "message": ANYTHING})))
 @hypothesis_settings(database=None, deadline=None)
 def test_whatever_a_transcript_holds_the_answer_is_a_number_that_can_be_stored(entries):
-    assert 0 <= occupancy(entries) < 2**63
+    assert 0 <= occupancy_of(entries) < 2**63
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def found(fake_cli: FakeCli, settings, monkeypatch):
 
 
 def test_it_prints_every_finding_and_the_verdict(found, fake_cli):
-    found(accumulates_on_fork=True)
+    found(accumulates_on_fork=True, accumulates_on_resume=None, states_own_share=True)
 
     code, said = doctor_says()
 
@@ -40,7 +40,8 @@ def test_it_prints_every_finding_and_the_verdict(found, fake_cli):
     assert code == 0
     assert lines["path"] == str(fake_cli.path)
     assert lines["accumulates on fork"] == "yes"
-    assert lines["accumulates on resume"] == "no"
+    assert lines["accumulates on resume"] == "unknown"
+    assert lines["appended prompt sticks"] == "no"
     assert lines["missing flags"] == "none"
     assert lines["verdict"].startswith("usable (not seen before, judged by the probe alone)")
 
