@@ -37,7 +37,7 @@ class WatchAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     list_filter = ["enabled", "dry_run", "max_tier"]
     list_select_related = ["schedule"]
     search_fields = ["name", "workdir", "instructions"]
-    actions = ["run_now", "pause", "resume"]
+    actions = ["run_now", "pause", "unpause"]
 
     @admin.display(description="next run")
     def next_run(self, watch: Watch) -> str:
@@ -72,8 +72,8 @@ class WatchAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def pause(self, request: HttpRequest, queryset: QuerySet[Watch]) -> None:
         self._set_enabled(request, queryset, enabled=False)
 
-    @admin.action(description="Resume", permissions=["change"])
-    def resume(self, request: HttpRequest, queryset: QuerySet[Watch]) -> None:
+    @admin.action(description="Unpause", permissions=["change"])
+    def unpause(self, request: HttpRequest, queryset: QuerySet[Watch]) -> None:
         self._set_enabled(request, queryset, enabled=True)
 
     def _set_enabled(
@@ -84,7 +84,7 @@ class WatchAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             watch.enabled = enabled
             watch.save(update_fields=["enabled"])
         names = ", ".join(watch.name for watch in queryset)
-        self.message_user(request, f"{'Resumed' if enabled else 'Paused'}: {names}.")
+        self.message_user(request, f"{'Unpaused' if enabled else 'Paused'}: {names}.")
 
 
 class RequestActionForm(ActionForm):

@@ -24,7 +24,7 @@ def pause(reason: str, *, by: User | None = None, stop_running: bool = False) ->
     return Session.objects.all().ask_to_stop(Session.StopCause.PAUSE, f"paused: {reason}")
 
 
-def resume(*, enqueue: Enqueue, by: User | None = None) -> int:
+def unpause(*, enqueue: Enqueue, by: User | None = None) -> int:
     """Give back how many sessions were waiting for it."""
     _set(paused=False, reason="", by=by)
     waiting = waiting_sessions(include_taken=True)

@@ -7,9 +7,9 @@ from escalation.web import health_views, session_views, views
 urlpatterns = [
     path("watches/<int:pk>/run/", views.run_watch, name="run_watch"),
     path("watches/<int:pk>/pause/", views.pause_watch, name="pause_watch"),
-    path("watches/<int:pk>/resume/", views.resume_watch, name="resume_watch"),
+    path("watches/<int:pk>/unpause/", views.unpause_watch, name="unpause_watch"),
     path("pause/", views.pause_all, name="pause_all"),
-    path("resume/", views.resume_all, name="resume_all"),
+    path("unpause/", views.unpause_all, name="unpause_all"),
     path("healthz", health_views.healthz, name="healthz"),
     path("readyz", health_views.readyz, name="readyz"),
     path("sessions/<int:pk>/stop/", session_views.stop_session, name="stop_session"),

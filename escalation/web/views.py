@@ -42,7 +42,7 @@ def pause_watch(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-def resume_watch(request: HttpRequest, pk: int) -> HttpResponse:
+def unpause_watch(request: HttpRequest, pk: int) -> HttpResponse:
     return _set_enabled(request, pk, enabled=True)
 
 
@@ -60,8 +60,8 @@ def pause_all(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-def resume_all(request: HttpRequest) -> HttpResponse:
-    count = pause.resume(enqueue=queue.enqueue, by=cast(User, request.user))
+def unpause_all(request: HttpRequest) -> HttpResponse:
+    count = pause.unpause(enqueue=queue.enqueue, by=cast(User, request.user))
     messages.success(request, pause.RUNNING_AGAIN.format(count=count))
     return redirect("sessions_app:dashboard")
 

@@ -1,4 +1,4 @@
-"""The watch in admin: seen, edited, run, paused and resumed."""
+"""The watch in admin: seen, edited, run, paused and unpaused."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ def test_run_now_says_which_watch_is_busy_and_runs_the_others(operator_client):
     assert idle.cycles.count() == 1
 
 
-def test_pause_and_resume_move_the_schedule_too(operator_client):
+def test_pause_and_unpause_move_the_schedule_too(operator_client):
     watch = WatchFactory()
 
     act(operator_client, "pause", watch)
     paused = Schedule.objects.get(watch=watch).repeats
-    act(operator_client, "resume", watch)
+    act(operator_client, "unpause", watch)
 
     assert (paused, Schedule.objects.get(watch=watch).repeats) == (0, -1)
 

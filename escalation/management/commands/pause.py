@@ -11,7 +11,7 @@ from escalation.host.pause import pause
 
 
 class Command(BaseCommand):
-    help = "Stop all new tiers at once; `manage.py resume` lets them start again."
+    help = "Stop all new tiers at once; `manage.py unpause` lets them start again."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("reason", nargs="?", default="by hand")

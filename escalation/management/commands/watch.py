@@ -1,4 +1,4 @@
-"""List, add, pause and resume watches."""
+"""List, add, pause and unpause watches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sessions_app.models import Watch
 
 
 class Command(BaseCommand):
-    help = "List, add, pause and resume watches."
+    help = "List, add, pause and unpause watches."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True)
@@ -27,7 +27,7 @@ class Command(BaseCommand):
         add.add_argument("--cron", default="", help="a cron expression, in place of --every")
         add.add_argument("--max-tier", type=int, choices=(1, 2, 3))
         add.add_argument("--dry-run", action="store_true", default=None)
-        for verb in ("pause", "resume"):
+        for verb in ("pause", "unpause"):
             verbs.add_parser(verb).add_argument("name")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -39,7 +39,7 @@ class Command(BaseCommand):
                 self._add(options)
             case "pause":
                 self._set_enabled(options["name"], enabled=False)
-            case "resume":
+            case "unpause":
                 self._set_enabled(options["name"], enabled=True)
 
     def _list(self) -> None:

@@ -6,7 +6,7 @@ import pytest
 from django_q.models import OrmQ
 
 from escalation import queue, tasks
-from escalation.host.pause import pause, resume
+from escalation.host.pause import pause, unpause
 from escalation.next_step.cycles import leave_to_caller
 from escalation.run import runner
 from sessions_app.models import Cycle, PauseSwitch, Session
@@ -34,10 +34,10 @@ def test_a_pause_keeps_its_reason_its_person_and_its_time():
     assert str(switch) == "paused: the disks are being changed"
 
 
-def test_resuming_switches_off_and_forgets_the_reason():
+def test_unpausing_switches_off_and_forgets_the_reason():
     pause("x")
 
-    resume(enqueue=leave_to_caller)
+    unpause(enqueue=leave_to_caller)
 
     assert not PauseSwitch.is_on()
     assert str(PauseSwitch.current()) == "running"
@@ -149,29 +149,29 @@ def test_a_running_tier_that_is_asked_ends_as_interrupted(fake_cli, session):
     assert "fire in the rack" in session.error
 
 
-def test_resuming_hands_on_what_waited():
+def test_unpausing_hands_on_what_waited():
     waiting = SessionFactory(status=Session.Status.QUEUED)
     SessionFactory()
     pause("x")
     handed = Handed()
 
-    assert resume(enqueue=handed) == 1
+    assert unpause(enqueue=handed) == 1
     assert handed.pks == [waiting.pk]
 
 
-def test_resuming_leaves_alone_what_has_its_task():
+def test_unpausing_leaves_alone_what_has_its_task():
     queue.enqueue(SessionFactory(status=Session.Status.QUEUED))
     pause("x")
 
-    assert resume(enqueue=queue.enqueue) == 0
+    assert unpause(enqueue=queue.enqueue) == 0
     assert OrmQ.objects.count() == 1
 
 
-def test_resuming_twice_hands_on_once():
+def test_unpausing_twice_hands_on_once():
     SessionFactory(status=Session.Status.QUEUED)
     pause("x")
 
-    assert [resume(enqueue=queue.enqueue) for _ in range(2)] == [1, 0]
+    assert [unpause(enqueue=queue.enqueue) for _ in range(2)] == [1, 0]
     assert OrmQ.objects.count() == 1
 
 
@@ -179,7 +179,7 @@ def test_after_a_pause_the_session_runs(fake_cli, session):
     fake_cli.reports(HEALTHY)
     pause("x")
     runner.run(session, enqueue=leave_to_caller)
-    resume(enqueue=leave_to_caller)
+    unpause(enqueue=leave_to_caller)
 
     runner.run(session, enqueue=leave_to_caller)
 

@@ -14,7 +14,7 @@ from tests.factories import SessionFactory
 
 pytestmark = pytest.mark.django_db
 
-PAUSE, RESUME = reverse("escalation:pause_all"), reverse("escalation:resume_all")
+PAUSE, UNPAUSE = reverse("escalation:pause_all"), reverse("escalation:unpause_all")
 HOSTILE = "<script>alert(1)</script>"
 
 
@@ -26,13 +26,13 @@ def dashboard(client: Client) -> str:
     return client.get(reverse("sessions_app:dashboard")).content.decode()
 
 
-@pytest.mark.parametrize("url", [PAUSE, RESUME])
+@pytest.mark.parametrize("url", [PAUSE, UNPAUSE])
 def test_they_cannot_be_reached_by_a_link(operator_client, url):
     assert operator_client.get(url).status_code == 405
     assert not PauseSwitch.is_on()
 
 
-@pytest.mark.parametrize("url", [PAUSE, RESUME])
+@pytest.mark.parametrize("url", [PAUSE, UNPAUSE])
 def test_a_stranger_is_sent_to_the_login(client, url):
     pause("x")
 
@@ -40,7 +40,7 @@ def test_a_stranger_is_sent_to_the_login(client, url):
     assert PauseSwitch.is_on()
 
 
-@pytest.mark.parametrize("url", [PAUSE, RESUME])
+@pytest.mark.parametrize("url", [PAUSE, UNPAUSE])
 def test_a_form_from_another_site_is_refused(operator, url):
     strict = Client(enforce_csrf_checks=True)
     strict.force_login(operator)
@@ -82,11 +82,11 @@ def test_with_the_box_ticked_running_tiers_are_asked_to_stop(operator_client):
     assert "1 running tiers" in said(response)[0]
 
 
-def test_the_operator_can_resume(operator_client):
+def test_the_operator_can_unpause(operator_client):
     SessionFactory(status=Session.Status.QUEUED)
     pause("x")
 
-    response = operator_client.post(RESUME)
+    response = operator_client.post(UNPAUSE)
 
     assert not PauseSwitch.is_on()
     assert said(response) == ["Running again. Sessions that were waiting: 1."]
@@ -100,7 +100,7 @@ def test_every_page_says_that_it_is_paused_by_whom_and_why(operator_client, oper
         page = operator_client.get(reverse(f"sessions_app:{name}")).content.decode()
         assert "Paused: no new tier starts." in page
         assert "new disks (operator)" in " ".join(page.split())
-        assert RESUME in page
+        assert UNPAUSE in page
 
 
 def test_a_hostile_reason_is_only_text(operator_client, fake_cli):
@@ -116,10 +116,10 @@ def test_a_running_installation_offers_to_pause(operator_client, fake_cli):
     assert "Paused:" not in page
 
 
-def test_a_paused_installation_offers_only_to_resume(operator_client, fake_cli):
+def test_a_paused_installation_offers_only_to_unpause(operator_client, fake_cli):
     pause("x")
 
     page = dashboard(operator_client)
 
-    assert RESUME in page
+    assert UNPAUSE in page
     assert f'action="{PAUSE}"' not in page

@@ -28,7 +28,7 @@ def said(response) -> list[str]:
     return [str(message) for message in get_messages(response.wsgi_request)]
 
 
-EVERY_ENDPOINT = ["run_watch", "pause_watch", "resume_watch"]
+EVERY_ENDPOINT = ["run_watch", "pause_watch", "unpause_watch"]
 
 
 @pytest.mark.parametrize("name", EVERY_ENDPOINT)
@@ -85,7 +85,7 @@ def test_a_second_run_says_which_cycle_is_in_the_way(operator_client, watch):
     assert watch.cycles.count() == 1
 
 
-@pytest.mark.parametrize("name", ["run_watch", "pause_watch", "resume_watch"])
+@pytest.mark.parametrize("name", ["run_watch", "pause_watch", "unpause_watch"])
 def test_an_unknown_watch_is_not_found(operator_client, name):
     url = reverse(f"escalation:{name}", args=[987])
 
@@ -100,10 +100,10 @@ def test_a_watch_can_be_paused(operator_client, watch):
     assert said(response) == ["The watch shop is paused: it runs only when asked."]
 
 
-def test_a_watch_can_be_resumed(operator_client, workdir):
+def test_a_watch_can_be_unpaused(operator_client, workdir):
     watch = WatchFactory(name="shop", enabled=False, interval_minutes=60)
 
-    response = operator_client.post(address("resume_watch", watch))
+    response = operator_client.post(address("unpause_watch", watch))
 
     watch.refresh_from_db()
     assert (watch.enabled, watch.schedule.repeats) == (True, -1)

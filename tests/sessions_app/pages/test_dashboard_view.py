@@ -77,12 +77,12 @@ def test_a_branch_of_a_cycle_is_told_from_its_line(operator_client, url):
     assert "→" not in page
 
 
-def test_a_paused_watch_can_be_resumed(operator_client, url):
+def test_a_paused_watch_can_be_unpaused(operator_client, url):
     watch = WatchFactory(enabled=False)
 
     page = operator_client.get(url).content.decode()
 
-    assert reverse("escalation:resume_watch", args=[watch.pk]) in page
+    assert reverse("escalation:unpause_watch", args=[watch.pk]) in page
     assert reverse("escalation:pause_watch", args=[watch.pk]) not in page
 
 

@@ -1,4 +1,4 @@
-"""`manage.py pause` and `resume`: one sentence each."""
+"""`manage.py pause` and `unpause`: one sentence each."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ def test_pause_can_stop_running_tiers():
     assert session.stop_requested == "paused: fire"
 
 
-def test_resume_lets_tiers_start_again():
+def test_unpause_lets_tiers_start_again():
     SessionFactory(status=Session.Status.QUEUED)
     command("pause")
 
-    assert command("resume") == "Running again. Sessions that were waiting: 1."
+    assert command("unpause") == "Running again. Sessions that were waiting: 1."
     assert not PauseSwitch.is_on()
     assert OrmQ.objects.count() == 1
 
 
-def test_resume_of_what_runs_changes_nothing():
-    assert command("resume") == "Running again. Sessions that were waiting: 0."
+def test_unpause_of_what_runs_changes_nothing():
+    assert command("unpause") == "Running again. Sessions that were waiting: 0."
     assert not PauseSwitch.is_on()

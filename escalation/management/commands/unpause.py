@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from escalation.host.pause import RUNNING_AGAIN, resume
+from escalation.host.pause import RUNNING_AGAIN, unpause
 from escalation.queue import enqueue
 
 
@@ -14,4 +14,4 @@ class Command(BaseCommand):
     help = "Let tiers start again after `manage.py pause`."
 
     def handle(self, *args: Any, **options: Any) -> str:
-        return RUNNING_AGAIN.format(count=resume(enqueue=enqueue))
+        return RUNNING_AGAIN.format(count=unpause(enqueue=enqueue))
