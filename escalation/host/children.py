@@ -26,12 +26,12 @@ WEB_PATIENCE_SECONDS = 30.0
 
 
 @dataclass(slots=True)
-class Service:
+class Child:
     name: str
     process: subprocess.Popen[bytes]
 
     @classmethod
-    def start(cls, name: str, *arguments: str) -> Service:
+    def start(cls, name: str, *arguments: str) -> Child:
         command = [sys.executable, *arguments]
         return cls(name, subprocess.Popen(command, cwd=settings.BASE_DIR, start_new_session=True))
 
@@ -51,27 +51,27 @@ class Service:
         self.process.wait()
 
 
-def start_services() -> list[Service]:
+def start_children() -> list[Child]:
     return [
-        Service.start(
+        Child.start(
             "web server",
             *("-m", "uvicorn", "claudeops.asgi:application"),
             *("--host", settings.CLAUDEOPS_HOST, "--port", str(settings.CLAUDEOPS_PORT)),
             # An open live view must not keep the server from stopping.
             *("--timeout-graceful-shutdown", "2", "--log-level", "warning"),
         ),
-        Service.start("queue worker", "manage.py", "worker"),
+        Child.start("queue worker", "manage.py", "worker"),
     ]
 
 
-def stop_services(services: list[Service]) -> None:
+def stop_children(children: list[Child]) -> None:
     """The worker is told first and takes no new work; then its running tiers are asked to stop."""
-    for service in services:
-        service.ask_to_stop()
+    for child in children:
+        child.ask_to_stop()
     request_stop(Session.StopCause.SHUTDOWN, "Claude Ops was shut down")
     deadline = time.monotonic() + STOP_PATIENCE_SECONDS
-    for service in services:
-        service.make_stop(deadline)
+    for child in children:
+        child.make_stop(deadline)
 
 
 def request_stop(cause: str, words: str) -> None:
@@ -90,12 +90,12 @@ def port_is_free(host: str, port: int) -> bool:
     return True
 
 
-def wait_for_web(services: list[Service]) -> bool:
+def wait_for_web(children: list[Child]) -> bool:
     """True once the web server takes connections."""
     host = settings.CLAUDEOPS_HOST
     reachable = "127.0.0.1" if host == "0.0.0.0" else host  # noqa: S104 (compared, not bound)
     give_up = time.monotonic() + WEB_PATIENCE_SECONDS
-    while time.monotonic() < give_up and not any(service.has_ended for service in services):
+    while time.monotonic() < give_up and not any(child.has_ended for child in children):
         try:
             socket.create_connection((reachable, settings.CLAUDEOPS_PORT), timeout=1).close()
         except OSError:
@@ -105,11 +105,11 @@ def wait_for_web(services: list[Service]) -> bool:
     return False
 
 
-def watch_over(services: list[Service], stop_asked: Callable[[], bool]) -> str:
+def watch_over(children: list[Child], stop_asked: Callable[[], bool]) -> str:
     """Wait until a stop is asked for, or a child ends by itself; the sentence says which."""
     while not stop_asked():
-        for service in services:
-            if service.has_ended:
-                return f"The {service.name} ended by itself (code {service.process.returncode})."
+        for child in children:
+            if child.has_ended:
+                return f"The {child.name} ended by itself (code {child.process.returncode})."
         time.sleep(0.2)
     return ""

@@ -14,8 +14,8 @@ from escalation import queue
 from escalation.agent import capabilities_of, credentials_configured, find_binary
 from escalation.host.children import (
     port_is_free,
-    start_services,
-    stop_services,
+    start_children,
+    stop_children,
     wait_for_web,
     watch_over,
 )
@@ -38,14 +38,14 @@ class Command(BaseCommand):
             )
         self._prepare()
         stop_asked = self._listen_for_stop()
-        services = start_services()
+        children = start_children()
         try:
-            if wait_for_web(services):
+            if wait_for_web(children):
                 self._announce()
-            trouble = watch_over(services, lambda: bool(stop_asked))
+            trouble = watch_over(children, lambda: bool(stop_asked))
         finally:
             self._say("Stopping the web server and the worker …")
-            stop_services(services)
+            stop_children(children)
         if trouble:
             raise CommandError(f"{trouble} Its messages are above.")
         self._say("Stopped. `make up` continues where this was.")

@@ -21,7 +21,7 @@ from django.conf import settings
 
 from escalation import queue
 from escalation.agent import RunRequest, build_argv, cli_environment, find_binary
-from escalation.host.children import Service
+from escalation.host.children import Child
 from escalation.rehearsal.drills.drill import DRILL_KEY, drill_path, start_drill
 from escalation.rehearsal.drills.messages_api import ScriptedApi
 from escalation.rehearsal.drills.scenario import Scenario, load_scenario
@@ -61,12 +61,12 @@ def measure(rounds: int) -> Overhead:
 
 @contextmanager
 def worker() -> Iterator[None]:
-    service = Service.start("queue worker", "manage.py", "worker")
+    child = Child.start("queue worker", "manage.py", "worker")
     try:
         yield
     finally:
-        service.ask_to_stop()
-        service.make_stop(time.monotonic() + 10)
+        child.ask_to_stop()
+        child.make_stop(time.monotonic() + 10)
 
 
 def time_queue_round() -> float:

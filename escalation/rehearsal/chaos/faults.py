@@ -16,7 +16,7 @@ from pathlib import Path
 from django.conf import settings
 
 from escalation.agent import process_id
-from escalation.host.children import Service
+from escalation.host.children import Child
 from sessions_app.models import Cycle, Session
 
 READY_SECONDS = 20.0
@@ -26,15 +26,15 @@ READY_SECONDS = 20.0
 class Installation:
     """The processes that chaos plays with."""
 
-    worker: Service
+    worker: Child
 
     @classmethod
     def start(cls) -> Installation:
-        return cls(Service.start("queue worker", "manage.py", "worker"))
+        return cls(Child.start("queue worker", "manage.py", "worker"))
 
     def restart_what_died(self) -> None:
         if self.worker.has_ended:
-            self.worker = Service.start("queue worker", "manage.py", "worker")
+            self.worker = Child.start("queue worker", "manage.py", "worker")
 
 
 Fault = Callable[[Installation, Cycle, random.Random], None]

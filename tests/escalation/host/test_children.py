@@ -10,10 +10,10 @@ import pytest
 
 from escalation.host import children
 from escalation.host.children import (
-    Service,
+    Child,
     port_is_free,
     request_stop,
-    stop_services,
+    stop_children,
     wait_for_web,
     watch_over,
 )
@@ -31,17 +31,17 @@ DEAF = (
 @pytest.fixture
 def started():
     """Start small programs that are surely gone after the test."""
-    running: list[Service] = []
+    running: list[Child] = []
 
-    def start(program: str, *arguments: str) -> Service:
-        running.append(Service.start("small program", "-IS", "-c", program, *arguments))
+    def start(program: str, *arguments: str) -> Child:
+        running.append(Child.start("small program", "-IS", "-c", program, *arguments))
         return running[-1]
 
     yield start
-    for service in running:
+    for child in running:
         with contextlib.suppress(ProcessLookupError):
-            service.process.kill()
-        service.process.wait()
+            child.process.kill()
+        child.process.wait()
 
 
 @pytest.fixture
@@ -68,66 +68,66 @@ def test_an_address_that_is_not_ours_is_not_free():
     assert not port_is_free("192.0.2.1", 8000)
 
 
-def test_a_service_runs_until_it_is_asked_to_stop(started):
-    service = started(SLEEPER)
-    ran = not service.has_ended
+def test_a_child_runs_until_it_is_asked_to_stop(started):
+    child = started(SLEEPER)
+    ran = not child.has_ended
 
-    service.ask_to_stop()
-    service.make_stop(time.monotonic() + 5)
+    child.ask_to_stop()
+    child.make_stop(time.monotonic() + 5)
 
-    assert (ran, service.has_ended) == (True, True)
-    assert service.process.returncode == -15
+    assert (ran, child.has_ended) == (True, True)
+    assert child.process.returncode == -15
 
 
-def test_a_service_that_ignores_the_request_is_killed(started, tmp_path):
-    service = started(DEAF, str(tmp_path / "deaf"))
+def test_a_child_that_ignores_the_request_is_killed(started, tmp_path):
+    child = started(DEAF, str(tmp_path / "deaf"))
     _wait_for(tmp_path / "deaf")
 
-    service.ask_to_stop()
-    service.make_stop(time.monotonic() + 0.2)
+    child.ask_to_stop()
+    child.make_stop(time.monotonic() + 0.2)
 
-    assert service.process.returncode == -9
+    assert child.process.returncode == -9
 
 
-def test_the_children_of_a_service_are_ended_with_it(started, tmp_path):
+def test_the_processes_that_a_child_started_are_ended_with_it(started, tmp_path):
     program = (
         "import subprocess, sys, time; child = subprocess.Popen(['sleep', '60']);"
         "open(sys.argv[1], 'w').write(str(child.pid)); time.sleep(60)"
     )
-    service = started(program, str(tmp_path / "pid"))
+    child = started(program, str(tmp_path / "pid"))
     _wait_for(tmp_path / "pid")
 
-    service.make_stop(time.monotonic())
+    child.make_stop(time.monotonic())
 
     assert not is_alive(int((tmp_path / "pid").read_text()))
 
 
-def test_a_service_that_has_ended_can_be_stopped_again(started):
-    service = started("pass")
-    service.process.wait()
+def test_a_child_that_has_ended_can_be_stopped_again(started):
+    child = started("pass")
+    child.process.wait()
 
-    service.ask_to_stop()
-    service.make_stop(time.monotonic())
+    child.ask_to_stop()
+    child.make_stop(time.monotonic())
 
-    assert service.process.returncode == 0
+    assert child.process.returncode == 0
 
 
-def test_a_service_has_a_session_of_its_own(started):
+def test_a_child_has_a_session_of_its_own(started):
     import os
 
-    service = started(SLEEPER)
+    child = started(SLEEPER)
 
-    assert os.getsid(service.process.pid) == service.process.pid != os.getsid(0)
+    assert os.getsid(child.process.pid) == child.process.pid != os.getsid(0)
 
 
 @pytest.mark.django_db
-def test_all_services_are_stopped_together(started, tmp_path, monkeypatch):
+def test_all_children_are_stopped_together(started, tmp_path, monkeypatch):
     monkeypatch.setattr(children, "STOP_PATIENCE_SECONDS", 0.5)
     deaf, sleeper = started(DEAF, str(tmp_path / "deaf")), started(SLEEPER)
     _wait_for(tmp_path / "deaf")
     began = time.monotonic()
 
-    stop_services([deaf, sleeper])
+    stop_children([deaf, sleeper])
 
     assert (deaf.process.returncode, sleeper.process.returncode) == (-9, -15)
     assert time.monotonic() - began < 3
