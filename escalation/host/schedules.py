@@ -1,4 +1,4 @@
-"""Each watch owns one django-q2 schedule, kept in step with it."""
+"""The schedules of django-q2: one for each watch, kept in step with it, and our own."""
 
 from __future__ import annotations
 
@@ -9,10 +9,20 @@ from django.dispatch import receiver
 from django.utils import timezone
 from django_q.models import Schedule
 
+from escalation.queue.one_at_a_time import one_at_a_time
 from sessions_app.models import Watch
 
 # django-q2 keeps a schedule that must not run by giving it no repeats left.
 FOREVER, NEVER = -1, 0
+
+HOUSEKEEPING: dict[str, dict[str, Any]] = {
+    "cleaning": {"func": "escalation.tasks.clean_up", "schedule_type": Schedule.HOURLY},
+    "recovery": {
+        "func": "escalation.tasks.recover_orphans",
+        "schedule_type": Schedule.MINUTES,
+        "minutes": 1,
+    },
+}
 
 
 @receiver(post_save, sender=Watch)
@@ -44,18 +54,10 @@ def keep_schedule_in_step(sender: type[Watch], instance: Watch, **_options: Any)
 
 def ensure_housekeeping() -> None:
     """The installation's own schedules, by name: made once, the operator's changes stay."""
-    Schedule.objects.get_or_create(
-        name="cleaning",
-        defaults={"func": "escalation.tasks.clean_up", "schedule_type": Schedule.HOURLY},
-    )
-    Schedule.objects.get_or_create(
-        name="recovery",
-        defaults={
-            "func": "escalation.tasks.recover_orphans",
-            "schedule_type": Schedule.MINUTES,
-            "minutes": 1,
-        },
-    )
+    with one_at_a_time():
+        for name, facts in HOUSEKEEPING.items():
+            if not Schedule.objects.filter(name=name).exists():
+                Schedule.objects.create(name=name, **facts)
 
 
 @receiver(post_delete, sender=Watch)

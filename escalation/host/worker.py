@@ -21,6 +21,7 @@ from django.utils import timezone
 from django_q.cluster import Cluster
 
 from escalation.host.children import request_stop
+from escalation.host.schedules import ensure_housekeeping
 from escalation.queue import enqueue
 from escalation.recovery.recover import recover
 from sessions_app.models import Session, WorkerBeat
@@ -35,6 +36,8 @@ def run_worker() -> None:
     """Blocks until SIGTERM or SIGINT."""
     with _logged("Recovery at the start failed; the schedule tries it again"):
         recover(enqueue=enqueue, at_start=True)
+    with _logged("The schedules could not be made; the next start tries it again"):
+        ensure_housekeeping()
     stop, stopped = threading.Event(), threading.Event()
 
     def on_signal(number: int, frame: FrameType | None) -> None:

@@ -21,7 +21,6 @@ from escalation.host.children import (
 )
 from escalation.host.default_watch import ensure_default_watch
 from escalation.host.operator_account import ensure_operator
-from escalation.host.schedules import ensure_housekeeping
 from escalation.management.commands.drill import DEFAULT_SCENARIO
 from escalation.rehearsal.drills.drill import start_drill
 from sessions_app.models import Cycle
@@ -58,7 +57,6 @@ class Command(BaseCommand):
     def _prepare(self) -> None:
         call_command("migrate", verbosity=0)
         ensure_default_watch()
-        ensure_housekeeping()
         if sentence := ensure_operator():
             self._say(sentence)
         binary = find_binary()

@@ -8,6 +8,7 @@ import pytest
 import time_machine
 from django_q.models import Schedule
 
+from escalation.host.schedules import ensure_housekeeping
 from sessions_app.models import Watch
 from tests.factories import WatchFactory
 
@@ -157,3 +158,22 @@ def test_each_watch_has_its_own_schedule():
     first, second = WatchFactory(interval_minutes=5), WatchFactory(interval_minutes=7)
 
     assert (schedule_of(first).minutes, schedule_of(second).minutes) == (5, 7)
+
+
+def test_housekeeping_is_made_once():
+    ensure_housekeeping()
+    ensure_housekeeping()
+
+    assert sorted(Schedule.objects.values_list("name", "func")) == [
+        ("cleaning", "escalation.tasks.clean_up"),
+        ("recovery", "escalation.tasks.recover_orphans"),
+    ]
+
+
+def test_the_operators_changes_to_housekeeping_stay():
+    ensure_housekeeping()
+    Schedule.objects.filter(name="recovery").update(minutes=7)
+
+    ensure_housekeeping()
+
+    assert Schedule.objects.get(name="recovery").minutes == 7

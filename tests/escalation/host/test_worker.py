@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.db import OperationalError, connection
+from django_q.models import Schedule
 
 from escalation.agent.process_tree import boot_id
 from escalation.host import worker
@@ -105,6 +106,31 @@ def test_a_recovery_that_fails_does_not_keep_the_worker_from_starting(cluster, m
         raise OperationalError("database is locked")
 
     monkeypatch.setattr(worker, "recover", recover)
+
+    worker.run_worker()
+
+    assert "start" in cluster.happened
+
+
+def test_it_brings_its_own_housekeeping(cluster):
+    worker.run_worker()
+
+    assert set(Schedule.objects.values_list("name", flat=True)) == {"cleaning", "recovery"}
+
+
+def test_the_housekeeping_is_there_before_the_cluster_begins(cluster, monkeypatch):
+    monkeypatch.setattr(worker, "ensure_housekeeping", lambda: cluster.happened.append("schedules"))
+
+    worker.run_worker()
+
+    assert cluster.happened == ["schedules", "start", "stop"]
+
+
+def test_schedules_that_cannot_be_stored_do_not_keep_the_worker_from_starting(cluster, monkeypatch):
+    def refuse() -> None:
+        raise OperationalError("database is locked")
+
+    monkeypatch.setattr(worker, "ensure_housekeeping", refuse)
 
     worker.run_worker()
 

@@ -147,3 +147,19 @@ session.claim(
 
     assert sum("started again" in what for answer in answers for what in answer) == 1
     assert ends == 1
+
+
+def test_workers_that_start_together_make_one_set_of_schedules(contest):
+    _answers, names = contest.race(
+        setup="""
+from django_q.models import Schedule
+from escalation.host.schedules import ensure_housekeeping
+""",
+        attempt="answer = ensure_housekeeping()",
+        look="""
+housekeeping = Schedule.objects.exclude(name__startswith="watch-")
+seen = sorted(housekeeping.values_list("name", flat=True))
+""",
+    )
+
+    assert names == ["cleaning", "recovery"]
