@@ -142,9 +142,11 @@ Q_CLUSTER = {
     "max_attempts": 1,
     "ack_failures": True,
     "catch_up": False,
-    # A waiting tier starts within this time; an idle queue asks the database this often.
-    "poll": 0.05,
-    "guard_cycle": 0.2,
+    # It sleeps until it is woken. The rest is a safety net, and costs an idle machine next to
+    # nothing: how often the queue is looked at unasked, and a dead process noticed.
+    "broker_class": "escalation.queue.broker.WakingBroker",
+    "poll": 5,
+    "guard_cycle": 2,
     "save_limit": 500,
     "log_level": "WARNING",
 }

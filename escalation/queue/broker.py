@@ -1,0 +1,75 @@
+"""django-q2's queue in the database, but a worker that has nothing to do sleeps until it is woken.
+
+A task is put in inside the transaction of the caller, and the bell rings when that commits. The
+worker looks by itself every `poll` seconds, and when the lock of a task runs out.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import datetime, timedelta
+
+from django.db import Error, connections
+from django.utils import timezone
+from django_q.brokers.orm import ORM
+from django_q.conf import Conf
+from django_q.models import OrmQ
+
+from escalation.queue.bell import bell_for
+
+logger = logging.getLogger(__name__)
+
+# Asleep, the worker must still notice that it is told to stop.
+NAP_SECONDS = 0.5
+
+Taken = list[tuple[int, str]]
+"""Key and payload of the tasks that are now ours."""
+
+
+class WakingBroker(ORM):  # type: ignore[misc]  # django-q2 has no types
+    def __init__(self, list_key: str | None = None) -> None:
+        super().__init__(list_key)
+        self._bell = bell_for(Conf.ORM)
+        self._next_look = time.monotonic()
+
+    def enqueue(self, task: str) -> int:
+        key: int = super().enqueue(task)
+        self._bell.ring_at_commit()
+        return key
+
+    def dequeue(self) -> Taken:
+        """Oldest first. Called again and again: an empty answer is a nap that has ended."""
+        left = self._next_look - time.monotonic()
+        if left > 0 and not self._bell.wait(min(left, NAP_SECONDS)):
+            return []
+        self._bell.listen()
+        try:
+            return self._look()
+        except Error:
+            logger.exception("The queue cannot be read; it is tried again in %s s", Conf.POLL)
+            connections[Conf.ORM].close()
+            self._next_look = time.monotonic() + Conf.POLL
+            return []
+
+    def _look(self) -> Taken:
+        now = timezone.now()
+        ours = self.get_connection().filter(key=self.list_key)
+        due = list(ours.filter(lock__lte=now).order_by("pk")[: Conf.BULK])
+        if due:
+            return [(task.pk, task.payload) for task in due if self._take(task, now)]
+        next_due = ours.order_by("lock").values_list("lock", flat=True).first()
+        self._next_look = time.monotonic() + seconds_to_sleep(now, next_due)
+        return []
+
+    def _take(self, task: OrmQ, now: datetime) -> bool:
+        """False: another worker was faster."""
+        free = OrmQ.objects.using(Conf.ORM).filter(pk=task.pk, lock=task.lock)
+        return bool(free.update(lock=now + timedelta(seconds=Conf.RETRY)))
+
+
+def seconds_to_sleep(now: datetime, next_due: datetime | None) -> float:
+    longest = float(Conf.POLL)
+    if next_due is None:
+        return longest
+    return min(longest, max(0.0, (next_due - now).total_seconds()))

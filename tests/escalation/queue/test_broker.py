@@ -1,0 +1,176 @@
+"""The queue: oldest first, each task once, asleep until something is due."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.conf import settings as real_settings
+from django.db import OperationalError, connection, transaction
+from django.utils import timezone
+from django_q.brokers import get_broker
+from django_q.conf import Conf
+from django_q.models import OrmQ
+
+from escalation.queue.broker import WakingBroker, seconds_to_sleep
+
+pytestmark = pytest.mark.django_db(transaction=True)
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch) -> None:
+    """Nothing is found by polling within a test."""
+    monkeypatch.setattr(Conf, "POLL", 600)
+
+
+def broker() -> WakingBroker:
+    return WakingBroker("claudeops")
+
+
+def payloads(taken) -> list[str]:
+    return [payload for _key, payload in taken]
+
+
+def test_it_is_the_broker_of_this_installation():
+    assert isinstance(get_broker(), WakingBroker)
+
+
+def test_a_worker_asleep_is_woken_by_a_task():
+    worker, web = broker(), broker()
+    worker.dequeue()
+
+    def enqueue() -> None:
+        web.enqueue("work")
+        connection.close()
+
+    threading.Timer(0.1, enqueue).start()
+    began = time.monotonic()
+    taken = []
+    while not taken and time.monotonic() - began < 20:
+        taken = worker.dequeue()
+
+    assert payloads(taken) == ["work"]
+    assert time.monotonic() - began < 10
+
+
+def test_a_task_that_is_not_committed_wakes_nobody():
+    worker, web = broker(), broker()
+    worker.dequeue()
+
+    with transaction.atomic():
+        web.enqueue("work")
+        transaction.set_rollback(True)
+
+    assert not worker._bell.wait(0)
+    assert not OrmQ.objects.exists()
+
+
+def test_asleep_it_leaves_the_database_alone(django_assert_num_queries):
+    worker = broker()
+    worker.dequeue()
+
+    with django_assert_num_queries(0):
+        assert worker.dequeue() == []
+
+
+def test_without_a_ring_a_task_is_found_by_looking(monkeypatch):
+    monkeypatch.setattr(Conf, "POLL", 0.05)
+    worker = broker()
+    worker.dequeue()
+    OrmQ.objects.create(key="claudeops", payload="work", lock=timezone.now())
+
+    time.sleep(0.06)
+
+    assert payloads(worker.dequeue()) == ["work"]
+
+
+def test_the_oldest_task_is_first():
+    worker = broker()
+    for payload in ("first", "second", "third"):
+        worker.enqueue(payload)
+    OrmQ.objects.filter(payload="first").update(lock=timezone.now())
+
+    assert [payloads(worker.dequeue()) for _ in range(3)] == [["first"], ["second"], ["third"]]
+
+
+def test_a_task_is_taken_by_one():
+    broker().enqueue("work")
+    one, another = broker(), broker()
+
+    assert payloads(one.dequeue()) == ["work"]
+    assert another.dequeue() == []
+
+
+def test_a_task_that_another_worker_took_meanwhile_is_left_to_it():
+    worker = broker()
+    worker.enqueue("work")
+    seen = OrmQ.objects.get()
+    OrmQ.objects.update(lock=timezone.now() + timedelta(hours=1))
+
+    assert not worker._take(seen, timezone.now())
+
+
+def test_a_taken_task_is_locked_until_it_may_be_tried_again():
+    worker = broker()
+    worker.enqueue("work")
+
+    worker.dequeue()
+
+    locked_for = OrmQ.objects.get().lock - timezone.now()
+    assert locked_for.total_seconds() == pytest.approx(Conf.RETRY, abs=60)
+
+
+def test_a_lock_that_runs_out_ends_the_sleep():
+    worker = broker()
+    OrmQ.objects.create(
+        key="claudeops", payload="again", lock=timezone.now() + timedelta(seconds=0.2)
+    )
+    began = time.monotonic()
+    taken = []
+    while not taken and time.monotonic() - began < 20:
+        taken = worker.dequeue()
+
+    assert payloads(taken) == ["again"]
+    assert time.monotonic() - began < 10
+
+
+def test_the_tasks_of_another_cluster_are_not_ours():
+    OrmQ.objects.create(key="another", payload="work", lock=timezone.now())
+
+    assert broker().dequeue() == []
+
+
+def test_a_database_that_is_away_for_a_while_does_not_end_the_worker(monkeypatch, caplog):
+    worker = broker()
+    worker.enqueue("work")
+    monkeypatch.setattr(Conf, "POLL", 0)
+
+    def refuse() -> None:
+        raise OperationalError("database is locked")
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr(worker, "_look", refuse)
+        assert worker.dequeue() == []
+
+    assert "cannot be read" in caplog.text
+    assert payloads(worker.dequeue()) == ["work"]
+
+
+def test_it_sleeps_for_as_long_as_it_polls_when_nothing_is_locked(monkeypatch):
+    monkeypatch.setattr(Conf, "POLL", 5)
+
+    assert seconds_to_sleep(NOON, None) == 5
+
+
+@pytest.mark.parametrize(("due", "seconds"), [(-3, 0), (0, 0), (2, 2), (5, 5), (3600, 5)])
+def test_it_never_sleeps_past_the_next_lock(monkeypatch, due, seconds):
+    monkeypatch.setattr(Conf, "POLL", 5)
+
+    assert seconds_to_sleep(NOON, NOON + timedelta(seconds=due)) == seconds
+
+
+def test_the_safety_net_is_never_further_away_than_ten_seconds():
+    assert real_settings.Q_CLUSTER["poll"] in range(1, 11)
