@@ -7,6 +7,7 @@ from escalation.agent import NO_CREDENTIALS, credentials_configured
 from escalation.errors import CycleActive
 from escalation.host import cleaning
 from escalation.next_step import cycles
+from escalation.queue import places
 from escalation.recovery.recover import recover
 from escalation.run import runner
 from escalation.run.stop import stop_on_signals
@@ -15,15 +16,22 @@ from sessions_app.models import Cycle, PauseSwitch, Session, Watch
 
 def run_session(session_id: int) -> str:
     session = Session.objects.select_related("cycle__watch", "parent_session").get(pk=session_id)
+    if not places.is_turn_of(session):
+        places.wait_for_place(session)
+        places.start_waiting()
+        return f"Session {session_id} waits: older sessions come first."
     with stop_on_signals(Session.StopCause.WORKER, "the worker was told to stop") as asked_to_stop:
         taken = runner.run(session, enqueue=queue.enqueue, asked_to_stop=asked_to_stop)
+    places.start_waiting()
     if not taken:
         return f"Session {session_id} waits, or was already taken."
     return f"Session {session_id} ended as {session.get_status_display()}."
 
 
 def recover_orphans() -> str:
-    return f"{len(recover(enqueue=queue.enqueue))} sessions needed recovery."
+    recovered = recover(enqueue=queue.enqueue)
+    places.start_waiting()
+    return f"{len(recovered)} sessions needed recovery."
 
 
 def clean_up() -> str:

@@ -30,7 +30,7 @@ def unpause(*, enqueue: Enqueue, by: User | None = None) -> int:
     waiting = waiting_sessions(include_taken=True)
     held = [
         session
-        for session in Session.objects.filter(status=Session.Status.QUEUED)
+        for session in Session.objects.filter(status=Session.Status.QUEUED).order_by("pk")
         if session.pk not in waiting
     ]
     for session in held:

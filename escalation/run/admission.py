@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-from django.conf import settings
-from django.db import transaction
-
+from escalation.queue.one_at_a_time import one_at_a_time
+from escalation.queue.places import Limits, running_tiers, wait_for_place
 from escalation.run.heartbeat import this_runner
-from escalation.tiers import HIGHEST_TIER
 from sessions_app.models import PauseSwitch, Session
+
+TAKEN = "it was already taken"
 
 
 def objection(session: Session) -> str:
     """Why it must wait, or nothing."""
-    if PauseSwitch.is_on():
-        return f"Claude Ops is paused: {PauseSwitch.current().reason or 'no reason given'}"
-    running = Session.objects.filter(status=Session.Status.RUNNING).exclude(pk=session.pk)
-    if running.count() >= settings.CLAUDEOPS_MAX_SESSIONS:
-        return f"{settings.CLAUDEOPS_MAX_SESSIONS} sessions are running (CLAUDEOPS_MAX_SESSIONS)"
-    highest = running.filter(tier=HIGHEST_TIER).count()
-    if session.tier == HIGHEST_TIER and highest >= settings.CLAUDEOPS_MAX_TIER3_SESSIONS:
-        return (
-            f"{settings.CLAUDEOPS_MAX_TIER3_SESSIONS} Tier 3 sessions are running "
-            "(CLAUDEOPS_MAX_TIER3_SESSIONS)"
-        )
-    return ""
+    switch = PauseSwitch.current()
+    if switch.paused:
+        return f"Claude Ops is paused: {switch.reason or 'no reason given'}"
+    return Limits.configured().objection(session.tier, running_tiers(without=session))
 
 
 def admit(session: Session) -> str:
     """Claim the session if it may start. An answer is the reason why it waits or is not ours.
 
-    Counting and claiming are one transaction: SQLite takes the write lock at its start, PostgreSQL
-    the lock on the switch's row, so two workers cannot both take the last place.
+    Counting and claiming are one transaction, one process at a time: two workers cannot both take
+    the last place, and a place that is freed meanwhile is not missed by one who begins to wait.
     """
-    with transaction.atomic():
-        PauseSwitch.objects.get_or_create(pk=PauseSwitch.THE_ONE)
-        PauseSwitch.objects.select_for_update().get(pk=PauseSwitch.THE_ONE)
+    with one_at_a_time():
+        # Looked at first: to lock the row of a session that is just ending could block both.
+        if not Session.objects.filter(pk=session.pk, status=Session.Status.QUEUED).exists():
+            return TAKEN
         if reason := objection(session):
+            wait_for_place(session)
             return reason
-        if not session.claim(**this_runner()):
-            return "it was already taken"
+        if not session.claim(**this_runner(), waiting_since=None):
+            return TAKEN
     return ""

@@ -180,6 +180,9 @@ class Session(models.Model):
     error = models.TextField(blank=True)
 
     created_at = models.DateTimeField(default=timezone.now)
+    waiting_since = models.DateTimeField(
+        null=True, blank=True, help_text="Since when it has waited for a free place."
+    )
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
     first_activity_at = models.DateTimeField(null=True, blank=True)

@@ -163,3 +163,55 @@ seen = sorted(housekeeping.values_list("name", flat=True))
     )
 
     assert names == ["cleaning", "recovery"]
+
+
+NO_PLACE_YET = f"""
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+from django_q.models import OrmQ
+from escalation.queue.places import start_waiting
+from escalation.run.admission import admit
+settings.CLAUDEOPS_MAX_SESSIONS = 1
+OrmQ.objects.all().delete()
+Session.objects.filter(status__in=("running", "queued")).update(status="failed")
+run = time.time_ns()
+running = queued(f"runs-{{run}}")
+running.claim()
+sessions = [queued(f"waits-{{run}}-{{n}}") for n in range({CONTENDERS})]
+"""
+
+
+def test_one_free_place_is_offered_once(contest):
+    answers, offered = contest.race(
+        setup=NO_PLACE_YET
+        + """
+running.finish("completed", "done")
+Session.objects.filter(status="queued").update(waiting_since=timezone.now())
+""",
+        attempt="answer = start_waiting()",
+        look="seen = [row.task['args'][0] - sessions[0].pk for row in OrmQ.objects.all()]",
+    )
+
+    assert sorted(answers) == [0] * (CONTENDERS - 1) + [1]
+    assert offered == [0]
+
+
+def test_a_place_that_is_freed_while_others_ask_for_it_is_not_forgotten(contest):
+    _answers, (began, offered) = contest.race(
+        setup=NO_PLACE_YET,
+        attempt="""
+if number == 0:
+    with transaction.atomic():
+        running.finish("completed", "done")
+        answer = start_waiting()
+else:
+    answer = admit(sessions[number])
+""",
+        look="""
+began = Session.objects.filter(status="running").count()
+seen = [began, OrmQ.objects.count()]
+""",
+    )
+
+    assert (began, offered) in {(1, 0), (0, 1), (1, 1)}

@@ -1,0 +1,104 @@
+"""Places: how many sessions may run at once, and whose turn it is when one is free.
+
+A session that finds no place waits, marked by `waiting_since`, without a task in the queue.
+Whatever frees a place calls `start_waiting`, in its own transaction: the oldest waiting sessions
+that fit get a task. Recovery calls it too, for what a dead process could not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from django.conf import settings
+from django.utils import timezone
+
+from escalation.queue import enqueue, waiting_sessions
+from escalation.queue.one_at_a_time import one_at_a_time
+from sessions_app.models import PauseSwitch, Session
+from sessions_app.models.watch import TIER_CHOICES
+
+HIGHEST_TIER = max(number for number, _name in TIER_CHOICES)
+
+
+class Limits(NamedTuple):
+    sessions: int
+    tier3_sessions: int
+
+    @classmethod
+    def configured(cls) -> Limits:
+        return cls(settings.CLAUDEOPS_MAX_SESSIONS, settings.CLAUDEOPS_MAX_TIER3_SESSIONS)
+
+    def objection(self, tier: int, running: list[int]) -> str:
+        """Why a session of this tier finds no place beside the running ones, or nothing."""
+        if len(running) >= self.sessions:
+            return f"{self.sessions} sessions are running (CLAUDEOPS_MAX_SESSIONS)"
+        if tier == HIGHEST_TIER and running.count(HIGHEST_TIER) >= self.tier3_sessions:
+            return (
+                f"{self.tier3_sessions} Tier {HIGHEST_TIER} sessions are running "
+                "(CLAUDEOPS_MAX_TIER3_SESSIONS)"
+            )
+        return ""
+
+
+class Standing(NamedTuple):
+    key: int
+    tier: int
+
+
+def whose_turn(line: Iterable[Standing], running: list[int], limits: Limits) -> list[int]:
+    """Oldest first; one that must wait for a Tier 3 place does not hold up the others."""
+    taken, turn = list(running), []
+    for standing in sorted(line):
+        if not limits.objection(standing.tier, taken):
+            taken.append(standing.tier)
+            turn.append(standing.key)
+    return turn
+
+
+def running_tiers(*, without: Session | None = None) -> list[int]:
+    running = Session.objects.filter(status=Session.Status.RUNNING)
+    if without is not None:
+        running = running.exclude(pk=without.pk)
+    return list(running.values_list("tier", flat=True))
+
+
+def is_turn_of(session: Session) -> bool:
+    """False: the free places belong to older sessions that wait for one."""
+    older = _line(pk__lt=session.pk)
+    if not older:
+        return True
+    line = [*older, Standing(session.pk, session.tier)]
+    turn = whose_turn(line, running_tiers(), Limits.configured())
+    # Where nobody finds a place, the admission refuses, and says why.
+    return session.pk in turn or not turn
+
+
+def wait_for_place(session: Session) -> None:
+    Session.objects.filter(
+        pk=session.pk, status=Session.Status.QUEUED, waiting_since__isnull=True
+    ).update(waiting_since=timezone.now())
+
+
+def start_waiting() -> int:
+    """Give the free places to those who have waited longest: how many got a task.
+
+    Called inside the transaction that freed a place. It is never given twice: a task only asks for
+    a place, and whoever runs the task is counted again (`admission`).
+    """
+    with one_at_a_time():
+        line = _line()
+        if not line or PauseSwitch.current().paused:
+            return 0
+        turn = set(whose_turn(line, running_tiers(), Limits.configured()))
+        turn -= waiting_sessions(include_taken=False)
+        for session in Session.objects.filter(pk__in=turn).order_by("pk"):
+            enqueue(session)
+    return len(turn)
+
+
+def _line(**which: int) -> list[Standing]:
+    waiting = Session.objects.filter(
+        status=Session.Status.QUEUED, waiting_since__isnull=False, **which
+    )
+    return [Standing(*facts) for facts in waiting.values_list("pk", "tier")]
