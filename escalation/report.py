@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any, TypedDict
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypedDict
 
-import jsonschema
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
 
 HEALTHY = "healthy"
 
@@ -69,7 +72,6 @@ REPORT_SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
 }
 REPORT_SCHEMA_JSON = json.dumps(REPORT_SCHEMA, separators=(",", ":"))
-_VALIDATOR = jsonschema.Draft202012Validator(REPORT_SCHEMA)
 
 
 class Service(TypedDict, total=False):
@@ -102,8 +104,18 @@ def checked_report(value: Any) -> tuple[Report | None, str]:
     """The report, or None and what is wrong with it. The CLI's word for it is not enough."""
     if value is None:
         return None, "the run ended without a report"
-    problem = jsonschema.exceptions.best_match(_VALIDATOR.iter_errors(value))
+    problem = _worst_problem()(value)
     if problem is not None:
         place = "/".join(str(part) for part in problem.absolute_path) or "the report"
         return None, f"the report is not valid: {place}: {problem.message[:300]}"
     return value, ""
+
+
+@cache
+def _worst_problem() -> Callable[[Any], ValidationError | None]:
+    # Only here: the library takes 8 MB, which a process that checks no report need not have.
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import best_match
+
+    validator = Draft202012Validator(REPORT_SCHEMA)
+    return lambda value: best_match(validator.iter_errors(value))

@@ -15,9 +15,8 @@ from collections.abc import Iterable
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from claude_agent_sdk import project_key_for_directory
-from claude_agent_sdk.types import SessionKey
 from django.db.models import Exists, OuterRef
 
 from escalation.agent import Entry, occupancy_of, to_cost
@@ -27,6 +26,9 @@ from sessions_app.archive import transcript_store as store
 from sessions_app.archive.transcript_chunks import TranscriptDamaged
 from sessions_app.models import Session
 from sessions_app.models.querysets import SessionQuerySet
+
+if TYPE_CHECKING:
+    from claude_agent_sdk.types import SessionKey
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +45,9 @@ class TranscriptState(StrEnum):
 def transcript_path(config_dir: Path, workdir: str | Path, session_id: str) -> Path:
     """Where the CLI keeps a conversation: links in the working directory are followed, as it
     does itself whatever PWD says."""
+    # Only here: the SDK takes 35 MB, which a process that looks for no transcript need not have.
+    from claude_agent_sdk import project_key_for_directory
+
     return config_dir / "projects" / project_key_for_directory(workdir) / f"{session_id}.jsonl"
 
 

@@ -1,7 +1,6 @@
 """The CLI's transcripts in the database, for every host that shares it.
 
-`OrmSessionStore` is the SDK's `SessionStore`, so the SDK's own readers work on it. The plain
-functions below it do the work; code that is not async calls them directly.
+`sdk_store` puts them behind the SDK's own interface.
 
 An entry with a uuid is kept once, whoever sends it again. Most other lines of a transcript (costs,
 queue operations) have none and may rightly repeat: `append_missing` compares how often each is
@@ -13,18 +12,8 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from asgiref.sync import sync_to_async
-from claude_agent_sdk import fold_session_summary
-from claude_agent_sdk.types import (
-    SessionKey,
-    SessionListSubkeysKey,
-    SessionStore,
-    SessionStoreEntry,
-    SessionStoreListEntry,
-    SessionSummaryEntry,
-)
 from django.db import transaction
 from django.db.models import OuterRef, QuerySet
 from django.utils import timezone
@@ -39,44 +28,19 @@ from sessions_app.archive.transcript_chunks import (
 from sessions_app.models import Transcript, TranscriptChunk
 from sessions_app.reading.plain_text import clean
 
+if TYPE_CHECKING:
+    from claude_agent_sdk.types import (
+        SessionKey,
+        SessionListSubkeysKey,
+        SessionStoreEntry,
+        SessionStoreListEntry,
+        SessionSummaryEntry,
+    )
+
 logger = logging.getLogger(__name__)
 
 Filter = Callable[[Sequence[Entry], Sequence[Entry]], list[Entry]]
 """Which of the sent entries are to be added to those that are kept."""
-
-
-class OrmSessionStore(SessionStore):
-    """The SDK's readers derive the project from a directory of this host. A transcript that came
-    from another one, where a link led elsewhere, is read by naming its own project here."""
-
-    def __init__(self, project_key: str = "") -> None:
-        self._project_key = project_key
-
-    async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
-        sent = cast(list[Entry], entries)
-        await sync_to_async(append_entries)(self._own(key), sent)
-
-    async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        entries = await sync_to_async(load_entries)(self._own(key))
-        return cast(list[SessionStoreEntry] | None, entries)
-
-    async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
-        return await sync_to_async(_listed)(self._project_key or project_key)
-
-    async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
-        return await sync_to_async(_summaries)(self._project_key or project_key)
-
-    async def delete(self, key: SessionKey) -> None:
-        await sync_to_async(delete_transcript)(self._own(key))
-
-    async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
-        return await sync_to_async(_subkeys)(self._project_key or key["project_key"], key)
-
-    def _own(self, key: SessionKey) -> SessionKey:
-        own: SessionKey = {**key}
-        if self._project_key:
-            own["project_key"] = self._project_key
-        return own
 
 
 def append_entries(key: SessionKey, entries: Sequence[Entry]) -> int:
@@ -197,8 +161,11 @@ def _folded(transcript: Transcript, key: SessionKey, new: Sequence[Entry]) -> di
     if transcript.subpath:
         told = [entry for entry in new if entry.get("type") == "agent_metadata"]
         return _storable(told[-1]) if told else transcript.summary
+    # Only here: the SDK takes 35 MB, which a process that archives nothing need not have.
+    from claude_agent_sdk import fold_session_summary
+
     before = _summary_entry(transcript) if transcript.summary is not None else None
-    folded = fold_session_summary(before, key, cast(list[SessionStoreEntry], list(new)))
+    folded = fold_session_summary(before, key, cast("list[SessionStoreEntry]", list(new)))
     return _storable(folded["data"])
 
 
@@ -219,12 +186,12 @@ def _found(key: SessionKey) -> QuerySet[Transcript]:
     )
 
 
-def _listed(project_key: str) -> list[SessionStoreListEntry]:
+def listed(project_key: str) -> list[SessionStoreListEntry]:
     rows = Transcript.objects.filter(project_key=project_key, subpath="")
     return [{"session_id": row.session_id, "mtime": _milliseconds(row)} for row in rows]
 
 
-def _summaries(project_key: str) -> list[SessionSummaryEntry]:
+def summaries(project_key: str) -> list[SessionSummaryEntry]:
     rows = Transcript.objects.filter(project_key=project_key, subpath="", summary__isnull=False)
     return [_summary_entry(row) for row in rows]
 
@@ -233,7 +200,7 @@ def _summary_entry(row: Transcript) -> SessionSummaryEntry:
     return {"session_id": row.session_id, "mtime": _milliseconds(row), "data": row.summary or {}}
 
 
-def _subkeys(project_key: str, key: SessionListSubkeysKey) -> list[str]:
+def subkeys(project_key: str, key: SessionListSubkeysKey) -> list[str]:
     rows = subtranscripts(project_key, key["session_id"])
     return list(rows.values_list("subpath", flat=True))
 

@@ -1,8 +1,6 @@
 """What the page of a transcript shows: the archived conversation, ordered as it was held.
 
-The order comes from the SDK's reader, which follows the parent links and puts parallel tool calls
-back together. It begins at the last compaction, because that is where the CLI's memory begins; a
-person wants the rest too, so it is asked once for each stretch between two compactions.
+The order is the SDK's (`conversation_order`).
 """
 
 from __future__ import annotations
@@ -10,24 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import async_to_sync
-from claude_agent_sdk import (
-    InMemorySessionStore,
-    SessionMessage,
-    get_session_messages_from_store,
-)
-from claude_agent_sdk.types import SessionKey, SessionStoreEntry
 from django.core.paginator import Page, Paginator
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from sessions_app.archive.transcript_chunks import Entry, TranscriptDamaged
-from sessions_app.archive.transcript_store import OrmSessionStore, latest_project, subtranscripts
+from sessions_app.archive.transcript_store import latest_project, load_entries, subtranscripts
 from sessions_app.models import Session, Transcript
 from sessions_app.reading.event_text import EventLine, describe_event
 from sessions_app.reading.plain_text import as_text, cut, one_line
+
+if TYPE_CHECKING:
+    from claude_agent_sdk import SessionMessage
+    from claude_agent_sdk.types import SessionKey
 
 MESSAGES_PER_PAGE = 50
 LONGEST_NAME = 80
@@ -109,8 +105,11 @@ def load_transcript(session: Session, number: str | None, agent_name: str) -> Tr
 
 class _Conversation:
     def __init__(self, session: Session, entries: list[Entry]) -> None:
+        # Only here: with it comes the SDK, 35 MB that a server which shows no transcript can save.
+        from sessions_app.reading.conversation_order import in_order
+
         self._by_uuid = {entry["uuid"]: entry for entry in entries if "uuid" in entry}
-        self.messages = async_to_sync(_in_order)(session.session_id, entries)
+        self.messages = async_to_sync(in_order)(session.session_id, entries)
         self._first_of_run = self._first_since(session.started_at)
 
     def shown(self, page: Page[SessionMessage]) -> Iterator[Message]:
@@ -132,50 +131,26 @@ class _Conversation:
         return None
 
 
-class _Stretch(InMemorySessionStore):
-    """The beginning of a transcript, for the SDK's reader to find the last message of."""
-
-    def __init__(self, entries: list[Entry]) -> None:
-        super().__init__()
-        self._entries = entries
-
-    async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        return cast(list[SessionStoreEntry], self._entries)
-
-
-async def _in_order(session_id: str, entries: list[Entry]) -> list[SessionMessage]:
-    ends = [number for number, entry in enumerate(entries) if _is_compaction(entry)]
-    messages: dict[str, SessionMessage] = {}
-    for end in [*ends, len(entries)]:
-        for message in await get_session_messages_from_store(_Stretch(entries[:end]), session_id):
-            messages.setdefault(message.uuid, message)
-    return list(messages.values())
-
-
 def _load(project: str, session_id: str, subagent: Transcript | None) -> list[Entry]:
     key: SessionKey = {"project_key": project, "session_id": session_id}
     if subagent is None:
-        return _readable(async_to_sync(OrmSessionStore().load)(key))
+        return _readable(load_entries(key))
     key["subpath"] = subagent.subpath
-    entries = _readable(async_to_sync(OrmSessionStore().load)(key))
+    entries = _readable(load_entries(key))
     # The SDK's reader for subagents follows one line of parents and would lose parallel calls; the
     # other one passes over side chains, which in a file of its own this is not.
     return [{**entry, "isSidechain": False} for entry in entries]
 
 
-def _readable(entries: list[SessionStoreEntry] | None) -> list[Entry]:
+def _readable(entries: list[Entry] | None) -> list[Entry]:
     """The reader takes these for strings; in a transcript that somebody mended by hand, they may
     be anything."""
     strings = ("type", "uuid", "parentUuid")
     return [
         entry
-        for entry in cast(list[Entry], entries or [])
+        for entry in entries or []
         if all(isinstance(entry.get(name), str | None) for name in strings)
     ]
-
-
-def _is_compaction(entry: Entry) -> bool:
-    return entry.get("type") == "system" and entry.get("subtype") == "compact_boundary"
 
 
 def _described(message: SessionMessage, entry: Entry) -> tuple[EventLine, ...]:

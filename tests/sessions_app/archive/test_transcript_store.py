@@ -15,9 +15,9 @@ from claude_agent_sdk.types import SessionKey
 from django.db import connection, transaction
 
 from sessions_app.archive import transcript_chunks, transcript_store
+from sessions_app.archive.sdk_store import OrmSessionStore
 from sessions_app.archive.transcript_chunks import TranscriptDamaged
 from sessions_app.archive.transcript_store import (
-    OrmSessionStore,
     append_entries,
     append_missing,
     delete_transcript,
@@ -179,7 +179,7 @@ def test_it_keeps_the_transcript_when_the_summary_cannot_be_made(db, monkeypatch
     def fail(*args: object) -> None:
         raise OverflowError("year 0")
 
-    monkeypatch.setattr(transcript_store, "fold_session_summary", fail)
+    monkeypatch.setattr("claude_agent_sdk.fold_session_summary", fail)
 
     append_entries(KEY, [said("a")])
 
