@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('sessions_app', '0003_nothing_lost'),
+        ('sessions_app', '0004_one_door'),
     ]
 
     operations = [
