@@ -3,12 +3,15 @@
 Each child gets a session of its own: a Ctrl-C in the terminal then reaches the parent alone.
 django-q2 never ends when its whole process group is signalled, so the parent signals the main
 process of each child, and the group only to kill what did not stop.
+
+Nothing of Django is imported here: the parent that only waits is a small process.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -16,13 +19,12 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
-from django.conf import settings
-
-from sessions_app.models import Session
-
+PROJECT = Path(__file__).resolve().parents[2]
 STOP_PATIENCE_SECONDS = 20.0
 WEB_PATIENCE_SECONDS = 30.0
+LOOK_SECONDS = 0.5
 
 
 @dataclass(slots=True)
@@ -33,7 +35,7 @@ class Child:
     @classmethod
     def start(cls, name: str, *arguments: str) -> Child:
         command = [sys.executable, *arguments]
-        return cls(name, subprocess.Popen(command, cwd=settings.BASE_DIR, start_new_session=True))
+        return cls(name, subprocess.Popen(command, cwd=PROJECT, start_new_session=True))
 
     @property
     def has_ended(self) -> bool:
@@ -51,32 +53,21 @@ class Child:
         self.process.wait()
 
 
-def start_children() -> list[Child]:
-    return [
-        Child.start(
-            "web server",
-            *("-m", "uvicorn", "claudeops.asgi:application"),
-            *("--host", settings.CLAUDEOPS_HOST, "--port", str(settings.CLAUDEOPS_PORT)),
-            # An open live view must not keep the server from stopping.
-            *("--timeout-graceful-shutdown", "2", "--log-level", "warning"),
-        ),
-        Child.start("queue worker", "manage.py", "worker"),
-    ]
+def start_web_server(host: str, port: int) -> Child:
+    return Child.start("web server", "-m", "escalation.host.web_server", host, str(port))
+
+
+def start_worker() -> Child:
+    return Child.start("queue worker", "manage.py", "worker")
 
 
 def stop_children(children: list[Child]) -> None:
-    """The worker is told first and takes no new work; then its running tiers are asked to stop."""
+    """All are told first; the worker ends its running tiers by itself."""
     for child in children:
         child.ask_to_stop()
-    request_stop(Session.StopCause.SHUTDOWN, "Claude Ops was shut down")
     deadline = time.monotonic() + STOP_PATIENCE_SECONDS
     for child in children:
         child.make_stop(deadline)
-
-
-def request_stop(cause: str, words: str) -> None:
-    """Ask every run on this host to stop."""
-    Session.objects.filter(host=socket.gethostname()).ask_to_stop(cause, words)
 
 
 def port_is_free(host: str, port: int) -> bool:
@@ -90,14 +81,13 @@ def port_is_free(host: str, port: int) -> bool:
     return True
 
 
-def wait_for_web(children: list[Child]) -> bool:
+def wait_for_web(children: list[Child], host: str, port: int) -> bool:
     """True once the web server takes connections."""
-    host = settings.CLAUDEOPS_HOST
     reachable = "127.0.0.1" if host == "0.0.0.0" else host  # noqa: S104 (compared, not bound)
     give_up = time.monotonic() + WEB_PATIENCE_SECONDS
     while time.monotonic() < give_up and not any(child.has_ended for child in children):
         try:
-            socket.create_connection((reachable, settings.CLAUDEOPS_PORT), timeout=1).close()
+            socket.create_connection((reachable, port), timeout=1).close()
         except OSError:
             time.sleep(0.1)
         else:
@@ -107,9 +97,16 @@ def wait_for_web(children: list[Child]) -> bool:
 
 def watch_over(children: list[Child], stop_asked: Callable[[], bool]) -> str:
     """Wait until a stop is asked for, or a child ends by itself; the sentence says which."""
-    while not stop_asked():
+    with contextlib.ExitStack() as open_until_the_end:
+        ends = select.poll()
         for child in children:
-            if child.has_ended:
-                return f"The {child.name} ended by itself (code {child.process.returncode})."
-        time.sleep(0.2)
+            # Readable when the process ends; one that has ended already is so from the start.
+            descriptor = os.pidfd_open(child.process.pid)
+            open_until_the_end.callback(os.close, descriptor)
+            ends.register(descriptor, select.POLLIN)
+        while not stop_asked():
+            for child in children:
+                if child.has_ended:
+                    return f"The {child.name} ended by itself (code {child.process.returncode})."
+            ends.poll(LOOK_SECONDS * 1000)
     return ""

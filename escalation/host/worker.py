@@ -7,6 +7,7 @@ the runs of this host to stop; each is recorded as interrupted and can be contin
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -14,13 +15,13 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from types import FrameType
 
 from django.db import connection, connections
 from django.utils import timezone
 from django_q.cluster import Cluster
 
-from escalation.host.children import request_stop
 from escalation.host.schedules import ensure_housekeeping
 from escalation.queue import enqueue
 from escalation.recovery.recover import recover
@@ -30,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 BEAT_SECONDS = 15.0
 ASK_SECONDS = 0.5
+LOADED_ONCE = ("escalation.tasks", "claude_agent_sdk", "jsonschema")
 
 
 def run_worker() -> None:
@@ -38,6 +40,7 @@ def run_worker() -> None:
         recover(enqueue=enqueue, at_start=True)
     with _logged("The schedules could not be made; the next start tries it again"):
         ensure_housekeeping()
+    _load_before_the_fork()
     stop, stopped = threading.Event(), threading.Event()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -79,7 +82,25 @@ def _ask_to_stop_until(stopped: threading.Event) -> None:
 
 def _ask_to_stop() -> None:
     with _logged("Running tiers could not be asked to stop"):
-        request_stop(Session.StopCause.WORKER, "the worker was told to stop")
+        request_stop()
+
+
+def request_stop() -> None:
+    """Ask every run on this host to stop."""
+    Session.objects.filter(host=socket.gethostname()).ask_to_stop(
+        Session.StopCause.WORKER, "the worker was told to stop"
+    )
+
+
+def _load_before_the_fork() -> None:
+    """What a forked process shares with its parent is in memory once.
+
+    Freezing keeps the garbage collector of each process from touching, and so copying, all of it.
+    """
+    for name in LOADED_ONCE:
+        import_module(name)
+    gc.collect()
+    gc.freeze()
 
 
 @contextmanager

@@ -54,7 +54,8 @@ class WakingBroker(ORM):  # type: ignore[misc]  # django-q2 has no types
 
     def _look(self) -> Taken:
         now = timezone.now()
-        ours = self.get_connection().filter(key=self.list_key)
+        # Not `get_connection`, which opens a new one each time and takes longer than the look.
+        ours = OrmQ.objects.using(Conf.ORM).filter(key=self.list_key)
         due = list(ours.filter(lock__lte=now).order_by("pk")[: Conf.BULK])
         if due:
             return [(task.pk, task.payload) for task in due if self._take(task, now)]

@@ -30,8 +30,6 @@ STATUS_OF = {
     Judgement.STOPPED: Status.INTERRUPTED,
     Judgement.KILLED: Status.INTERRUPTED,
 }
-# Who stops a run for one of these wants it to continue when Claude Ops runs again.
-NO_FAULT_OF_THE_RUN = (StopCause.WORKER, StopCause.SHUTDOWN)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -167,7 +165,8 @@ def _may_continue(lineage: Lineage, tier: Tier, cost: OwnCost, limits: Limits) -
 def _after_cut_off(
     lineage: Lineage, facts: StreamFacts, ended: Ended, verdict: Verdict, limits: Limits
 ) -> AfterCutOff | None:
-    stopped_for_us = ended.stop is not None and ended.stop.cause in NO_FAULT_OF_THE_RUN
+    # A worker that is told to stop wants its runs to continue under the next one.
+    stopped_for_us = ended.stop is not None and ended.stop.cause == StopCause.WORKER
     was_stopped = verdict.judgement == Judgement.STOPPED and stopped_for_us
     if not was_stopped and verdict.judgement != Judgement.KILLED:
         return None

@@ -24,7 +24,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='session',
             name='stop_cause',
-            field=models.CharField(blank=True, choices=[('person', 'a person stopped it'), ('pause', 'Claude Ops was paused'), ('worker', 'the worker was told to stop'), ('shutdown', 'Claude Ops was shut down'), ('foreground', 'the command in the terminal was ended'), ('time_limit', 'its time was up'), ('silence', 'it said nothing for too long')], max_length=20),
+            field=models.CharField(blank=True, choices=[('person', 'a person stopped it'), ('pause', 'Claude Ops was paused'), ('worker', 'the worker was told to stop'), ('foreground', 'the command in the terminal was ended'), ('time_limit', 'its time was up'), ('silence', 'it said nothing for too long')], max_length=20),
         ),
         migrations.AddField(
             model_name='session',

@@ -60,7 +60,6 @@ class Session(models.Model):
         PERSON = "person", "a person stopped it"
         PAUSE = "pause", "Claude Ops was paused"
         WORKER = "worker", "the worker was told to stop"
-        SHUTDOWN = "shutdown", "Claude Ops was shut down"
         FOREGROUND = "foreground", "the command in the terminal was ended"
         TIME_LIMIT = "time_limit", "its time was up"
         SILENCE = "silence", "it said nothing for too long"

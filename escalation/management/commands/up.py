@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import signal
-from types import FrameType
 from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
+from django.db import connections
 
 from escalation import queue
 from escalation.agent import capabilities_of, credentials_configured, find_binary
-from escalation.host.children import (
-    port_is_free,
-    start_children,
-    stop_children,
-    wait_for_web,
-    watch_over,
-)
+from escalation.host.children import port_is_free
 from escalation.host.default_watch import ensure_default_watch
 from escalation.host.operator_account import ensure_operator
+from escalation.host.parent import become_parent
 from escalation.management.commands.drill import DEFAULT_SCENARIO
 from escalation.rehearsal.drills.drill import start_drill
 from sessions_app.models import Cycle
@@ -30,29 +24,16 @@ class Command(BaseCommand):
     help = "Set up this installation and run it: web server and queue worker. Ctrl-C stops both."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if not port_is_free(settings.CLAUDEOPS_HOST, settings.CLAUDEOPS_PORT):
+        host, port = settings.CLAUDEOPS_HOST, settings.CLAUDEOPS_PORT
+        if not port_is_free(host, port):
             raise CommandError(
-                f"Port {settings.CLAUDEOPS_PORT} on {settings.CLAUDEOPS_HOST} is taken. Stop what "
-                "runs there, or set CLAUDEOPS_PORT."
+                f"Port {port} on {host} is taken. Stop what runs there, or set CLAUDEOPS_PORT."
             )
         self._prepare()
-        stop_asked = self._listen_for_stop()
-        children = start_children()
-        try:
-            if wait_for_web(children):
-                self._announce()
-            trouble = watch_over(children, lambda: bool(stop_asked))
-        finally:
-            self._say("Stopping the web server and the worker …")
-            stop_children(children)
-        if trouble:
-            raise CommandError(f"{trouble} Its messages are above.")
-        self._say("Stopped. `make up` continues where this was.")
-
-    def _say(self, sentence: str) -> None:
-        """At once, also into a pipe: the person waits for the address."""
-        self.stdout.write(sentence)
-        self.stdout.flush()
+        address = self.style.SUCCESS(f"Claude Ops is running at http://{host}:{port}/")
+        announcement = [*self._first_drill(), address]
+        connections.close_all()
+        become_parent(host, port, announcement)
 
     def _prepare(self) -> None:
         call_command("migrate", verbosity=0)
@@ -63,26 +44,20 @@ class Command(BaseCommand):
         capabilities = capabilities_of(binary)
         self._say(f"CLI: {binary.version}, {binary.source}, {binary.path}; {capabilities.verdict}")
 
-    def _announce(self) -> None:
-        if not credentials_configured():
-            self._say(
-                "No API key is configured, so only drills can run. "
-                "Set ANTHROPIC_API_KEY in .env to watch a real system."
-            )
-            if not Cycle.objects.exclude(drill="").exists():
-                cycle = start_drill(DEFAULT_SCENARIO, enqueue=queue.enqueue)
-                self._say(
-                    f"Running the drill {cycle.drill}, which costs nothing: see the dashboard."
-                )
-        address = f"http://{settings.CLAUDEOPS_HOST}:{settings.CLAUDEOPS_PORT}/"
-        self._say(self.style.SUCCESS(f"Claude Ops is running at {address}"))
+    def _first_drill(self) -> list[str]:
+        """Without a key, a newcomer sees a drill; what is to be said about it."""
+        if credentials_configured():
+            return []
+        said = [
+            "No API key is configured, so only drills can run. "
+            "Set ANTHROPIC_API_KEY in .env to watch a real system."
+        ]
+        if not Cycle.objects.exclude(drill="").exists():
+            cycle = start_drill(DEFAULT_SCENARIO, enqueue=queue.enqueue)
+            said.append(f"Running the drill {cycle.drill}, which costs nothing: see the dashboard.")
+        return said
 
-    def _listen_for_stop(self) -> list[int]:
-        received: list[int] = []
-
-        def remember(number: int, frame: FrameType | None) -> None:
-            received.append(number)
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, remember)
-        return received
+    def _say(self, sentence: str) -> None:
+        """At once, also into a pipe: the person waits for it."""
+        self.stdout.write(sentence)
+        self.stdout.flush()

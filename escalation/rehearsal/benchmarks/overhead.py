@@ -21,7 +21,7 @@ from django.conf import settings
 
 from escalation import queue
 from escalation.agent import RunRequest, build_argv, cli_environment, find_binary
-from escalation.host.children import Child
+from escalation.host.children import start_worker
 from escalation.rehearsal.drills.drill import DRILL_KEY, drill_path, start_drill
 from escalation.rehearsal.drills.messages_api import ScriptedApi
 from escalation.rehearsal.drills.scenario import Scenario, load_scenario
@@ -61,7 +61,7 @@ def measure(rounds: int) -> Overhead:
 
 @contextmanager
 def worker() -> Iterator[None]:
-    child = Child.start("queue worker", "manage.py", "worker")
+    child = start_worker()
     try:
         yield
     finally:

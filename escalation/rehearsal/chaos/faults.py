@@ -16,7 +16,7 @@ from pathlib import Path
 from django.conf import settings
 
 from escalation.agent import process_id
-from escalation.host.children import Child
+from escalation.host.children import Child, start_worker
 from sessions_app.models import Cycle, Session
 
 READY_SECONDS = 20.0
@@ -30,11 +30,11 @@ class Installation:
 
     @classmethod
     def start(cls) -> Installation:
-        return cls(Child.start("queue worker", "manage.py", "worker"))
+        return cls(start_worker())
 
     def restart_what_died(self) -> None:
         if self.worker.has_ended:
-            self.worker = Child.start("queue worker", "manage.py", "worker")
+            self.worker = start_worker()
 
 
 Fault = Callable[[Installation, Cycle, random.Random], None]

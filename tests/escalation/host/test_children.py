@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import subprocess
+import sys
 import time
 
 import pytest
 
 from escalation.host import children
 from escalation.host.children import (
+    PROJECT,
     Child,
     port_is_free,
-    request_stop,
     stop_children,
     wait_for_web,
     watch_over,
 )
-from sessions_app.models import Session
 from tests.escalation.processes import is_alive
-from tests.factories import SessionFactory
 
 SLEEPER = "import time; time.sleep(60)"
 DEAF = (
@@ -120,7 +120,6 @@ def test_a_child_has_a_session_of_its_own(started):
     assert os.getsid(child.process.pid) == child.process.pid != os.getsid(0)
 
 
-@pytest.mark.django_db
 def test_all_children_are_stopped_together(started, tmp_path, monkeypatch):
     monkeypatch.setattr(children, "STOP_PATIENCE_SECONDS", 0.5)
     deaf, sleeper = started(DEAF, str(tmp_path / "deaf")), started(SLEEPER)
@@ -133,28 +132,20 @@ def test_all_children_are_stopped_together(started, tmp_path, monkeypatch):
     assert time.monotonic() - began < 3
 
 
-@pytest.mark.django_db
-def test_a_stop_is_asked_of_the_runs_of_this_host_only():
-    here = SessionFactory(running=True, host=socket.gethostname())
-    elsewhere = SessionFactory(running=True, host="another-host")
-    ended = SessionFactory(host=socket.gethostname())
-    asked = SessionFactory(
-        running=True, host=socket.gethostname(), stop_cause="person", stop_requested="a person"
-    )
-
-    request_stop(Session.StopCause.SHUTDOWN, "Claude Ops was shut down")
-
-    reasons = dict(Session.objects.values_list("pk", "stop_requested"))
-    assert reasons == {
-        here.pk: "Claude Ops was shut down",
-        elsewhere.pk: "",
-        ended.pk: "",
-        asked.pk: "a person",
-    }
-
-
 def test_watching_ends_when_a_stop_is_asked_for(started):
     assert watch_over([started(SLEEPER)], lambda: True) == ""
+
+
+def test_the_end_of_a_child_is_noticed_at_once(started, monkeypatch):
+    monkeypatch.setattr(children, "LOOK_SECONDS", 600)
+
+    assert "code 3" in watch_over([started("raise SystemExit(3)")], lambda: False)
+
+
+def test_the_parent_needs_no_django():
+    program = "import sys, escalation.host.parent; sys.exit('django' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", program], cwd=PROJECT, check=False).returncode == 0
 
 
 def test_watching_ends_when_a_child_ends_by_itself(started):
@@ -164,18 +155,15 @@ def test_watching_ends_when_a_child_ends_by_itself(started):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])  # noqa: S104 (compared, not bound)
-def test_the_web_server_is_there_once_it_takes_connections(settings, started, listening, host):
-    settings.CLAUDEOPS_HOST, settings.CLAUDEOPS_PORT = host, listening
-
-    assert wait_for_web([started(SLEEPER)])
+def test_the_web_server_is_there_once_it_takes_connections(started, listening, host):
+    assert wait_for_web([started(SLEEPER)], host, listening)
 
 
-def test_waiting_for_the_web_server_ends_when_a_child_has_ended(settings, started):
-    settings.CLAUDEOPS_HOST, settings.CLAUDEOPS_PORT = "127.0.0.1", 1
+def test_waiting_for_the_web_server_ends_when_a_child_has_ended(started):
     child = started("pass")
     child.process.wait()
 
-    assert not wait_for_web([child])
+    assert not wait_for_web([child], "127.0.0.1", 1)
 
 
 def _wait_for(path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -59,6 +60,7 @@ def cluster(monkeypatch) -> Iterator[type[StandInCluster]]:
     monkeypatch.setattr(StandInCluster, "while_stopping", _nothing, raising=False)
     monkeypatch.setattr(worker, "Cluster", StandInCluster)
     yield StandInCluster
+    gc.unfreeze()
     for number, handler in before.items():
         signal.signal(number, handler)
 
@@ -135,6 +137,14 @@ def test_schedules_that_cannot_be_stored_do_not_keep_the_worker_from_starting(cl
     worker.run_worker()
 
     assert "start" in cluster.happened
+
+
+def test_what_every_process_needs_is_loaded_before_they_are_forked(cluster, monkeypatch):
+    monkeypatch.setattr(worker, "import_module", cluster.happened.append)
+
+    worker.run_worker()
+
+    assert cluster.happened == [*worker.LOADED_ONCE, "start", "stop"]
 
 
 def test_it_shows_that_it_lives(cluster):
@@ -230,8 +240,27 @@ def test_a_run_that_begins_while_the_worker_stops_is_asked_to_stop_too(cluster):
     assert asked == [True]
 
 
+def test_a_stop_is_asked_of_the_runs_of_this_host_only():
+    here = SessionFactory(running=True, host=socket.gethostname())
+    elsewhere = SessionFactory(running=True, host="another-host")
+    ended = SessionFactory(host=socket.gethostname())
+    asked = SessionFactory(
+        running=True, host=socket.gethostname(), stop_cause="person", stop_requested="a person"
+    )
+
+    worker.request_stop()
+
+    reasons = dict(Session.objects.values_list("pk", "stop_requested"))
+    assert reasons == {
+        here.pk: "the worker was told to stop",
+        elsewhere.pk: "",
+        ended.pk: "",
+        asked.pk: "a person",
+    }
+
+
 def test_a_database_that_is_away_does_not_keep_the_worker_from_stopping(cluster, monkeypatch):
-    def refuse(reason: str) -> None:
+    def refuse() -> None:
         raise OperationalError("database is locked")
 
     monkeypatch.setattr(worker, "request_stop", refuse)

@@ -233,14 +233,14 @@ def test_a_stop_through_the_database_ends_the_run_interrupted(fake_cli, session,
 
     def ask_for_stop(event: SessionEvent) -> None:
         Session.objects.filter(pk=session.pk).ask_to_stop(
-            Session.StopCause.SHUTDOWN, "Claude Ops was shut down"
+            Session.StopCause.WORKER, "the worker was told to stop"
         )
 
     runner.run(session, enqueue=leave_to_caller, listener=ask_for_stop)
 
     session.refresh_from_db()
     assert session.status == Status.INTERRUPTED
-    assert "Claude Ops was shut down" in session.error
+    assert "the worker was told to stop" in session.error
 
 
 def _raising(error):

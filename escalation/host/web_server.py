@@ -1,0 +1,48 @@
+"""The web server: `python -m escalation.host.web_server HOST PORT`.
+
+uvicorn as it is wakes ten times a second to see whether it shall stop. This one is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from types import FrameType
+
+import uvicorn
+
+TICK_SECONDS = 1.0
+
+
+class QuietServer(uvicorn.Server):
+    async def main_loop(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        # Zero is the tick that also sets the date of the answers.
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), TICK_SECONDS)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        with contextlib.suppress(AttributeError):  # a signal before the first tick
+            self._loop.call_soon_threadsafe(self._stop.set)
+
+
+def main(host: str, port: int) -> None:
+    # An open live view must not keep the server from stopping.
+    config = uvicorn.Config(
+        "claudeops.asgi:application",
+        host=host,
+        port=port,
+        timeout_graceful_shutdown=2,
+        log_level="warning",
+    )
+    server = QuietServer(config)
+    server.run()
+    if not server.started:
+        sys.exit(3)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
