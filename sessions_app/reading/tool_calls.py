@@ -29,6 +29,8 @@ class ToolCall:
     """The input as it is compared: without what makes no difference to what the call does."""
     output: str
     """Empty when there was none, or when the run ended before it came."""
+    is_answered: bool
+    """False: the run ended in the middle of the call."""
     is_error: bool
     message_id: str
     """The answer of the model that the call is part of; empty when the stream did not say."""
@@ -96,6 +98,7 @@ def _call(block: Mapping[str, Any], message_id: str) -> ToolCall:
         input=block.get("input"),
         normalised=normalised(name, block.get("input")),
         output="",
+        is_answered=False,
         is_error=False,
         message_id=message_id,
     )
@@ -103,7 +106,7 @@ def _call(block: Mapping[str, Any], message_id: str) -> ToolCall:
 
 def _answered(call: ToolCall, result: Mapping[str, Any]) -> ToolCall:
     output = _content_text(result.get("content"))
-    return replace(call, output=output, is_error=bool(result.get("is_error")))
+    return replace(call, output=output, is_answered=True, is_error=bool(result.get("is_error")))
 
 
 def _content_text(content: Any) -> str:

@@ -49,7 +49,13 @@ def test_a_failed_call_is_marked():
 def test_a_call_without_a_result_has_no_output():
     (found,) = tool_calls([call("sleep 999")])
 
-    assert found.output == ""
+    assert (found.output, found.is_answered) == ("", False)
+
+
+def test_a_call_with_an_empty_result_was_answered():
+    (found,) = tool_calls([call("true"), answer("")])
+
+    assert (found.output, found.is_answered) == ("", True)
 
 
 def test_a_result_of_several_blocks_is_joined():
