@@ -17,6 +17,7 @@ from escalation.next_step.cycles import Enqueue
 from escalation.tiers import HIGHEST_TIER
 from sessions_app.models import Session
 from sessions_app.models.transitions import RETRIED
+from sessions_app.pages.session_actions import LONGEST_REASON, LONGEST_REQUEST
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -81,7 +82,7 @@ def escalate(
     force_fresh: bool = False,
 ) -> Session:
     """A person sends the findings on to the next tier. Of two at once, one wins."""
-    _require_text(reason, "a reason")
+    _require_text(reason, "a reason", at_most=LONGEST_REASON)
     ceiling = min(HIGHEST_TIER, session.cycle.max_tier)
     if session.tier >= ceiling:
         raise OperationRefused(
@@ -139,6 +140,10 @@ def _started(session: Session, enqueue: Enqueue, create: Callable[[], Session]) 
     return created
 
 
-def _require_text(text: str, what: str) -> None:
-    if not text.strip():
+def _require_text(text: str, what: str, at_most: int = LONGEST_REQUEST) -> None:
+    # A form sends each line end as two characters and counts it as one.
+    said = text.strip().replace("\r\n", "\n")
+    if not said:
         raise OperationRefused(f"Say {what}.")
+    if len(said) > at_most:
+        raise OperationRefused(f"Say {what} in at most {at_most} characters: this has {len(said)}.")

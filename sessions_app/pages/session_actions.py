@@ -13,6 +13,9 @@ from sessions_app.models.watch import TIER_CHOICES
 
 HIGHEST_TIER = max(tier for tier, _name in TIER_CHOICES)
 FIRST_CHANGING_TIER = 2
+# A reason is part of an escalation prompt, which must stay under 500 tokens.
+LONGEST_REASON = 200
+LONGEST_REQUEST = 4_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,6 +30,8 @@ class Action:
     """The tier that will run."""
     request_label: str = ""
     """Empty when there is nothing to say."""
+    longest_request: int = LONGEST_REQUEST
+    """In characters."""
     offers_fresh: bool = False
     is_harmless: bool = False
 
@@ -101,5 +106,6 @@ def _escalate(session: Session) -> Action:
         button=f"Escalate to Tier {tier}",
         tier=tier,
         request_label="Reason",
+        longest_request=LONGEST_REASON,
         offers_fresh=True,
     )

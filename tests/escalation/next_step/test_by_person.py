@@ -9,6 +9,7 @@ from escalation.errors import OperationRefused
 from escalation.next_step import by_person
 from escalation.next_step.cycles import leave_to_caller
 from sessions_app.models import Cycle, Session
+from sessions_app.pages.session_actions import LONGEST_REASON, LONGEST_REQUEST
 from tests.escalation.continuation_cases import FENCE
 from tests.escalation.rows import ESCALATE, HEALTHY, a_report
 from tests.escalation.runs import change, run
@@ -246,6 +247,30 @@ def test_of_two_operations_on_one_cycle_at_the_same_moment_one_wins(operate):
 def test_an_operation_needs_words(operate, what, text):
     with pytest.raises(OperationRefused, match=f"Say {what}."):
         operate(with_status(Status.COMPLETED), text, enqueue=leave_to_caller)
+
+
+WORDY = [
+    (by_person.follow_up, "a question", LONGEST_REQUEST),
+    (by_person.fork, "what to try instead", LONGEST_REQUEST),
+    (by_person.escalate, "a reason", LONGEST_REASON),
+]
+
+
+@pytest.mark.parametrize(("operate", "what", "limit"), WORDY)
+def test_what_a_person_adds_is_limited_and_the_limit_is_named(operate, what, limit):
+    with pytest.raises(
+        OperationRefused, match=f"Say {what} in at most {limit} characters: this has {limit + 1}."
+    ):
+        operate(with_status(Status.COMPLETED), "x" * (limit + 1), enqueue=leave_to_caller)
+
+
+@pytest.mark.parametrize(("operate", "_what", "limit"), WORDY)
+def test_line_ends_of_a_form_count_once(operate, _what, limit):
+    text = "\r\n".join(["x", "x" * (limit - 2)])
+
+    created = operate(with_status(Status.COMPLETED), text, enqueue=leave_to_caller)
+
+    assert created.request == text
 
 
 @pytest.mark.parametrize("status", Status)

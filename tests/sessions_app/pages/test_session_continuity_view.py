@@ -191,6 +191,15 @@ def test_it_offers_what_can_be_done_next(operator_client):
         assert f'action="{reverse(f"escalation:{name}", args=[session.pk])}"' in page
 
 
+def test_a_form_says_how_much_may_be_written(operator_client):
+    page = page_of(operator_client, SessionFactory(failed=True))
+
+    assert "Reason (at most 200 characters)" in page
+    assert 'name="request" rows="3" maxlength="200"' in page
+    assert "Your question (at most 4,000 characters)" in page
+    assert page.count('maxlength="4000"') == 2
+
+
 def test_only_what_may_change_the_system_asks_for_a_confirmation(operator_client):
     page = page_of(operator_client, SessionFactory(failed=True))
 
