@@ -18,8 +18,8 @@ class Lineage:
 
     path: tuple[Session, ...]
     """From the first run of the chain to the session itself."""
-    attempts: tuple[Session, ...] = ()
-    """Earlier runs of the same tier from the same point: what this one tries again."""
+    relatives: tuple[Session, ...] = ()
+    """All runs of the chain, its branches included."""
 
     @property
     def session(self) -> Session:
@@ -53,9 +53,23 @@ class Lineage:
         return sum(run.purpose == Purpose.CONTINUATION for run in self.runs_of_this_tier)
 
     @property
+    def attempts(self) -> tuple[Session, ...]:
+        """Runs at this same point that were started before, for the same: what is tried again."""
+
+        def point(run: Session) -> tuple[int | None, int, str, bool]:
+            return run.parent_session_id, run.tier, run.request, run.is_question
+
+        mine = point(self.session)
+        earlier = (run for run in self.relatives if run.pk < self.session.pk and run.started_at)
+        return tuple(sorted((run for run in earlier if point(run) == mine), key=lambda run: run.pk))
+
+    @property
     def started_again(self) -> bool:
         """The same run was cut off before already, and this is its second start."""
-        return any(run.status == Status.INTERRUPTED for run in self.attempts)
+        return any(
+            run.status == Status.INTERRUPTED and run.purpose == self.session.purpose
+            for run in self.attempts
+        )
 
     @property
     def spent_before_usd(self) -> Decimal:
@@ -71,11 +85,4 @@ def lineage_of(session: Session) -> Lineage:
     path = chain.path_to(session)
     for parent, child in zip(path, path[1:], strict=False):
         child.parent_session = parent
-    return Lineage(path=path, attempts=tuple(_attempts(session, chain.sessions)))
-
-
-def _attempts(session: Session, runs: tuple[Session, ...]) -> list[Session]:
-    def of(run: Session) -> tuple[int | None, int, str]:
-        return run.parent_session_id, run.tier, run.purpose
-
-    return [run for run in runs if of(run) == of(session) and run.pk < session.pk]
+    return Lineage(path=path, relatives=chain.sessions)

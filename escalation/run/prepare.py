@@ -25,7 +25,7 @@ from escalation.agent import (
     fingerprint_of,
     has_credentials,
 )
-from escalation.continuity import handoff, transcripts
+from escalation.continuity import findings_file, handoff, transcripts
 from escalation.continuity.facts import decide_continuation
 from escalation.continuity.guards import Continuation, Fresh, Guard, Handoff, Resume
 from escalation.errors import CannotRun, RecordTooThin
@@ -65,7 +65,7 @@ def prepare(lineage: Lineage, recorder: Recorder, surroundings: Mapping[str, str
             # Read before the run: afterwards a conversation that keeps its id has grown by it.
             baseline_cost_usd=_baseline(lineage, continuation),
             record=record,
-            prompt=prompt_for(session, tier, continuation, record),
+            prompt=prompt_for(lineage, tier, continuation, record, _findings_path(session)),
         ),
     )
     _store(session, plan)
@@ -182,6 +182,11 @@ def _record(
             "warning", f"No handoff file ({error}): the record itself is handed on.", "warning"
         )
         return document
+
+
+def _findings_path(session: Session) -> str:
+    """Where the run is to write its findings, if it is to write them."""
+    return str(findings_file.prepare(session)) if findings_file.wanted_from(session) else ""
 
 
 def _store(session: Session, plan: Plan) -> None:

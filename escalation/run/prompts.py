@@ -1,165 +1,254 @@
-"""Prompts are files in `prompts/`, filled in here.
+"""Prompts: the words are files in `prompts/`, chosen and filled in from the facts of a situation.
 
-Text that is not ours (manifest, instructions, an operator's question) is disarmed first: in a
-prompt, `/word` at the start is a command to the CLI and `@file` pulls a file in.
+Nothing is looked up here but the files themselves: the same situation gives the same prompt.
 """
 
 from __future__ import annotations
 
-import json
-import re
-import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from string import Template
 from typing import Any
 
 from django.conf import settings
 
-from escalation.continuity import findings_file
-from escalation.continuity.guards import Continuation, Fresh, Handoff, Resume
+from escalation.continuity.guards import Continuation, Fresh, Guard, Handoff, Resume
 from escalation.errors import PromptMissing
-from escalation.tiers import Tier
-from sessions_app.models import Cycle, Session
+from escalation.next_step.lineage import Lineage
+from escalation.run.foreign_text import disarmed
+from escalation.run.situation import EarlierRun, Situation, situation_of
+from escalation.tiers import LOWEST_TIER, Tier
+from sessions_app.models import Session
+from sessions_app.reading.plain_text import one_line
 
 PROMPT_FILES = (
-    *("round", "role1", "role2", "role3", "escalation", "report_again", "findings_file"),
-    *("takeover", "task_escalation", "task_continuation", "task_fork", "task_retry", "follow_up"),
-    "task_interrupted",
+    *("round", "role1", "role2", "role3", "dry_run", "live_run", "findings_file", "closing"),
+    *("escalation", "takeover", "granted", "by_hand", "report_is_done", "no_report"),
+    *("earlier_attempt", "earlier_attempts", "traces", "cut_calls"),
+    *("task_escalation", "task_report", "task_continuation", "task_interrupted", "task_findings"),
+    *("task_fork", "follow_up"),
 )
-MANIFEST_NAME = "CLAUDE-OPS.md"
-MANIFEST_LENGTH = 20_000
-
-DRY_RUN = (
-    "\n**Dry run:** change nothing at all. Say what you would do and how; list it under "
-    "`actions_taken` as `skipped`."
-)
-INVESTIGATION = "The prior investigation of Tier {first}"
-ATTEMPTS = " and the safe remediation attempts of Tier 2"
-IN_CONVERSATION = ", with every tool output, {verb} in this conversation above."
-CLOSING = (
-    "End with the structured report of the state after your work: summary, services with status, "
-    "events, actions taken with their results, and whether escalation is needed."
-)
+TASKS = {
+    Session.Purpose.TIER: "task_escalation",
+    Session.Purpose.REPORT: "task_report",
+    Session.Purpose.CONTINUATION: "task_continuation",
+    Session.Purpose.RECOVERY: "task_interrupted",
+    Session.Purpose.FINDINGS: "task_findings",
+    Session.Purpose.FORK: "task_fork",
+    Session.Purpose.FOLLOW_UP: "follow_up",
+}
+LOOKING_BACK = (Session.Purpose.REPORT, Session.Purpose.FOLLOW_UP)
+"""What these are for is in the past: they act on nothing."""
+INVESTIGATION = "prior investigation"
+REMEDIATION = "safe remediation attempts"
+PROPOSALS = "proposals"
+ENDINGS = {
+    Session.Status.FAILED: "failed",
+    Session.Status.TIMED_OUT: "ran into its time limit",
+    Session.Status.INTERRUPTED: "was interrupted",
+    Session.Status.CANCELLED: "was cancelled",
+    Session.Status.EXPIRED: "waited too long",
+}
+# Characters of commands that were cut off; an escalation prompt must stay under 500 tokens.
+ROOM_FOR_CALLS = 600
+ROOM_IN_ESCALATION = 100
 
 
 def prompt_for(
-    session: Session, tier: Tier, continuation: Continuation, record: dict[str, Any] | None
+    lineage: Lineage,
+    tier: Tier,
+    continuation: Continuation,
+    record: Mapping[str, Any] | None,
+    findings_path: str = "",
 ) -> str:
     """What the run is told: by how it begins, and by what it is for."""
-    match continuation:
+    return rendered(situation_of(lineage, tier, continuation, record, findings_path))
+
+
+def rendered(situation: Situation) -> str:
+    match situation.continuation:
         case Fresh():
-            return _round(session, tier)
+            return _round(situation)
         case Resume():
-            return _resumed(session, tier)
-        case Handoff(why=why):
-            assert record is not None, "a run that cannot resume must be told what is known"
-            return takeover_prompt(session, tier, why, record)
+            return _escalation(situation) if situation.is_escalation else _task(situation)
+        case Handoff() as handoff:
+            assert situation.record, "a run that cannot resume must be told what is known"
+            return _takeover(situation, handoff)
 
 
-def _round(session: Session, tier: Tier) -> str:
-    prompt = round_prompt(session.cycle, tier)
-    if findings_file.wanted_from(session):
-        prompt += "\n\n" + fill("findings_file", path=str(findings_file.prepare(session)))
-    return prompt
-
-
-def _resumed(session: Session, tier: Tier) -> str:
-    parent = session.parent_session
-    assert parent is not None, "only a run with a parent resumes"
-    cycle = session.cycle
-    escalation = escalation_prompt(
-        tier,
-        parent.tier,
-        cycle.dry_run,
-        first_tier=cycle.first_tier,
-        by_hand=session.request if session.requested_by_id or session.request else "",
-    )
-    match session.purpose:
-        case Session.Purpose.TIER:
-            return escalation
-        case Session.Purpose.RETRY:
-            return f"{escalation}\n\n{fill('task_retry')}"
-    return _task(session)
-
-
-def _task(session: Session) -> str:
-    """What the run is for, in words that hold in any conversation."""
-    request = disarmed(session.request) or "(nothing in particular)"
-    match session.purpose:
-        case Session.Purpose.REPORT:
-            return fill("report_again")
-        case Session.Purpose.CONTINUATION:
-            return fill("task_continuation")
-        case Session.Purpose.RECOVERY:
-            return fill("task_interrupted")
-        case Session.Purpose.FORK:
-            return fill("task_fork", request=request)
-        case Session.Purpose.RETRY:
-            return fill("task_retry")
-        case Session.Purpose.FOLLOW_UP:
-            return fill("follow_up", request=request)
-    return "\n\n".join(filter(None, [fill("task_escalation"), disarmed(session.request)]))
-
-
-def takeover_prompt(session: Session, tier: Tier, why: str, record: dict[str, Any]) -> str:
-    """The fence is new each time: no output of a program can know it and close it."""
-    parent, cycle = session.parent_session, session.cycle
-    fence = f"=====[ record {secrets.token_hex(8)} ]====="
-    is_question = session.purpose == Session.Purpose.FOLLOW_UP
-    return fill(
-        "takeover",
-        tier=str(tier.number),
-        tier_name=tier.name,
-        previous_tier=str(parent.tier if parent else tier.number),
-        why=disarmed(why),
-        role=role(tier, cycle.dry_run),
-        task=_task(session),
-        manifest=disarmed(read_manifest(Path(cycle.workdir))) or "There is none.",
-        instructions=disarmed(cycle.instructions) or "None: make the usual round.",
-        fence=fence,
-        record=disarmed(json.dumps(record["content"], indent=1, ensure_ascii=False)),
-        closing="" if is_question else CLOSING,
+def _round(situation: Situation) -> str:
+    place, findings = situation.place, situation.findings_path
+    again = _task(situation) if situation.line else _before(situation)
+    return _paragraphs(
+        fill(
+            "round",
+            subject=disarmed(place.subject),
+            role=role(situation),
+            again=_paragraph(again),
+            manifest=disarmed(place.manifest) or "There is none.",
+            instructions=disarmed(place.instructions) or "None: make the usual round.",
+            request=disarmed(place.asked_for) or "Nothing in particular.",
+        ),
+        fill("findings_file", path=findings) if findings else "",
     )
 
 
-def round_prompt(cycle: Cycle, tier: Tier) -> str:
-    return fill(
-        "round",
-        subject=disarmed(cycle.subject),
-        role=role(tier, cycle.dry_run),
-        manifest=disarmed(read_manifest(Path(cycle.workdir))) or "There is none.",
-        instructions=disarmed(cycle.instructions) or "None: make the usual round.",
-        request=disarmed(cycle.prompt) or "Nothing in particular.",
-    )
-
-
-def escalation_prompt(
-    tier: Tier, previous_tier: int, dry_run: bool, first_tier: int = 1, by_hand: str = ""
-) -> str:
+def _escalation(situation: Situation) -> str:
     """The new role and nothing of the findings: those are in the conversation."""
-    granted = f"The supervisor granted the escalation that Tier {previous_tier} asked for."
-    if by_hand:
-        granted = f"An operator escalated from Tier {previous_tier}: {disarmed(by_hand)}\n\n"
     return fill(
         "escalation",
-        tier=str(tier.number),
-        tier_name=tier.name,
-        previous_tier=str(previous_tier),
-        granted=granted,
-        history=history(first_tier, previous_tier),
-        role=role(tier, dry_run),
+        tier=str(situation.tier.number),
+        tier_name=situation.tier.name,
+        sent=_sent(situation),
+        history=history(situation),
+        before=_paragraph(_before(situation, ROOM_IN_ESCALATION)),
+        role=role(situation),
+        reports=_reports(situation),
     )
 
 
-def history(first_tier: int, previous_tier: int) -> str:
+def _takeover(situation: Situation, handoff: Handoff) -> str:
+    place = situation.place
+    return fill(
+        "takeover",
+        tier=str(situation.tier.number),
+        tier_name=situation.tier.name,
+        previous=_name_of_parent(situation),
+        ended=_ended(situation.parent),
+        why=_why(handoff),
+        role=_paragraph("" if situation.is_question else role(situation)),
+        task=_task(situation),
+        manifest=disarmed(place.manifest) or "There is none.",
+        instructions=disarmed(place.instructions) or "None: make the usual round.",
+        fence=f"=====[ record {situation.token} ]=====",
+        record=disarmed(situation.record),
+        closing="" if situation.is_question else fill("closing"),
+    )
+
+
+def _task(situation: Situation) -> str:
+    """What the run is for, in words that hold in the conversation and outside of it."""
+    resumes = isinstance(situation.continuation, Resume)
+    purpose = Session.Purpose(situation.purpose)
+    # Where the role is given anew, it says by itself whether this is a dry run.
+    dryness = _dryness(situation) if resumes and purpose not in LOOKING_BACK else ""
+    return fill(
+        TASKS[purpose],
+        sent=_sent(situation),
+        source="this conversation" if resumes else "the record at the end",
+        before=_paragraph(_paragraphs(_before(situation), dryness)),
+        request=disarmed(situation.request) or "(nothing in particular)",
+    )
+
+
+def _sent(situation: Situation) -> str:
+    """Who sent the run to its tier: the supervisor because it was asked, or a person."""
+    previous = str(situation.parent.tier)
+    if situation.request:
+        return fill("by_hand", previous_tier=previous, request=disarmed(situation.request))
+    return fill("granted", previous_tier=previous)
+
+
+def history(situation: Situation) -> str:
     """What the conversation holds, by the tiers that have been in it."""
-    attempted = first_tier < 2 <= previous_tier
-    text = INVESTIGATION.format(first=first_tier) + (ATTEMPTS if attempted else "")
-    return text + IN_CONVERSATION.format(verb="are" if attempted else "is")
+    held, recorded = situation.in_conversation, situation.in_record
+    first = min(run.tier for run in (*recorded, *held))
+    work = [
+        f"{kind} of Tier {tier}"
+        for tier in dict.fromkeys(run.tier for run in held)
+        for kind in _kinds_of_work(tier, makes_round=tier == first, dry_run=situation.dry_run)
+    ]
+    compacted = any(run.compacted for run in held)
+    outputs = "the older part as a summary" if compacted else "with every tool output"
+    verb = "is" if work == [f"{INVESTIGATION} of Tier {first}"] else "are"
+    above = f"The {' and the '.join(work)}, {outputs}, {verb} in this conversation above."
+    return " ".join([above, *map(_from_record, dict.fromkeys(run.tier for run in recorded))])
 
 
-def role(tier: Tier, dry_run: bool) -> str:
-    return fill(f"role{tier.number}", dry_run=DRY_RUN if dry_run else "")
+def _kinds_of_work(tier: int, *, makes_round: bool, dry_run: bool) -> list[str]:
+    investigation = [INVESTIGATION] if makes_round else []
+    if tier == LOWEST_TIER:
+        return investigation
+    return [*investigation, PROPOSALS if dry_run else REMEDIATION]
+
+
+def _from_record(tier: int) -> str:
+    return f"Of earlier work of Tier {tier} it holds the supervisor's record."
+
+
+def _reports(situation: Situation) -> str:
+    """The resumed model is tempted to repeat the last report that it sees: it must not."""
+    parent = situation.parent
+    reported = [run.tier for run in situation.in_conversation if run.reported]
+    done = fill("report_is_done", previous_tier=str(reported[-1])) if reported else ""
+    missing = not parent.reported and not parent.is_question
+    none = fill("no_report", previous_tier=str(parent.tier), ended=_ended(parent))
+    return " ".join(filter(None, [done, none if missing else ""]))
+
+
+def _before(situation: Situation, room: int = ROOM_FOR_CALLS) -> str:
+    """What happened before and is not told by the conversation."""
+    return _paragraphs(_attempts(situation), _cut_off(situation, room))
+
+
+def _attempts(situation: Situation) -> str:
+    """The runs at this same point before: not in the conversation, but perhaps in the system."""
+    attempts = situation.attempts
+    if not attempts:
+        return ""
+    name = "earlier_attempt" if len(attempts) == 1 else "earlier_attempts"
+    told = fill(name, count=str(len(attempts)), ended=_ended(attempts[-1]))
+    acted = any(attempt.ran_tools for attempt in attempts)
+    looks_back = situation.purpose in LOOKING_BACK
+    return f"{told} {fill('traces')}" if acted and not looks_back else told
+
+
+def _cut_off(situation: Situation, room: int) -> str:
+    """What the run before, or the last attempt, was in the middle of: as data."""
+    runs = (*situation.line[-1:], *situation.attempts[-1:])
+    calls = [call for run in runs for call in run.cut_calls]
+    if not calls:
+        return ""
+    shown = [one_line(call, room // len(calls)) for call in calls]
+    fence = f"----- {situation.token[:8]} -----"
+    return fill("cut_calls", fence=fence, calls=disarmed("\n".join(shown)))
+
+
+def _name_of_parent(situation: Situation) -> str:
+    tier = situation.parent.tier
+    return f"an earlier run of Tier {tier}" if tier == situation.tier.number else f"Tier {tier}"
+
+
+def _ended(run: EarlierRun) -> str:
+    if not run.began:
+        return f"{ENDINGS.get(Session.Status(run.ended_as), 'ended')} before it began"
+    if run.ended_as in ENDINGS:
+        return ENDINGS[Session.Status(run.ended_as)]
+    if run.is_question:
+        return "answered a question"
+    return "ended with a report" if run.reported else "ended without a report"
+
+
+def _why(handoff: Handoff) -> str:
+    """Of a retired conversation the reason holds what a program said: that is no text for here."""
+    return "it proved unusable" if handoff.guard == Guard.RETIRED else disarmed(handoff.why)
+
+
+def role(situation: Situation) -> str:
+    return fill(f"role{situation.tier.number}", dry_run=_dryness(situation))
+
+
+def _dryness(situation: Situation) -> str:
+    return fill("dry_run" if situation.dry_run else "live_run")
+
+
+def _paragraphs(*parts: str) -> str:
+    return "\n\n".join(filter(None, parts))
+
+
+def _paragraph(text: str) -> str:
+    """Where a text is missing, so is the empty line before it."""
+    return f"\n\n{text}" if text else ""
 
 
 def fill(name: str, **values: str) -> str:
@@ -175,23 +264,3 @@ def fill(name: str, **values: str) -> str:
         raise PromptMissing(
             f"The prompt file {path} has an unknown placeholder: {error}."
         ) from error
-
-
-def disarmed(text: str) -> str:
-    """The same words, which the CLI cannot take for a command or a file to pull in."""
-    without_mentions = re.sub(
-        r"(?<![^\s\ufeff])@+(?=\S)", lambda found: "@ " * len(found[0]), text.strip()
-    )
-    return re.sub(r"(?m)^/(?=\w)", " /", without_mentions)
-
-
-def read_manifest(workdir: Path) -> str:
-    """The house rules, where the working directory has them; cut when somebody wrote a book."""
-    try:
-        with (workdir / MANIFEST_NAME).open(encoding="utf-8", errors="replace") as manifest:
-            text = manifest.read(MANIFEST_LENGTH + 1)
-    except OSError:
-        return ""
-    if len(text) > MANIFEST_LENGTH:
-        return text[:MANIFEST_LENGTH] + f"\n(cut here: read {MANIFEST_NAME} for the rest)"
-    return text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from claude_agent_sdk import project_key_for_directory
@@ -50,6 +51,43 @@ def test_req2_resume_invocation_has_the_prompt_as_its_sole_new_input(play_drill)
         session = drill.of_tier(tier)
         assert "--append-system-prompt" not in session.argv
         assert last_prompt(drill.first_request_of_tier(tier)) == session.prompt
+
+
+def test_req3_the_request_that_the_api_received_guards_against_echoing_the_earlier_report(
+    play_drill,
+):
+    drill = play_drill("three-tiers")
+
+    for tier in (2, 3):
+        request = drill.first_request_of_tier(tier)
+        *earlier, newest = [entry for entry in request["messages"] if entry["role"] != "system"]
+        report = f"The closing report of Tier {tier - 1}"
+        summary = drill.of_tier(tier - 1).report["summary"]
+        assert newest["role"] == "user"
+        assert summary in json.dumps(earlier, ensure_ascii=False)
+        assert summary not in json.dumps(newest, ensure_ascii=False)
+        told = last_prompt({"messages": [newest]})
+        assert f"{report} is finished business: do not repeat or reword it." in told
+
+
+def test_req3_the_system_prompt_that_the_api_received_holds_nothing_of_ours(play_drill):
+    drill = play_drill("three-tiers")
+
+    for tier in (1, 2, 3):
+        request = drill.first_request_of_tier(tier)
+        notes = [entry for entry in request["messages"] if entry["role"] == "system"]
+        system = json.dumps([request["system"], notes], ensure_ascii=False)
+        ours = [line for line in drill.of_tier(tier).prompt.splitlines() if len(line) > 20]
+        assert [line for line in ours if line in system] == []
+
+
+def test_req3_a_tier_is_told_its_cooldown_and_that_changes_are_real(play_drill):
+    drill = play_drill("three-tiers")
+
+    for tier in (2, 3):
+        told = last_prompt(drill.first_request_of_tier(tier))
+        assert "**Cooldown:**" in told
+        assert "**Not a dry run:** changes are real." in told
 
 
 def test_req2_escalation_leaves_the_conversation_of_the_earlier_tier_untouched(play_drill):

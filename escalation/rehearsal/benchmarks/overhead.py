@@ -21,12 +21,14 @@ from django.conf import settings
 
 from escalation import queue
 from escalation.agent import RunRequest, build_argv, cli_environment, find_binary
+from escalation.continuity.guards import Fresh, Resume
 from escalation.host.children import start_worker
 from escalation.rehearsal.drills.drill import DRILL_KEY, drill_path, start_drill
 from escalation.rehearsal.drills.messages_api import ScriptedApi
 from escalation.rehearsal.drills.scenario import Scenario, load_scenario
 from escalation.report import REPORT_SCHEMA_JSON
-from escalation.run.prompts import escalation_prompt, round_prompt
+from escalation.run.prompts import rendered
+from escalation.run.situation import EarlierRun, Situation, place_of
 from escalation.tiers import HIGHEST_TIER, LOWEST_TIER, get_tier
 from sessions_app.models import Cycle
 
@@ -98,9 +100,14 @@ def write_script(directory: Path, api: ScriptedApi, scenario: Scenario) -> Path:
         tier, session_id = get_tier(number), str(uuid.uuid4())
         prompt = directory / f"prompt{number}"
         prompt.write_text(
-            escalation_prompt(tier, number - 1, dry_run=False)
-            if previous
-            else round_prompt(cycle, tier)
+            rendered(
+                Situation(
+                    tier=tier,
+                    continuation=Resume(previous, "") if previous else Fresh(""),
+                    line=tuple(EarlierRun(tier=below) for below in range(LOWEST_TIER, number)),
+                    place=place_of(cycle),
+                )
+            )
         )
         argv = build_argv(
             find_binary(),

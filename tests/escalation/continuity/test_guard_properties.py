@@ -22,9 +22,10 @@ from escalation.continuity.guards import (
     Transcript,
     continuation_from,
 )
-from escalation.run.prompts import prompt_for
+from escalation.run.foreign_text import new_token
+from escalation.run.prompts import TASKS, rendered
+from escalation.run.situation import EarlierRun, Situation
 from escalation.tiers import get_tier
-from sessions_app.models import Cycle, Session
 from tests.escalation.continuation_cases import FENCE, LIMITS, VERSION
 from tests.escalation.rows import CONVERSATION
 
@@ -37,7 +38,7 @@ quietly = settings(
 )
 
 CANONICAL = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-RECORD = {"content": {"runs": ["what Tier 1 had found"], "tool_calls": [], "findings": ""}}
+RECORD = '{"runs": ["what Tier 1 had found"], "tool_calls": [], "findings": ""}'
 
 canonical_ids = st.uuids().map(str)
 other_spellings = st.uuids().flatmap(
@@ -94,19 +95,22 @@ binaries = st.builds(
     version=st.just(VERSION),
     flags=st.sampled_from([(), ("--resume",), ("--resume", "--fork-session")]),
 )
-purposes = st.sampled_from(sorted(set(Session.Purpose) - {Session.Purpose.FINDINGS}))
+purposes = st.sampled_from(sorted(TASKS))
 
 
 def command_and_prompt(
     continuation: Continuation, *, tier: int, purpose: str, binary: ClaudeBinary
 ) -> tuple[list[str], str]:
     """As a run is prepared: both are made from the one decision."""
-    cycle = Cycle(drill="three-tiers", workdir="/nonexistent")
-    parent = Session(cycle=cycle, tier=1)
-    session = Session(
-        cycle=cycle, tier=tier, purpose=purpose, parent_session=parent, request="look again"
+    situation = Situation(
+        tier=get_tier(tier),
+        continuation=continuation,
+        purpose=purpose,
+        line=(EarlierRun(tier=1),),
+        request="look again",
+        record=RECORD if isinstance(continuation, Handoff) else "",
+        token=new_token(),
     )
-    record = RECORD if isinstance(continuation, Handoff) else None
     request = RunRequest(
         tier=get_tier(tier),
         session_id="0b0b0b0b-0000-4000-8000-000000000002",
@@ -114,8 +118,7 @@ def command_and_prompt(
         report_schema=None,
         max_budget_usd=Decimal(1),
     )
-    prompt = prompt_for(session, get_tier(tier), continuation, record)
-    return build_argv(binary, request), prompt
+    return build_argv(binary, request), rendered(situation)
 
 
 @quietly

@@ -13,8 +13,9 @@ import time_machine
 from django.utils import timezone
 
 from escalation.continuity import handoff
+from escalation.continuity.guards import Guard, Handoff
 from escalation.next_step.lineage import lineage_of
-from escalation.run.prompts import takeover_prompt
+from escalation.run.prompts import prompt_for
 from escalation.tiers import get_tier
 from sessions_app.models import Session
 from tests.escalation.continuation_cases import FENCE
@@ -324,7 +325,8 @@ def test_a_leftover_goes_away_unused_when_the_conversation_is_resumed(fake_cli, 
 def prompt_with(parent: Session, output: str) -> str:
     add_call(parent, "cat motd", output)
     child = SessionFactory(parent_session=parent, tier=2)
-    return takeover_prompt(child, get_tier(2), "it is gone", built(parent))
+    gone = Handoff(Guard.TRANSCRIPT_GONE, "it is gone")
+    return prompt_for(lineage_of(child), get_tier(2), gone, built(parent))
 
 
 @pytest.mark.parametrize(

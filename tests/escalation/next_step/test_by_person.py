@@ -117,7 +117,7 @@ def test_a_retry_runs_the_tier_again_from_the_state_of_its_parent(fake_cli, sess
     assert (again.purpose, again.tier) == (Purpose.RETRY, 2)
     assert again.parent_session == first
     assert fake_cli.calls[2].flag("--resume") == first.session_id
-    assert "An earlier attempt at this did not end well" in fake_cli.calls[2].stdin
+    assert "An earlier attempt at this failed." in fake_cli.calls[2].stdin
     assert again.cycle.outcome == Cycle.Outcome.HEALTHY
 
 

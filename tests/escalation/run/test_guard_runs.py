@@ -132,7 +132,8 @@ def test_a_guard_is_stored_with_its_reason_and_the_facts(fake_cli, child, guard)
     ran = run(child)
 
     assert (ran.continued_by, ran.continued_guard) == (ContinuedBy.HANDOFF, guard)
-    assert ran.continued_why in ran.prompt
+    told = "it proved unusable" if guard == Guard.RETIRED else ran.continued_why
+    assert f"could not be continued: {told}." in ran.prompt
     assert ran.continued_why in notes_of(ran, "fallback")[0]
     assert ran.continuation_facts["parent"]["tier"] == 1
     assert ran.continuation_facts["run"]["tier"] == 2
@@ -221,8 +222,8 @@ def test_req7_the_prompt_says_that_continuity_was_lost_and_why(fake_cli, child):
     run(child)
 
     said = fake_cli.calls[1].stdin
-    assert "You take over from Tier 1, whose conversation could not be continued" in said
-    assert "the transcript is gone from the disk and from the archive" in said
+    assert "You take over from Tier 1, which ended with a report." in said
+    assert "Its conversation could not be continued: the transcript is gone" in said
 
 
 def test_the_third_tier_is_told_of_both_tiers_before_it(fake_cli, session):

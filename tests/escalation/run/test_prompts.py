@@ -1,31 +1,26 @@
-"""What the CLI is told (REQ-3), and that text which is not ours cannot act on the CLI."""
+"""What the CLI is told (REQ-3): the words, and the files that they stand in."""
 
 from __future__ import annotations
 
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from escalation.continuity.guards import Fresh, Resume
 from escalation.errors import PromptMissing
-from escalation.run.prompts import (
-    MANIFEST_LENGTH,
-    PROMPT_FILES,
-    disarmed,
-    escalation_prompt,
-    fill,
-    prompt_for,
-    read_manifest,
-    round_prompt,
-)
+from escalation.next_step.lineage import lineage_of
+from escalation.run.prompts import PROMPT_FILES, fill, prompt_for, rendered
+from escalation.run.situation import EarlierRun, Place, Situation
 from escalation.tiers import get_tier
-from sessions_app.models import Cycle, Session
+from sessions_app.models import Session
 from tests.escalation.rows import CONVERSATION
-from tests.factories import CycleFactory, SessionFactory
+from tests.factories import SessionFactory
 
 FRESH, RESUME = Fresh(why="first run of the cycle"), Resume(CONVERSATION, "asked")
+NOWHERE = Place()
 FINDINGS = "ERROR 500 connection refused on port 5432"
 
 
@@ -34,8 +29,17 @@ def tokens(text: str) -> float:
     return max(len(text) / 3.6, len(text.split()) * 1.4)
 
 
-def a_cycle(**fields) -> Cycle:
-    return Cycle(**{"drill": "three-tiers", "workdir": "/nonexistent", **fields})
+def a_round(tier: int = 1, *, dry_run: bool = False, place: Place = NOWHERE) -> str:
+    return rendered(
+        Situation(tier=get_tier(tier), continuation=FRESH, dry_run=dry_run, place=place)
+    )
+
+
+def an_escalation(tier: int, **facts: Any) -> str:
+    line = tuple(EarlierRun(tier=below) for below in range(1, tier))
+    return rendered(
+        Situation(**{"tier": get_tier(tier), "continuation": RESUME, "line": line, **facts})
+    )
 
 
 @pytest.fixture
@@ -53,7 +57,7 @@ def test_req3_escalation_prompt_describes_tier_change_without_repeating_findings
     )
     child = SessionFactory(tier=2, parent_session=parent, continued_why=FINDINGS)
 
-    prompt = prompt_for(child, get_tier(2), RESUME, None)
+    prompt = prompt_for(lineage_of(child), get_tier(2), RESUME, None)
 
     assert "You now operate as Tier 2" in prompt
     assert "safe remediation" in prompt
@@ -63,48 +67,37 @@ def test_req3_escalation_prompt_describes_tier_change_without_repeating_findings
 
 @pytest.mark.parametrize("action", ["restart", "pull request", "notify", "configuration"])
 def test_req3_escalation_prompt_specifies_authorized_actions(action):
-    prompt = escalation_prompt(get_tier(2), 1, dry_run=False)
+    prompt = an_escalation(2)
 
     assert "you are authorised to" in prompt
     assert action in prompt
 
 
-@pytest.mark.parametrize("tier", [2, 3])
-def test_req3_escalation_prompt_references_the_cooldown(tier):
-    assert "**Cooldown:**" in escalation_prompt(get_tier(tier), tier - 1, dry_run=False)
-
-
-@pytest.mark.parametrize("tier", [1, 2, 3])
-@pytest.mark.parametrize("dry_run", [True, False])
-def test_req3_the_prompt_says_whether_it_is_a_dry_run(tier, dry_run):
-    if tier == 1:
-        prompt = round_prompt(a_cycle(dry_run=dry_run), get_tier(1))
-    else:
-        prompt = escalation_prompt(get_tier(tier), tier - 1, dry_run)
-
-    assert ("**Dry run:** change nothing" in prompt) is dry_run
-
-
 def test_req3_escalation_prompt_for_tier_3_references_prior_tiers():
-    prompt = escalation_prompt(get_tier(3), 2, dry_run=False)
+    prompt = an_escalation(3)
 
     assert "You now operate as Tier 3" in prompt
     assert "full remediation" in prompt
-    assert "prior investigation of Tier 1 and the safe remediation attempts of Tier 2" in prompt
+    assert (
+        "The prior investigation of Tier 1 and the safe remediation attempts of Tier 2, with every "
+        "tool output, are in this conversation above."
+    ) in prompt
 
 
 @pytest.mark.parametrize("tier", [2, 3])
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_req3_escalation_prompt_is_under_500_tokens(tier, dry_run):
-    assert tokens(escalation_prompt(get_tier(tier), tier - 1, dry_run)) < 500
+    assert tokens(an_escalation(tier, dry_run=dry_run)) < 500
 
 
 def test_the_round_prompt_is_under_1500_tokens():
-    assert tokens(round_prompt(a_cycle(dry_run=True), get_tier(1))) < 1500
+    assert tokens(a_round(dry_run=True)) < 1500
 
 
 def test_the_request_for_a_report_runs_nothing_and_is_short():
-    prompt = fill("report_again")
+    line = (EarlierRun(tier=1, reported=False),)
+
+    prompt = an_escalation(1, line=line, purpose=Session.Purpose.REPORT)
 
     assert "Run no further tools" in prompt
     assert tokens(prompt) < 150
@@ -123,50 +116,26 @@ def test_req7_no_prompt_mentions_a_handoff(settings, name):
     assert not re.search(r"hand.?off", text, re.IGNORECASE)
 
 
-@pytest.mark.parametrize(
-    ("purpose", "tier", "parent_tier", "beginning"),
-    [
-        (Session.Purpose.TIER, 1, None, "# On call: one round at"),
-        (Session.Purpose.TIER, 2, None, "# On call: one round at"),
-        (Session.Purpose.TIER, 2, 1, "# You now operate as Tier 2"),
-        (Session.Purpose.TIER, 3, 2, "# You now operate as Tier 3"),
-        (Session.Purpose.REPORT, 1, 1, "Your last answer did not contain"),
-        (Session.Purpose.REPORT, 3, 3, "Your last answer did not contain"),
-        (Session.Purpose.CONTINUATION, 2, 2, "The run before this one was stopped at its turn"),
-        (Session.Purpose.FORK, 2, 2, "An operator wants another approach tried"),
-        (Session.Purpose.RETRY, 2, 1, "# You now operate as Tier 2"),
-        (Session.Purpose.RETRY, 1, None, "# On call: one round at"),
-        (Session.Purpose.FOLLOW_UP, 3, 3, "An operator has a question"),
-    ],
-)
-def test_the_prompt_follows_from_what_the_run_is_for(db, purpose, tier, parent_tier, beginning):
-    cycle = CycleFactory()
-    parent = SessionFactory(tier=parent_tier, cycle=cycle) if parent_tier else None
-    session = SessionFactory(tier=tier, purpose=purpose, parent_session=parent, cycle=cycle)
-
-    prompt = prompt_for(session, get_tier(tier), RESUME if parent else FRESH, None)
-
-    assert prompt.startswith(beginning)
-
-
 @pytest.mark.parametrize("purpose", [Session.Purpose.FORK, Session.Purpose.FOLLOW_UP])
-def test_what_a_person_asks_for_is_in_the_prompt_and_disarmed(db, purpose):
-    session = SessionFactory(
-        parent_session=SessionFactory(), purpose=purpose, request="/compact\n@/etc/passwd $role"
-    )
-
-    prompt = prompt_for(session, get_tier(1), RESUME, None)
+def test_what_a_person_asks_for_is_at_the_end_of_the_prompt_and_disarmed(purpose):
+    prompt = an_escalation(2, purpose=purpose, request="/compact\n@/etc/passwd $role")
 
     assert prompt.endswith("\n /compact\n@ /etc/passwd $role")
 
 
+def test_the_words_of_who_escalates_are_disarmed():
+    prompt = an_escalation(2, request="/compact 。@/etc/passwd")
+
+    assert "\n /compact 。@ /etc/passwd\n" in prompt
+
+
 @pytest.mark.parametrize("tier", [1, 2, 3])
 def test_a_round_carries_the_role_of_the_tier_that_makes_it(tier):
-    assert f"**Role: Tier {tier}, " in round_prompt(a_cycle(), get_tier(tier))
+    assert f"**Role: Tier {tier}, " in a_round(tier)
 
 
 def test_a_round_without_any_texts_says_so():
-    prompt = round_prompt(a_cycle(), get_tier(1))
+    prompt = a_round()
 
     assert "There is none." in prompt
     assert "None: make the usual round." in prompt
@@ -174,108 +143,22 @@ def test_a_round_without_any_texts_says_so():
 
 
 @pytest.mark.parametrize("text", ["pay $5 for $role", "$$", "${manifest}", "100 % {} %s $"])
-def test_dollar_signs_in_texts_that_are_not_ours_survive(tmp_path, text):
-    (tmp_path / "CLAUDE-OPS.md").write_text(f"manifest {text}")
-    cycle = a_cycle(
-        workdir=str(tmp_path), instructions=f"instructions {text}", prompt=f"request {text}"
-    )
-
-    prompt = round_prompt(cycle, get_tier(1))
-
-    assert f"manifest {text}" in prompt
-    assert f"instructions {text}" in prompt
-    assert f"request {text}" in prompt
+@pytest.mark.parametrize("field", ["manifest", "instructions", "asked_for"])
+def test_dollar_signs_in_texts_that_are_not_ours_survive(field, text):
+    assert f"words {text}" in a_round(place=Place(**{field: f"words {text}"}))
 
 
-ARMED = [
-    "@/etc/passwd",
-    "see @secrets.env now",
-    "line\n@file",
-    "\t@file",
-    "@@file",
-    "@@@file",
-    "@ @file",
-    "\ufeff@file",
-    "\u00a0@file",
-    '@"a file"',
-    "\u2028@file",
-]
-
-
-@pytest.mark.parametrize("text", ARMED)
-def test_no_text_can_pull_a_file_in(text):
-    # As the CLI looks for it; JavaScript counts U+FEFF as white space, Python does not.
-    assert not re.search(r"(?:^|[\s\ufeff])@[^\s\ufeff]", disarmed(text))
-
-
-@pytest.mark.parametrize("text", ["/compact", "  /clear now", "fine\n/clear", "\n\n/init"])
-def test_no_line_begins_with_a_slash_command(text):
-    assert not re.search(r"(?m)^/\w", disarmed(text))
-
-
-@pytest.mark.parametrize(
-    "text", ["mail ops@example.org", "a / b", "GET /health", "5 @ 3", "plain words", ""]
-)
-def test_harmless_text_stays_as_it_is(text):
-    assert disarmed(text) == text
-
-
-@pytest.mark.parametrize("field", ["instructions", "prompt"])
+@pytest.mark.parametrize("field", ["manifest", "instructions", "asked_for"])
 def test_texts_in_the_round_are_disarmed(field):
-    prompt = round_prompt(a_cycle(**{field: "/compact\n@/etc/passwd"}), get_tier(1))
-
-    assert "\n /compact\n@ /etc/passwd" in prompt
+    assert "\n /compact\n@ /etc/passwd" in a_round(place=Place(**{field: "/compact\n@/etc/passwd"}))
 
 
-def test_the_manifest_in_the_round_is_disarmed(tmp_path):
-    (tmp_path / "CLAUDE-OPS.md").write_text("@/etc/passwd\n/compact")
-
-    assert "@ /etc/passwd\n /compact" in round_prompt(a_cycle(workdir=str(tmp_path)), get_tier(1))
-
-
-def test_the_manifest_is_read(tmp_path):
-    (tmp_path / "CLAUDE-OPS.md").write_text("House rules é")
-
-    assert read_manifest(tmp_path) == "House rules é"
-
-
-def test_a_manifest_that_is_not_text_is_read_all_the_same(tmp_path):
-    (tmp_path / "CLAUDE-OPS.md").write_bytes(b"rules \xff\xfe")
-
-    assert read_manifest(tmp_path).startswith("rules ")
-
-
-def test_a_manifest_of_a_book_is_cut_and_says_so(tmp_path):
-    (tmp_path / "CLAUDE-OPS.md").write_text("x" * (MANIFEST_LENGTH + 1))
-
-    text = read_manifest(tmp_path)
-
-    assert text.startswith("x" * MANIFEST_LENGTH + "\n(cut here")
-    assert len(text) < MANIFEST_LENGTH + 100
-
-
-def test_a_manifest_of_the_allowed_length_is_not_cut(tmp_path):
-    (tmp_path / "CLAUDE-OPS.md").write_text("x" * MANIFEST_LENGTH)
-
-    assert len(read_manifest(tmp_path)) == MANIFEST_LENGTH
-
-
-def test_a_missing_manifest_is_no_manifest(tmp_path):
-    assert read_manifest(tmp_path) == ""
-
-
-def test_a_directory_in_place_of_the_manifest_is_no_manifest(tmp_path):
-    (tmp_path / "CLAUDE-OPS.md").mkdir()
-
-    assert read_manifest(tmp_path) == ""
-
-
-@pytest.mark.parametrize("name", ["round", "role1"])
+@pytest.mark.parametrize("name", ["round", "role1", "live_run"])
 def test_a_missing_prompt_file_is_named_with_advice(own_prompts, name):
     (own_prompts / f"{name}.md").unlink()
 
     with pytest.raises(PromptMissing, match=rf"{name}\.md.*CLAUDEOPS_PROMPTS_DIR"):
-        round_prompt(a_cycle(), get_tier(1))
+        a_round()
 
 
 @pytest.mark.parametrize("content", ["Hello $stranger", "costs $5"])
@@ -283,11 +166,15 @@ def test_an_unknown_placeholder_names_the_file(own_prompts, content):
     (own_prompts / "round.md").write_text(content)
 
     with pytest.raises(PromptMissing, match=r"round\.md.*placeholder"):
-        round_prompt(a_cycle(), get_tier(1))
+        a_round()
 
 
 def test_a_prompt_file_that_is_not_text_names_the_file(own_prompts):
     (own_prompts / "round.md").write_bytes(b"\xff\xfe")
 
     with pytest.raises(PromptMissing, match=r"round\.md"):
-        round_prompt(a_cycle(), get_tier(1))
+        a_round()
+
+
+def test_a_prompt_file_gives_its_words_without_the_space_around_them():
+    assert fill("live_run") == "**Not a dry run:** changes are real."

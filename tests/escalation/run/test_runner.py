@@ -147,7 +147,7 @@ def test_a_missing_report_is_asked_for_once_in_the_same_conversation(fake_cli, s
     assert asked_again.purpose == Session.Purpose.REPORT
     assert (asked_again.tier, asked_again.model) == (1, "haiku")
     assert fake_cli.calls[1].flag("--resume") == session.session_id
-    assert "did not contain the structured report" in fake_cli.calls[1].stdin
+    assert "ended without the structured report" in fake_cli.calls[1].stdin
     assert asked_again.cycle.outcome == Cycle.Outcome.HEALTHY
 
 

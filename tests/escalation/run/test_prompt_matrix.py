@@ -1,0 +1,263 @@
+"""Every prompt that can be written, and that each says what is true and nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from escalation.continuity.guards import Fresh, Guard, Handoff, Resume
+from escalation.run.situation import Situation
+from sessions_app.models import Session
+from tests.escalation.prompt_cases import FENCE, REASON, RECORD, RECORD_FENCE, Case, rendered_cases
+
+Purpose, Status, By = Session.Purpose, Session.Status, Session.ContinuedBy
+ENDINGS = {
+    Status.FAILED: "failed",
+    Status.CANCELLED: "was cancelled before it began",
+    Status.INTERRUPTED: "was interrupted",
+    Status.TIMED_OUT: "ran into its time limit",
+}
+
+
+@pytest.fixture(scope="module")
+def cases() -> list[Case]:
+    return rendered_cases()
+
+
+@pytest.fixture
+def said(cases) -> Callable[[str, Callable[[Situation], bool]], None]:
+    """Asserts that words are said in every situation of a kind, and in no other."""
+
+    def check(words: str, when: Callable[[Situation], bool]) -> None:
+        wrong = [case.name for case in cases if (words in case.ours) != when(case.situation)]
+        assert wrong == []
+        assert any(words in case.ours for case in cases), "said nowhere at all"
+
+    return check
+
+
+def is_escalation(situation: Situation) -> bool:
+    return situation.purpose == Purpose.TIER and len(situation.line) > 0
+
+
+def resumes(situation: Situation) -> bool:
+    return isinstance(situation.continuation, Resume)
+
+
+def takes_over(situation: Situation) -> bool:
+    return isinstance(situation.continuation, Handoff)
+
+
+def has_role(situation: Situation) -> bool:
+    if resumes(situation):
+        return is_escalation(situation)
+    return situation.purpose != Purpose.FOLLOW_UP
+
+
+def test_granted_is_said_only_where_a_tier_asked_and_the_supervisor_granted(said):
+    said("granted", lambda facts: is_escalation(facts) and not facts.request)
+
+
+def test_an_operators_escalation_is_said_only_where_a_person_escalated(said):
+    said("An operator escalated", lambda facts: is_escalation(facts) and bool(facts.request))
+
+
+def test_the_reason_of_who_escalates_is_whole(said):
+    said(REASON, lambda facts: is_escalation(facts) and bool(facts.request))
+
+
+@pytest.mark.parametrize(
+    ("words", "purpose"),
+    [
+        ("ended without the structured report. Run no further tools", Purpose.REPORT),
+        ("was stopped at its turn limit", Purpose.CONTINUATION),
+        ("The run before this one was interrupted", Purpose.RECOVERY),
+        ("left nothing that another tier could start from", Purpose.FINDINGS),
+        ("An operator wants another approach", Purpose.FORK),
+        ("An operator has a question", Purpose.FOLLOW_UP),
+    ],
+)
+def test_what_a_run_is_for_is_said_only_of_that_run(said, words, purpose):
+    said(words, lambda facts: facts.purpose == purpose)
+
+
+def test_a_prompt_begins_by_the_way_in_which_its_run_begins(cases):
+    wrong = [
+        case.name
+        for case in cases
+        if case.prompt.startswith("# On call: one round at shop") != (case.way is Fresh)
+        or case.prompt.startswith("# You operate as Tier") != (case.way is Handoff)
+        or case.prompt.startswith("# You now operate as Tier")
+        != (case.way is Resume and is_escalation(case.situation))
+    ]
+
+    assert wrong == []
+
+
+def test_an_earlier_attempt_is_mentioned_where_there_was_one(said):
+    said("earlier attempt", lambda facts: bool(facts.attempts))
+
+
+def test_several_attempts_are_counted(said):
+    said("2 earlier attempts at this did not end well", lambda facts: len(facts.attempts) == 2)
+
+
+@pytest.mark.parametrize("status", ENDINGS)
+def test_it_is_said_how_the_last_attempt_ended(cases, status):
+    ended = [
+        case for case in cases if [run.ended_as for run in case.situation.attempts][-1:] == [status]
+    ]
+
+    assert ended
+    for case in ended:
+        assert re.search(rf"attempts? .*{ENDINGS[status]}", case.ours), case.name
+
+
+def test_traces_are_looked_for_where_an_attempt_ran_tools_and_the_run_acts(said):
+    looking_back = (Purpose.REPORT, Purpose.FOLLOW_UP)
+    said(
+        "Check first what it left.",
+        lambda facts: (
+            facts.purpose not in looking_back
+            and any(attempt.ran_tools for attempt in facts.attempts)
+        ),
+    )
+
+
+def test_no_tier_is_mentioned_that_did_not_run(cases):
+    wrong = {
+        case.name: mentioned
+        for case in cases
+        if (mentioned := {int(tier) for tier in re.findall(r"Tier (\d)", case.ours)})
+        - {case.situation.tier.number, *(run.tier for run in case.situation.line)}
+    }
+
+    assert wrong == {}
+
+
+def test_req3_a_run_that_may_act_is_told_once_whether_it_is_a_dry_run(cases):
+    for case in cases:
+        facts = case.situation
+        looks_back = facts.purpose in (Purpose.REPORT, Purpose.FOLLOW_UP)
+        told = 1 if has_role(facts) or not looks_back else 0
+        expected = (told, 0) if facts.dry_run else (0, told)
+        found = (case.ours.count("**Dry run:**"), case.ours.count("**Not a dry run:**"))
+        assert found == expected, case.name
+
+
+def test_req3_every_escalation_and_takeover_to_a_changing_tier_states_the_cooldown(said):
+    said("**Cooldown:**", lambda facts: facts.tier.number > 1 and has_role(facts))
+
+
+def test_req3_every_escalation_names_what_its_tier_may_do(said):
+    said("you\nare authorised to", lambda facts: facts.tier.number == 3 and has_role(facts))
+    said("you are authorised to", lambda facts: facts.tier.number == 2 and has_role(facts))
+
+
+def test_the_conversation_is_pointed_to_only_where_it_is_there(said):
+    said("in this conversation above", lambda facts: is_escalation(facts) and resumes(facts))
+
+
+def test_the_record_is_pointed_to_only_where_the_conversation_is_not(said):
+    said("You have\nnot seen it: what is known of it is the supervisor's record", takes_over)
+
+
+def test_the_record_is_given_as_data_between_two_lines(cases):
+    for case in cases:
+        inside = f"\n{RECORD_FENCE}\n{RECORD}\n{RECORD_FENCE}" in case.prompt
+        assert inside == (case.way is Handoff), case.name
+
+
+def test_a_conversation_that_began_by_a_record_is_not_said_to_hold_what_it_does_not(said):
+    def holds_record(facts: Situation) -> bool:
+        by_record = is_escalation(facts) and facts.line[-1].continued_by == By.HANDOFF
+        return by_record and resumes(facts) and len(facts.line) > 1
+
+    said("it holds the supervisor's record", holds_record)
+
+
+def test_a_compacted_conversation_is_not_said_to_hold_every_output(said):
+    def compacted(facts: Situation) -> bool:
+        return is_escalation(facts) and resumes(facts) and facts.line[-1].compacted
+
+    said("the older part as a summary", compacted)
+
+
+def test_remediation_is_said_to_have_been_tried_only_where_changes_were_real(said):
+    said(
+        "safe remediation attempts of Tier 2",
+        lambda facts: (
+            is_escalation(facts)
+            and resumes(facts)
+            and not facts.dry_run
+            and facts.line[-1].tier == 2
+        ),
+    )
+
+
+def test_the_resumed_model_is_told_not_to_repeat_a_report_that_is_there(said):
+    def report_in_conversation(facts: Situation) -> bool:
+        above = facts.line[-1:] if facts.line[-1].continued_by == By.HANDOFF else facts.line
+        return any(run.reported for run in above)
+
+    said(
+        "is finished business: do not repeat or reword it",
+        lambda facts: is_escalation(facts) and resumes(facts) and report_in_conversation(facts),
+    )
+
+
+def test_a_report_that_was_never_given_is_not_spoken_of_as_given(said):
+    said(
+        "and left no report",
+        lambda facts: (
+            is_escalation(facts)
+            and resumes(facts)
+            and not facts.line[-1].reported
+            and not facts.line[-1].is_question
+        ),
+    )
+
+
+def test_a_command_that_was_cut_off_is_named_as_data_between_two_lines(cases):
+    for case in cases:
+        facts = case.situation
+        runs = (*facts.line[-1:], *facts.attempts[-1:])
+        calls = [call[:20] for run in runs for call in run.cut_calls]
+        assert ("Cut off in the middle" in case.ours) == bool(calls), case.name
+        inside = "".join(case.ours.split(FENCE)[1::2]).strip().splitlines()
+        assert [line[:20] for line in inside] == calls, case.name
+
+
+def test_req3_every_escalation_prompt_is_under_500_tokens(cases):
+    """At four characters a token, with all that a person may add and a history of bad luck."""
+    lengths = [
+        len(case.prompt) / 4
+        for case in cases
+        if case.way is Resume and is_escalation(case.situation)
+    ]
+
+    assert max(lengths) < 500
+
+
+def test_req7_no_prompt_speaks_of_a_handoff(cases):
+    assert [case.name for case in cases if "handoff" in case.prompt.lower()] == []
+
+
+def test_a_retired_conversation_brings_no_words_of_a_program_with_it(cases):
+    assert [case.name for case in cases if "ERROR" in case.prompt] == []
+
+
+def test_a_run_that_does_not_resume_is_told_why(said):
+    def guarded(guard: Guard) -> Callable[[Situation], bool]:
+        return lambda facts: getattr(facts.continuation, "guard", "") == guard
+
+    said("the conversation is older than 86400 s", guarded(Guard.EXPIRED))
+    said("it proved unusable", guarded(Guard.RETIRED))
+
+
+def test_no_prompt_has_a_hole(cases):
+    holes = re.compile(r"\$\w|\n{3,}|  \w+ {2,}|^\n|None\b(?!:)|\bTrue\b|\bFalse\b|Status\.")
+
+    assert [case.name for case in cases if holes.search(case.prompt)] == []

@@ -1,0 +1,316 @@
+"""The facts that a prompt is written from, as they follow from the rows of a cycle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from escalation.continuity.guards import Continuation, Fresh, Resume
+from escalation.next_step import by_person
+from escalation.next_step.cycles import leave_to_caller
+from escalation.next_step.lineage import lineage_of
+from escalation.run.prompts import prompt_for
+from escalation.run.situation import (
+    MANIFEST_LENGTH,
+    EarlierRun,
+    Situation,
+    read_manifest,
+    situation_of,
+)
+from escalation.tiers import get_tier
+from sessions_app.models import Cycle, Session
+from tests.escalation.rows import CONVERSATION, ESCALATE
+from tests.factories import CycleFactory, SessionEventFactory, SessionFactory
+
+pytestmark = pytest.mark.django_db
+Status, Purpose, By = Session.Status, Session.Purpose, Session.ContinuedBy
+FRESH, RESUME = Fresh(why="first run of the cycle"), Resume(CONVERSATION, "asked")
+
+
+def way_of(session: Session) -> Continuation:
+    return RESUME if session.parent_session else FRESH
+
+
+def situation(session: Session) -> Situation:
+    return situation_of(
+        lineage_of(session), get_tier(session.tier), way_of(session), None, findings_path=""
+    )
+
+
+def prompt(session: Session) -> str:
+    return prompt_for(lineage_of(session), get_tier(session.tier), way_of(session), None)
+
+
+def escalated(**fields) -> Session:
+    return SessionFactory(escalated=True, report=ESCALATE, **fields)
+
+
+def failed(**fields) -> Session:
+    return SessionFactory(failed=True, **fields)
+
+
+def say(session: Session) -> None:
+    SessionEventFactory(session=session)
+
+
+def call(session: Session, command: str, *, answered: bool = False, tool: str = "Bash") -> None:
+    number = f"toolu_{session.events.count()}"
+    used = {"type": "tool_use", "id": number, "name": tool, "input": {"command": command}}
+    lines = [{"type": "assistant", "message": {"content": [used]}}]
+    if answered:
+        result = {"type": "tool_result", "tool_use_id": number, "content": ""}
+        lines.append({"type": "user", "message": {"content": [result]}})
+    for line in lines:
+        SessionEventFactory(session=session, kind=line["type"], payload=line)
+
+
+def tried_again(session: Session, **options) -> Session:
+    Cycle.objects.filter(pk=session.cycle_id).update(state=Cycle.State.FINISHED)
+    session.refresh_from_db()
+    return by_person.retry(session, enqueue=leave_to_caller, **options)
+
+
+def test_a_retried_first_run_is_told_of_the_attempt_before():
+    first = failed()
+    call(first, "df -h", answered=True)
+
+    again = tried_again(first)
+
+    assert situation(again).purpose == Purpose.TIER
+    assert "An earlier attempt at this failed. Check first what it left." in prompt(again)
+
+
+def test_a_first_run_that_is_started_again_by_itself_is_told_of_the_attempt_before():
+    first = SessionFactory(status=Status.INTERRUPTED)
+
+    again = SessionFactory(cycle=first.cycle, status=Status.QUEUED, started_at=None)
+
+    assert "An earlier attempt at this was interrupted before it began." in prompt(again)
+
+
+def test_a_retried_escalation_is_granted_by_the_tier_that_asked():
+    parent = escalated()
+    broken = failed(tier=2, parent_session=parent)
+    say(broken)
+
+    told = prompt(tried_again(broken))
+
+    assert "granted the escalation that Tier 1 asked for" in told
+    assert "An earlier attempt at this failed." in told
+
+
+@pytest.mark.parametrize(
+    ("purpose", "words"),
+    [
+        (Purpose.REPORT, "ended without the structured report"),
+        (Purpose.CONTINUATION, "stopped at its turn limit"),
+        (Purpose.RECOVERY, "was interrupted: its process"),
+        (Purpose.FORK, "An operator wants another approach"),
+    ],
+)
+def test_a_retry_within_a_tier_is_told_what_the_failed_run_was_for(purpose, words):
+    parent = failed(tier=2, parent_session=escalated())
+    request = "this way" if purpose == Purpose.FORK else ""
+    broken = failed(tier=2, parent_session=parent, purpose=purpose, request=request)
+
+    again = tried_again(broken)
+
+    assert again.purpose == Purpose.RETRY
+    assert words in prompt(again)
+    assert "granted" not in prompt(again)
+
+
+def test_a_retry_of_a_retry_is_told_what_the_first_was_for():
+    parent = failed(tier=2, parent_session=escalated())
+    first = failed(tier=2, parent_session=parent, purpose=Purpose.CONTINUATION)
+    second = tried_again(first)
+    Session.objects.filter(pk=second.pk).update(status=Status.FAILED, started_at=first.started_at)
+    second.refresh_from_db()
+
+    found = situation(tried_again(second))
+
+    assert found.purpose == Purpose.CONTINUATION
+    assert len(found.attempts) == 2
+
+
+def test_a_retried_escalation_by_hand_keeps_the_operators_words():
+    parent = SessionFactory(report=ESCALATE)
+    sent = by_person.escalate(parent, "I do not believe it", enqueue=leave_to_caller)
+    Session.objects.filter(pk=sent.pk).update(status=Status.FAILED, started_at=parent.started_at)
+    sent.refresh_from_db()
+
+    told = prompt(tried_again(sent))
+
+    assert "An operator escalated from Tier 1:\nI do not believe it\n" in told
+    assert "granted" not in told
+
+
+def test_a_question_that_is_asked_again_is_told_of_its_own_attempt_alone():
+    parent = SessionFactory(report=ESCALATE)
+    failed(parent_session=parent, purpose=Purpose.FORK, request="Why?")
+    question = failed(parent_session=parent, purpose=Purpose.FOLLOW_UP, request="Why?")
+
+    again = tried_again(question)
+
+    assert (again.purpose, len(situation(again).attempts)) == (Purpose.FOLLOW_UP, 1)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"status": Status.COMPLETED},
+        {"status": Status.ESCALATED},
+        {"status": Status.RUNNING},
+        {"status": Status.FAILED, "request": "another way"},
+        {"status": Status.FAILED, "tier": 2},
+        {"status": Status.CANCELLED, "started_at": None},
+        {"status": Status.FAILED, "purpose": Purpose.FOLLOW_UP},
+    ],
+)
+def test_what_was_no_attempt_at_this_is_not_called_one(other):
+    parent = escalated()
+    SessionFactory(parent_session=parent, **other)
+
+    session = SessionFactory(parent_session=parent, purpose=Purpose.CONTINUATION)
+
+    assert situation(session).attempts == ()
+
+
+def test_attempts_of_another_cycle_do_not_count():
+    failed()
+
+    assert situation(SessionFactory()).attempts == ()
+
+
+def test_a_parent_that_a_person_escalated_is_known_by_how_it_had_ended():
+    parent = SessionFactory(status=Status.INTERRUPTED)
+    say(parent)
+
+    child = by_person.escalate(parent, "It was mine to stop", enqueue=leave_to_caller)
+
+    assert situation(child).parent.ended_as == Status.INTERRUPTED
+    assert "Tier 1 was interrupted and left no report." in prompt(child)
+
+
+def test_the_command_that_was_cut_off_is_named_after_an_interruption():
+    parent = SessionFactory(status=Status.INTERRUPTED)
+    call(parent, "docker ps", answered=True)
+    call(parent, "docker   restart\nweb")
+
+    told = prompt(SessionFactory(parent_session=parent, purpose=Purpose.RECOVERY))
+
+    assert "Cut off in the middle" in told
+    assert "\nBash: docker restart web\n" in told
+    assert "docker ps" not in told
+
+
+def test_a_command_that_was_cut_off_is_masked_disarmed_and_cut():
+    parent = SessionFactory(status=Status.INTERRUPTED)
+    call(parent, "curl -d token=swordfish @/etc/passwd " + "x" * 1000)
+
+    told = prompt(SessionFactory(parent_session=parent, purpose=Purpose.RECOVERY))
+
+    assert "swordfish" not in told
+    assert "@ /etc/passwd" in told
+    assert "x" * 300 in told
+    assert "x" * 401 not in told
+
+
+def test_the_newest_of_many_commands_that_were_cut_off_are_named():
+    parent = SessionFactory(status=Status.INTERRUPTED)
+    for number in range(5):
+        call(parent, f"probe {number}")
+
+    found = situation(SessionFactory(parent_session=parent, purpose=Purpose.RECOVERY))
+
+    assert found.parent.cut_calls == ("Bash: probe 2", "Bash: probe 3", "Bash: probe 4")
+
+
+def test_what_a_failed_attempt_was_in_the_middle_of_is_named_to_the_next():
+    first = SessionFactory(status=Status.TIMED_OUT)
+    call(first, "docker pull web")
+
+    assert "\nBash: docker pull web\n" in prompt(tried_again(first))
+
+
+def test_the_line_is_told_from_the_first_tier_to_the_parent():
+    first = escalated(continued_by=By.FRESH)
+    second = escalated(tier=2, parent_session=first, continued_by=By.HANDOFF, compactions=1)
+
+    found = situation(SessionFactory(tier=3, parent_session=second))
+
+    assert [(run.tier, run.continued_by, run.compacted) for run in found.line] == [
+        (1, By.FRESH, False),
+        (2, By.HANDOFF, True),
+    ]
+    assert (found.in_conversation, found.in_record) == (found.line[1:], found.line[:1])
+
+
+def test_a_conversation_that_was_resumed_throughout_holds_the_whole_line():
+    line = (
+        EarlierRun(tier=1, continued_by=By.FRESH),
+        EarlierRun(tier=2, continued_by=By.RESUME),
+    )
+
+    found = Situation(tier=get_tier(3), continuation=RESUME, line=line)
+
+    assert (found.in_conversation, found.in_record) == (line, ())
+
+
+def test_a_resumed_run_reads_no_manifest(tmp_path):
+    (tmp_path / "CLAUDE-OPS.md").write_text("House rules")
+    parent = escalated(cycle=CycleFactory(workdir=str(tmp_path)))
+
+    assert situation(SessionFactory(tier=2, parent_session=parent)).place.manifest == ""
+
+
+def test_a_fresh_run_reads_the_manifest(tmp_path):
+    (tmp_path / "CLAUDE-OPS.md").write_text("House rules")
+    cycle = CycleFactory(workdir=str(tmp_path))
+
+    assert situation(SessionFactory(cycle=cycle)).place.manifest == "House rules"
+
+
+def test_the_usual_escalation_asks_the_database_only_for_attempts(django_assert_num_queries):
+    child = SessionFactory(tier=2, parent_session=escalated())
+
+    with django_assert_num_queries(1):
+        situation(child)
+
+
+def test_the_manifest_is_read(tmp_path):
+    (tmp_path / "CLAUDE-OPS.md").write_text("House rules é")
+
+    assert read_manifest(tmp_path) == "House rules é"
+
+
+def test_a_manifest_that_is_not_text_is_read_all_the_same(tmp_path):
+    (tmp_path / "CLAUDE-OPS.md").write_bytes(b"rules \xff\xfe")
+
+    assert read_manifest(tmp_path).startswith("rules ")
+
+
+def test_a_manifest_of_a_book_is_cut_and_says_so(tmp_path):
+    (tmp_path / "CLAUDE-OPS.md").write_text("x" * (MANIFEST_LENGTH + 1))
+
+    text = read_manifest(tmp_path)
+
+    assert text.startswith("x" * MANIFEST_LENGTH + "\n(cut here")
+    assert len(text) < MANIFEST_LENGTH + 100
+
+
+def test_a_manifest_of_the_allowed_length_is_not_cut(tmp_path):
+    (tmp_path / "CLAUDE-OPS.md").write_text("x" * MANIFEST_LENGTH)
+
+    assert len(read_manifest(tmp_path)) == MANIFEST_LENGTH
+
+
+def test_a_missing_manifest_is_no_manifest(tmp_path):
+    assert read_manifest(tmp_path) == ""
+
+
+def test_a_directory_in_place_of_the_manifest_is_no_manifest(tmp_path: Path):
+    (tmp_path / "CLAUDE-OPS.md").mkdir()
+
+    assert read_manifest(tmp_path) == ""
