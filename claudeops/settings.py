@@ -15,7 +15,7 @@ from django.utils.functional import SimpleLazyObject
 from claudeops.database_url import sqlite_database
 from claudeops.env import Environment, read_dotenv
 from claudeops.secret_key import stored_secret_key
-from escalation.tiers import HIGHEST_TIER, LOWEST_TIER, tiers_from
+from escalation.tiers import HIGHEST_TIER, LOWEST_TIER, QUESTION_TOOLS, tiers_from
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -41,6 +41,7 @@ CLAUDEOPS_PASS_ENV = env.names("CLAUDEOPS_PASS_ENV")
 CLAUDEOPS_PROMPTS_DIR = env.path("CLAUDEOPS_PROMPTS_DIR", BASE_DIR / "prompts")
 CLAUDEOPS_SCENARIOS_DIR = env.text("CLAUDEOPS_SCENARIOS_DIR")
 CLAUDEOPS_TIERS = tiers_from(env)
+CLAUDEOPS_FOLLOW_UP_TOOLS = env.names("CLAUDEOPS_FOLLOW_UP_TOOLS", QUESTION_TOOLS)
 
 # Continuity: when a conversation may be resumed, and how long its traces are kept.
 CLAUDEOPS_RESUME_CONTEXT_THRESHOLD = env.share(

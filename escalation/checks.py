@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,17 +70,19 @@ def check_prompts(**_options: Any) -> list[CheckMessage]:
 def check_tool_lists(**_options: Any) -> list[CheckMessage]:
     return [
         Error(
-            f"CLAUDEOPS_TIER{tier.number}_{variable} has {entry!r}, which is no tool rule.",
+            f"{variable} has {entry!r}, which is no tool rule.",
             hint="Write tools and rules separated by commas: Read,Bash(git log:*)",
             id="escalation.E005",
         )
-        for tier in settings.CLAUDEOPS_TIERS.values()
-        for variable, entry in _entries(tier)
+        for variable, entries in _tool_lists()
+        for entry in entries
         if not TOOL_RULE.match(entry)
     ]
 
 
-def _entries(tier: Tier) -> list[tuple[str, str]]:
-    return [("ALLOWED_TOOLS", entry) for entry in tier.allowed_tools] + [
-        ("DISALLOWED_TOOLS", entry) for entry in tier.disallowed_tools
-    ]
+def _tool_lists() -> Iterator[tuple[str, tuple[str, ...]]]:
+    tiers: dict[int, Tier] = settings.CLAUDEOPS_TIERS
+    for tier in tiers.values():
+        yield f"CLAUDEOPS_TIER{tier.number}_ALLOWED_TOOLS", tier.allowed_tools
+        yield f"CLAUDEOPS_TIER{tier.number}_DISALLOWED_TOOLS", tier.disallowed_tools
+    yield "CLAUDEOPS_FOLLOW_UP_TOOLS", settings.CLAUDEOPS_FOLLOW_UP_TOOLS

@@ -30,8 +30,8 @@ class Tier:
 
     @property
     def tool_names(self) -> tuple[str, ...]:
-        """The tools that the model may see: `Bash(git log:*)` is still the tool Bash."""
-        return tuple(dict.fromkeys(entry.split("(", 1)[0] for entry in self.allowed_tools))
+        """The tools that the model may see."""
+        return tuple(dict.fromkeys(map(_tool_of, self.allowed_tools)))
 
 
 def bash_rules(*prefixes: str) -> tuple[str, ...]:
@@ -40,6 +40,7 @@ def bash_rules(*prefixes: str) -> tuple[str, ...]:
 
 READING_TOOLS = ("Bash", "Read", "Grep", "Glob", "Task", "WebFetch", "WebSearch")
 WRITING_TOOLS = (*READING_TOOLS, "Write", "Edit")
+QUESTION_TOOLS = ("Read", "Grep", "Glob")
 
 DEFAULT_TIERS = (
     Tier(
@@ -112,21 +113,34 @@ def get_tier(number: int) -> Tier:
     return tier
 
 
-QUESTION_TOOLS = ("Read", "Grep", "Glob")
-
-
 def question_walls(tier: Tier) -> Tier:
     """A question about what happened is answered by reading, whatever the tier might do.
 
-    The other tools are denied by name: a resumed conversation goes on offering the tools that it
-    began with, however short the new list is.
+    An operator may allow more, but never more than the tier itself has. The other tools are denied
+    by name: a resumed conversation goes on offering the tools that it began with, however short the
+    new list is.
     """
-    denied = tuple(tool for tool in tier.tool_names if tool not in QUESTION_TOOLS)
+    wanted: tuple[str, ...] = settings.CLAUDEOPS_FOLLOW_UP_TOOLS
+    allowed = dict.fromkeys(entry for name in wanted for entry in _within(tier, name))
+    kept = {_tool_of(entry) for entry in allowed}
+    denied = [tool for tool in tier.tool_names if tool not in kept]
     return replace(
         tier,
-        allowed_tools=QUESTION_TOOLS,
+        allowed_tools=tuple(allowed),
         disallowed_tools=tuple(dict.fromkeys((*denied, *tier.disallowed_tools))),
     )
+
+
+def _within(tier: Tier, entry: str) -> tuple[str, ...]:
+    """As much of an entry as the tier has: all of it, its own narrower rules, or nothing."""
+    if entry in tier.allowed_tools or _tool_of(entry) in tier.allowed_tools:
+        return (entry,)
+    return tuple(own for own in tier.allowed_tools if _tool_of(own) == entry)
+
+
+def _tool_of(entry: str) -> str:
+    """`Bash(git log:*)` is still the tool Bash."""
+    return entry.split("(", 1)[0]
 
 
 def dry_run_walls(tier: Tier, observer: Tier) -> Tier:

@@ -84,6 +84,14 @@ def test_what_is_no_rule_is_named_with_its_variable(settings, rule):
     assert repr(rule) in message.msg
 
 
+def test_what_is_no_rule_among_the_tools_of_a_question_is_named(settings):
+    settings.CLAUDEOPS_FOLLOW_UP_TOOLS = ("Read", "two words")
+
+    (message,) = check_tool_lists()
+
+    assert message.msg == "CLAUDEOPS_FOLLOW_UP_TOOLS has 'two words', which is no tool rule."
+
+
 def with_rule(settings, rule):
     tier = settings.CLAUDEOPS_TIERS[2]
     return {**settings.CLAUDEOPS_TIERS, 2: replace(tier, disallowed_tools=(rule,))}

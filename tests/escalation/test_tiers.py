@@ -154,6 +154,29 @@ def test_a_question_is_answered_with_reading_tools_and_every_other_is_denied(def
     assert walled.model == defaults[number].model
 
 
+@pytest.mark.parametrize(
+    ("configured", "own", "allowed"),
+    [
+        (("Read", "WebFetch"), ("Bash", "Read", "WebFetch"), ("Read", "WebFetch")),
+        (("Read", "Grep"), ("Read",), ("Read",)),
+        (("Bash(git log:*)",), ("Bash", "Read"), ("Bash(git log:*)",)),
+        (("Bash",), ("Bash(git log:*)", "Bash(ls:*)"), ("Bash(git log:*)", "Bash(ls:*)")),
+        (("Bash(git log:*)",), ("Bash(ls:*)", "Read"), ()),
+        (("Write",), ("Bash", "Read"), ()),
+    ],
+)
+def test_an_operator_widens_a_question_only_within_the_tools_of_the_tier(
+    settings, defaults, configured, own, allowed
+):
+    settings.CLAUDEOPS_FOLLOW_UP_TOOLS = configured
+    tier = replace(defaults[1], allowed_tools=own)
+
+    walled = question_walls(tier)
+
+    assert walled.allowed_tools == allowed
+    assert set(tier.tool_names) - set(walled.tool_names) <= set(walled.disallowed_tools)
+
+
 def test_a_dry_run_does_not_widen_a_narrowed_observer(defaults):
     observer = replace(defaults[1], allowed_tools=("Read",))
 
