@@ -41,6 +41,8 @@ def bash_rules(*prefixes: str) -> tuple[str, ...]:
 READING_TOOLS = ("Bash", "Read", "Grep", "Glob", "Task", "WebFetch", "WebSearch")
 WRITING_TOOLS = (*READING_TOOLS, "Write", "Edit")
 QUESTION_TOOLS = ("Read", "Grep", "Glob")
+# Nobody is there to answer while a run works: denied at every tier, whatever else is configured.
+UNANSWERED_TOOLS = ("AskUserQuestion",)
 
 DEFAULT_TIERS = (
     Tier(
@@ -96,11 +98,12 @@ def tiers_from(environment: Environment) -> dict[int, Tier]:
 
 def _overridden(default: Tier, environment: Environment) -> Tier:
     prefix = f"CLAUDEOPS_TIER{default.number}_"
+    denied = environment.names(prefix + "DISALLOWED_TOOLS", default.disallowed_tools)
     return replace(
         default,
         model=environment.text(prefix + "MODEL", default.model),
         allowed_tools=environment.names(prefix + "ALLOWED_TOOLS", default.allowed_tools),
-        disallowed_tools=environment.names(prefix + "DISALLOWED_TOOLS", default.disallowed_tools),
+        disallowed_tools=tuple(dict.fromkeys((*UNANSWERED_TOOLS, *denied))),
         # The CLI takes 0 turns for "unlimited", so 0 must never reach it.
         max_turns=environment.integer(prefix + "MAX_TURNS", default.max_turns, minimum=1),
         max_budget_usd=environment.amount(prefix + "MAX_BUDGET_USD", default.max_budget_usd),

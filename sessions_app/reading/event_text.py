@@ -6,6 +6,7 @@ another type or hostile are normal here, so every value is asked for its type be
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,17 @@ TELLING_INPUTS = {
     "Agent": ("description", "prompt"),
     "WebFetch": ("url", "prompt"),
     "WebSearch": ("query",),
+}
+
+# A call that a rule forbids, or of a tool that the run was not given.
+DENIAL = re.compile(
+    r"^Permission to use (?P<denied>\S+).* denied"
+    r"|^(?:<tool_use_error>)?(?:Error: )?No such tool available: (?P<missing>[\w-]+)",
+    re.DOTALL,
+)
+WHY_DENIED = {
+    "AskUserQuestion": "Nobody is there to answer while a run works: it decides within its role, "
+    "or asks for a person in its report.",
 }
 
 
@@ -142,8 +154,10 @@ def _tool_result(block: Mapping[str, Any]) -> EventLine:
     text = _content_text(block.get("content"))
     if not block.get("is_error"):
         return EventLine("tool_result", "Result", text or "(no output)")
-    if text.startswith("Permission to use") and "denied" in text:
-        return EventLine("denied", "Denied", text)
+    if denial := DENIAL.search(text):
+        tool = denial["denied"] or denial["missing"]
+        why = WHY_DENIED.get(tool, "")
+        return EventLine("denied", f"Denied · {tool}", "\n".join(filter(None, [why, text])))
     return EventLine("tool_error", "Tool error", text or "(no output)")
 
 

@@ -62,7 +62,7 @@ def test_each_tier_has_its_tools(defaults, number, tools):
 
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_each_tier_blocks_its_commands(defaults, number):
-    expected = {f"Bash({prefix}:*)" for prefix in BLOCKED[number]}
+    expected = {f"Bash({prefix}:*)" for prefix in BLOCKED[number]} | {"AskUserQuestion"}
 
     assert set(defaults[number].disallowed_tools) == expected
     assert len(defaults[number].disallowed_tools) == len(expected)
@@ -82,7 +82,10 @@ def test_each_tier_has_limits(defaults, number):
     [
         ("MODEL", "claude-haiku-4-5", "model", "claude-haiku-4-5"),
         ("ALLOWED_TOOLS", "Read, Bash(git log:*)", "allowed_tools", ("Read", "Bash(git log:*)")),
-        ("DISALLOWED_TOOLS", "Bash(rm:*)", "disallowed_tools", ("Bash(rm:*)",)),
+        (
+            *("DISALLOWED_TOOLS", "Bash(rm:*)", "disallowed_tools"),
+            ("AskUserQuestion", "Bash(rm:*)"),
+        ),
         ("MAX_TURNS", "7", "max_turns", 7),
         ("MAX_BUDGET_USD", "0.25", "max_budget_usd", Decimal("0.25")),
         ("TIMEOUT", "2m", "timeout_seconds", 120),
@@ -175,6 +178,18 @@ def test_an_operator_widens_a_question_only_within_the_tools_of_the_tier(
 
     assert walled.allowed_tools == allowed
     assert set(tier.tool_names) - set(walled.tool_names) <= set(walled.disallowed_tools)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_nobody_can_be_asked_at_any_tier_whatever_is_configured(number):
+    environment = Environment(
+        {
+            f"CLAUDEOPS_TIER{number}_ALLOWED_TOOLS": "Read,AskUserQuestion",
+            f"CLAUDEOPS_TIER{number}_DISALLOWED_TOOLS": "Bash(rm:*)",
+        }
+    )
+
+    assert "AskUserQuestion" in tiers_from(environment)[number].disallowed_tools
 
 
 def test_a_dry_run_does_not_widen_a_narrowed_observer(defaults):

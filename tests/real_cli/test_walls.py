@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+
+import pytest
 
 from escalation.rehearsal.drills.scenario import Reply, ToolCall
-from sessions_app.models import Cycle
+from sessions_app.models import Cycle, Session
 from tests.real_cli.conftest import report_call
 from tests.real_cli.playing import conversation_text, offered_tools, tool_outputs
 
@@ -43,10 +46,10 @@ def test_prompt_that_looks_like_a_command_reaches_the_model_as_words(scripted_ap
     (watch_cycle.workdir / "secret.txt").write_text("the cake is a lie")
     api = scripted_api(*watch_cycle.healthy)
 
-    watch_cycle.run(prompt="/compact and look at @secret.txt")
+    watch_cycle.run(prompt="/compact and look at @secret.txt！@secret.txt")
 
     heard = conversation_text(api.requests[0].body)
-    assert "/compact and look at @ secret.txt" in heard
+    assert "/compact and look at @ secret.txt！@ secret.txt" in heard
     assert "the cake is a lie" not in heard
 
 
@@ -97,6 +100,53 @@ def test_max_tier_of_the_watch_stops_the_escalation(scripted_api, watch_cycle):
     cycle = watch_cycle.run(max_tier=1)
 
     assert "the policy allows no tier above 1" in cycle.outcome_reason
+
+
+ASK = Reply(
+    calls=(
+        ToolCall(
+            tool="AskUserQuestion",
+            input={
+                "questions": [
+                    {
+                        "question": "Shall I restart web?",
+                        "header": "Restart",
+                        "multiSelect": False,
+                        "options": [
+                            {"label": "Yes", "description": "Restart it"},
+                            {"label": "No", "description": "Leave it"},
+                        ],
+                    }
+                ]
+            },
+        ),
+    )
+)
+
+
+@pytest.mark.parametrize("configured", [False, True])
+def test_nobody_can_be_asked_on_a_resumed_run_which_goes_on_and_says_why(
+    scripted_api, watch_cycle, operator_client, settings, configured
+):
+    """Also where an operator has put the tool among the tier's own."""
+    if configured:
+        settings.CLAUDEOPS_TIERS = {
+            number: replace(tier, allowed_tools=(*tier.allowed_tools, "AskUserQuestion"))
+            for number, tier in settings.CLAUDEOPS_TIERS.items()
+        }
+    down = report_call(status="down", escalate="needs a restart")
+    api = scripted_api(Reply(calls=(down,)), ASK, Reply(calls=(report_call(did="restarted web"),)))
+
+    cycle = watch_cycle.run()
+
+    second = cycle.sessions.get(tier=2)
+    assert second.continued_by == Session.ContinuedBy.RESUME
+    assert "AskUserQuestion" not in offered_tools(api.requests[-1].body)
+    assert len(tool_outputs(second)) == 2  # the denial and the report: the run went on
+    assert cycle.outcome == Cycle.Outcome.FIXED
+    page = operator_client.get(second.get_absolute_url()).content.decode()
+    assert "Denied · AskUserQuestion" in page
+    assert "Nobody is there to answer while a run works" in page
 
 
 def test_argv_of_a_run_holds_no_secret(scripted_api, watch_cycle):

@@ -117,6 +117,35 @@ def test_it_tells_a_denial_from_a_tool_error():
     assert only_line("stream", "user", tool_result(text, is_error=True)).kind == "denied"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool_use_error>Error: No such tool available: AskUserQuestion</tool_use_error>",
+        "Permission to use AskUserQuestion has been denied.",
+    ],
+)
+def test_it_says_why_nobody_could_be_asked(text):
+    line = only_line("stream", "user", tool_result(text, is_error=True))
+
+    assert (line.kind, line.title) == ("denied", "Denied · AskUserQuestion")
+    assert line.text.startswith("Nobody is there to answer while a run works")
+    assert line.text.endswith(text)
+
+
+def test_it_shows_a_tool_that_the_run_was_not_given_as_denied():
+    text = "<tool_use_error>Error: No such tool available: Write</tool_use_error>"
+
+    line = only_line("stream", "user", tool_result(text, is_error=True))
+
+    assert line == EventLine("denied", "Denied · Write", text)
+
+
+def test_an_error_that_quotes_a_denial_is_still_an_error():
+    text = "grep: log: No such tool available: Write"
+
+    assert only_line("stream", "user", tool_result(text, is_error=True)).kind == "tool_error"
+
+
 def test_it_shows_a_denied_permission():
     payload = {"type": "system", "tool_name": "Bash", "message": "not for this tier"}
 
