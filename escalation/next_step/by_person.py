@@ -14,8 +14,8 @@ from django.db import IntegrityError, transaction
 from escalation.errors import OperationRefused
 from escalation.next_step.conclude import sibling, successor
 from escalation.next_step.cycles import Enqueue
-from escalation.tiers import HIGHEST_TIER
 from sessions_app.models import Session
+from sessions_app.models.policy import refusal
 from sessions_app.models.transitions import RETRIED
 from sessions_app.pages.session_actions import LONGEST_REASON, LONGEST_REQUEST
 
@@ -34,7 +34,8 @@ def stop(session: Session, *, by: str) -> bool:
 def follow_up(
     session: Session, question: str, *, enqueue: Enqueue, requested_by: User | None = None
 ) -> Session:
-    """A question in the same conversation, answered with reading tools only."""
+    """A question in the same conversation, answered with reading tools only: any tier may be asked,
+    whatever the policy."""
     _require_text(question, "a question")
     return _asked(session, Session.Purpose.FOLLOW_UP, question, enqueue, requested_by)
 
@@ -44,6 +45,7 @@ def fork(
 ) -> Session:
     """Another approach from where the session ended; the original stays as it is."""
     _require_text(request, "what to try instead")
+    require_policy(session, session.tier)
     return _asked(session, Session.Purpose.FORK, request, enqueue, requested_by)
 
 
@@ -60,15 +62,15 @@ def retry(
             f"Session {session.pk} is {session.get_status_display()}: only a run that did not end "
             "well can be tried again."
         )
+    # A question stays one: trying it again must not give it the tier's tools.
+    purpose = Session.Purpose.FOLLOW_UP if session.is_question else Session.Purpose.RETRY
+    if not session.is_question:
+        require_policy(session, session.tier)
     return _started(
         session,
         enqueue,
         lambda: sibling(
-            session,
-            # A question stays one: trying it again must not give it the tier's tools.
-            purpose=Session.Purpose.FOLLOW_UP if session.is_question else Session.Purpose.RETRY,
-            requested_by=requested_by,
-            force_fresh=force_fresh,
+            session, purpose=purpose, requested_by=requested_by, force_fresh=force_fresh
         ),
     )
 
@@ -83,11 +85,7 @@ def escalate(
 ) -> Session:
     """A person sends the findings on to the next tier. Of two at once, one wins."""
     _require_text(reason, "a reason", at_most=LONGEST_REASON)
-    ceiling = min(HIGHEST_TIER, session.cycle.max_tier)
-    if session.tier >= ceiling:
-        raise OperationRefused(
-            f"Tier {session.tier} cannot be escalated: the policy allows no tier above {ceiling}."
-        )
+    require_policy(session, session.tier + 1)
 
     def next_tier() -> Session:
         if not session.mark_escalated(f"Escalated by hand: {reason}"):
@@ -105,6 +103,11 @@ def escalate(
         )
 
     return _started(session, enqueue, next_tier)
+
+
+def require_policy(session: Session, tier: int) -> None:
+    if why := refusal(tier, session.cycle.current_policy()):
+        raise OperationRefused(why)
 
 
 def _asked(

@@ -20,7 +20,6 @@ from escalation.next_step.decision import (
     Decision,
     Escalate,
     Leave,
-    Policy,
     Recover,
     RunAgain,
     Stop,
@@ -35,7 +34,7 @@ Purpose = Session.Purpose
 
 
 def decision_after(session: Session, ending: Ending) -> Decision:
-    return decide(ending, Policy(max_tier=session.cycle.max_tier, dry_run=session.cycle.dry_run))
+    return decide(ending, session.cycle.current_policy())
 
 
 def conclude(session: Session, ending: Ending, decision: Decision, *, enqueue: Enqueue) -> None:

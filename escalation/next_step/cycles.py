@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from django.db import IntegrityError, transaction
 
-from escalation.errors import CycleActive
+from escalation.errors import CycleActive, OperationRefused
 from escalation.tiers import LOWEST_TIER, get_tier
 from sessions_app.models import Cycle, Session, Watch
+from sessions_app.models.policy import refusal
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -32,6 +33,8 @@ def start(
     force_fresh: bool = False,
 ) -> Cycle:
     """Create the cycle and its first session, and hand that on, in one transaction."""
+    if why := refusal(tier, watch.policy):
+        raise OperationRefused(why)
     cycle = Cycle(
         watch=watch,
         trigger=trigger,

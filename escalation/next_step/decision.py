@@ -11,16 +11,8 @@ from dataclasses import dataclass
 from escalation.next_step.after_cut_off import AskPerson, ContinueAfterCutOff, StartAgain
 from escalation.next_step.ending import Ending
 from escalation.report import HEALTHY, Report
-from escalation.tiers import HIGHEST_TIER
 from sessions_app.models import Cycle
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Policy:
-    """How far a cycle may go."""
-
-    max_tier: int
-    dry_run: bool
+from sessions_app.models.policy import Policy, objection_to
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,17 +157,8 @@ def _without_report(end: Ending) -> Decision:
 
 def _escalation(end: Ending, report: Report, policy: Policy) -> Decision:
     asked = f"Tier {end.tier} asked for escalation: {wanted_because(report)}"
-    if policy.dry_run:
-        return Stop(Cycle.Outcome.NEEDS_PERSON, f"{asked} Not escalated: this is a dry run.")
-    if end.tier >= HIGHEST_TIER:
-        return Stop(
-            Cycle.Outcome.NEEDS_PERSON, f"{asked} Not escalated: there is no tier above {end.tier}."
-        )
-    if end.tier >= policy.max_tier:
-        return Stop(
-            Cycle.Outcome.NEEDS_PERSON,
-            f"{asked} Not escalated: the policy allows no tier above {policy.max_tier}.",
-        )
+    if why := objection_to(end.tier + 1, policy):
+        return Stop(Cycle.Outcome.NEEDS_PERSON, f"{asked} Not escalated: {why}.")
     return Escalate(end.tier + 1, asked)
 
 

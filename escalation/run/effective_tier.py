@@ -1,4 +1,4 @@
-"""The tier as it holds for one run: its own walls, and those of a dry run or a question."""
+"""The tier as one run may use it: its own settings, narrowed by what the run is for."""
 
 from __future__ import annotations
 

@@ -34,13 +34,15 @@ from escalation.run.effective_tier import effective_tier
 from escalation.run.plan import Circumstances, Plan, plan_run
 from escalation.run.prompts import prompt_for
 from escalation.run.recorder import Recorder
-from escalation.tiers import Tier
+from escalation.tiers import LOWEST_TIER, Tier
 from sessions_app.models import Conversation, Session
+from sessions_app.models.policy import refusal
 
 
 def prepare(lineage: Lineage, recorder: Recorder, surroundings: Mapping[str, str]) -> Plan:
     """The plan, with everything in place that it counts on, and the record in step with it."""
     session = lineage.session
+    _require_policy(session)
     tier = effective_tier(session)
     _require_workdir(Path(session.workdir))
     binary = find_binary()
@@ -92,6 +94,14 @@ def conversation_total(parent: Session | None) -> Decimal | None:
         return None
     known = (parent.reported_cost_usd, transcripts.cost_state_total(parent))
     return max((total for total in known if total is not None), default=None)
+
+
+def _require_policy(session: Session) -> None:
+    """The policy may have come to forbid the tier since it was queued."""
+    if session.tier == LOWEST_TIER or session.is_question:
+        return
+    if why := refusal(session.tier, session.cycle.current_policy()):
+        raise CannotRun(why)
 
 
 def _require_workdir(workdir: Path) -> None:

@@ -6,6 +6,7 @@ from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
 
+from sessions_app.models.policy import Policy
 from sessions_app.models.watch import TIER_CHOICES, Watch
 
 
@@ -84,6 +85,19 @@ class Cycle(models.Model):
         if self.drill:
             return f"drill {self.drill}"
         return self.watch.name if self.watch else "a deleted watch"
+
+    @property
+    def policy(self) -> Policy:
+        """How far it may go: by its own copy or by its watch, whichever is stricter."""
+        return self._narrowed_by(self.watch)
+
+    def current_policy(self) -> Policy:
+        """The same with a fresh look at the watch: somebody may have changed it meanwhile."""
+        return self._narrowed_by(Watch.objects.filter(cycles=self).first())
+
+    def _narrowed_by(self, watch: Watch | None) -> Policy:
+        own = Policy(max_tier=self.max_tier, dry_run=self.dry_run)
+        return own.narrowed_by(watch.policy) if watch else own
 
     @property
     def is_active(self) -> bool:

@@ -9,6 +9,8 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.utils import timezone
 
+from sessions_app.models.policy import Policy
+
 TIER_CHOICES = [(1, "Tier 1: observe"), (2, "Tier 2: safe remediation"), (3, "Tier 3: full")]
 
 
@@ -84,6 +86,10 @@ class Watch(models.Model):
             raise ValidationError({"cron": f"{self.cron!r} is not a cron expression."})
         if not Path(self.workdir).is_dir():
             raise ValidationError({"workdir": f"There is no directory {self.workdir}."})
+
+    @property
+    def policy(self) -> Policy:
+        return Policy(max_tier=self.max_tier, dry_run=self.dry_run)
 
     @property
     def is_backed_off(self) -> bool:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sessions_app.models import Session
+from sessions_app.models.policy import HIGHEST_TIER, objection_to, refusal
 from sessions_app.models.transitions import RETRIED, sources_of
 from sessions_app.models.watch import TIER_CHOICES
 
-HIGHEST_TIER = max(tier for tier, _name in TIER_CHOICES)
 FIRST_CHANGING_TIER = 2
 # A reason is part of an escalation prompt, which must stay under 500 tokens.
 LONGEST_REASON = 200
@@ -43,17 +43,31 @@ class Action:
 def actions_for(session: Session) -> tuple[Action, ...]:
     if session.is_open or session.cycle.is_active:
         return ()
-    offered = [_follow_up(session), _fork(session)] if session.started_at else []
-    if session.status in RETRIED:
+    may_run_again = not objection_to(session.tier, session.cycle.policy)
+    is_question = session.purpose == Session.Purpose.FOLLOW_UP
+    offered = []
+    if session.started_at:
+        offered.append(_follow_up(session))
+    if session.started_at and may_run_again:
+        offered.append(_fork(session))
+    if session.status in RETRIED and (may_run_again or is_question):
         offered.append(_retry(session))
-    if session.status in sources_of("escalated") and session.tier < _ceiling(session):
+    if _is_finished(session) and not objection_to(session.tier + 1, session.cycle.policy):
         offered.append(_escalate(session))
     return tuple(offered)
 
 
-def _ceiling(session: Session) -> int:
-    """The policy of the cycle holds for a person too: it is changed in the watch, not here."""
-    return min(HIGHEST_TIER, session.cycle.max_tier)
+def held_back(session: Session) -> str:
+    """Why the next tier is not offered, where one is: the policy holds for a person too."""
+    is_highest = session.tier >= HIGHEST_TIER
+    if is_highest or not _is_finished(session):
+        return ""
+    return refusal(session.tier + 1, session.cycle.policy)
+
+
+def _is_finished(session: Session) -> bool:
+    """Ended, and not sent on to the next tier yet."""
+    return session.status in sources_of("escalated")
 
 
 def _follow_up(session: Session) -> Action:

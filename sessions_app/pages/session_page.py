@@ -10,7 +10,7 @@ from decimal import Decimal
 from django.conf import settings
 
 from sessions_app.models import Conversation, Cycle, Session, SessionEvent
-from sessions_app.pages.session_actions import Action, actions_for
+from sessions_app.pages.session_actions import Action, actions_for, held_back
 from sessions_app.reading.chain import Branch, Chain, chain_of
 from sessions_app.reading.continuity import Step, steps_of
 from sessions_app.reading.cost_check import CostCheck, check_costs
@@ -83,6 +83,7 @@ class Details:
     continuation_facts: tuple[ReportItem, ...]
     handoff: str
     actions: tuple[Action, ...]
+    held_back: str
     context_limit: Decimal
     """How full a conversation may be, of the next model's window, to be resumed."""
 
@@ -106,6 +107,7 @@ def load_details(overview: Overview) -> Details:
         continuation_facts=read_facts(session.continuation_facts),
         handoff=indented(session.handoff),
         actions=actions_for(session),
+        held_back=held_back(session),
         context_limit=settings.CLAUDEOPS_RESUME_CONTEXT_THRESHOLD,
     )
 

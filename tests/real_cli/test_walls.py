@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from escalation.errors import OperationRefused
 from escalation.rehearsal.drills.scenario import Reply, ToolCall
 from sessions_app.models import Cycle, Session
 from tests.real_cli.conftest import report_call
@@ -84,14 +85,13 @@ def test_dry_run_does_not_escalate_and_says_so(scripted_api, watch_cycle):
     assert cycle.sessions.count() == 1
 
 
-def test_dry_run_started_at_tier_2_stays_within_the_walls_of_tier_1(scripted_api, watch_cycle):
-    api = scripted_api(bash("docker restart web"), *watch_cycle.healthy)
+def test_a_dry_run_cannot_be_started_at_tier_2(scripted_api, watch_cycle):
+    api = scripted_api(*watch_cycle.healthy)
 
-    cycle = watch_cycle.run(dry_run=True, tier=2)
+    with pytest.raises(OperationRefused, match="this is a dry run"):
+        watch_cycle.run(dry_run=True, tier=2)
 
-    assert "denied" in tool_outputs(cycle.sessions.get())[0]
-    assert "sonnet" in api.requests[0].body["model"]
-    assert "Write" not in offered_tools(api.requests[0].body)
+    assert api.requests == []
 
 
 def test_max_tier_of_the_watch_stops_the_escalation(scripted_api, watch_cycle):

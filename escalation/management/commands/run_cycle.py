@@ -10,13 +10,14 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from escalation import queue
-from escalation.errors import CycleActive
+from escalation.errors import CycleActive, OperationRefused
 from escalation.host.default_watch import ensure_default_watch
 from escalation.management.chain_text import chain_lines
 from escalation.next_step import cycles
 from escalation.run.foreground import COULD_NOT_RUN_EXIT, exit_code, run_to_end
 from escalation.tiers import HIGHEST_TIER, LOWEST_TIER, get_tier
 from sessions_app.models import Cycle, Session, Watch
+from sessions_app.models.policy import refusal
 from sessions_app.reading.chain import chain_of
 from sessions_app.reading.chain_data import chain_as_data
 
@@ -56,8 +57,8 @@ class Command(BaseCommand):
                 tier=options["tier"],
                 force_fresh=options["fresh"],
             )
-        except CycleActive as active:
-            raise CommandError(str(active), returncode=COULD_NOT_RUN_EXIT) from active
+        except (CycleActive, OperationRefused) as refused:
+            raise CommandError(str(refused), returncode=COULD_NOT_RUN_EXIT) from refused
         finish_command(self, cycle, queued=options["queue"], as_json=options["json"])
 
     def _watch(self, name: str) -> Watch:
@@ -73,11 +74,8 @@ class Command(BaseCommand):
 
     def _confirm(self, watch: Watch, number: int, *, asked: bool) -> None:
         """Starting above Tier 1 skips the observer: a person says yes to that first."""
-        if number > watch.max_tier:
-            raise CommandError(
-                f"The watch {watch.name} allows no tier above {watch.max_tier}.",
-                returncode=COULD_NOT_RUN_EXIT,
-            )
+        if why := refusal(number, watch.policy):
+            raise CommandError(why, returncode=COULD_NOT_RUN_EXIT)
         if number == LOWEST_TIER or not asked:
             return
         confirm_or_stop(

@@ -49,8 +49,8 @@ class Command(BaseCommand):
             raise CommandError(f"There is no session {options['id']}.", returncode=2)
         if options["verb"] == "stop":
             return self._stop(session)
-        self._confirm(session, options)
         try:
+            self._confirm(session, options)
             created = self._operate(session, options)
         except OperationRefused as refused:
             raise CommandError(str(refused), returncode=COULD_NOT_RUN_EXIT) from refused
@@ -77,6 +77,11 @@ class Command(BaseCommand):
         )
 
     def _confirm(self, session: Session, options: dict[str, Any]) -> None:
+        """Refuse first: nobody is asked about what is not going to happen."""
+        asked_again = options["verb"] == "retry" and session.purpose == Session.Purpose.FOLLOW_UP
+        if options["verb"] == "follow_up" or asked_again:
+            return
         tier = session.tier + (options["verb"] == "escalate")
-        if options["verb"] != "follow_up" and tier > 1 and not options["no_input"]:
+        by_person.require_policy(session, tier)
+        if tier > 1 and not options["no_input"]:
             confirm_or_stop(self, f"Tier {tier} may change {session.workdir}. Start it? [y/N] ")

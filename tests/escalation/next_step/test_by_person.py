@@ -299,12 +299,18 @@ def test_only_a_finished_run_can_be_escalated_by_hand(status):
 
 
 @pytest.mark.parametrize(
-    ("tier", "max_tier", "ceiling"), [(3, 3, 3), (2, 2, 2), (1, 1, 1), (2, 1, 1)]
+    ("tier", "max_tier", "why"),
+    [
+        (3, 3, "there is no tier above 3"),
+        (2, 2, "allows no tier above 2"),
+        (1, 1, "allows no tier above 1"),
+        (2, 1, "allows no tier above 1"),
+    ],
 )
-def test_no_escalation_goes_above_the_policy(tier, max_tier, ceiling):
+def test_no_escalation_goes_above_the_policy(tier, max_tier, why):
     session = with_status(Status.COMPLETED, tier=tier, cycle=CycleFactory(max_tier=max_tier))
 
-    with pytest.raises(OperationRefused, match=f"allows no tier above {ceiling}"):
+    with pytest.raises(OperationRefused, match=why):
         by_person.escalate(session, "Help", enqueue=leave_to_caller)
 
     assert Session.objects.get(pk=session.pk).status == Status.COMPLETED

@@ -9,13 +9,13 @@ import pytest
 from escalation.next_step.decision import (
     AskAgain,
     Escalate,
-    Policy,
     Stop,
     decide,
     wanted_because,
 )
 from escalation.next_step.ending import Ending
 from sessions_app.models import Cycle
+from sessions_app.models.policy import Policy
 from tests.escalation.rows import CONVERSATION, a_report
 
 Outcome = Cycle.Outcome

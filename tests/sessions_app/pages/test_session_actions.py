@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from sessions_app.pages.session_actions import Action, actions_for
-from tests.factories import CycleFactory, SessionFactory
+from sessions_app.pages.session_actions import Action, actions_for, held_back
+from tests.factories import CycleFactory, SessionFactory, WatchFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -49,6 +49,38 @@ def test_the_policy_of_the_cycle_holds_for_a_person_too():
     session = SessionFactory(tier=1, cycle=CycleFactory(max_tier=1))
 
     assert "escalate_session" not in offered(session)
+
+
+def test_in_a_dry_run_nothing_above_the_first_tier_is_offered():
+    cycle = CycleFactory(dry_run=True)
+
+    assert list(offered(SessionFactory(cycle=cycle))) == ["follow_up", "fork_session"]
+    assert list(offered(SessionFactory(cycle=cycle, tier=2, status="failed"))) == ["follow_up"]
+
+
+def test_a_policy_that_was_tightened_since_holds_too():
+    session = SessionFactory(cycle=CycleFactory(watch=WatchFactory(max_tier=1)))
+
+    assert "escalate_session" not in offered(session)
+
+
+def test_a_question_of_a_higher_tier_can_be_tried_again_in_a_dry_run():
+    session = SessionFactory(
+        tier=2, status="failed", purpose="follow_up", cycle=CycleFactory(dry_run=True)
+    )
+
+    assert "retry_session" in offered(session)
+
+
+def test_the_page_says_why_the_next_tier_is_not_offered():
+    session = SessionFactory(cycle=CycleFactory(dry_run=True))
+
+    assert held_back(session).startswith("Tier 2 is not started: this is a dry run.")
+
+
+@pytest.mark.parametrize("facts", [{"tier": 3}, {"escalated": True}, {}])
+def test_where_nothing_is_held_back_nothing_is_said(facts):
+    assert held_back(SessionFactory(**facts)) == ""
 
 
 @pytest.mark.parametrize("status", ["escalated", "cancelled", "expired"])

@@ -1,0 +1,192 @@
+"""Max tier and dry run hold however a tier is started: by itself, by hand, by command, in admin."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.urls import reverse
+from django_q.models import OrmQ
+
+from escalation.errors import OperationRefused
+from escalation.next_step import by_person, cycles
+from escalation.next_step.cycles import leave_to_caller
+from sessions_app.models import Cycle, Session, Watch
+from tests.escalation.rows import ESCALATE, HEALTHY, a_report
+from tests.escalation.runs import child_of, run
+from tests.factories import CycleFactory, SessionFactory, WatchFactory
+
+# Every page names the CLI, so there is one to name.
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
+Status, Purpose = Session.Status, Session.Purpose
+
+DRY_RUN, MAX_TIER = {"dry_run": True}, {"max_tier": 1}
+every_policy = pytest.mark.parametrize(
+    ("policy", "why"),
+    [(DRY_RUN, "this is a dry run"), (MAX_TIER, "allows no tier above 1")],
+    ids=["dry run", "max tier"],
+)
+BY_HAND = {
+    "escalate": (1, lambda session: by_person.escalate(session, "Help", enqueue=leave_to_caller)),
+    "fork": (2, lambda session: by_person.fork(session, "Other way", enqueue=leave_to_caller)),
+    "retry": (2, lambda session: by_person.retry(session, enqueue=leave_to_caller)),
+}
+every_operation = pytest.mark.parametrize(("tier", "operate"), BY_HAND.values(), ids=BY_HAND.keys())
+
+
+def failed(tier: int, cycle: Cycle) -> Session:
+    return SessionFactory(failed=True, tier=tier, cycle=cycle, workdir="/tmp")
+
+
+def nothing_was_started() -> bool:
+    return not Session.objects.filter(status=Status.QUEUED).exists() and not OrmQ.objects.exists()
+
+
+@every_policy
+@every_operation
+def test_by_hand_it_is_refused_with_what_to_do(policy, why, tier, operate):
+    session = failed(tier, CycleFactory(**policy))
+
+    with pytest.raises(OperationRefused, match=f"{why}. If it should run, change the watch"):
+        operate(session)
+
+    assert Session.objects.get(pk=session.pk).status == Status.FAILED
+    assert nothing_was_started()
+
+
+@every_policy
+@every_operation
+def test_by_hand_a_policy_that_was_tightened_since_counts(policy, why, tier, operate):
+    """The session in hand was loaded before somebody changed the watch."""
+    session = failed(tier, CycleFactory())
+    assert session.cycle.watch is not None
+    Watch.objects.filter(pk=session.cycle.watch.pk).update(**policy)
+
+    with pytest.raises(OperationRefused, match=why):
+        operate(session)
+
+
+def test_a_question_about_a_higher_tier_is_allowed_because_it_only_reads():
+    session = failed(2, CycleFactory(**DRY_RUN))
+
+    assert by_person.follow_up(session, "Why?", enqueue=leave_to_caller)
+
+
+def test_a_question_can_be_tried_again_for_the_same_reason():
+    question = failed(2, CycleFactory(**DRY_RUN))
+    Session.objects.filter(pk=question.pk).update(purpose=Purpose.FOLLOW_UP, request="Why?")
+
+    assert by_person.retry(Session.objects.get(pk=question.pk), enqueue=leave_to_caller)
+
+
+@every_policy
+@pytest.mark.parametrize("name", ["escalate_session", "fork_session", "retry_session"])
+def test_the_page_refuses_it(operator_client, policy, why, name):
+    session = failed(1 if name == "escalate_session" else 2, CycleFactory(**policy))
+    url = reverse(f"escalation:{name}", args=[session.pk])
+
+    page = operator_client.post(url, {"request": "Help", "confirm": "on"}, follow=True)
+
+    assert why in page.content.decode()
+    assert nothing_was_started()
+
+
+@every_policy
+@pytest.mark.parametrize("action", ["escalate", "fork", "retry"])
+def test_admin_refuses_it(operator_client, policy, why, action):
+    session = failed(1 if action == "escalate" else 2, CycleFactory(**policy))
+    form = {"action": action, "_selected_action": [session.pk], "request": "Help"}
+
+    url = reverse("admin:sessions_app_session_changelist")
+    page = operator_client.post(url, form, follow=True)
+
+    assert why in page.content.decode()
+    assert nothing_was_started()
+
+
+@every_policy
+@pytest.mark.parametrize("verb", ["escalate", "fork", "retry"])
+def test_the_command_refuses_it_before_it_asks_anything(policy, why, verb):
+    session = failed(1 if verb == "escalate" else 2, CycleFactory(**policy))
+    text = [] if verb == "retry" else ["Help"]
+
+    with pytest.raises(CommandError, match=why) as refused:
+        call_command("session", verb, str(session.pk), *text, stderr=io.StringIO())
+
+    assert refused.value.returncode == 2
+
+
+@every_policy
+def test_run_cycle_refuses_to_begin_there_before_it_asks_anything(workdir, policy, why):
+    WatchFactory(name="shop", workdir=str(workdir), **policy)
+
+    with pytest.raises(CommandError, match=why) as refused:
+        call_command("run_cycle", "--watch", "shop", "--tier", "2", stderr=io.StringIO())
+
+    assert refused.value.returncode == 2
+    assert not Cycle.objects.exists()
+
+
+@every_policy
+def test_no_cycle_begins_there_whoever_starts_it(workdir, policy, why):
+    watch = WatchFactory(workdir=str(workdir), **policy)
+
+    with pytest.raises(OperationRefused, match=why):
+        cycles.start(watch, trigger=Cycle.Trigger.MANUAL, enqueue=leave_to_caller, tier=2)
+
+
+@every_policy
+def test_by_itself_a_policy_that_was_tightened_during_the_run_counts(
+    fake_cli, session, policy, why
+):
+    fake_cli.reports(ESCALATE)
+    Watch.objects.filter(pk=session.cycle.watch_id).update(**policy)
+
+    ended = run(session)
+
+    assert ended.status == Status.COMPLETED
+    assert ended.cycle.outcome == Cycle.Outcome.NEEDS_PERSON
+    assert why in ended.cycle.outcome_reason
+
+
+@every_policy
+@pytest.mark.parametrize("purpose", [Purpose.TIER, Purpose.RECOVERY, Purpose.CONTINUATION])
+def test_a_higher_tier_that_waits_does_not_start_once_the_policy_is_tightened(
+    fake_cli, session, policy, why, purpose
+):
+    """Whatever queued it, also recovery: asked once more at the moment of its start."""
+    fake_cli.reports(ESCALATE)
+    waiting = child_of(run(session))
+    Session.objects.filter(pk=waiting.pk).update(purpose=purpose)
+    Watch.objects.filter(pk=session.cycle.watch_id).update(**policy)
+
+    ended = run(waiting)
+
+    assert (ended.status, len(fake_cli.calls)) == (Status.FAILED, 1)
+    assert why in ended.error
+    assert ended.cycle.outcome == Cycle.Outcome.NEEDS_PERSON
+
+
+def test_a_first_tier_that_waits_starts_whatever_the_policy(fake_cli, session):
+    fake_cli.reports(HEALTHY)
+    Watch.objects.filter(pk=session.cycle.watch_id).update(**DRY_RUN, **MAX_TIER)
+
+    assert run(session).status == Status.COMPLETED
+
+
+def test_escalating_by_hand_in_a_dry_run_changes_nothing(fake_cli, workdir):
+    """As it was found: Tier 2 ran and wrote a file."""
+    fake_cli.reports(a_report(services=(("web", "down"),)))
+    fake_cli.then("init(); open('changed', 'w').close(); result(HEALTHY)")
+    cycle = cycles.start(
+        WatchFactory(workdir=str(workdir), dry_run=True),
+        trigger=Cycle.Trigger.MANUAL,
+        enqueue=leave_to_caller,
+    )
+    looked = run(cycle.sessions.get())
+
+    with pytest.raises(OperationRefused, match="this is a dry run"):
+        by_person.escalate(looked, "Do it", enqueue=leave_to_caller)
+
+    assert not (workdir / "changed").exists()
