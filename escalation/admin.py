@@ -18,6 +18,7 @@ from django.utils.safestring import SafeString
 from escalation import queue
 from escalation.errors import CycleActive, OperationRefused
 from escalation.next_step import by_person, cycles
+from escalation.web.permission import may_act
 from sessions_app.admin import SessionAdmin
 from sessions_app.models import Cycle, Session, Watch
 
@@ -53,7 +54,10 @@ class WatchAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         said = cycle.get_outcome_display() or cycle.get_state_display()
         return format_html('<a href="{}">{}</a>', cycle.get_absolute_url(), said)
 
-    @admin.action(description="Run now", permissions=["change"])
+    def has_operate_permission(self, request: HttpRequest) -> bool:
+        return may_act(request.user)
+
+    @admin.action(description="Run now", permissions=["operate"])
     def run_now(self, request: HttpRequest, queryset: QuerySet[Watch]) -> None:
         for watch in queryset:
             try:
@@ -103,7 +107,7 @@ class ActingSessionAdmin(SessionAdmin):
     action_form = RequestActionForm
     actions = ["follow_up", "fork", "retry", "escalate"]
 
-    @admin.action(description="Follow up (ask a question)", permissions=["view"])
+    @admin.action(description="Follow up (ask a question)", permissions=["operate"])
     def follow_up(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
         self._operate(request, queryset, by_person.follow_up, with_text=True)
 
@@ -121,7 +125,7 @@ class ActingSessionAdmin(SessionAdmin):
 
     def has_operate_permission(self, request: HttpRequest) -> bool:
         """The record is read-only even for those who may start runs from it."""
-        return request.user.has_perm("sessions_app.change_session")
+        return may_act(request.user)
 
     def _operate(
         self,

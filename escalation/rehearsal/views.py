@@ -8,14 +8,14 @@ from django.contrib import messages
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.views.decorators.http import require_POST
 
 from escalation import queue
 from escalation.rehearsal.drills.drill import start_drill as begin_drill
 from escalation.rehearsal.drills.scenario import ScenarioError
+from escalation.web.permission import acting
 
 
-@require_POST
+@acting
 def start_drill(request: HttpRequest) -> HttpResponse:
     try:
         cycle = begin_drill(

@@ -9,17 +9,17 @@ from django.contrib import messages
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
-from django.views.decorators.http import require_POST
 
 from escalation import queue
 from escalation.errors import OperationRefused
 from escalation.next_step import by_person
+from escalation.web.permission import acting
 from sessions_app.models import Session
 
 UNCONFIRMED = "This may change the system: tick the box to confirm it."
 
 
-@require_POST
+@acting
 def follow_up(request: HttpRequest, pk: int) -> HttpResponse:
     return _act(
         request,
@@ -30,7 +30,7 @@ def follow_up(request: HttpRequest, pk: int) -> HttpResponse:
     )
 
 
-@require_POST
+@acting
 def fork_session(request: HttpRequest, pk: int) -> HttpResponse:
     return _act(
         request,
@@ -42,7 +42,7 @@ def fork_session(request: HttpRequest, pk: int) -> HttpResponse:
     )
 
 
-@require_POST
+@acting
 def retry_session(request: HttpRequest, pk: int) -> HttpResponse:
     return _act(
         request,
@@ -57,7 +57,7 @@ def retry_session(request: HttpRequest, pk: int) -> HttpResponse:
     )
 
 
-@require_POST
+@acting
 def escalate_session(request: HttpRequest, pk: int) -> HttpResponse:
     return _act(
         request,
@@ -73,7 +73,7 @@ def escalate_session(request: HttpRequest, pk: int) -> HttpResponse:
     )
 
 
-@require_POST
+@acting
 def stop_session(request: HttpRequest, pk: int) -> HttpResponse:
     session = get_object_or_404(Session, pk=pk)
     if not request.POST.get("confirm"):

@@ -8,16 +8,16 @@ from django.contrib import messages
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
-from django.views.decorators.http import require_POST
 
 from escalation import queue
 from escalation.errors import CycleActive
 from escalation.host import pause
 from escalation.next_step import cycles
+from escalation.web.permission import acting
 from sessions_app.models import Cycle, Watch
 
 
-@require_POST
+@acting
 def run_watch(request: HttpRequest, pk: int) -> HttpResponse:
     watch = get_object_or_404(Watch, pk=pk)
     try:
@@ -36,17 +36,17 @@ def run_watch(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect(cycle)
 
 
-@require_POST
+@acting
 def pause_watch(request: HttpRequest, pk: int) -> HttpResponse:
     return _set_enabled(request, pk, enabled=False)
 
 
-@require_POST
+@acting
 def unpause_watch(request: HttpRequest, pk: int) -> HttpResponse:
     return _set_enabled(request, pk, enabled=True)
 
 
-@require_POST
+@acting
 def pause_all(request: HttpRequest) -> HttpResponse:
     stopped = pause.pause(
         request.POST.get("reason", "").strip() or "by hand",
@@ -59,7 +59,7 @@ def pause_all(request: HttpRequest) -> HttpResponse:
     return redirect("sessions_app:dashboard")
 
 
-@require_POST
+@acting
 def unpause_all(request: HttpRequest) -> HttpResponse:
     count = pause.unpause(enqueue=queue.enqueue, by=cast(User, request.user))
     messages.success(request, pause.RUNNING_AGAIN.format(count=count))

@@ -90,8 +90,8 @@ def test_an_account_without_rights_cannot_act(client):
     assert queued() == []
 
 
-@pytest.mark.parametrize("action", ["fork", "retry", "escalate"])
-def test_an_account_that_may_only_look_cannot_start_what_changes_something(client, action):
+@pytest.mark.parametrize("action", ["follow_up", "fork", "retry", "escalate"])
+def test_an_account_that_may_only_look_cannot_start_anything(client, action):
     session = SessionFactory(failed=True, tier=2)
     reader = UserFactory(is_staff=True)
     allowed = Permission.objects.filter(codename="view_session")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from django.contrib.messages import get_messages
-from django.test import Client
 from django.urls import reverse
 from django_q.models import OrmQ
 
@@ -39,30 +38,6 @@ def nothing_was_created() -> bool:
 def failed(workdir) -> Session:
     """On a failed run of Tier 1 every operation is possible."""
     return SessionFactory(failed=True, workdir=str(workdir))
-
-
-@every_endpoint
-def test_it_acts_only_on_post(operator_client, failed, name):
-    assert operator_client.get(address(name, failed)).status_code == 405
-    assert nothing_was_created()
-
-
-@every_endpoint
-def test_a_stranger_is_sent_to_the_login(client, failed, name):
-    response = client.post(address(name, failed), {"request": "Why?", "confirm": "on"})
-
-    assert response.url.startswith(reverse("login"))
-    assert nothing_was_created()
-
-
-@every_endpoint
-def test_a_form_from_another_site_is_refused(operator, failed, name):
-    strict = Client(enforce_csrf_checks=True)
-    strict.force_login(operator)
-
-    response = strict.post(address(name, failed), {"request": "Why?", "confirm": "on"})
-
-    assert response.status_code == 403
 
 
 @every_endpoint
