@@ -40,7 +40,7 @@ class CycleAdmin(PastAdmin):
     list_display = ["id", "page", "trigger", "requested_by", "state", "outcome", "created_at"]
     list_filter = ["state", "outcome", "trigger", "dry_run", "watch", "created_at"]
     list_select_related = ["watch", "requested_by"]
-    search_fields = ["watch__name", "drill", "outcome_reason", "prompt"]
+    search_fields = ["watch__name", "watch_name", "drill", "outcome_reason", "prompt"]
     date_hierarchy = "created_at"
 
     @admin.display(description="subject", ordering="watch__name")

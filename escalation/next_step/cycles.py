@@ -37,6 +37,7 @@ def start(
         raise OperationRefused(why)
     cycle = Cycle(
         watch=watch,
+        watch_name=watch.name,
         trigger=trigger,
         requested_by=requested_by,
         prompt=prompt,

@@ -10,11 +10,16 @@ from sessions_app.models.policy import Policy
 from sessions_app.models.watch import TIER_CHOICES, Watch
 
 
+def removed_name(name: str) -> str:
+    """What a watch is called that is not there any more."""
+    return f"{name} (removed)" if name else "a removed watch"
+
+
 class Cycle(models.Model):
     """One run of a watch, from its trigger to its outcome.
 
     It carries a copy of what the watch said when it began, so that the record stays true after
-    the watch is edited or deleted. A drill is a cycle without a watch.
+    the watch is edited or removed. A drill is a cycle without a watch.
     """
 
     class Trigger(models.TextChoices):
@@ -39,6 +44,9 @@ class Cycle(models.Model):
 
     watch = models.ForeignKey(
         Watch, on_delete=models.SET_NULL, null=True, blank=True, related_name="cycles"
+    )
+    watch_name = models.CharField(
+        max_length=100, blank=True, help_text="As the watch was called when the cycle began."
     )
     drill = models.CharField(
         max_length=100, blank=True, help_text="The scenario, when this was a drill."
@@ -84,7 +92,7 @@ class Cycle(models.Model):
         """What the cycle was about, as people call it."""
         if self.drill:
             return f"drill {self.drill}"
-        return self.watch.name if self.watch else "a deleted watch"
+        return self.watch.name if self.watch else removed_name(self.watch_name)
 
     @property
     def policy(self) -> Policy:

@@ -20,6 +20,7 @@ SEARCHED_FIELDS = (
     "escalation_reason",
     "cycle__outcome_reason",
     "cycle__watch__name",
+    "cycle__watch_name",
     "cycle__drill",
 )
 # What a list never shows.

@@ -16,6 +16,7 @@ from django.db.models.functions import TruncDate, TruncMonth
 from django.utils import timezone
 
 from sessions_app.models import Session
+from sessions_app.models.cycle import removed_name
 from sessions_app.models.querysets import SessionQuerySet
 from sessions_app.reading.continuity import Comparison, compare_ways
 
@@ -121,8 +122,9 @@ def _amounts(sessions: SessionQuerySet, *keys: str) -> dict[tuple[Any, ...], Amo
 def _watches(sessions: SessionQuerySet, total: Amount) -> tuple[CostRow, ...]:
     """The dearest first."""
     amounts: dict[str, Amount] = defaultdict(Amount)
-    for (watch, drill), amount in _amounts(sessions, "cycle__watch__name", "cycle__drill").items():
-        amounts[drill or watch or "deleted watches"] += amount
+    keys = ("cycle__watch__name", "cycle__watch_name", "cycle__drill")
+    for (watch, name, drill), amount in _amounts(sessions, *keys).items():
+        amounts[drill or watch or removed_name(name)] += amount
     rows = [
         CostRow(label=name, amount=amount, share=_part(amount.cost_usd, total.cost_usd))
         for name, amount in amounts.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from sessions_app.models import Session
+from sessions_app.models import Cycle, Session
 from sessions_app.reading.chain import Chain
 
 
@@ -17,7 +17,7 @@ def session_as_data(session: Session) -> dict[str, Any]:
     return {
         "id": session.pk,
         "cycle": session.cycle_id,
-        "watch": session.cycle.watch.name if session.cycle.watch else None,
+        "watch": _watch_name(session.cycle),
         "drill": session.cycle.drill or None,
         "tier": session.tier,
         "purpose": session.purpose,
@@ -47,6 +47,10 @@ def session_as_data(session: Session) -> dict[str, Any]:
         "error": session.error,
         "outcome": session.cycle.outcome or None,
     }
+
+
+def _watch_name(cycle: Cycle) -> str | None:
+    return cycle.watch.name if cycle.watch else cycle.watch_name or None
 
 
 def _number(amount: Decimal | None) -> float | None:

@@ -101,11 +101,12 @@ def test_costs_are_told_by_watch_with_the_dearest_first():
     cheap, dear = WatchFactory(name="cheap"), WatchFactory(name="dear")
     SessionFactory(cycle=CycleFactory(watch=cheap), cost_usd=Decimal("0.1"))
     SessionFactory(cycle=CycleFactory(watch=dear), cost_usd=Decimal("0.5"))
-    SessionFactory(cycle=CycleFactory(watch=None), cost_usd=Decimal("0.2"))
+    removed = CycleFactory(watch=None, watch_name="lab")
+    SessionFactory(cycle=removed, cost_usd=Decimal("0.2"))
 
     labels = [row.label for row in load_costs("7", drills=False).watches]
 
-    assert labels == ["dear", "deleted watches", "cheap"]
+    assert labels == ["dear", "lab (removed)", "cheap"]
 
 
 def test_costs_are_told_by_day_with_the_days_between():

@@ -123,10 +123,11 @@ def test_it_escapes_hostile_text(operator_client, url):
     assert HOSTILE not in operator_client.get(url).content.decode()
 
 
-def test_a_dead_watch_does_not_break_the_page(operator_client, url):
-    CycleFactory(watch=None)
+@pytest.mark.parametrize(("name", "shown"), [("shop", "shop (removed)"), ("", "a removed watch")])
+def test_a_cycle_of_a_removed_watch_keeps_its_name(operator_client, url, name, shown):
+    CycleFactory(watch=None, watch_name=name)
 
-    assert "a deleted watch" in operator_client.get(url).content.decode()
+    assert shown in operator_client.get(url).content.decode()
 
 
 def test_htmx_gets_the_fragment_alone(operator_client, url):
