@@ -42,9 +42,9 @@ class WatchAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     @admin.display(description="next run")
     def next_run(self, watch: Watch) -> str:
-        if not watch.enabled or watch.schedule is None or watch.schedule.next_run is None:
+        if watch.next_run is None:
             return "–"
-        return timezone.localtime(watch.schedule.next_run).strftime("%Y-%m-%d %H:%M")
+        return timezone.localtime(watch.next_run).strftime("%Y-%m-%d %H:%M")
 
     @admin.display(description="last cycle")
     def last_cycle(self, watch: Watch) -> SafeString | str:

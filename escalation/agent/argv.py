@@ -24,6 +24,8 @@ class RunRequest:
     """None where no report is expected."""
     max_budget_usd: Decimal
     """What is left of the tier's budget."""
+    is_kept: bool = True
+    """The conversation is saved, so that it can be continued."""
 
 
 def build_argv(binary: ClaudeBinary, request: RunRequest) -> list[str]:
@@ -33,6 +35,7 @@ def build_argv(binary: ClaudeBinary, request: RunRequest) -> list[str]:
         binary.path,
         "-p",
         *_conversation_flags(binary, request),
+        *(() if request.is_kept or not binary.can_forget else ("--no-session-persistence",)),
         *("--model", tier.model),
         *("--output-format", "stream-json", "--verbose"),
         *(("--json-schema", request.report_schema) if request.report_schema else ()),

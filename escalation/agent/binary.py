@@ -41,6 +41,11 @@ class ClaudeBinary:
     def can_fork(self) -> bool:
         return FORK_FLAG in self.flags
 
+    @property
+    def can_forget(self) -> bool:
+        """It can run without saving the conversation."""
+        return "--no-session-persistence" in self.flags
+
 
 def find_binary() -> ClaudeBinary:
     path, source = locate_binary()

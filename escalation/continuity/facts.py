@@ -68,6 +68,7 @@ def parent_facts(parent: Session, session: Session, binary: ClaudeBinary) -> Par
     return ParentFacts(
         tier=parent.tier,
         session_id=parent.session_id,
+        kept=not parent.cycle.ephemeral,
         retired_because=_retirement(conversation),
         expired=conversation is not None and conversation.state == Conversation.State.EXPIRED,
         age_seconds=(timezone.now() - last_used).total_seconds(),

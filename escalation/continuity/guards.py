@@ -25,6 +25,7 @@ class Guard(StrEnum):
 
     CLI_CANNOT_RESUME = "cli_cannot_resume"
     FORCE_FRESH = "force_fresh"
+    NOT_KEPT = "not_kept"
     NO_SESSION_ID = "no_session_id"
     NOT_A_UUID = "not_a_uuid"
     RETIRED = "retired"
@@ -54,6 +55,8 @@ class ParentFacts:
 
     tier: int
     session_id: str
+    kept: bool = True
+    """Its conversation was saved at all."""
     retired_because: str = ""
     expired: bool = False
     age_seconds: float = 0
@@ -144,6 +147,10 @@ def _force_fresh(parent: ParentFacts, run: NextRun, limits: ResumeLimits) -> str
     return "a fresh conversation was asked for" if run.force_fresh else ""
 
 
+def _not_kept(parent: ParentFacts, run: NextRun, limits: ResumeLimits) -> str:
+    return "" if parent.kept else "the conversation of the earlier run was not kept, as asked"
+
+
 def _no_session_id(parent: ParentFacts, run: NextRun, limits: ResumeLimits) -> str:
     return "" if parent.session_id else "the CLI reported no session id for the earlier run"
 
@@ -214,6 +221,7 @@ Objection = Callable[[ParentFacts, NextRun, ResumeLimits], str]
 CHEAP_GUARDS: tuple[tuple[Guard, Objection], ...] = (
     (Guard.CLI_CANNOT_RESUME, _cli_cannot_resume),
     (Guard.FORCE_FRESH, _force_fresh),
+    (Guard.NOT_KEPT, _not_kept),
     (Guard.NO_SESSION_ID, _no_session_id),
     (Guard.NOT_A_UUID, _not_a_uuid),
     (Guard.RETIRED, _retired),

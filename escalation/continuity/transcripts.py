@@ -11,6 +11,7 @@ one lacks. Clocks of hosts differ, and may be set back.
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Iterable
 from decimal import Decimal
 from enum import StrEnum
@@ -69,9 +70,13 @@ def without_archive(sessions: SessionQuerySet) -> SessionQuerySet:
 def archive(session: Session) -> int:
     """Copy what is new of the transcript, its subagents and its long outputs. Gives the number of
     entries stored. Whatever is wrong with a file is logged and costs only the lines it concerns.
+    Of a run that is not kept nothing is copied, and what the CLI has saved all the same goes.
     """
     path = _path_of(session)
     if path is None:
+        return 0
+    if session.cycle.ephemeral:
+        _forget(path)
         return 0
     stored = 0
     directory = path.with_suffix("")
@@ -86,6 +91,11 @@ def archive(session: Session) -> int:
         except OSError as error:
             logger.warning("Session %s: %s cannot be archived: %s", session.pk, file, error)
     return stored
+
+
+def _forget(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    shutil.rmtree(path.with_suffix(""), ignore_errors=True)
 
 
 def restore(session: Session, config_dir: Path) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sessions_app.models import Session
+from sessions_app.models import Cycle, Session
 from sessions_app.reading.chain import Branch, Chain
 from sessions_app.reading.cost_check import check_costs
 from sessions_app.reading.formatting import cost, duration, money
@@ -12,7 +12,7 @@ from sessions_app.reading.formatting import cost, duration, money
 
 def chain_lines(chain: Chain) -> Iterator[str]:
     cycle = chain.sessions[0].cycle
-    yield f"Cycle {cycle.pk} of {cycle.subject}{' (not charged)' if cycle.drill else ''}"
+    yield f"Cycle {cycle.pk} of {cycle.subject}{remarks_on(cycle)}"
     for branch in chain.branches:
         yield from _branch_lines(branch)
     for tier_cost in chain.costs_by_tier:
@@ -21,6 +21,16 @@ def chain_lines(chain: Chain) -> Iterator[str]:
         yield f"  {check.sentence}"
     outcome = cycle.get_outcome_display() or cycle.get_state_display()
     yield f"{outcome.capitalize()}. {cycle.outcome_reason}".strip()
+
+
+def remarks_on(cycle: Cycle) -> str:
+    known = {
+        "not charged": cycle.drill,
+        "dry run": cycle.dry_run,
+        "not kept": cycle.ephemeral,
+    }
+    remarks = ", ".join(remark for remark, applies in known.items() if applies)
+    return f" ({remarks})" if remarks else ""
 
 
 def _branch_lines(branch: Branch) -> Iterator[str]:

@@ -14,6 +14,7 @@ from django.db import IntegrityError, transaction
 from escalation.errors import OperationRefused
 from escalation.next_step.conclude import sibling, successor
 from escalation.next_step.cycles import Enqueue
+from escalation.next_step.run_choice import AS_USUAL, RunChoice
 from sessions_app.models import Session
 from sessions_app.models.policy import refusal
 from sessions_app.models.transitions import RETRIED
@@ -32,21 +33,31 @@ def stop(session: Session, *, by: str) -> bool:
 
 
 def follow_up(
-    session: Session, question: str, *, enqueue: Enqueue, requested_by: User | None = None
+    session: Session,
+    question: str,
+    *,
+    enqueue: Enqueue,
+    requested_by: User | None = None,
+    choice: RunChoice = AS_USUAL,
 ) -> Session:
     """A question in the same conversation, answered with reading tools only: any tier may be asked,
     whatever the policy."""
     _require_text(question, "a question")
-    return _asked(session, Session.Purpose.FOLLOW_UP, question, enqueue, requested_by)
+    return _asked(session, Session.Purpose.FOLLOW_UP, question, enqueue, requested_by, choice)
 
 
 def fork(
-    session: Session, request: str, *, enqueue: Enqueue, requested_by: User | None = None
+    session: Session,
+    request: str,
+    *,
+    enqueue: Enqueue,
+    requested_by: User | None = None,
+    choice: RunChoice = AS_USUAL,
 ) -> Session:
     """Another approach from where the session ended; the original stays as it is."""
     _require_text(request, "what to try instead")
     require_policy(session, session.tier)
-    return _asked(session, Session.Purpose.FORK, request, enqueue, requested_by)
+    return _asked(session, Session.Purpose.FORK, request, enqueue, requested_by, choice)
 
 
 def retry(
@@ -55,6 +66,7 @@ def retry(
     enqueue: Enqueue,
     requested_by: User | None = None,
     force_fresh: bool = False,
+    choice: RunChoice = AS_USUAL,
 ) -> Session:
     """The same tier once more, from the state that its parent left."""
     if session.status not in RETRIED:
@@ -70,7 +82,11 @@ def retry(
         session,
         enqueue,
         lambda: sibling(
-            session, purpose=purpose, requested_by=requested_by, force_fresh=force_fresh
+            session,
+            purpose=purpose,
+            requested_by=requested_by,
+            force_fresh=force_fresh,
+            **choice.fields(session.tier),
         ),
     )
 
@@ -82,6 +98,7 @@ def escalate(
     enqueue: Enqueue,
     requested_by: User | None = None,
     force_fresh: bool = False,
+    choice: RunChoice = AS_USUAL,
 ) -> Session:
     """A person sends the findings on to the next tier. Of two at once, one wins."""
     _require_text(reason, "a reason", at_most=LONGEST_REASON)
@@ -100,6 +117,7 @@ def escalate(
             request=reason,
             requested_by=requested_by,
             force_fresh=force_fresh,
+            **choice.fields(session.tier + 1),
         )
 
     return _started(session, enqueue, next_tier)
@@ -111,14 +129,29 @@ def require_policy(session: Session, tier: int) -> None:
 
 
 def _asked(
-    session: Session, purpose: str, request: str, enqueue: Enqueue, requested_by: User | None
+    session: Session,
+    purpose: str,
+    request: str,
+    enqueue: Enqueue,
+    requested_by: User | None,
+    choice: RunChoice,
 ) -> Session:
     """The same tier once more, with a person's words, from where the session ended."""
+    if session.cycle.ephemeral:
+        raise OperationRefused(
+            f"The conversation of session {session.pk} was not kept, so nothing can be added to "
+            "it. Run a new cycle, without --ephemeral."
+        )
     return _started(
         session,
         enqueue,
         lambda: successor(
-            session, session.tier, purpose, request=request, requested_by=requested_by
+            session,
+            session.tier,
+            purpose,
+            request=request,
+            requested_by=requested_by,
+            **choice.fields(session.tier),
         ),
     )
 
@@ -131,9 +164,7 @@ def _started(session: Session, enqueue: Enqueue, create: Callable[[], Session]) 
     try:
         with transaction.atomic():
             if not session.cycle.reopen():
-                raise OperationRefused(
-                    f"Somebody else has just continued cycle {session.cycle_id}."
-                )
+                raise OperationRefused(f"Somebody else has just reopened cycle {session.cycle_id}.")
             created = create()
             enqueue(created)
     except IntegrityError as error:

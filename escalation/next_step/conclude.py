@@ -27,7 +27,7 @@ from escalation.next_step.decision import (
 )
 from escalation.next_step.ending import Ending
 from escalation.next_step.ping import ping
-from escalation.tiers import get_tier
+from escalation.next_step.run_choice import AS_USUAL, carried_over
 from sessions_app.models import Conversation, Cycle, Session
 
 Purpose = Session.Purpose
@@ -84,15 +84,17 @@ def finish_cycle(cycle: Cycle, outcome: str, reason: str) -> None:
 def successor(session: Session, tier: int, purpose: str, **fields: Any) -> Session:
     """The run that continues a session. How it continues is decided when it starts."""
     return Session.objects.create(
-        cycle=session.cycle,
-        parent_session=session,
-        tier=tier,
-        purpose=purpose,
-        model=get_tier(tier).model,
-        workdir=session.workdir,
-        continued_by=Session.ContinuedBy.RESUME,
-        continued_why=session.escalation_reason,
-        **fields,
+        **{
+            "cycle": session.cycle,
+            "parent_session": session,
+            "tier": tier,
+            "purpose": purpose,
+            "workdir": session.workdir,
+            "continued_by": Session.ContinuedBy.RESUME,
+            "continued_why": session.escalation_reason,
+            **(carried_over(session) if tier == session.tier else AS_USUAL.fields(tier)),
+            **fields,
+        }
     )
 
 
@@ -107,7 +109,7 @@ def sibling(session: Session, **fields: Any) -> Session:
             "request": session.request,
             "requested_by": session.requested_by,
             "force_fresh": session.force_fresh,
-            "model": get_tier(session.tier).model,
+            **carried_over(session),
             "workdir": session.workdir,
             **fields,
         }

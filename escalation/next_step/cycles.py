@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from django.db import IntegrityError, transaction
 
 from escalation.errors import CycleActive, OperationRefused
-from escalation.tiers import LOWEST_TIER, get_tier
+from escalation.next_step.run_choice import AS_USUAL, RunChoice
+from escalation.tiers import LOWEST_TIER
 from sessions_app.models import Cycle, Session, Watch
 from sessions_app.models.policy import refusal
 
@@ -31,6 +32,8 @@ def start(
     prompt: str = "",
     tier: int = LOWEST_TIER,
     force_fresh: bool = False,
+    ephemeral: bool = False,
+    choice: RunChoice = AS_USUAL,
 ) -> Cycle:
     """Create the cycle and its first session, and hand that on, in one transaction."""
     if why := refusal(tier, watch.policy):
@@ -47,11 +50,12 @@ def start(
         max_tier=watch.max_tier,
         dry_run=watch.dry_run,
         force_fresh=force_fresh,
+        ephemeral=ephemeral,
     )
     try:
         with transaction.atomic():
             cycle.save()
-            enqueue(first_session(cycle))
+            enqueue(first_session(cycle, choice))
     except IntegrityError as error:
         active = Cycle.objects.filter(watch=watch, state__in=Cycle.ACTIVE_STATES).first()
         if active is None:
@@ -63,12 +67,12 @@ def start(
     return cycle
 
 
-def first_session(cycle: Cycle) -> Session:
+def first_session(cycle: Cycle, choice: RunChoice = AS_USUAL) -> Session:
     return Session.objects.create(
         cycle=cycle,
         tier=cycle.first_tier,
-        model=get_tier(cycle.first_tier).model,
         workdir=cycle.workdir,
         continued_by=Session.ContinuedBy.FRESH,
         continued_why="first run of the cycle",
+        **choice.fields(cycle.first_tier),
     )

@@ -75,6 +75,7 @@ def plan_run(lineage: Lineage, found: Circumstances) -> Plan:
         resumes=found.continuation.session_id if isinstance(found.continuation, Resume) else None,
         report_schema=None if session.is_question else REPORT_SCHEMA_JSON,
         max_budget_usd=budget_of(lineage, tier),
+        is_kept=not session.cycle.ephemeral,
     )
     argv = build_argv(found.binary, request)
     session_id = conversation_id(found.binary, request)

@@ -10,27 +10,33 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 
 from escalation import queue
-from escalation.errors import CycleActive
+from escalation.errors import CycleActive, OperationRefused
 from escalation.host import pause
 from escalation.next_step import cycles
 from escalation.web.permission import acting
+from escalation.web.run_form import RunForm
 from sessions_app.models import Cycle, Watch
 
 
 @acting
 def run_watch(request: HttpRequest, pk: int) -> HttpResponse:
     watch = get_object_or_404(Watch, pk=pk)
+    form = RunForm(request.POST)
     try:
+        if not form.is_valid():
+            raise OperationRefused(form.problem)
         cycle = cycles.start(
             watch,
             trigger=Cycle.Trigger.MANUAL,
             enqueue=queue.enqueue,
             requested_by=cast(User, request.user),
-            prompt=request.POST.get("prompt", "").strip(),
-            force_fresh=bool(request.POST.get("fresh")),
+            prompt=form.cleaned_data["prompt"],
+            force_fresh=form.cleaned_data["fresh"],
+            ephemeral=form.cleaned_data["ephemeral"],
+            choice=form.choice,
         )
-    except CycleActive as active:
-        messages.warning(request, str(active))
+    except (CycleActive, OperationRefused) as refused:
+        messages.warning(request, str(refused))
         return redirect("sessions_app:dashboard")
     messages.success(request, f"Cycle {cycle.pk} of {watch.name} is queued.")
     return redirect(cycle)

@@ -64,6 +64,11 @@ class Cycle(models.Model):
     force_fresh = models.BooleanField(
         default=False, help_text="Higher tiers start a conversation of their own, by handoff."
     )
+    ephemeral = models.BooleanField(
+        "not kept",
+        default=False,
+        help_text="Its conversations are neither saved nor archived, and none can be resumed.",
+    )
 
     state = models.CharField(max_length=20, choices=State.choices, default=State.QUEUED)
     outcome = models.CharField(max_length=20, choices=Outcome.choices, blank=True)

@@ -81,6 +81,16 @@ class Session(models.Model):
     tier = models.PositiveSmallIntegerField(choices=TIER_CHOICES)
     purpose = models.CharField(max_length=20, choices=Purpose.choices, default=Purpose.TIER)
     model = models.CharField("model asked for", max_length=100)
+    max_turns = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Fewer turns than its tier has, for this run."
+    )
+    max_budget_usd = models.DecimalField(
+        max_digits=20,
+        decimal_places=10,
+        null=True,
+        blank=True,
+        help_text="Less money than its tier has, for this run.",
+    )
     prompt = models.TextField(blank=True)
     continued_by = models.CharField(
         max_length=20, choices=ContinuedBy.choices, default=ContinuedBy.FRESH

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 from croniter import croniter
@@ -95,6 +96,11 @@ class Watch(models.Model):
     def is_backed_off(self) -> bool:
         """It failed so often in a row that its schedule is skipped for a while."""
         return self.backed_off_until is not None and self.backed_off_until > timezone.now()
+
+    @property
+    def next_run(self) -> datetime | None:
+        """When its schedule starts it next; a paused watch has no such time."""
+        return self.schedule.next_run if self.enabled and self.schedule else None
 
     @property
     def rhythm(self) -> str:

@@ -45,10 +45,11 @@ def actions_for(session: Session) -> tuple[Action, ...]:
         return ()
     may_run_again = not objection_to(session.tier, session.cycle.policy)
     is_question = session.purpose == Session.Purpose.FOLLOW_UP
+    has_conversation = session.started_at and not session.cycle.ephemeral
     offered = []
-    if session.started_at:
+    if has_conversation:
         offered.append(_follow_up(session))
-    if session.started_at and may_run_again:
+    if has_conversation and may_run_again:
         offered.append(_fork(session))
     if session.status in RETRIED and (may_run_again or is_question):
         offered.append(_retry(session))

@@ -1,7 +1,4 @@
-"""What the page of a transcript shows: the archived conversation, ordered as it was held.
-
-The order is the SDK's (`conversation_order`).
-"""
+"""What the page of a transcript shows: the archived conversation, a page at a time."""
 
 from __future__ import annotations
 
@@ -10,20 +7,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from asgiref.sync import async_to_sync
 from django.core.paginator import Page, Paginator
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
+from sessions_app.archive.ordered import load_readable, messages_in_order
 from sessions_app.archive.transcript_chunks import Entry, TranscriptDamaged
-from sessions_app.archive.transcript_store import latest_project, load_entries, subtranscripts
+from sessions_app.archive.transcript_store import latest_project, subtranscripts
 from sessions_app.models import Session, Transcript
 from sessions_app.reading.event_text import EventLine, describe_event
 from sessions_app.reading.plain_text import as_text, cut, one_line
 
 if TYPE_CHECKING:
     from claude_agent_sdk import SessionMessage
-    from claude_agent_sdk.types import SessionKey
 
 MESSAGES_PER_PAGE = 50
 LONGEST_NAME = 80
@@ -39,6 +35,10 @@ NOT_ARCHIVED = (
     "No transcript of this conversation is archived. Either the run ended before the CLI wrote "
     "one, or the file was gone or unreadable when it was to be copied: the worker's log has the "
     "reason. What the run printed is kept in its output."
+)
+NOT_KEPT = (
+    "This run was not kept: its conversation was neither saved nor archived, so it cannot be read "
+    "or continued. What the run printed is kept in its output."
 )
 NO_MESSAGE = "The CLI wrote a transcript, but no message is in it: the run ended before the first."
 DAMAGED = (
@@ -87,7 +87,7 @@ def load_transcript(session: Session, number: str | None, agent_name: str) -> Tr
     entries: list[Entry] = []
     if project:
         try:
-            entries = _load(project, session.session_id, rows.get(agent_name))
+            entries = load_readable(project, session.session_id, rows.get(agent_name))
         except TranscriptDamaged as error:
             why_empty = DAMAGED.format(error=one_line(str(error), 300))
     conversation = _Conversation(session, entries)
@@ -105,11 +105,8 @@ def load_transcript(session: Session, number: str | None, agent_name: str) -> Tr
 
 class _Conversation:
     def __init__(self, session: Session, entries: list[Entry]) -> None:
-        # Only here: with it comes the SDK, 35 MB that a server which shows no transcript can save.
-        from sessions_app.reading.conversation_order import in_order
-
         self._by_uuid = {entry["uuid"]: entry for entry in entries if "uuid" in entry}
-        self.messages = async_to_sync(in_order)(session.session_id, entries)
+        self.messages = messages_in_order(session.session_id, entries)
         self._first_of_run = self._first_since(session.started_at)
 
     def shown(self, page: Page[SessionMessage]) -> Iterator[Message]:
@@ -129,28 +126,6 @@ class _Conversation:
             if start and said_at and said_at >= start:
                 return number if number > 1 else None
         return None
-
-
-def _load(project: str, session_id: str, subagent: Transcript | None) -> list[Entry]:
-    key: SessionKey = {"project_key": project, "session_id": session_id}
-    if subagent is None:
-        return _readable(load_entries(key))
-    key["subpath"] = subagent.subpath
-    entries = _readable(load_entries(key))
-    # The SDK's reader for subagents follows one line of parents and would lose parallel calls; the
-    # other one passes over side chains, which in a file of its own this is not.
-    return [{**entry, "isSidechain": False} for entry in entries]
-
-
-def _readable(entries: list[Entry] | None) -> list[Entry]:
-    """The reader takes these for strings; in a transcript that somebody mended by hand, they may
-    be anything."""
-    strings = ("type", "uuid", "parentUuid")
-    return [
-        entry
-        for entry in entries or []
-        if all(isinstance(entry.get(name), str | None) for name in strings)
-    ]
 
 
 def _described(message: SessionMessage, entry: Entry) -> tuple[EventLine, ...]:
@@ -193,4 +168,6 @@ def _why_not_archived(session: Session) -> str:
         return NOT_STARTED
     if session.is_open:
         return NOT_YET
+    if session.cycle.ephemeral:
+        return NOT_KEPT
     return NOT_ARCHIVED if session.session_id else NO_CONVERSATION

@@ -19,9 +19,12 @@ def session_as_data(session: Session) -> dict[str, Any]:
         "cycle": session.cycle_id,
         "watch": _watch_name(session.cycle),
         "drill": session.cycle.drill or None,
+        "ephemeral": session.cycle.ephemeral,
         "tier": session.tier,
         "purpose": session.purpose,
         "model": session.model,
+        "max_turns": session.max_turns,
+        "max_budget_usd": _number(session.max_budget_usd),
         "model_used": session.model_used,
         "status": session.status,
         "session_id": session.session_id,
@@ -47,6 +50,18 @@ def session_as_data(session: Session) -> dict[str, Any]:
         "error": session.error,
         "outcome": session.cycle.outcome or None,
     }
+
+
+def session_in_full(session: Session) -> dict[str, Any]:
+    """Every column as well: prompt, command line, report and what was seen when it continued."""
+    columns = {
+        field.attname: getattr(session, field.attname) for field in Session._meta.concrete_fields
+    }
+    plain = {
+        name: _number(value) if isinstance(value, Decimal) else value
+        for name, value in columns.items()
+    }
+    return {**plain, **session_as_data(session), "dry_run": session.cycle.dry_run}
 
 
 def _watch_name(cycle: Cycle) -> str | None:

@@ -37,6 +37,7 @@ class Objection(NamedTuple):
 OBJECTIONS = {
     Guard.CLI_CANNOT_RESUME: Objection(f"this CLI ({VERSION}) cannot", run={"can_resume": False}),
     Guard.FORCE_FRESH: Objection("fresh conversation was asked for", run={"force_fresh": True}),
+    Guard.NOT_KEPT: Objection("was not kept", {"kept": False}),
     Guard.NO_SESSION_ID: Objection("no session id", {"session_id": ""}),
     Guard.NOT_A_UUID: Objection("not a UUID", {"session_id": "sess_abc123"}),
     Guard.RETIRED: Objection("retired: it was refused", {"retired_because": "it was refused"}),

@@ -124,12 +124,13 @@ class FakeCli:
         can_resume: bool = True,
         can_fork: bool = True,
         version: str = "9.9.9",
+        flags: str = "",
     ) -> None:
         self.directory = directory
         self.path = directory / "claude"
         self._prepared = 0
         directory.mkdir()
-        flags = "--resume " * can_resume + "--fork-session" * can_fork
+        flags = "--resume " * can_resume + "--fork-session " * can_fork + flags
         places = {"python": sys.executable, "directory": str(directory)}
         self.path.write_text(LAUNCHER.format(version=version, flags=flags, **places))
         self.path.chmod(0o755)

@@ -7,14 +7,17 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand
 
 from escalation import queue
 from escalation.errors import CycleActive, OperationRefused
 from escalation.host.default_watch import ensure_default_watch
 from escalation.management.chain_text import chain_lines
+from escalation.management.references import watch_named
+from escalation.management.refusal import Refused
+from escalation.management.run_options import add_choice_options, choice_in
 from escalation.next_step import cycles
-from escalation.run.foreground import COULD_NOT_RUN_EXIT, exit_code, run_to_end
+from escalation.run.foreground import exit_code, run_to_end
 from escalation.tiers import HIGHEST_TIER, LOWEST_TIER, get_tier
 from sessions_app.models import Cycle, Session, Watch
 from sessions_app.models.policy import refusal
@@ -24,8 +27,8 @@ from sessions_app.reading.chain_data import chain_as_data
 
 class Command(BaseCommand):
     help = (
-        "Run one cycle of a watch in the foreground. "
-        "Exit code: 0 healthy or fixed, 1 needs a person, 2 could not run."
+        "Run one cycle of a watch in the foreground. --model, --max-turns and --budget are for its "
+        "first tier alone. Exit code: 0 healthy or fixed, 1 needs a person, 2 could not run."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -42,13 +45,22 @@ class Command(BaseCommand):
         parser.add_argument(
             "--fresh", action="store_true", help="higher tiers start anew, by handoff"
         )
+        parser.add_argument(
+            "--ephemeral",
+            action="store_true",
+            help="keep no conversation: none is archived, and higher tiers get a handoff",
+        )
+        add_choice_options(parser, "the first tier")
         parser.add_argument("--queue", action="store_true", help="hand the cycle to the worker")
         parser.add_argument("--json", action="store_true", help="print the finished chain as JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        watch = self._watch(options["watch"])
-        self._confirm(watch, options["tier"], asked=not options["no_input"])
+        ensure_default_watch()
+        watch = watch_named(options["watch"])
         try:
+            # Refused before anybody is asked: what cannot be done needs no yes.
+            choice_in(options).fields(options["tier"])
+            self._confirm(watch, options["tier"], asked=not options["no_input"])
             cycle = cycles.start(
                 watch,
                 trigger=Cycle.Trigger.MANUAL,
@@ -56,26 +68,17 @@ class Command(BaseCommand):
                 prompt=options["prompt"],
                 tier=options["tier"],
                 force_fresh=options["fresh"],
+                ephemeral=options["ephemeral"],
+                choice=choice_in(options),
             )
         except (CycleActive, OperationRefused) as refused:
-            raise CommandError(str(refused), returncode=COULD_NOT_RUN_EXIT) from refused
+            raise Refused(refused) from refused
         finish_command(self, cycle, queued=options["queue"], as_json=options["json"])
-
-    def _watch(self, name: str) -> Watch:
-        ensure_default_watch()
-        watch = Watch.objects.filter(name=name).first()
-        if watch is None:
-            known = ", ".join(Watch.objects.values_list("name", flat=True)) or "none"
-            raise CommandError(
-                f"There is no watch {name!r}. Known watches: {known}.",
-                returncode=COULD_NOT_RUN_EXIT,
-            )
-        return watch
 
     def _confirm(self, watch: Watch, number: int, *, asked: bool) -> None:
         """Starting above Tier 1 skips the observer: a person says yes to that first."""
         if why := refusal(number, watch.policy):
-            raise CommandError(why, returncode=COULD_NOT_RUN_EXIT)
+            raise Refused(why)
         if number == LOWEST_TIER or not asked:
             return
         confirm_or_stop(
@@ -93,10 +96,7 @@ def confirm_or_stop(command: BaseCommand, question: str) -> None:
     except EOFError:
         answer = ""
     if answer.strip().lower() not in {"y", "yes"}:
-        raise CommandError(
-            "Not started. Answer y, or give --no-input in a script.",
-            returncode=COULD_NOT_RUN_EXIT,
-        )
+        raise Refused("Nothing was done. Answer y, or give --no-input in a script.")
 
 
 def finish_command(

@@ -178,7 +178,7 @@ def test_a_tier_above_the_limit_of_the_watch_is_refused(fake_cli, workdir):
 def test_a_higher_tier_is_not_started_without_a_yes(fake_cli, watch, answer, typed):
     answer(typed)
 
-    with pytest.raises(CommandError, match="Not started") as refusal:
+    with pytest.raises(CommandError, match="Nothing was done") as refusal:
         run_cycle("--watch", "shop", "--tier", "2")
 
     assert refusal.value.returncode == 2

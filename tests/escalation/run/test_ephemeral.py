@@ -1,0 +1,149 @@
+"""A run that is not kept: no conversation is saved, archived or resumed, and everybody is told."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.urls import reverse
+
+from escalation.continuity import transcripts
+from escalation.errors import OperationRefused
+from escalation.host.cleaning import clean
+from escalation.next_step import by_person, cycles
+from escalation.next_step.cycles import leave_to_caller
+from sessions_app.models import Cycle, Session, Transcript
+from sessions_app.pages.session_actions import actions_for
+from sessions_app.pages.transcript_page import NOT_KEPT, load_transcript
+from tests.escalation.fake_cli import FakeCli
+from tests.escalation.rows import HEALTHY
+from tests.escalation.runs import FINDS_AND_ESCALATES, FOUND, child_of, run
+from tests.factories import CycleFactory, SessionFactory, WatchFactory
+
+pytestmark = pytest.mark.django_db
+FLAG = "--no-session-persistence"
+
+
+@pytest.fixture
+def not_kept(workdir) -> Session:
+    cycle = cycles.start(
+        WatchFactory(workdir=str(workdir)),
+        trigger=Cycle.Trigger.MANUAL,
+        enqueue=leave_to_caller,
+        ephemeral=True,
+    )
+    return cycle.sessions.get()
+
+
+def saved_by_the_cli(state: Path) -> list[Path]:
+    return list(state.rglob("projects/**/*.jsonl"))
+
+
+def test_nothing_of_the_conversation_is_left(fake_cli, not_kept, settings):
+    fake_cli.reports(HEALTHY)
+
+    ended = run(not_kept)
+
+    assert ended.status == Session.Status.COMPLETED
+    assert not Transcript.objects.exists()
+    assert saved_by_the_cli(settings.CLAUDEOPS_STATE_DIR) == []
+
+
+def test_our_own_record_stays(fake_cli, not_kept):
+    fake_cli.then(FINDS_AND_ESCALATES)
+
+    ended = run(not_kept)
+
+    assert ended.events.filter(kind="assistant").exists()
+    assert ended.report is not None
+
+
+def test_the_next_tier_gets_a_handoff_and_says_why(fake_cli, not_kept):
+    fake_cli.then(FINDS_AND_ESCALATES).reports(HEALTHY)
+
+    second = run(child_of(run(not_kept)))
+
+    assert (second.continued_by, second.continued_guard) == ("handoff", "not_kept")
+    assert "was not kept" in second.continued_why
+    assert "--resume" not in fake_cli.calls[1].argv
+    assert FOUND in fake_cli.calls[1].stdin
+    assert not Transcript.objects.exists()
+
+
+def test_a_missing_report_is_asked_for_by_handoff(fake_cli, not_kept):
+    fake_cli.then("init(); say(); tool('df /', 'full'); result(None)").reports(HEALTHY)
+
+    again = run(child_of(run(not_kept)))
+
+    assert (again.purpose, again.continued_guard) == ("report", "not_kept")
+    assert again.cycle.outcome == Cycle.Outcome.HEALTHY
+
+
+def test_a_cli_that_can_is_told_to_save_nothing(settings, tmp_path, not_kept):
+    cli = FakeCli(tmp_path / "forgetful", flags=FLAG).install(settings).reports(HEALTHY)
+
+    run(not_kept)
+
+    assert FLAG in cli.calls[0].argv
+
+
+def test_a_run_that_is_kept_is_saved(settings, tmp_path, session):
+    cli = FakeCli(tmp_path / "forgetful", flags=FLAG).install(settings).reports(HEALTHY)
+
+    run(session)
+
+    assert FLAG not in cli.calls[0].argv
+    assert Transcript.objects.exists()
+
+
+@pytest.mark.parametrize("operate", [by_person.follow_up, by_person.fork])
+def test_nothing_can_be_added_to_a_conversation_that_was_not_kept(operate):
+    session = SessionFactory(cycle=CycleFactory(ephemeral=True))
+
+    with pytest.raises(OperationRefused, match="was not kept.*Run a new cycle"):
+        operate(session, "Why?", enqueue=leave_to_caller)
+
+
+def test_the_page_offers_only_what_needs_no_conversation():
+    session = SessionFactory(failed=True, cycle=CycleFactory(ephemeral=True))
+
+    assert [action.name for action in actions_for(session)] == ["retry_session", "escalate_session"]
+
+
+def test_the_page_says_so(operator_client, fake_cli):
+    session = SessionFactory(cycle=CycleFactory(ephemeral=True))
+
+    page = operator_client.get(reverse("sessions_app:session", args=[session.pk])).content.decode()
+
+    assert "not kept: neither saved nor archived, so nobody can resume it" in page
+    assert "Read the transcript" not in page
+
+
+def test_the_page_of_the_transcript_says_why_it_is_empty():
+    session = SessionFactory(cycle=CycleFactory(ephemeral=True))
+
+    assert load_transcript(session, None, "").why_empty == NOT_KEPT
+
+
+def test_what_a_killed_run_left_on_disk_goes_with_the_next_cleaning(fake_cli, not_kept, settings):
+    """As if the process that removes it had died first."""
+    fake_cli.reports(HEALTHY)
+    ended = run(not_kept)
+    path = transcripts.transcript_path(Path(ended.config_dir), ended.workdir, ended.session_id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('{"type": "user", "uuid": "u", "message": {"role": "user"}}\n')
+
+    clean()
+
+    assert not path.exists()
+    assert not Transcript.objects.exists()
+
+
+def test_run_cycle_takes_it_as_an_option(workdir):
+    WatchFactory(name="shop", workdir=str(workdir))
+
+    call_command("run_cycle", "--watch", "shop", "--ephemeral", "--queue", stdout=io.StringIO())
+
+    assert Cycle.objects.get().ephemeral
