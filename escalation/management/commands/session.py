@@ -1,21 +1,35 @@
-"""Ask, try another way, try again or escalate, from a terminal."""
+"""Look at sessions, stop them, or go on from where they ended, from a terminal."""
 
 from __future__ import annotations
 
+import json
 from argparse import ArgumentParser
+from dataclasses import asdict
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand
+from django.core.serializers.json import DjangoJSONEncoder
 
 from escalation import queue
 from escalation.errors import OperationRefused
 from escalation.management.commands.run_cycle import confirm_or_stop, finish_command
+from escalation.management.references import SESSION_HELP, of_watch, session_named
+from escalation.management.refusal import Refused
+from escalation.management.run_options import add_choice_options, add_stretch_options, choice_in
+from escalation.management.session_text import list_line, message_lines, show_lines, stretch_line
 from escalation.next_step import by_person, cycles
-from escalation.run.foreground import COULD_NOT_RUN_EXIT
+from escalation.tiers import LOWEST_TIER
+from sessions_app.archive.messages import messages_of
 from sessions_app.models import Session
+from sessions_app.reading.chain_data import session_as_data, session_in_full
 
-VERBS = {
-    "stop": "stop a running session",
+SHOWING = {
+    "list": "the latest sessions, newest first",
+    "show": "all that is known about a session",
+    "messages": "the messages of its conversation, as they are stored",
+}
+STOP = "stop a running session"
+GOING_ON = {
     "follow_up": "ask a question in the same conversation, with reading tools only",
     "fork": "try another approach from where the session ended",
     "retry": "run a tier that did not end well again, from its parent's state",
@@ -24,64 +38,123 @@ VERBS = {
 
 
 class Command(BaseCommand):
-    help = (
-        "Stop a running session, or continue from a finished one: follow up, fork, retry, escalate."
-    )
+    help = "Look at sessions, stop a running one, or continue from a finished one."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True)
-        for verb, meaning in VERBS.items():
-            sub = verbs.add_parser(verb, help=meaning)
-            sub.add_argument("id", type=int)
-            if verb not in {"retry", "stop"}:
-                sub.add_argument("text", help="the question, the approach or the reason")
-            if verb in {"retry", "escalate"}:
-                sub.add_argument("--fresh", action="store_true", help="a new conversation")
-            sub.add_argument(
-                "--no-input", action="store_true", help="do not ask before Tier 2 or 3"
-            )
-            sub.add_argument("--queue", action="store_true", help="hand the run to the worker")
-            sub.add_argument("--json", action="store_true", help="print the chain as JSON")
+        for verb, meaning in SHOWING.items():
+            _add_showing(verbs.add_parser(verb, help=meaning), verb)
+        verbs.add_parser("stop", help=STOP).add_argument("id", help=SESSION_HELP)
+        for verb, meaning in GOING_ON.items():
+            _add_going_on(verbs.add_parser(verb, help=meaning), verb)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        session = Session.objects.select_related("cycle__watch").filter(pk=options["id"]).first()
-        if session is None:
-            raise CommandError(f"There is no session {options['id']}.", returncode=2)
-        if options["verb"] == "stop":
-            return self._stop(session)
+        match options["verb"]:
+            case "list":
+                self._list(options)
+            case "show":
+                self._show(session_named(options["id"]), as_json=options["json"])
+            case "messages":
+                self._messages(session_named(options["id"]), options)
+            case "stop":
+                self._stop(session_named(options["id"]))
+            case _:
+                self._go_on(session_named(options["id"]), options)
+
+    def _list(self, options: dict[str, Any]) -> None:
+        found = Session.objects.for_list().order_by("-pk")
+        if options["watch"]:
+            found = found.filter(of_watch(options["watch"]))
+        if options["status"]:
+            found = found.filter(status=options["status"])
+        start = options["offset"]
+        shown = found[start : start + options["limit"]]
+        if options["json"]:
+            return self._print_json([session_as_data(session) for session in shown])
+        for session in shown:
+            self.stdout.write(list_line(session))
+        self.stdout.write(stretch_line(len(shown), found.count(), start, "sessions"))
+
+    def _show(self, session: Session, *, as_json: bool) -> None:
+        if as_json:
+            return self._print_json(session_in_full(session))
+        self.stdout.write("\n".join(show_lines(session)))
+
+    def _messages(self, session: Session, options: dict[str, Any]) -> None:
+        stored = messages_of(session)
+        shown = stored[options["offset"] : options["offset"] + options["limit"]]
+        if options["json"]:
+            return self._print_json([asdict(message) for message in shown])
+        for message in shown:
+            self.stdout.write("\n".join(message_lines(message)))
+        self.stdout.write(stretch_line(len(shown), len(stored), options["offset"], "messages"))
+
+    def _stop(self, session: Session) -> None:
+        if not by_person.stop(session, by="the command line"):
+            raise Refused(f"Session {session.pk} is not running, or is being stopped already.")
+        self.stdout.write(f"Session {session.pk} is being stopped.")
+
+    def _go_on(self, session: Session, options: dict[str, Any]) -> None:
         try:
             self._confirm(session, options)
-            created = self._operate(session, options)
+            created = _operate(session, options)
         except OperationRefused as refused:
-            raise CommandError(str(refused), returncode=COULD_NOT_RUN_EXIT) from refused
+            raise Refused(refused) from refused
         finish_command(
             self, created.cycle, queued=options["queue"], as_json=options["json"], shown=created
         )
 
-    def _stop(self, session: Session) -> None:
-        if not by_person.stop(session, by="the command line"):
-            raise CommandError(f"Session {session.pk} is not running.", returncode=2)
-        self.stdout.write(f"Session {session.pk} is being stopped.")
-
-    def _operate(self, session: Session, options: dict[str, Any]) -> Session:
-        enqueue = queue.enqueue if options["queue"] else cycles.leave_to_caller
-        match options["verb"]:
-            case "follow_up":
-                return by_person.follow_up(session, options["text"], enqueue=enqueue)
-            case "fork":
-                return by_person.fork(session, options["text"], enqueue=enqueue)
-            case "retry":
-                return by_person.retry(session, enqueue=enqueue, force_fresh=options["fresh"])
-        return by_person.escalate(
-            session, options["text"], enqueue=enqueue, force_fresh=options["fresh"]
-        )
-
     def _confirm(self, session: Session, options: dict[str, Any]) -> None:
         """Refuse first: nobody is asked about what is not going to happen."""
+        tier = session.tier + (options["verb"] == "escalate")
         asked_again = options["verb"] == "retry" and session.purpose == Session.Purpose.FOLLOW_UP
         if options["verb"] == "follow_up" or asked_again:
             return
-        tier = session.tier + (options["verb"] == "escalate")
         by_person.require_policy(session, tier)
-        if tier > 1 and not options["no_input"]:
+        choice_in(options).fields(tier)
+        if tier > LOWEST_TIER and not options["no_input"]:
             confirm_or_stop(self, f"Tier {tier} may change {session.workdir}. Start it? [y/N] ")
+
+    def _print_json(self, data: Any) -> None:
+        self.stdout.write(json.dumps(data, cls=DjangoJSONEncoder, indent=2, ensure_ascii=False))
+
+
+def _add_showing(parser: ArgumentParser, verb: str) -> None:
+    if verb == "list":
+        parser.add_argument("--watch", metavar="NAME", help="only sessions of this watch")
+        parser.add_argument("--status", choices=Session.Status.values)
+    else:
+        parser.add_argument("id", help=SESSION_HELP)
+    if verb != "show":
+        add_stretch_options(parser, limit=20 if verb == "list" else 50)
+    parser.add_argument("--json", action="store_true", help="print it all as JSON")
+
+
+def _add_going_on(parser: ArgumentParser, verb: str) -> None:
+    parser.add_argument("id", help=SESSION_HELP)
+    if verb != "retry":
+        parser.add_argument("text", help="the question, the approach or the reason")
+    if verb in {"retry", "escalate"}:
+        parser.add_argument("--fresh", action="store_true", help="a new conversation, by handoff")
+    if verb != "follow_up":
+        parser.add_argument("--no-input", action="store_true", help="do not ask before Tier 2 or 3")
+    add_choice_options(parser)
+    parser.add_argument("--queue", action="store_true", help="hand the run to the worker")
+    parser.add_argument("--json", action="store_true", help="print the chain as JSON")
+
+
+def _operate(session: Session, options: dict[str, Any]) -> Session:
+    enqueue = queue.enqueue if options["queue"] else cycles.leave_to_caller
+    choice = choice_in(options)
+    match options["verb"]:
+        case "follow_up":
+            return by_person.follow_up(session, options["text"], enqueue=enqueue, choice=choice)
+        case "fork":
+            return by_person.fork(session, options["text"], enqueue=enqueue, choice=choice)
+        case "retry":
+            return by_person.retry(
+                session, enqueue=enqueue, choice=choice, force_fresh=options["fresh"]
+            )
+    return by_person.escalate(
+        session, options["text"], enqueue=enqueue, choice=choice, force_fresh=options["fresh"]
+    )

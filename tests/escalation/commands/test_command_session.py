@@ -107,7 +107,7 @@ def test_a_higher_tier_is_not_started_without_a_yes(answer, workdir, verb, tier,
     session = SessionFactory(tier=tier, workdir=str(workdir))
     answer("n\n")
 
-    with pytest.raises(CommandError, match="Not started") as refusal:
+    with pytest.raises(CommandError, match="Nothing was done") as refusal:
         session_command(verb, session.pk, "because")
 
     assert refusal.value.returncode == 2

@@ -1,4 +1,4 @@
-"""`drill`, `chain`, `watch`, `up` and `bench`: what they print, and how they refuse."""
+"""`drill`, `chain`, `up` and `bench`: what they print, and how they refuse."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from django_q.models import OrmQ
 from escalation.management.commands import bench
 from escalation.rehearsal import scratch
 from escalation.rehearsal.drills.scenario import scenario_names
-from sessions_app.models import Cycle, Watch
+from sessions_app.models import Cycle
 from tests.escalation.rows import HEALTHY
-from tests.factories import SessionFactory, WatchFactory, three_tier_chain
+from tests.factories import CycleFactory, SessionFactory, three_tier_chain
 
 pytestmark = pytest.mark.django_db
 
@@ -110,100 +110,32 @@ def test_chain_says_why_a_run_failed():
     assert "The CLI broke." in output_of("chain", str(session.pk))
 
 
-def test_chain_refuses_an_unknown_session():
-    with pytest.raises(CommandError, match=r"There is no session 987\."):
+def test_chain_refuses_an_unknown_session_with_exit_code_2():
+    with pytest.raises(CommandError, match=r"There is no session 987\.") as refusal:
         output_of("chain", "987")
 
-
-def test_chain_refuses_what_is_no_number():
-    with pytest.raises(CommandError, match="invalid int value"):
-        output_of("chain", "abc")
+    assert refusal.value.returncode == 2
 
 
-def test_watch_lists_the_default_watch_from_the_first_call(settings):
-    settings.CLAUDEOPS_WORKDIR = "/srv/shop"
+def test_chain_says_what_was_not_kept():
+    session = SessionFactory(cycle=CycleFactory(ephemeral=True, dry_run=True))
 
-    assert "/srv/shop" in output_of("watch", "list")
-
-
-def test_watch_lists_rhythm_and_limits():
-    WatchFactory(name="shop", interval_minutes=15, max_tier=2, dry_run=True)
-
-    line = output_of("watch", "list")
-
-    assert all(text in line for text in ("shop", "every 15 min", "up to Tier 2, dry run"))
+    assert "(dry run, not kept)" in output_of("chain", str(session.pk))
 
 
-def test_watch_adds_one_with_all_that_was_said(tmp_path):
-    output_of(
-        *("watch", "add", "shop", str(tmp_path), "--every", "15", "--max-tier", "2"),
-        *("--dry-run", "--instructions", "Mind db."),
-    )
+def test_drill_lists_every_scenario_as_json():
+    known = json.loads(output_of("drill", "--list", "--json"))
 
-    watch = Watch.objects.get(name="shop")
-    assert (watch.workdir, watch.interval_minutes) == (str(tmp_path), 15)
-    assert (watch.max_tier, watch.dry_run, watch.instructions) == (2, True, "Mind db.")
+    assert [entry["name"] for entry in known] == scenario_names()
 
 
-def test_watch_adds_one_with_the_defaults_of_the_installation(settings, tmp_path):
-    settings.CLAUDEOPS_INTERVAL = 7200
-    settings.CLAUDEOPS_MAX_TIER = 1
+@pytest.mark.parametrize("also", [["all-healthy"], ["--queue"], ["--fresh"]])
+def test_drill_does_not_take_what_a_list_would_ignore(also):
+    with pytest.raises(CommandError, match="--list plays nothing") as refusal:
+        output_of("drill", "--list", *also)
 
-    said = output_of("watch", "add", "shop", str(tmp_path))
-
-    assert said == f"The watch shop runs every 2 hours in {tmp_path}.\n"
-    assert Watch.objects.get(name="shop").max_tier == 1
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--cron", "sometimes"], "'sometimes' is not a cron expression"),
-        (["--every", "0"], "greater than or equal to 1"),
-        (["--every", "often"], "invalid int value"),
-        (["--max-tier", "7"], "invalid choice"),
-    ],
-)
-def test_watch_refuses_a_wrong_value(tmp_path, options, message):
-    with pytest.raises(CommandError, match=message):
-        output_of("watch", "add", "shop", str(tmp_path), *options)
-
-    assert not Watch.objects.filter(name="shop").exists()
-
-
-def test_watch_refuses_a_directory_that_is_not_there(tmp_path):
-    with pytest.raises(CommandError, match="There is no directory"):
-        output_of("watch", "add", "shop", str(tmp_path / "gone"))
-
-
-def test_watch_refuses_a_name_that_is_taken(tmp_path):
-    WatchFactory(name="shop")
-
-    with pytest.raises(CommandError, match="already exists"):
-        output_of("watch", "add", "shop", str(tmp_path))
-
-
-def test_watch_pauses_and_unpauses():
-    watch = WatchFactory(name="shop", interval_minutes=60)
-
-    paused = output_of("watch", "pause", "shop")
-    watch.refresh_from_db()
-    was_enabled = watch.enabled
-    unpaused = output_of("watch", "unpause", "shop")
-
-    assert (paused, was_enabled) == ("The watch shop is paused.\n", False)
-    assert unpaused == "The watch shop is on: every hour.\n"
-
-
-@pytest.mark.parametrize("verb", ["pause", "unpause"])
-def test_watch_refuses_an_unknown_name(verb):
-    with pytest.raises(CommandError, match="There is no watch 'lab'"):
-        output_of("watch", verb, "lab")
-
-
-def test_watch_needs_to_be_told_what_to_do():
-    with pytest.raises(CommandError, match="verb"):
-        output_of("watch")
+    assert refusal.value.returncode == 2
+    assert not Cycle.objects.exists()
 
 
 def test_up_refuses_a_port_that_is_taken(settings):

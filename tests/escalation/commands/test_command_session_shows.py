@@ -1,0 +1,245 @@
+"""`manage.py session list|show|messages`, and how a session is named."""
+
+from __future__ import annotations
+
+import io
+import json
+from decimal import Decimal
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from sessions_app.models import Session, Transcript
+from tests.escalation.runs import FINDS_AND_ESCALATES, run
+from tests.factories import (
+    CycleFactory,
+    SessionEventFactory,
+    SessionFactory,
+    WatchFactory,
+    three_tier_chain,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+def session_says(*arguments: object) -> str:
+    out = io.StringIO()
+    call_command("session", *map(str, arguments), stdout=out, stderr=io.StringIO())
+    return out.getvalue()
+
+
+def listed(*arguments: object) -> list[int]:
+    return [entry["id"] for entry in json.loads(session_says("list", *arguments, "--json"))]
+
+
+def refused(*arguments: object) -> CommandError:
+    with pytest.raises(CommandError) as refusal:
+        session_says(*arguments)
+    return refusal.value
+
+
+def of(name: str) -> Session:
+    return SessionFactory(cycle=CycleFactory(watch=WatchFactory(name=name)))
+
+
+def test_list_shows_the_newest_first():
+    sessions = [SessionFactory() for _ in range(3)]
+
+    assert listed() == [session.pk for session in reversed(sessions)]
+
+
+@pytest.mark.parametrize(
+    ("limit", "offset", "shown"), [(2, 0, [5, 4]), (2, 2, [3, 2]), (2, 4, [1]), (2, 9, [])]
+)
+def test_list_shows_a_stretch(limit, offset, shown):
+    numbers = [SessionFactory().pk for _ in range(5)]
+
+    found = listed("--limit", limit, "--offset", offset)
+
+    assert found == [numbers[position - 1] for position in shown]
+
+
+def test_list_says_how_to_see_more():
+    SessionFactory.create_batch(3)
+
+    last = session_says("list", "--limit", 2).splitlines()[-1]
+
+    assert last == "Sessions 1 to 2 of 3. The next ones: --offset 2"
+
+
+def test_list_past_the_end_says_how_many_there_are():
+    SessionFactory()
+
+    assert session_says("list", "--offset", 7) == "No sessions here; 1 in all.\n"
+
+
+def test_list_shows_what_a_person_looks_for():
+    session = SessionFactory(cost_usd=Decimal("0.47"), cycle=CycleFactory(ephemeral=True))
+
+    (line, _end) = session_says("list").splitlines()
+
+    for text in (
+        f"#{session.pk}",
+        session.cycle.subject,
+        "Tier 1",
+        "completed",
+        "$0.47",
+        "not kept",
+    ):
+        assert text in line
+
+
+def test_list_can_be_narrowed_to_a_watch_and_a_status():
+    shop = of("shop")
+    of("lab")
+    failed = SessionFactory(failed=True, cycle=CycleFactory(watch=shop.cycle.watch))
+
+    assert listed("--watch", "shop") == [failed.pk, shop.pk]
+    assert listed("--watch", "shop", "--status", "failed") == [failed.pk]
+
+
+def test_list_still_knows_a_watch_that_was_removed():
+    session = SessionFactory(cycle=CycleFactory(watch=None, watch_name="shop"))
+    of("lab")
+
+    assert listed("--watch", "shop") == [session.pk]
+
+
+@pytest.mark.parametrize(
+    "options", [["--limit", "-1"], ["--offset", "x"], ["--status", "good"], ["--watch", "nowhere"]]
+)
+def test_list_refuses_what_makes_no_sense(options):
+    assert refused("list", *options)
+
+
+def test_show_tells_what_is_known(workdir):
+    session = SessionFactory(
+        tier=2,
+        workdir=str(workdir),
+        request="Is db slow?",
+        escalation_reason="Tier 2 asked for no escalation.",
+        max_turns=5,
+        max_budget_usd=Decimal("0.5"),
+        report={"summary": "db is slow."},
+        cycle=CycleFactory(ephemeral=True),
+    )
+
+    shown = session_says("show", session.pk)
+
+    assert shown.startswith(f"Session {session.pk} of {session.cycle.subject}: Tier 2, completed")
+    for text in (
+        *("not kept", "Is db slow?", "at most 5 turns, at most $0.50", "db is slow."),
+        *(session.session_id, str(workdir), "Tier 2 asked for no escalation."),
+    ):
+        assert text in shown
+
+
+def test_show_prints_every_column_as_json():
+    session = SessionFactory(prompt="Look.", argv=["claude", "-p"], max_budget_usd=Decimal("0.5"))
+
+    shown = json.loads(session_says("show", session.pk, "--json"))
+
+    assert (shown["prompt"], shown["argv"]) == ("Look.", ["claude", "-p"])
+    assert (shown["cost_usd"], shown["max_budget_usd"], shown["ephemeral"]) == (0.03, 0.5, False)
+    assert {field.attname for field in Session._meta.concrete_fields} <= shown.keys()
+
+
+def test_messages_come_from_the_stream_while_no_transcript_is_archived():
+    session = SessionFactory(running=True)
+    for number, said in enumerate(["First.", "Second.", "Third."], start=1):
+        SessionEventFactory(session=session, sequence=number, said=said)
+    SessionEventFactory(session=session, sequence=9, source="supervisor", kind="decision")
+
+    shown = json.loads(session_says("messages", session.pk, "--json"))
+
+    assert [entry["message"]["content"][0]["text"] for entry in shown] == [
+        *("First.", "Second.", "Third.")
+    ]
+    assert {(entry["source"], entry["type"]) for entry in shown} == {("stream", "assistant")}
+
+
+def test_messages_are_complete_however_long_they_are():
+    session = SessionFactory()
+    SessionEventFactory(session=session, said="x" * 100_000)
+
+    (shown,) = json.loads(session_says("messages", session.pk, "--json"))
+
+    assert len(shown["message"]["content"][0]["text"]) == 100_000
+
+
+def test_messages_come_from_the_archived_transcript(fake_cli, session):
+    fake_cli.then(FINDS_AND_ESCALATES)
+    ended = run(session)
+    assert Transcript.objects.exists()
+
+    (shown,) = json.loads(session_says("messages", ended.pk, "--json"))
+
+    assert (shown["source"], shown["type"]) == ("transcript", "user")
+    assert shown["message"]["content"] == "the prompt"
+
+
+def test_messages_show_a_stretch():
+    session = SessionFactory()
+    for number in range(1, 6):
+        SessionEventFactory(session=session, sequence=number, said=f"word {number}")
+
+    lines = session_says("messages", session.pk, "--limit", 2, "--offset", 2).splitlines()
+
+    assert [line for line in lines if "word" in line] == [
+        *("3.    Claude: word 3", "4.    Claude: word 4")
+    ]
+    assert lines[-1] == "Messages 3 to 4 of 5. The next ones: --offset 4"
+
+
+@pytest.mark.parametrize("verb", ["show", "messages"])
+def test_an_unknown_session_exits_with_2(verb):
+    assert refused(verb, 987).returncode == 2
+
+
+@pytest.mark.parametrize("name", ["abc", "latest", "1.5", "", "99999999999999999999"])
+def test_what_names_no_session_says_how_to_name_one(name):
+    refusal = refused("show", name)
+
+    assert refusal.returncode == 2
+    assert "latest:NAME" in str(refusal)
+
+
+def test_the_latest_session_of_a_watch_can_be_named():
+    first = of("shop")
+    latest = SessionFactory(tier=2, parent_session=first)
+    of("lab")
+
+    assert f"Session {latest.pk} of shop" in session_says("show", "latest:shop")
+
+
+def test_a_number_may_be_written_as_the_pages_write_it():
+    session = SessionFactory()
+
+    assert f"Session {session.pk} of" in session_says("show", f"#{session.pk}")
+
+
+def test_the_latest_session_can_be_named_for_the_chain_too():
+    session = three_tier_chain()[2]
+    out = io.StringIO()
+
+    call_command("chain", f"latest:{session.cycle.watch}", "--json", stdout=out)
+
+    assert json.loads(out.getvalue())[-1]["id"] == session.pk
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("lab", "There is no watch 'lab'"), ("shop", "has no session yet")]
+)
+def test_a_watch_without_sessions_is_told_from_one_that_is_not_there(name, why):
+    WatchFactory(name="shop")
+
+    assert why in str(refused("show", f"latest:{name}"))
+
+
+@pytest.mark.parametrize("flag", ["--queue", "--json", "--no-input", "--fresh"])
+def test_stop_takes_no_flag_that_it_would_ignore(flag):
+    assert "unrecognized arguments" in str(refused("stop", 1, flag))
+
+
+def test_a_question_takes_no_flag_that_it_would_ignore():
+    assert "unrecognized arguments" in str(refused("follow_up", 1, "Why?", "--no-input"))

@@ -1,0 +1,225 @@
+"""Another model and tighter limits for one run: what is allowed, and how far it reaches."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.urls import reverse
+
+from escalation.errors import OperationRefused
+from escalation.next_step.run_choice import AS_USUAL, RunChoice
+from escalation.run.effective_tier import effective_tier
+from sessions_app.models import Cycle, Session
+from tests.escalation.rows import ESCALATE, HEALTHY
+from tests.escalation.runs import change, child_of, run
+from tests.factories import SessionFactory, WatchFactory
+
+pytestmark = pytest.mark.django_db
+LIMITS = ("--max-turns", "5", "--budget", "0.50")
+
+
+def manage(*arguments: object) -> str:
+    out = io.StringIO()
+    with contextlib.suppress(SystemExit):
+        call_command(*map(str, arguments), stdout=out, stderr=io.StringIO())
+    return out.getvalue()
+
+
+@pytest.fixture
+def shop(workdir):
+    return WatchFactory(name="shop", workdir=str(workdir))
+
+
+@pytest.mark.parametrize(
+    ("tier", "model"),
+    [(1, "haiku"), (2, "sonnet"), (2, "haiku"), (3, "opus"), (3, "sonnet"), (3, "haiku")],
+)
+def test_a_run_may_take_the_model_of_its_tier_or_of_a_lower_one(tier, model):
+    assert RunChoice(model=model).fields(tier)["model"] == model
+
+
+@pytest.mark.parametrize(("tier", "model"), [(1, "sonnet"), (2, "opus"), (3, "gpt"), (1, "Haiku")])
+def test_a_run_may_not_take_another_model(tier, model):
+    with pytest.raises(OperationRefused, match=f"Tier {tier} cannot run with the model {model}"):
+        RunChoice(model=model).fields(tier)
+
+
+def test_a_refused_model_says_which_are_allowed():
+    with pytest.raises(OperationRefused, match="here sonnet or haiku"):
+        RunChoice(model="opus").fields(2)
+
+
+@pytest.mark.parametrize("turns", [0, -1, 61])
+def test_the_turns_of_the_tier_are_the_most(turns):
+    with pytest.raises(OperationRefused, match=f"1 to 60 turns, not for {turns}"):
+        RunChoice(max_turns=turns).fields(1)
+
+
+@pytest.mark.parametrize("budget", ["0", "-1", "2.01"])
+def test_the_budget_of_the_tier_is_the_most(budget):
+    with pytest.raises(OperationRefused, match=f"at most 2 dollars, not {budget}"):
+        RunChoice(max_budget_usd=Decimal(budget)).fields(1)
+
+
+def test_every_mistake_is_named_at_once():
+    with pytest.raises(OperationRefused, match=r"model gpt.*turns.*dollars"):
+        RunChoice(model="gpt", max_turns=0, max_budget_usd=Decimal(0)).fields(1)
+
+
+def test_without_a_choice_the_tier_is_as_usual():
+    assert AS_USUAL.fields(2) == {"model": "sonnet", "max_turns": None, "max_budget_usd": None}
+
+
+def test_a_chosen_run_gets_its_model_and_limits(fake_cli, shop):
+    fake_cli.reports(HEALTHY)
+
+    manage("run_cycle", "--watch", "shop", "--tier", 2, "--no-input", "--model", "haiku", *LIMITS)
+
+    call = fake_cli.calls[0]
+    assert (call.flag("--model"), call.flag("--max-turns")) == ("haiku", "5")
+    assert Decimal(call.flag("--max-budget-usd")) == Decimal("0.50")
+
+
+def test_the_record_shows_what_was_chosen(fake_cli, shop, operator_client):
+    fake_cli.reports(HEALTHY)
+
+    (entry,) = json.loads(manage("run_cycle", "--watch", "shop", *LIMITS, "--json"))
+
+    assert (entry["max_turns"], entry["max_budget_usd"]) == (5, 0.5)
+    page = operator_client.get(reverse("sessions_app:session", args=[entry["id"]]))
+    assert "at most 5 were allowed for this run" in page.content.decode()
+    assert "at most $0.50 were allowed for this run" in page.content.decode()
+
+
+def test_the_next_tier_is_as_usual_again(fake_cli, shop):
+    fake_cli.reports(ESCALATE).reports(HEALTHY)
+
+    manage("run_cycle", "--watch", "shop", *LIMITS)
+
+    call = fake_cli.calls[1]
+    assert (call.flag("--model"), call.flag("--max-turns")) == ("sonnet", "80")
+    assert Decimal(call.flag("--max-budget-usd")) == 5
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        pytest.param("result(None)", id="asked again for the report"),
+        pytest.param(
+            "result(None, subtype='error_max_turns', is_error=True); sys.exit(1)",
+            id="went on after its turn limit",
+        ),
+    ],
+)
+def test_what_goes_on_with_the_work_keeps_the_limits(fake_cli, shop, ending):
+    fake_cli.then(f"init(); say(); {ending}").reports(HEALTHY)
+
+    manage("run_cycle", "--watch", "shop", *LIMITS)
+
+    call = fake_cli.calls[1]
+    assert call.flag("--max-turns") == "5"
+    assert Decimal(call.flag("--max-budget-usd")) < Decimal("0.50")
+
+
+def test_the_same_run_by_handoff_keeps_the_limits(fake_cli, session):
+    fake_cli.reports(ESCALATE)
+    second = child_of(run(session))
+    change(second, model="haiku", max_turns=7)
+    refusing = "emit(type='result', subtype='error_during_execution', is_error=True, num_turns=0,"
+    fake_cli.then(
+        f"{refusing} session_id=asked);"
+        "sys.stderr.write('No conversation found with session ID: x'); sys.exit(1)"
+    )
+
+    run(second)
+
+    again = Session.objects.latest("pk")
+    assert again.pk != second.pk
+    assert (again.tier, again.model, again.max_turns) == (2, "haiku", 7)
+
+
+def test_settings_that_became_stricter_since_still_hold(session, settings):
+    change(session, max_turns=50, max_budget_usd=Decimal("1.5"))
+    tiers = settings.CLAUDEOPS_TIERS
+    stricter = replace(tiers[1], max_turns=10, max_budget_usd=Decimal("1"))
+    settings.CLAUDEOPS_TIERS = {**tiers, 1: stricter}
+
+    tier = effective_tier(Session.objects.get(pk=session.pk))
+
+    assert (tier.max_turns, tier.max_budget_usd) == (10, Decimal("1"))
+
+
+@pytest.mark.parametrize(
+    ("verb", "text", "tier"),
+    [("follow_up", ["Why?"], 2), ("fork", ["So"], 2), ("retry", [], 2), ("escalate", ["Go"], 3)],
+)
+def test_whatever_a_person_starts_can_be_limited(verb, text, tier):
+    session = SessionFactory(failed=True, tier=2, workdir="/tmp")
+    agreed = [] if verb == "follow_up" else ["--no-input"]
+
+    manage("session", verb, session.pk, *text, *agreed, "--queue", "--model", "haiku", *LIMITS)
+
+    queued = Session.objects.get(status=Session.Status.QUEUED)
+    assert (queued.tier, queued.model, queued.max_turns) == (tier, "haiku", 5)
+    assert queued.max_budget_usd == Decimal("0.5")
+
+
+def test_a_retry_is_as_usual_unless_told_otherwise():
+    session = SessionFactory(failed=True, tier=2, model="haiku", max_turns=5, workdir="/tmp")
+
+    manage("session", "retry", session.pk, "--no-input", "--queue")
+
+    queued = Session.objects.get(status=Session.Status.QUEUED)
+    assert (queued.model, queued.max_turns) == ("sonnet", None)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--model", "opus"], "cannot run with the model opus"),
+        (["--max-turns", "500"], "1 to 60 turns"),
+        (["--budget", "100"], "at most 2 dollars"),
+        (["--budget", "much"], "no amount of dollars"),
+        (["--budget", "nan"], "no amount of dollars"),
+    ],
+)
+def test_the_commands_refuse_more_than_the_tier_has(shop, options, why):
+    with pytest.raises(CommandError, match=why):
+        manage("run_cycle", "--watch", "shop", *options)
+
+    assert not Cycle.objects.exists()
+
+
+def test_the_form_on_the_dashboard_takes_limits(operator_client, fake_cli, shop):
+    form = {"max_turns": "5", "budget": "0.5", "ephemeral": "on", "prompt": " Is db slow? "}
+
+    operator_client.post(reverse("escalation:run_watch", args=[shop.pk]), form)
+
+    cycle = shop.cycles.get()
+    run_of_it = cycle.sessions.get()
+    assert (run_of_it.max_turns, run_of_it.max_budget_usd) == (5, Decimal("0.5"))
+    assert (cycle.ephemeral, cycle.prompt) == (True, "Is db slow?")
+
+
+@pytest.mark.parametrize(
+    ("form", "why"),
+    [
+        ({"max_turns": "many"}, "Turns: Enter a whole number"),
+        ({"budget": "much"}, "Dollars: Enter a number"),
+        ({"max_turns": "61"}, "1 to 60 turns"),
+        ({"budget": "0"}, "at most 2 dollars"),
+    ],
+)
+def test_the_form_says_what_is_wrong(operator_client, fake_cli, shop, form, why):
+    url = reverse("escalation:run_watch", args=[shop.pk])
+
+    page = operator_client.post(url, form, follow=True)
+
+    assert why in page.content.decode()
+    assert not Cycle.objects.exists()
