@@ -1,0 +1,270 @@
+"""`manage.py watch`: what is looked after, from a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from django.core.management import CommandError, call_command
+from django_q.models import Schedule
+
+from sessions_app.models import Cycle, Watch
+from tests.factories import CycleFactory, SessionFactory, WatchFactory
+
+pytestmark = pytest.mark.django_db
+
+
+def output_of(*arguments: str) -> str:
+    out = io.StringIO()
+    call_command(*arguments, stdout=out, stderr=io.StringIO())
+    return out.getvalue()
+
+
+@pytest.fixture
+def shop(tmp_path) -> Watch:
+    return WatchFactory(name="shop", workdir=str(tmp_path), interval_minutes=60)
+
+
+def test_watch_lists_the_default_watch_from_the_first_call(settings):
+    settings.CLAUDEOPS_WORKDIR = "/srv/shop"
+
+    assert "/srv/shop" in output_of("watch", "list")
+
+
+def test_watch_lists_rhythm_and_limits():
+    WatchFactory(name="shop", interval_minutes=15, max_tier=2, dry_run=True)
+
+    line = output_of("watch", "list")
+
+    assert all(text in line for text in ("shop", "every 15 min", "up to Tier 2, dry run"))
+
+
+def test_watch_adds_one_with_all_that_was_said(tmp_path):
+    output_of(
+        *("watch", "add", "shop", str(tmp_path), "--every", "15", "--max-tier", "2"),
+        *("--dry-run", "--instructions", "Mind db."),
+    )
+
+    watch = Watch.objects.get(name="shop")
+    assert (watch.workdir, watch.interval_minutes) == (str(tmp_path), 15)
+    assert (watch.max_tier, watch.dry_run, watch.instructions) == (2, True, "Mind db.")
+
+
+def test_watch_adds_one_with_the_defaults_of_the_installation(settings, tmp_path):
+    settings.CLAUDEOPS_INTERVAL = 7200
+    settings.CLAUDEOPS_MAX_TIER = 1
+
+    said = output_of("watch", "add", "shop", str(tmp_path))
+
+    assert said == f"The watch shop runs every 2 hours in {tmp_path}.\n"
+    assert Watch.objects.get(name="shop").max_tier == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--cron", "sometimes"], "'sometimes' is not a cron expression"),
+        (["--every", "0"], "greater than or equal to 1"),
+        (["--every", "often"], "invalid int value"),
+        (["--max-tier", "7"], "invalid choice"),
+    ],
+)
+def test_watch_refuses_a_wrong_value(tmp_path, options, message):
+    with pytest.raises(CommandError, match=message):
+        output_of("watch", "add", "shop", str(tmp_path), *options)
+
+    assert not Watch.objects.filter(name="shop").exists()
+
+
+def test_watch_refuses_a_directory_that_is_not_there(tmp_path):
+    with pytest.raises(CommandError, match="There is no directory"):
+        output_of("watch", "add", "shop", str(tmp_path / "gone"))
+
+
+def test_watch_refuses_a_name_that_is_taken(tmp_path):
+    WatchFactory(name="shop")
+
+    with pytest.raises(CommandError, match="already exists"):
+        output_of("watch", "add", "shop", str(tmp_path))
+
+
+def test_watch_pauses_and_resumes():
+    watch = WatchFactory(name="shop", interval_minutes=60)
+
+    paused = output_of("watch", "pause", "shop")
+    watch.refresh_from_db()
+    was_enabled = watch.enabled
+    resumed = output_of("watch", "resume", "shop")
+
+    assert (paused, was_enabled) == ("The watch shop is paused.\n", False)
+    assert resumed == "The watch shop is on: every hour.\n"
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+def test_watch_refuses_an_unknown_name(verb):
+    with pytest.raises(CommandError, match="There is no watch 'lab'"):
+        output_of("watch", verb, "lab")
+
+
+def test_watch_needs_to_be_told_what_to_do():
+    with pytest.raises(CommandError, match="verb"):
+        output_of("watch")
+
+
+def test_every_and_cron_exclude_each_other(tmp_path):
+    with pytest.raises(CommandError, match="not allowed with"):
+        output_of("watch", "add", "shop", str(tmp_path), "--every", "5", "--cron", "0 3 * * *")
+
+
+def test_a_refusal_exits_with_2(tmp_path):
+    with pytest.raises(CommandError) as refusal:
+        output_of("watch", "add", "shop", str(tmp_path / "gone"))
+
+    assert refusal.value.returncode == 2
+
+
+def test_a_watch_can_be_added_without_a_dry_run_where_that_is_the_default(settings, tmp_path):
+    settings.CLAUDEOPS_DRY_RUN = True
+
+    output_of("watch", "add", "shop", str(tmp_path), "--no-dry-run")
+
+    assert not Watch.objects.get(name="shop").dry_run
+
+
+def test_show_tells_everything(shop):
+    Watch.objects.filter(pk=shop.pk).update(instructions="Mind db.\nAnd web.", dry_run=True)
+    cycle = CycleFactory(
+        watch=shop, outcome=Cycle.Outcome.NEEDS_PERSON, outcome_reason="db is slow"
+    )
+
+    shown = output_of("watch", "show", "shop")
+
+    assert shown.startswith(f"shop: every hour, in {shop.workdir}\n")
+    for text in (
+        "Tier 3, dry run",
+        "next run",
+        "Mind db.",
+        "And web.",
+        "needs a person. db is slow",
+    ):
+        assert text in shown
+    assert f"  {cycle.pk} " in shown
+
+
+def test_show_says_that_a_watch_has_never_run(shop):
+    assert output_of("watch", "show", "shop").endswith("It has never run.\n")
+
+
+def test_show_prints_json(shop):
+    cycles = CycleFactory.create_batch(6, watch=shop)
+
+    shown = json.loads(output_of("watch", "show", "shop", "--json"))
+
+    assert (shown["name"], shown["interval_minutes"], shown["cron"]) == ("shop", 60, None)
+    assert shown["next_run"] is not None
+    assert [entry["id"] for entry in shown["last_cycles"]] == [
+        cycle.pk for cycle in reversed(cycles[1:])
+    ]
+
+
+def test_edit_changes_what_is_given_and_leaves_the_rest(shop):
+    output_of("watch", "edit", "shop", "--max-tier", "2", "--dry-run", "--every", "15")
+
+    shop.refresh_from_db()
+    assert (shop.max_tier, shop.dry_run, shop.interval_minutes) == (2, True, 15)
+    assert (shop.name, shop.enabled) == ("shop", True)
+    assert Schedule.objects.get(watch=shop).minutes == 15
+
+
+def test_edit_switches_the_dry_run_off(shop):
+    Watch.objects.update(dry_run=True)
+
+    output_of("watch", "edit", "shop", "--no-dry-run")
+
+    shop.refresh_from_db()
+    assert not shop.dry_run
+
+
+def test_edit_renames_moves_and_disables(shop, tmp_path):
+    (tmp_path / "new").mkdir()
+
+    output_of(
+        *("watch", "edit", "shop", "--name", "store", "--workdir", str(tmp_path / "new")),
+        "--disable",
+    )
+
+    shop.refresh_from_db()
+    assert (shop.name, shop.workdir, shop.enabled) == ("store", str(tmp_path / "new"), False)
+    assert Schedule.objects.get(watch=shop).repeats == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "cron"), [(["--cron", "0 3 * * *"], "0 3 * * *"), (["--every", "5"], "")]
+)
+def test_edit_changes_between_an_interval_and_cron(shop, options, cron):
+    Watch.objects.update(cron="" if cron else "0 5 * * *")
+
+    output_of("watch", "edit", "shop", *options)
+
+    shop.refresh_from_db()
+    assert shop.cron == cron
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "Say what to change"),
+        (["--cron", "sometimes"], "is not a cron expression"),
+        (["--workdir", "/nowhere/at/all"], "There is no directory"),
+        (["--name", "lab"], "already exists"),
+        (["--every", "0"], "greater than or equal to 1"),
+    ],
+)
+def test_edit_refuses_what_makes_no_sense_and_changes_nothing(shop, options, message):
+    WatchFactory(name="lab")
+    before = Watch.objects.filter(pk=shop.pk).values().get()
+
+    with pytest.raises(CommandError, match=message) as refusal:
+        output_of("watch", "edit", "shop", *options)
+
+    assert refusal.value.returncode == 2
+    assert Watch.objects.filter(pk=shop.pk).values().get() == before
+
+
+def test_remove_asks_first(shop, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+
+    with pytest.raises(CommandError, match="Nothing was done") as refusal:
+        output_of("watch", "remove", "shop")
+
+    assert refusal.value.returncode == 2
+    assert Watch.objects.filter(name="shop").exists()
+
+
+def test_remove_keeps_the_record(shop):
+    session = SessionFactory(cycle=CycleFactory(watch=shop, watch_name="shop"))
+
+    said = output_of("watch", "remove", "shop", "--no-input")
+
+    assert said == "The watch shop is removed. Its 1 cycles stay on record.\n"
+    session.refresh_from_db()
+    assert session.cycle.subject == "shop (removed)"
+    assert not Schedule.objects.filter(func__contains="start_scheduled_cycle").exists()
+
+
+def test_remove_waits_for_a_cycle_that_is_under_way(shop):
+    CycleFactory(running=True, watch=shop)
+
+    with pytest.raises(CommandError, match="is still running: wait for it"):
+        output_of("watch", "remove", "shop", "--no-input")
+
+    assert Watch.objects.filter(name="shop").exists()
+
+
+@pytest.mark.parametrize("verb", ["show", "edit", "remove"])
+def test_an_unknown_name_says_which_are_known(shop, verb):
+    with pytest.raises(CommandError, match="There is no watch 'lab'. Known watches: shop") as error:
+        output_of("watch", verb, "lab")
+
+    assert error.value.returncode == 2
