@@ -95,13 +95,13 @@ def test_watch_pauses_and_resumes():
     paused = output_of("watch", "pause", "shop")
     watch.refresh_from_db()
     was_enabled = watch.enabled
-    resumed = output_of("watch", "resume", "shop")
+    resumed = output_of("watch", "unpause", "shop")
 
     assert (paused, was_enabled) == ("The watch shop is paused.\n", False)
     assert resumed == "The watch shop is on: every hour.\n"
 
 
-@pytest.mark.parametrize("verb", ["pause", "resume"])
+@pytest.mark.parametrize("verb", ["pause", "unpause"])
 def test_watch_refuses_an_unknown_name(verb):
     with pytest.raises(CommandError, match="There is no watch 'lab'"):
         output_of("watch", verb, "lab")
