@@ -200,8 +200,8 @@ def _summary_entry(row: Transcript) -> SessionSummaryEntry:
     return {"session_id": row.session_id, "mtime": _milliseconds(row), "data": row.summary or {}}
 
 
-def subkeys(project_key: str, key: SessionListSubkeysKey) -> list[str]:
-    rows = subtranscripts(project_key, key["session_id"])
+def subkeys(key: SessionListSubkeysKey) -> list[str]:
+    rows = subtranscripts(key["project_key"], key["session_id"])
     return list(rows.values_list("subpath", flat=True))
 
 

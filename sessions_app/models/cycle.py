@@ -25,8 +25,6 @@ class Cycle(models.Model):
     class Trigger(models.TextChoices):
         SCHEDULE = "schedule", "schedule"
         MANUAL = "manual", "manual"
-        WEBHOOK = "webhook", "webhook"
-        RETRY = "retry", "retry"
 
     class State(models.TextChoices):
         QUEUED = "queued", "queued"
