@@ -12,12 +12,14 @@ from typing import Any
 PROJECT = Path(__file__).resolve().parents[2]
 CONTENDERS = 4
 
-# One interpreter loads everything, then forks: no connection is open at that moment.
-PROGRAM = """
-import json, os, time
+# One interpreter loads everything and makes the tables. Each race is a fork of it, and each
+# contender a fork of that: no connection is open at those moments.
+ARENA = """
+import json, os, sys, time, traceback
 from multiprocessing import get_context
 import django
 django.setup()
+from django.core.management import call_command
 from django.db import connection
 from sessions_app.models import *
 from escalation.next_step.cycles import leave_to_caller
@@ -27,6 +29,22 @@ def queued(name, tier=1):
     cycle = Cycle.objects.create(watch=watch, trigger="manual", workdir="/tmp")
     return Session.objects.create(cycle=cycle, tier=tier, model="haiku", workdir="/tmp")
 
+call_command("migrate", verbosity=0)
+connection.close()
+for line in sys.stdin:
+    race = os.fork()
+    if not race:
+        try:
+            exec(json.loads(line), {**globals()})
+            sys.stdout.flush()
+            os._exit(0)
+        except BaseException:
+            print(json.dumps(traceback.format_exc()), flush=True)
+            os._exit(1)
+    os.waitpid(race, 0)
+"""
+
+RACE = """
 {setup}
 connection.close()
 context = get_context("fork")
@@ -54,43 +72,45 @@ class Contest:
 
     def __init__(self, directory: Path, database_url: str = "") -> None:
         kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-        self._environment = {
-            **kept,
-            "CLAUDEOPS_STATE_DIR": str(directory),
-            "CLAUDEOPS_WORKDIR": str(directory),
-            "CLAUDEOPS_LOG_LEVEL": "ERROR",
-            "DJANGO_SETTINGS_MODULE": "claudeops.settings",
-            "DATABASE_URL": database_url,
-        }
-        self._python("manage.py", "migrate", "-v0")
+        self._arena = subprocess.Popen(
+            [sys.executable, "-c", ARENA],
+            cwd=PROJECT,
+            env={
+                **kept,
+                "CLAUDEOPS_STATE_DIR": str(directory),
+                "CLAUDEOPS_WORKDIR": str(directory),
+                "CLAUDEOPS_LOG_LEVEL": "ERROR",
+                "DJANGO_SETTINGS_MODULE": "claudeops.settings",
+                "DATABASE_URL": database_url,
+            },
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def race(self, *, setup: str, before: str = "pass", attempt: str, look: str) -> tuple[Any, Any]:
         """All get ready, then all try at once; each leaves its result in `answer`.
 
         Gives the answers, and what was `seen` in the database afterwards.
         """
-        program = PROGRAM.format(
+        program = RACE.format(
             contenders=CONTENDERS,
             setup=setup,
             before=_indented(before),
             attempt=_indented(attempt),
             look=look,
         )
-        answers, seen = json.loads(self._python("-c", program).splitlines()[-1])
+        assert self._arena.stdin is not None
+        assert self._arena.stdout is not None
+        self._arena.stdin.write(json.dumps(program) + "\n")
+        self._arena.stdin.flush()
+        said = json.loads(self._arena.stdout.readline())
+        assert isinstance(said, list), said
+        answers, seen = said
         return answers, seen
 
-    def _python(self, *arguments: str) -> str:
-        ran = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=PROJECT,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=90,
-            check=False,
-        )
-        assert ran.returncode == 0, ran.stderr
-        return ran.stdout
+    def close(self) -> None:
+        self._arena.communicate(timeout=30)
 
 
 def _indented(program: str) -> str:

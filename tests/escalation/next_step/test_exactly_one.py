@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -16,10 +17,14 @@ ONE_OF_ALL = [False] * (CONTENDERS - 1) + [True]
 def contest(request, tmp_path_factory) -> Iterator[Contest]:
     directory = tmp_path_factory.mktemp("contest")
     if request.param == "sqlite":
-        yield Contest(directory)
+        with closing(Contest(directory)) as contest:
+            yield contest
         return
-    with postgres_server() as port:
-        yield Contest(directory, database_url=new_database(port))
+    with (
+        postgres_server() as port,
+        closing(Contest(directory, database_url=new_database(port))) as contest,
+    ):
+        yield contest
 
 
 def test_one_active_cycle_per_watch(contest):
