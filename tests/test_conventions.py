@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
@@ -44,13 +45,6 @@ def our_files() -> Iterator[Path]:
     for folder in (*PACKAGES, "tests", "templates", "prompts"):
         yield from (path for path in (ROOT / folder).rglob("*") if path.suffix in OURS)
     yield from (path for path in ROOT.iterdir() if path.suffix in OURS or path.name == "Makefile")
-
-
-@pytest.mark.parametrize("path", modules("sessions_app"), ids=name_of)
-def test_the_record_imports_nothing_of_the_escalation(path):
-    wrong = [name for name in imported_by(path) if name.split(".")[0] == "escalation"]
-
-    assert wrong == []
 
 
 @pytest.mark.parametrize("path", modules(*PACKAGES), ids=name_of)
@@ -158,11 +152,73 @@ def test_no_migration_is_missing():
     call_command("makemigrations", "--check", "--dry-run", stdout=StringIO())
 
 
+# The tests themselves.
+
+TEST_FILES = [path for path in modules("tests") if path.name.startswith("test_")]
+
+
+def functions_of(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    tree = ast.parse(path.read_text())
+    return [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def without_inner_functions(node: ast.AST) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield child
+            yield from without_inner_functions(child)
+
+
 def test_no_test_is_skipped():
     marks = re.compile(r"@pytest\.mark\.(skip|xfail)|pytest\.(skip|xfail|importorskip)\(")
     tests = [path for path in modules("tests") if path != Path(__file__)]
 
     assert [name_of(path) for path in tests if marks.search(path.read_text())] == []
+
+
+def test_no_test_returns_before_its_end():
+    """A `return` is a skip that nobody is told about."""
+    assert [
+        f"{name_of(path)}::{function.name}"
+        for path in TEST_FILES
+        for function in functions_of(path)
+        if function.name.startswith("test_")
+        and any(isinstance(node, ast.Return) for node in without_inner_functions(function))
+    ] == []
+
+
+def test_no_two_tests_of_a_file_have_the_same_name():
+    """The later one would silently take the place of the earlier."""
+    assert [
+        f"{name_of(path)}::{name}"
+        for path in TEST_FILES
+        for name, times in Counter(function.name for function in functions_of(path)).items()
+        if times > 1
+    ] == []
+
+
+def test_no_function_of_a_test_file_is_never_run():
+    """A helper is used in its file, a fixture is decorated, and all else begins with `test_`."""
+    assert [
+        f"{name_of(path)}::{function.name}"
+        for path in TEST_FILES
+        for function in functions_of(path)
+        if not function.name.startswith("test_")
+        and not function.decorator_list
+        and len(re.findall(rf"\b{function.name}\b", path.read_text())) == 1
+    ] == []
+
+
+def test_a_test_file_mirrors_a_module_or_says_what_it_is_about():
+    def mirrors(path: Path) -> bool:
+        beside = path.relative_to(ROOT / "tests").with_name(path.name.removeprefix("test_"))
+        return (ROOT / beside).is_file()
+
+    assert [
+        name_of(path)
+        for path in TEST_FILES
+        if not mirrors(path) and not ast.get_docstring(ast.parse(path.read_text()))
+    ] == []
 
 
 def test_every_variable_that_is_read_begins_with_our_name():

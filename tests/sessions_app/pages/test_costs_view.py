@@ -1,3 +1,5 @@
+"""The page of costs: what each day, watch and tier cost, and what is not known."""
+
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta

@@ -1,3 +1,5 @@
+"""The dashboard: what runs, what ran, and what a person should look at."""
+
 from __future__ import annotations
 
 from datetime import timedelta

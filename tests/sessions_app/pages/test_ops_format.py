@@ -1,3 +1,5 @@
+"""How figures are written on the pages: money, tokens, times, and how sure they are."""
+
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta

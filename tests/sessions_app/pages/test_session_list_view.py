@@ -1,3 +1,5 @@
+"""The list of sessions: newest first, filtered, page by page."""
+
 from __future__ import annotations
 
 import re

@@ -1,3 +1,5 @@
+"""The page of one session: its chain, its facts, its report and its log."""
+
 from __future__ import annotations
 
 from decimal import Decimal
