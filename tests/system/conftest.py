@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import sqlite3
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.escalation.fake_cli import FakeCli
@@ -28,6 +31,12 @@ class Installation:
     state: Path
     environment: dict[str, str]
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
+    nap: str = field(default_factory=lambda: f"61.{uuid.uuid4().int % 10**12:012}")
+    """Seconds that no other test sleeps: the tool of this one is found by them."""
+
+    @property
+    def database(self) -> Path:
+        return self.state / "claudeops.sqlite3"
 
     def manage(
         self, *arguments: str, stdin: str = "", patience: int = 120
@@ -57,7 +66,7 @@ class Installation:
         return process
 
     def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        connection = sqlite3.connect(self.state / "claudeops.sqlite3", timeout=20)
+        connection = sqlite3.connect(self.database, timeout=20)
         try:
             return connection.execute(query, parameters).fetchall()
         finally:
@@ -65,6 +74,15 @@ class Installation:
 
     def chain(self, session: int) -> list[dict[str, Any]]:
         return json.loads(self.manage("chain", str(session), "--json").stdout)
+
+    def napping_tools(self) -> list[str]:
+        """The tool itself, not the shells and prompts that speak of it."""
+        command_lines = [process.info["cmdline"] for process in psutil.process_iter(["cmdline"])]
+        return [
+            " ".join(words)
+            for words in command_lines
+            if words and words[0].endswith("sleep") and words[1:] == [self.nap]
+        ]
 
     def stop_everything(self) -> None:
         for process in self.processes:
@@ -81,17 +99,38 @@ class Installation:
 
 @pytest.fixture
 def installation(tmp_path: Path) -> Iterator[Installation]:
-    state = tmp_path / "state"
+    """Nothing but an empty directory: the first command makes the rest."""
+    installed = installed_in(tmp_path)
+    yield installed
+    installed.stop_everything()
+
+
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Migrated once; every test that needs no more than a database gets a copy."""
+    first = installed_in(tmp_path_factory.mktemp("empty"))
+    migrated = first.manage("migrate")
+    assert migrated.returncode == 0, migrated.stderr
+    return first.database
+
+
+@pytest.fixture
+def migrated(installation: Installation, empty_database: Path) -> Installation:
+    installation.state.mkdir(mode=0o700, exist_ok=True)
+    shutil.copy(empty_database, installation.database)
+    return installation
+
+
+def installed_in(directory: Path) -> Installation:
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    state = directory / "state"
     environment = {
         **kept,
         "CLAUDEOPS_STATE_DIR": str(state),
-        "CLAUDEOPS_WORKDIR": str(tmp_path),
+        "CLAUDEOPS_WORKDIR": str(directory),
         "CLAUDEOPS_PORT": str(free_port()),
     }
-    installed = Installation(state, environment)
-    yield installed
-    installed.stop_everything()
+    return Installation(state, environment)
 
 
 @pytest.fixture

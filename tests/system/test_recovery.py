@@ -25,26 +25,25 @@ events = []
 actions_taken = []
 escalation = {{ needed = {escalates}, reason = "mend it", services = [] }}
 [[tier.2]]
-run = "sleep 60"
+run = "sleep {nap}"
 """
 
 
 @pytest.fixture
-def slow(installation: Installation, tmp_path: Path) -> Installation:
+def slow(migrated: Installation, tmp_path: Path) -> Installation:
     scenarios = tmp_path / "scenarios"
     scenarios.mkdir()
+    looks = {"status": "healthy", "escalates": "false", "nap": migrated.nap}
+    mends = {"status": "down", "escalates": "true", "nap": migrated.nap}
     texts = {
-        "thinking": SLOW.format(
-            command="echo the lamp is green", delay=4, status="healthy", escalates="false"
-        ),
-        "tool": SLOW.format(command="sleep 60", delay=0, status="healthy", escalates="false"),
-        "mending": SLOW.format(command="true", delay=0, status="down", escalates="true"),
+        "thinking": SLOW.format(command="echo the lamp is green", delay=4, **looks),
+        "tool": SLOW.format(command=f"sleep {migrated.nap}", delay=0, **looks),
+        "mending": SLOW.format(command="true", delay=0, **mends),
     }
     for name, text in texts.items():
         (scenarios / f"{name}.toml").write_text(text)
-    installation.environment["CLAUDEOPS_SCENARIOS_DIR"] = str(scenarios)
-    installation.manage("migrate")
-    return installation
+    migrated.environment["CLAUDEOPS_SCENARIOS_DIR"] = str(scenarios)
+    return migrated
 
 
 def kill_whole_worker(worker: subprocess.Popen[str]) -> None:
@@ -61,6 +60,14 @@ def running_session(installation: Installation, tier: int) -> list[tuple[int]]:
 
 def tool_has_answered(installation: Installation) -> list[tuple[int]]:
     return installation.rows("SELECT id FROM sessions_app_sessionevent WHERE kind = 'user'")
+
+
+def tool_was_called(installation: Installation, tier: int) -> list[tuple[int]]:
+    return installation.rows(
+        "SELECT 1 FROM sessions_app_sessionevent e JOIN sessions s ON s.id = e.session_id"
+        " WHERE s.tier = ? AND e.kind = 'assistant' AND e.payload LIKE '%tool_use%'",
+        tier,
+    )
 
 
 def test_killed_worker_is_recovered_from_and_the_chain_goes_on(slow: Installation):
@@ -84,7 +91,7 @@ def test_killed_worker_is_recovered_from_and_the_chain_goes_on(slow: Installatio
 def test_surviving_cli_and_tool_of_a_killed_worker_are_stopped(slow: Installation):
     worker = slow.start("worker")
     slow.manage("drill", "tool", "--queue")
-    wait_until(lambda: processes_mentioning("sleep 60"), "the tool runs")
+    wait_until(slow.napping_tools, "the tool runs")
     kill_whole_worker(worker)
     mark = slow.rows("SELECT run_mark FROM sessions")[0][0]
     assert processes_mentioning(mark) != []
@@ -99,13 +106,8 @@ def test_remediation_that_may_be_half_done_waits_for_a_person(slow: Installation
     worker = slow.start("worker")
     slow.manage("drill", "mending", "--queue")
     wait_until(lambda: running_session(slow, 2), "Tier 2 runs")
-    wait_until(
-        lambda: slow.rows(
-            "SELECT 1 FROM sessions_app_sessionevent e JOIN sessions s ON s.id = e.session_id"
-            " WHERE s.tier = 2 AND e.kind = 'assistant'"
-        ),
-        "its tool runs",
-    )
+    wait_until(slow.napping_tools, "its tool runs")
+    wait_until(lambda: tool_was_called(slow, 2), "its call is recorded")
     kill_whole_worker(worker)
 
     said = slow.manage("recover").stdout

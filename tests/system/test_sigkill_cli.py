@@ -7,7 +7,6 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from tests.system.conftest import Installation, processes_mentioning, wait_until
@@ -27,29 +26,29 @@ escalation = {{ needed = true, reason = "mend it", services = [] }}
 say = "I mend the lamp."
 run = "{second}"
 """
-SCENARIOS = {
-    "looking": SCENARIO.format(first="sleep 61.25", second="true"),
-    "unmarked": SCENARIO.format(first="env -i /bin/sleep 61.5", second="true"),
-    "mending": SCENARIO.format(first="true", second="sleep 61.75"),
-}
 
 
 @pytest.fixture
-def slow(installation: Installation, tmp_path: Path) -> Installation:
+def slow(migrated: Installation, tmp_path: Path) -> Installation:
     scenarios = tmp_path / "scenarios"
     scenarios.mkdir()
-    for name, text in SCENARIOS.items():
+    nap = migrated.nap
+    texts = {
+        "looking": SCENARIO.format(first=f"sleep {nap}", second="true"),
+        "unmarked": SCENARIO.format(first=f"env -i /bin/sleep {nap}", second="true"),
+        "mending": SCENARIO.format(first="true", second=f"sleep {nap}"),
+    }
+    for name, text in texts.items():
         (scenarios / f"{name}.toml").write_text(text)
-    installation.environment["CLAUDEOPS_SCENARIOS_DIR"] = str(scenarios)
-    installation.manage("migrate")
-    return installation
+    migrated.environment["CLAUDEOPS_SCENARIOS_DIR"] = str(scenarios)
+    return migrated
 
 
 def kill_cli_while_its_tool_runs(installation: Installation, scenario: str, tier: int) -> str:
     """Gives the mark of the run whose CLI was killed. What follows it waits in a pause."""
     installation.start("worker")
     installation.manage("drill", scenario, "--queue")
-    wait_until(lambda: tools_of(scenario), "the tool runs")
+    wait_until(installation.napping_tools, "the tool runs")
     installation.manage("pause", "the test looks first")
     [(pid, mark)] = installation.rows(
         "SELECT cli_pid, run_mark FROM sessions WHERE status = 'running' AND tier = ?", tier
@@ -57,17 +56,6 @@ def kill_cli_while_its_tool_runs(installation: Installation, scenario: str, tier
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: ended(installation, tier), "the run ends")
     return mark
-
-
-def tools_of(scenario: str) -> list[list[str]]:
-    """The tool itself, not the shells and prompts that speak of it."""
-    seconds = SCENARIOS[scenario].partition("sleep ")[2].partition('"')[0]
-    command_lines = [process.info["cmdline"] for process in psutil.process_iter(["cmdline"])]
-    return [
-        words
-        for words in command_lines
-        if words and words[0].endswith("sleep") and words[1:] == [seconds]
-    ]
 
 
 def ended(installation: Installation, tier: int) -> list[tuple[Any, ...]]:
@@ -89,14 +77,14 @@ def test_the_run_ends_with_a_word_about_the_signal_and_goes_on(slow: Installatio
 def test_no_tool_of_the_killed_cli_is_left(slow: Installation):
     mark = kill_cli_while_its_tool_runs(slow, "looking", tier=1)
 
-    assert tools_of("looking") == []
+    assert slow.napping_tools() == []
     assert processes_mentioning(mark) == []
 
 
 def test_a_tool_without_the_mark_of_its_run_is_not_left_either(slow: Installation):
     kill_cli_while_its_tool_runs(slow, "unmarked", tier=1)
 
-    assert tools_of("unmarked") == []
+    assert slow.napping_tools() == []
 
 
 def test_a_remediation_that_may_be_half_done_is_told_to_a_person(slow: Installation):
@@ -111,4 +99,4 @@ def test_a_remediation_that_may_be_half_done_is_told_to_a_person(slow: Installat
     assert outcome == "needs_person"
     assert "half done" in reason
     assert len(slow.rows("SELECT id FROM sessions")) == 2
-    assert tools_of("mending") == []
+    assert slow.napping_tools() == []
