@@ -14,7 +14,7 @@ import shutil
 import subprocess
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 
 from django.conf import settings
@@ -65,8 +65,15 @@ def locate_binary() -> tuple[Path, str]:
                 "Install it, or unset the variable to use the bundled one."
             )
         return _usable(Path(found), "PATH"), "PATH"
-    bundled = Path(str(resources.files("claude_agent_sdk"))) / "_bundled" / "claude"
-    return _usable(bundled, "claude-agent-sdk"), "bundled"
+    return _usable(_bundled(), "claude-agent-sdk"), "bundled"
+
+
+def _bundled() -> Path:
+    """Found without importing the package around it, which takes a second."""
+    package = find_spec("claude_agent_sdk")
+    if package is None or package.origin is None:
+        raise CliMissing("The package claude-agent-sdk is not installed. Run `make install`.")
+    return Path(package.origin).parent / "_bundled" / "claude"
 
 
 def _usable(path: Path, origin: str) -> Path:
