@@ -152,6 +152,20 @@ def test_no_migration_is_missing():
     call_command("makemigrations", "--check", "--dry-run", stdout=StringIO())
 
 
+def test_every_path_in_the_guide_for_contributors_is_there():
+    guide = (ROOT / "CONTRIBUTING.md").read_text()
+    named = set(re.findall(r"[ (`]((?:\w[\w-]*/)+[\w.-]*)", guide))
+    places = {name for name in named if not re.search(r"NAME|roleN", name)}
+
+    assert len(places) > 20
+    assert {name for name in places if not found_in_a_package(name)} == set()
+
+
+def found_in_a_package(name: str) -> bool:
+    """From the root, or from a package that the sentence is about."""
+    return any((ROOT / package / name).exists() for package in ("", "escalation"))
+
+
 # The tests themselves.
 
 TEST_FILES = [path for path in modules("tests") if path.name.startswith("test_")]
