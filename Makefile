@@ -1,4 +1,5 @@
 # make up: everything set up and running.  make test: everything set up and checked.
+# make quick: what a change is checked with while one works on it.
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
@@ -8,12 +9,18 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # A version that reports cost per run, to test against beside the bundled one.
 OLD_CLI := @anthropic-ai/claude-code-linux-$(if $(filter aarch64,$(shell uname -m)),arm64,x64)@2.1.197
 
-.PHONY: up test install dev-install lint types check pytest lock browser postgres old-cli clean
+.PHONY: up test quick install dev-install lint types check pytest lock browser postgres old-cli clean
 
 up: install
 	@$(RUN) manage.py up
 
 test: dev-install browser postgres old-cli lint types check pytest
+
+# Needs neither root nor chromium nor PostgreSQL, and takes less than a minute on two cores. With the
+# real CLI (a second of CPU for every run) it plays the smoke tests alone, with made-up cases none.
+QUICK := not (browser or postgres or chaos or system or thorough) and (not real_cli or smoke)
+quick: dev-install lint
+	$(VENV)/bin/pytest -q -n logical -m "$(QUICK)"
 
 install: $(VENV)/.installed
 
@@ -63,7 +70,7 @@ check: dev-install
 	$(RUN) manage.py makemigrations --check --dry-run
 
 pytest: dev-install
-	$(VENV)/bin/pytest
+	$(VENV)/bin/pytest -n logical
 
 lock: dev-install
 	$(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

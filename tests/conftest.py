@@ -1,15 +1,69 @@
+"""What every test begins with, and which kind of test each one is.
+
+The kinds are markers, given here by where a test lies and what it uses, so that nobody forgets one:
+`make quick` leaves some of them out, `pytest -m browser` runs one of them alone. Only `smoke` is
+given by hand.
+"""
+
 from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from django.conf import settings as django_settings
 from django.contrib.auth.models import User
-from django.test import Client
+from django.test import Client, override_settings
 
 from tests.factories import UserFactory
+
+TESTS = Path(__file__).resolve().parent
+# Files go to the cores in this order: what takes long begins first, so that none waits at the end.
+LONGEST_FIRST = ("chaos", "system", "browser", "real_cli", "thorough")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for kind in sorted(kinds_of(item)):
+            item.add_marker(kind)
+    items.sort(key=rank)
+
+
+def kinds_of(item: pytest.Item) -> set[str]:
+    folder = item.path.relative_to(TESTS).parts[0]
+    found = {
+        "system": folder == "system",
+        "real_cli": folder == "real_cli",
+        "chaos": folder == "system" and item.path.stem.startswith("test_chaos"),
+        "browser": "browser" in fixtures_of(item),
+        "postgres": uses_postgres(item),
+        "thorough": is_thorough(item),
+    }
+    return {kind for kind, is_it in found.items() if is_it}
+
+
+def uses_postgres(item: pytest.Item) -> bool:
+    """A file that can start the server uses it in every test, unless the test names SQLite."""
+    parameters = getattr(item, "callspec", None)
+    names_sqlite = parameters is not None and "sqlite" in parameters.params.values()
+    return hasattr(getattr(item, "module", None), "postgres_server") and not names_sqlite
+
+
+def is_thorough(item: pytest.Item) -> bool:
+    """Thousands of made-up cases, or races between real processes."""
+    return item.path.stem.endswith(("_fuzz", "_properties")) or "contest" in fixtures_of(item)
+
+
+def fixtures_of(item: pytest.Item) -> list[str]:
+    return getattr(item, "fixturenames", [])
+
+
+def rank(item: pytest.Item) -> int:
+    kinds = [kind for kind in LONGEST_FIRST if item.get_closest_marker(kind)]
+    return LONGEST_FIRST.index(kinds[0]) if kinds else len(LONGEST_FIRST)
 
 
 @pytest.fixture(scope="session")
@@ -21,10 +75,11 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: N
         database["TEST"] = {**database.get("TEST", {}), "NAME": str(file)}
 
 
-@pytest.fixture(autouse=True)
-def quick_passwords(settings) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def quick_passwords() -> Iterator[None]:
     """Hashing is slow on purpose, which no test needs."""
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    with override_settings(PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"]):
+        yield
 
 
 @pytest.fixture

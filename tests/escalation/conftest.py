@@ -16,8 +16,6 @@ def own_surroundings(settings, tmp_path: Path, monkeypatch) -> None:
     """All state goes to a directory of the test, and nothing of the developer's login is seen."""
     settings.CLAUDEOPS_STATE_DIR = tmp_path / "state"
     settings.CLAUDEOPS_PASS_ENV = ()
-    # The real hash takes a third of a second, on purpose; no test here is about it.
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     for name in list(os.environ):
         if name.startswith(("ANTHROPIC_", "CLAUDE_CODE_")):
             monkeypatch.delenv(name)

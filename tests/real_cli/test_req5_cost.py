@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from decimal import Decimal
 
+import pytest
+
 from escalation.agent.context import default_window
 from escalation.continuity import transcripts
 from sessions_app.reading.chain import chain_of
@@ -43,6 +45,7 @@ def test_req5_tokens_of_each_tier_are_what_the_api_served_to_it(play_drill, writ
     assert (second.input_tokens, second.output_tokens, second.cache_read_tokens) == (4000, 40, 0)
 
 
+@pytest.mark.smoke
 def test_req5_tier_2_cost_is_independent_of_tier_1_cost(play_drill, write_scenario):
     write_scenario("priced", SERVED)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from escalation.tiers import get_tier
 from tests.real_cli.playing import offered_tools, tool_outputs
 
@@ -47,6 +49,7 @@ def test_req6_file_is_written_by_tier_2_only(play_drill, write_scenario, own_sta
     assert note.read_text() == "from tier 2"
 
 
+@pytest.mark.smoke
 def test_req6_command_blocked_at_tier_1_runs_at_tier_2(play_drill):
     drill = play_drill("forbidden-command")
 

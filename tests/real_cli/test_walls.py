@@ -54,6 +54,7 @@ def test_prompt_that_looks_like_a_command_reaches_the_model_as_words(scripted_ap
     assert "the cake is a lie" not in heard
 
 
+@pytest.mark.smoke
 def test_tools_that_the_model_sees_are_the_tiers_list(scripted_api, watch_cycle):
     api = scripted_api(*watch_cycle.healthy)
 
