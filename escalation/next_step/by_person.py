@@ -18,7 +18,7 @@ from escalation.next_step.run_choice import AS_USUAL, RunChoice
 from sessions_app.models import Session
 from sessions_app.models.policy import refusal
 from sessions_app.models.transitions import RETRIED
-from sessions_app.pages.session_actions import LONGEST_REASON, LONGEST_REQUEST
+from sessions_app.reading.session_actions import LONGEST_REASON, LONGEST_REQUEST
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

@@ -10,13 +10,13 @@ from decimal import Decimal
 from django.conf import settings
 
 from sessions_app.models import Conversation, Cycle, Session, SessionEvent
-from sessions_app.pages.session_actions import Action, actions_for, held_back
 from sessions_app.reading.chain import Branch, Chain, chain_of
 from sessions_app.reading.continuity import Step, steps_of
 from sessions_app.reading.cost_check import CostCheck, check_costs
 from sessions_app.reading.event_text import EventLine, describe_event
 from sessions_app.reading.plain_text import indented
 from sessions_app.reading.report_text import Report, ReportItem, read_facts, read_report
+from sessions_app.reading.session_actions import Action, actions_for, held_back
 
 EVENTS_SHOWN = 500
 DEEPEST_INDENT = 3

@@ -16,7 +16,7 @@ from escalation.run.prompts import rendered
 from escalation.run.situation import EarlierRun, Place, Situation
 from escalation.tiers import get_tier
 from sessions_app.models import Session
-from sessions_app.pages.session_actions import LONGEST_REASON
+from sessions_app.reading.session_actions import LONGEST_REASON
 from tests.escalation.rows import CONVERSATION
 
 Purpose, Status, By = Session.Purpose, Session.Status, Session.ContinuedBy

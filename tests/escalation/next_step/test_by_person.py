@@ -9,7 +9,7 @@ from escalation.errors import OperationRefused
 from escalation.next_step import by_person
 from escalation.next_step.cycles import leave_to_caller
 from sessions_app.models import Cycle, Session
-from sessions_app.pages.session_actions import LONGEST_REASON, LONGEST_REQUEST
+from sessions_app.reading.session_actions import LONGEST_REASON, LONGEST_REQUEST
 from tests.escalation.continuation_cases import FENCE
 from tests.escalation.rows import ESCALATE, HEALTHY, a_report
 from tests.escalation.runs import change, run

@@ -15,8 +15,8 @@ from escalation.host.cleaning import clean
 from escalation.next_step import by_person, cycles
 from escalation.next_step.cycles import leave_to_caller
 from sessions_app.models import Cycle, Session, Transcript
-from sessions_app.pages.session_actions import actions_for
 from sessions_app.pages.transcript_page import NOT_KEPT, load_transcript
+from sessions_app.reading.session_actions import actions_for
 from tests.escalation.fake_cli import FakeCli
 from tests.escalation.rows import HEALTHY
 from tests.escalation.runs import FINDS_AND_ESCALATES, FOUND, child_of, run

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sessions_app.pages.session_actions import Action, actions_for, held_back
+from sessions_app.reading.session_actions import Action, actions_for, held_back
 from tests.factories import CycleFactory, SessionFactory, WatchFactory
 
 pytestmark = pytest.mark.django_db
