@@ -15,7 +15,8 @@ from django.utils.functional import SimpleLazyObject
 from claudeops.database_url import sqlite_database
 from claudeops.env import Environment, read_dotenv
 from claudeops.secret_key import stored_secret_key
-from escalation.tiers import HIGHEST_TIER, LOWEST_TIER, QUESTION_TOOLS, tiers_from
+from claudeops.tier_settings import tiers_from
+from escalation.tiers import HIGHEST_TIER, LOWEST_TIER, QUESTION_TOOLS
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 

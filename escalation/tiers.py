@@ -1,18 +1,15 @@
 """The three tiers: which model, which tools, which limits.
 
-Defaults stand here in one table; the environment overrides each of them.
+Defaults stand here in one table; the environment overrides each of them
+(`claudeops/tier_settings.py`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from django.conf import settings
-
-if TYPE_CHECKING:
-    from claudeops.env import Environment
 
 LOWEST_TIER, HIGHEST_TIER = 1, 3
 
@@ -90,25 +87,6 @@ DEFAULT_TIERS = (
         timeout_seconds=60 * 60,
     ),
 )
-
-
-def tiers_from(environment: Environment) -> dict[int, Tier]:
-    return {default.number: _overridden(default, environment) for default in DEFAULT_TIERS}
-
-
-def _overridden(default: Tier, environment: Environment) -> Tier:
-    prefix = f"CLAUDEOPS_TIER{default.number}_"
-    denied = environment.names(prefix + "DISALLOWED_TOOLS", default.disallowed_tools)
-    return replace(
-        default,
-        model=environment.text(prefix + "MODEL", default.model),
-        allowed_tools=environment.names(prefix + "ALLOWED_TOOLS", default.allowed_tools),
-        disallowed_tools=tuple(dict.fromkeys((*UNANSWERED_TOOLS, *denied))),
-        # The CLI takes 0 turns for "unlimited", so 0 must never reach it.
-        max_turns=environment.integer(prefix + "MAX_TURNS", default.max_turns, minimum=1),
-        max_budget_usd=environment.amount(prefix + "MAX_BUDGET_USD", default.max_budget_usd),
-        timeout_seconds=environment.seconds(prefix + "TIMEOUT", default.timeout_seconds),
-    )
 
 
 def get_tier(number: int) -> Tier:

@@ -6,13 +6,13 @@ from decimal import Decimal
 import pytest
 
 from claudeops.env import Environment
+from claudeops.tier_settings import tiers_from
 from escalation.tiers import (
     DEFAULT_TIERS,
     Tier,
     dry_run_walls,
     get_tier,
     question_walls,
-    tiers_from,
 )
 
 READING = ["Bash", "Read", "Grep", "Glob", "Task", "WebFetch", "WebSearch"]

@@ -9,10 +9,10 @@ from decimal import Decimal
 import pytest
 
 from claudeops.env import Environment
+from claudeops.tier_settings import tiers_from
 from escalation.agent.argv import RunRequest, build_argv, conversation_id
 from escalation.agent.binary import ClaudeBinary
 from escalation.report import REPORT_SCHEMA_JSON
-from escalation.tiers import tiers_from
 
 FORKING = ClaudeBinary(path="/opt/claude", source="PATH", version="2", flags=("--fork-session",))
 OLD = ClaudeBinary(path="/opt/claude", source="PATH", version="1", flags=("--resume",))
