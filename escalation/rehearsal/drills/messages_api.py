@@ -85,15 +85,20 @@ class ScriptedApi:
 
     def answer(self, scenario: str, tier: int, run: str, body: dict[str, Any]) -> Reply:
         """Keep the request and choose what to say to it."""
-        auxiliary = is_auxiliary(body)
         with self._lock:
             state = self._runs.setdefault((scenario, tier, run), RunState())
+            auxiliary = is_auxiliary(body)
             main = not auxiliary and state.is_main(opening_words(body))
-            self._keep(KeptRequest(scenario=scenario, tier=tier, run=run, main=main, body=body))
-            if auxiliary:
-                return BESIDE_THE_SCRIPT
-            position = state.served[main]
-            state.served[main] += 1
+            reply = (
+                BESIDE_THE_SCRIPT if auxiliary else self._next_reply(scenario, tier, state, main)
+            )
+            kept = KeptRequest(scenario=scenario, tier=tier, run=run, main=main, body=body)
+            self._keep(kept, {} if reply.error else usage_of(reply, body))
+        return reply
+
+    def _next_reply(self, scenario: str, tier: int, state: RunState, main: bool) -> Reply:
+        position = state.served[main]
+        state.served[main] += 1
         played = self.scenarios[scenario]
         return reply_at(played.replies_for(tier) if main else played.aside, position)
 
@@ -103,13 +108,15 @@ class ScriptedApi:
         with self._lock:
             self._log({"tier": tier, "run": run, "model": model, "served": usage})
 
-    def _keep(self, request: KeptRequest) -> None:
+    def _keep(self, request: KeptRequest, offered: dict[str, int]) -> None:
+        """What is offered is used at most: a reader who dies in the middle may have seen it all."""
         self.requests.append(request)
         self._log(
             {
                 "tier": request.tier,
                 "run": request.run,
                 "main": request.main,
+                "offered": offered,
                 "body": request.body,
             }
         )

@@ -7,6 +7,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -172,23 +173,33 @@ def test_many_runs_at_once_do_not_mix(api):
     assert list(answers.values()) == [["I look.", "Done.", LAST_WORD.say]] * 8
 
 
+def logged(tmp_path: Path, lines: int) -> list[dict[str, Any]]:
+    """The answer is noted just after it went out, so its line may take a moment."""
+    log = tmp_path / "requests.jsonl"
+    give_up = time.monotonic() + 5
+    while len(log.read_text().splitlines()) < lines and time.monotonic() < give_up:
+        time.sleep(0.01)
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
 def test_requests_are_kept_in_memory_and_on_disk(api, tmp_path):
     ask(api, tier=1, run="7", text="é")
 
     (kept,) = api.requests
-    line, *_served = (tmp_path / "requests.jsonl").read_text().splitlines()
+    asked = logged(tmp_path, lines=1)[0]
     assert (kept.scenario, kept.tier, kept.run) == ("shop", 1, "7")
     assert "é" in kept.text()
-    assert json.loads(line) == {"tier": 1, "run": "7", "main": True, "body": kept.body}
+    assert (asked["tier"], asked["run"], asked["body"]) == (1, "7", kept.body)
 
 
-def test_answers_that_went_out_whole_are_logged_with_their_model_and_usage(api, tmp_path):
-    events_of(api, tier=3)
+@pytest.mark.parametrize("stream", [True, False])
+def test_the_log_says_what_was_offered_and_that_it_went_out(api, tmp_path, stream):
+    post(f"{api.base_url('shop', 3, '7')}/v1/messages", body(stream=stream))
 
-    entries = [json.loads(line) for line in (tmp_path / "requests.jsonl").read_text().splitlines()]
-    (served,) = [entry for entry in entries if "served" in entry]
-    assert (served["tier"], served["run"], served["model"]) == (3, "1", "haiku")
-    assert served["served"] == {**NO_USAGE, "input_tokens": 7, "output_tokens": 9}
+    asked, answered = logged(tmp_path, lines=2)
+    assert asked["offered"]["input_tokens"] == 7
+    assert (answered["tier"], answered["run"], answered["model"]) == (3, "7", "haiku")
+    assert answered["served"] == asked["offered"]
 
 
 def test_an_answer_that_nobody_waited_for_is_not_logged_as_served(api, tmp_path):
