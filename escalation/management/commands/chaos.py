@@ -3,64 +3,148 @@
 from __future__ import annotations
 
 import json
-import os
+import secrets
+import socket
 import sys
+import time
 from argparse import ArgumentParser
-from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
+from escalation.host.operator_account import ensure_operator
+from escalation.host.schedules import ensure_housekeeping
 from escalation.rehearsal import chaos
-from escalation.rehearsal.chaos.rounds import Round, play
-from escalation.rehearsal.scratch import is_scratch, rerun_in_scratch
+from escalation.rehearsal.chaos.faults import FAULTS, FILL_THE_DISK
+from escalation.rehearsal.chaos.figures import as_json, figures
+from escalation.rehearsal.chaos.installation import Installation
+from escalation.rehearsal.chaos.prices import learned_prices
+from escalation.rehearsal.chaos.rounds import Playground, Round, plans, play
+from escalation.rehearsal.chaos.website import Website
+from escalation.rehearsal.scratch import is_scratch, rerun_in_scratch, why_no_small_disk
+
+SMALL_DISK_MEGABYTES = 256
 
 
 class Command(BaseCommand):
     help = (
-        "Run drills in a scratch installation and, at random moments, kill the CLI, a worker or "
-        "the whole cluster, or lock the database; then check that every session has a true end. "
-        "Exit code 1: something was lost, doubled or left behind."
+        "Run drills in a scratch installation and, at random moments, kill the CLI, a worker, the "
+        "whole cluster or the web server, lock the database or fill the disk; then check by raw "
+        "evidence that every session has a true end. Exit code 0: every invariant held; 1: "
+        "something was lost, doubled or left behind; 2: it could not be played. Where no small "
+        "disk can be mounted, filling it is left out, and this is said; asked for by name with "
+        "--only, that is exit code 2."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--rounds", type=int, default=10)
         parser.add_argument("--seed", type=int, default=1, help="chooses the faults")
+        parser.add_argument("--at-once", type=int, default=3, help="rounds at the same time")
+        parser.add_argument(
+            "--only", action="append", choices=list(FAULTS), help="these faults alone"
+        )
+        parser.add_argument("--keep", help="a directory for the evidence of violated rounds")
         parser.add_argument("--json", action="store_true")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not is_scratch():
-            own = Path(chaos.__file__).parent / "scenarios"
-            os.environ["CLAUDEOPS_SCENARIOS_DIR"] = str(own)
-            sys.exit(rerun_in_scratch())
-        call_command("migrate", verbosity=0)
-        played = []
-        for entry in play(max(1, options["rounds"]), options["seed"]):
-            played.append(entry)
-            if not options["json"]:
-                self._print_round(entry)
-        self._print_end(played, as_json=options["json"])
+            sys.exit(_rerun(at_once=max(1, options["at_once"])))
+        began = time.monotonic()
+        left_out = why_no_small_disk()
+        faults = [
+            name for name in options["only"] or FAULTS if not left_out or name != FILL_THE_DISK
+        ]
+        if left_out:
+            self.stderr.write(f"The fault {FILL_THE_DISK!r} is left out: {left_out}")
+        if not faults:
+            sys.exit(2)
+        played = self._play(faults, options)
+        seconds = time.monotonic() - began
+        if options["json"]:
+            told = as_json(played, seed=options["seed"], seconds=seconds, left_out=left_out)
+            self.stdout.write(json.dumps(told))
+        else:
+            self._print_end(played, seconds)
         if any(entry.violations for entry in played):
             sys.exit(1)
 
+    def _play(self, faults: list[str], options: dict[str, Any]) -> list[Round]:
+        playground = _prepared(Path(options["keep"]) if options["keep"] else None)
+        playground.installation.start()
+        try:
+            if trouble := playground.installation.website.wait_until_ready():
+                self.stderr.write(f"The scratch installation does not come up: {trouble}")
+                sys.exit(2)
+            playground.installation.website.log_in()
+            played = []
+            planned = plans(max(1, options["rounds"]), options["seed"], faults)
+            for entry in play(playground, planned, at_once=max(1, options["at_once"])):
+                played.append(entry)
+                if not options["json"]:
+                    self._print_round(entry)
+        finally:
+            playground.installation.stop()
+        return sorted(played, key=lambda entry: entry.number)
+
     def _print_round(self, entry: Round) -> None:
         verdict = "; ".join(entry.violations) or "ok"
+        also = f" (also {', '.join(entry.also)})" if entry.also else ""
         self.stdout.write(
-            f"{entry.number:4} {entry.fault:18} after {entry.after_seconds:5.2f} s  "
-            f"{entry.sessions} sessions  {entry.outcome:14} {verdict}"
+            f"{entry.number:4} {entry.fault:20} after {entry.after_seconds:5.2f} s, over "
+            f"{entry.settling_seconds:5.1f} s later  {len(entry.statuses)} sessions  "
+            f"{entry.outcome:14} {verdict}{also}"
         )
         self.stdout.flush()
 
-    def _print_end(self, played: list[Round], *, as_json: bool) -> None:
+    def _print_end(self, played: list[Round], seconds: float) -> None:
+        for one in figures(played):
+            outcomes = ", ".join(f"{count} {name}" for name, count in sorted(one.outcomes.items()))
+            self.stdout.write(
+                f"{one.fault:20} {one.rounds:4} rounds: {outcomes}; {one.cut_off} sessions cut "
+                f"off, {one.recovered} recovered; settled in {one.settling_median_seconds} s "
+                f"(median), {one.settling_longest_seconds} s (longest); {one.violations} violated"
+            )
         broken = sum(1 for entry in played if entry.violations)
-        if as_json:
-            rounds = [asdict(entry) for entry in played]
-            self.stdout.write(json.dumps({"rounds": rounds, "violated": broken}))
-            return
-        faults = Counter(entry.fault for entry in played)
-        outcomes = Counter(entry.outcome for entry in played)
-        self.stdout.write(f"faults: {dict(faults)}\noutcomes: {dict(outcomes)}")
-        self.stdout.write(f"{len(played)} rounds, {broken} with a violation")
+        self.stdout.write(f"{len(played)} rounds in {seconds:.0f} s, {broken} with a violation")
+
+
+def _rerun(*, at_once: int) -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    own = {
+        "CLAUDEOPS_SCENARIOS_DIR": str(Path(chaos.__file__).parent / "scenarios"),
+        "CLAUDEOPS_HOST": "127.0.0.1",
+        "CLAUDEOPS_PORT": str(port),
+        "CLAUDEOPS_ADMIN_PASSWORD": secrets.token_urlsafe(12),
+        # A place for every round and one for the housekeeping: waiting is not what is tried here.
+        "CLAUDEOPS_WORKERS": str(at_once + 1),
+        "CLAUDEOPS_MAX_SESSIONS": str(at_once),
+        "CLAUDEOPS_MAX_TIER3_SESSIONS": str(at_once),
+    }
+    return rerun_in_scratch(own, small_disk_megabytes=SMALL_DISK_MEGABYTES)
+
+
+def _prepared(keep: Path | None) -> Playground:
+    state = Path(settings.CLAUDEOPS_STATE_DIR)
+    # What the scripted API saw lies beside the small disk, or filling it would blind the witness.
+    drills = state.parent / "drills"
+    drills.mkdir()
+    (state / "drills").symlink_to(drills)
+    call_command("migrate", verbosity=0)
+    ensure_operator()
+    ensure_housekeeping()  # until the worker makes its own schedules at its start
+    website = Website(
+        f"http://127.0.0.1:{settings.CLAUDEOPS_PORT}",
+        settings.CLAUDEOPS_ADMIN_USER,
+        settings.CLAUDEOPS_ADMIN_PASSWORD,
+    )
+    return Playground(
+        installation=Installation(state, website),
+        prices=learned_prices([tier.model for tier in settings.CLAUDEOPS_TIERS.values()]),
+        drills=drills,
+        keep=keep,
+    )

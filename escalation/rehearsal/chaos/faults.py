@@ -1,4 +1,8 @@
-"""What can go wrong, done on purpose and for real."""
+"""What can go wrong, done on purpose and for real.
+
+A fault gives back what it saw go wrong by itself, such as a page that did not come back; all else
+is found by the invariants afterwards.
+"""
 
 from __future__ import annotations
 
@@ -7,87 +11,108 @@ import os
 import random
 import signal
 import sqlite3
-import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 
-from django.conf import settings
+from escalation.rehearsal.chaos.evidence import DATABASE, ask
+from escalation.rehearsal.chaos.installation import WEB, WORKER, Installation
+from escalation.rehearsal.chaos.small_disk import keep_full
 
-from escalation.agent import process_id
-from escalation.host.children import Child, start_worker
-from sessions_app.models import Cycle, Session
-
-READY_SECONDS = 20.0
+FILL_THE_DISK = "fill the disk"
 
 
-@dataclass(slots=True)
-class Installation:
-    """The processes that chaos plays with."""
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What a fault falls upon: one round's cycle, among others in the same installation."""
 
-    worker: Child
+    installation: Installation
+    cycle: int
+    chance: random.Random
 
-    @classmethod
-    def start(cls) -> Installation:
-        return cls(start_worker())
-
-    def restart_what_died(self) -> None:
-        if self.worker.has_ended:
-            self.worker = start_worker()
-
-
-Fault = Callable[[Installation, Cycle, random.Random], None]
-
-
-def nothing(installation: Installation, cycle: Cycle, chance: random.Random) -> None:
-    """A round without a fault, for comparison."""
+    def running(self, column: str) -> list[int]:
+        """A number that the record has of each run of this cycle that is under way."""
+        found = ask(
+            self.installation.state,
+            f"SELECT {column} AS number FROM sessions"  # noqa: S608 (a name of ours)
+            " WHERE cycle_id = ? AND status = 'running'",
+            self.cycle,
+        )
+        return [row["number"] for row in found if row["number"]]
 
 
-def kill_cli(installation: Installation, cycle: Cycle, chance: random.Random) -> None:
-    for session in cycle.sessions.filter(status=Session.Status.RUNNING):
-        if session.cli_pid is None:
-            continue
-        process = process_id(session.cli_pid)
-        if process is not None and process.started == session.cli_started:
-            process.send(signal.SIGKILL)
+Fault = Callable[[Scene], list[str]]
 
 
-def kill_worker(installation: Installation, cycle: Cycle, chance: random.Random) -> None:
+def nothing(scene: Scene) -> list[str]:
+    """A round without a fault of its own, for comparison."""
+    return []
+
+
+def kill_cli(scene: Scene) -> list[str]:
+    _kill(scene.running("cli_pid"))
+    return []
+
+
+def kill_worker(scene: Scene) -> list[str]:
     """The one process that runs the tier; the cluster around it lives on."""
-    for session in cycle.sessions.filter(status=Session.Status.RUNNING):
-        if session.runner_pid is None:
-            continue
-        process = process_id(session.runner_pid)
-        if process is not None and process.started == session.runner_started:
-            process.send(signal.SIGKILL)
+    _kill(scene.running("runner_pid"))
+    return []
 
 
-def kill_cluster(installation: Installation, cycle: Cycle, chance: random.Random) -> None:
+def kill_part_of_the_queue(scene: Scene) -> list[str]:
+    """Any process that the queue's guard looks after, idle or not."""
+    if parts := scene.installation.parts_of_the_queue():
+        _kill([scene.chance.choice(parts)])
+    return []
+
+
+def kill_cluster(scene: Scene) -> list[str]:
     """All processes of the worker at once, as when the machine runs out of memory."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(installation.worker.process.pid, signal.SIGKILL)
-    installation.worker.process.wait()
+    scene.installation.kill(WORKER)
+    return []
 
 
-def lock_database(installation: Installation, cycle: Cycle, chance: random.Random) -> None:
+def kill_web_server(scene: Scene) -> list[str]:
+    """It comes back, says that all is well, and shows the run that it missed a part of."""
+    with scene.installation.one_at_a_time:
+        scene.installation.kill(WEB)
+        website = scene.installation.website
+        if trouble := website.wait_until_ready():
+            return [f"after the web server was killed, {trouble}"]
+        sessions = ask(
+            scene.installation.state,
+            "SELECT max(id) AS last FROM sessions WHERE cycle_id = ?",
+            scene.cycle,
+        )
+        trouble = website.live_trouble(sessions[0]["last"])
+    return [f"after the web server was killed, {trouble}"] if trouble else []
+
+
+def lock_database(scene: Scene) -> list[str]:
     """Another writer holds the database for a while."""
-    seconds = chance.uniform(0.5, 4.0)
-    path = Path(settings.DATABASES["default"]["NAME"])
-    held = threading.Event()
+    with (
+        scene.installation.one_at_a_time,
+        closing(sqlite3.connect(scene.installation.state / DATABASE, timeout=30)) as holder,
+    ):
+        holder.execute("BEGIN IMMEDIATE")
+        time.sleep(scene.chance.uniform(0.5, 4.0))
+        holder.rollback()
+    return []
 
-    def hold() -> None:
-        connection = sqlite3.connect(path, timeout=30)
-        connection.execute("BEGIN IMMEDIATE")
-        held.set()
-        time.sleep(seconds)
-        connection.rollback()
-        connection.close()
 
-    holder = threading.Thread(target=hold)
-    holder.start()
-    held.wait(30)
-    holder.join()
+def fill_disk(scene: Scene) -> list[str]:
+    """The state directory's disk is full for a while: database, spool, transcripts."""
+    with scene.installation.one_at_a_time:
+        keep_full(scene.installation.state, scene.chance.uniform(1.0, 5.0))
+    return []
+
+
+def _kill(processes: list[int]) -> None:
+    for pid in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 FAULTS: dict[str, Fault] = {
@@ -95,5 +120,7 @@ FAULTS: dict[str, Fault] = {
     "kill the CLI": kill_cli,
     "kill a worker": kill_worker,
     "kill the cluster": kill_cluster,
+    "kill the web server": kill_web_server,
     "lock the database": lock_database,
+    FILL_THE_DISK: fill_disk,
 }

@@ -1,112 +1,150 @@
-"""What must hold after every round, whatever died in it."""
+"""What must hold after every round, whatever died in it: nothing lost, doubled or left behind.
+
+Pure functions over the evidence. What the books must say is in `books`.
+"""
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from django.conf import settings
+from escalation.rehearsal.chaos.books import Prices, book_violations
+from escalation.rehearsal.chaos.evidence import Evidence, Run
+from escalation.rehearsal.chaos.raw_transcripts import tool_numbers
 
-from escalation.agent import family
-from escalation.continuity.transcript_tail import own_messages
-from escalation.rehearsal.drills.drill import drill_directory
-from sessions_app.models import Cycle, Session
-
-# The basis of a figure that the CLI itself stated for a run.
-STATED = (Session.CostBasis.OWN_SHARE, Session.CostBasis.PER_RUN)
+OPEN = ("queued", "running", "awaiting_approval")
+GOOD = ("completed", "escalated")
+OUR_OWN_FAILURE = "Claude Ops itself failed"
 
 
-def violations(cycle: Cycle) -> list[str]:
-    sessions = list(cycle.sessions.order_by("pk"))
-    log = _log(cycle)
+def violations(evidence: Evidence, prices: Prices) -> list[str]:
     return [
-        *_endings(cycle, sessions),
-        *_links(sessions),
-        *_runs(sessions, log),
-        *_costs(sessions, log),
-        *_leftovers(cycle, sessions),
-        *_events(sessions),
+        *_endings(evidence),
+        *_links(evidence.runs),
+        *_conversations(evidence.runs),
+        *_starts(evidence),
+        *_words(evidence.runs),
+        *_numbers(evidence.runs),
+        *book_violations(evidence.runs, prices),
+        *_left_behind(evidence),
     ]
 
 
-def _endings(cycle: Cycle, sessions: list[Session]) -> Iterator[str]:
-    if cycle.state != Cycle.State.FINISHED or not cycle.outcome:
-        yield f"cycle {cycle.pk} is {cycle.state} without an outcome"
-    for session in sessions:
-        if session.is_open:
-            yield f"session {session.pk} is still {session.status}"
-        if session.status == Session.Status.COMPLETED and session.report is None:
-            yield f"session {session.pk} is completed without a report"
+def _endings(evidence: Evidence) -> Iterator[str]:
+    cycle = evidence.cycle
+    if cycle["state"] != "finished" or not cycle["outcome"]:
+        yield f"cycle {cycle['id']} is {cycle['state']}, its outcome {cycle['outcome'] or 'open'}"
+    for run in evidence.runs:
+        status, error = run.row["status"], run.row["error"]
+        if status in OPEN:
+            yield f"session {run.key} is still {status}"
+        elif not run.row["finished_at"]:
+            yield f"session {run.key} is {status} and has no end"
+        if status in GOOD and not (run.results and run.row["report"]):
+            yield f"session {run.key} is {status} without a result and a report"
+        if error.startswith(OUR_OWN_FAILURE):
+            yield f"session {run.key} is {status}: {error[:200]}"
 
 
-def _links(sessions: list[Session]) -> Iterator[str]:
-    known = {session.pk for session in sessions}
-    roots = [session for session in sessions if session.parent_session_id is None]
-    if len(roots) != 1:
-        yield f"the chain has {len(roots)} beginnings"
-    for session in sessions:
-        if session.parent_session_id is not None and session.parent_session_id not in known:
-            yield f"session {session.pk} hangs on a session outside its cycle"
+def _links(runs: list[Run]) -> Iterator[str]:
+    by_key = {run.key: run for run in runs}
+    parents = [run.row["parent_session_id"] for run in runs]
+    if parents.count(None) != 1:
+        yield f"the chain has {parents.count(None)} beginnings"
+    for parent, count in Counter(parents).items():
+        if parent is not None and count > 1:
+            yield f"session {parent} was continued {count} times"
+        if parent is not None and parent not in by_key:
+            yield f"a session hangs on session {parent}, which is not in its cycle"
+    for run in runs:
+        parent = by_key.get(run.row["parent_session_id"])
+        if parent is not None and parent.row["tier"] > run.row["tier"]:
+            yield f"session {run.key} is of a lower tier than session {parent.key} before it"
+        if run.row["status"] == "escalated" and run.key not in parents:
+            yield f"session {run.key} is escalated and nothing follows it"
 
 
-def _runs(sessions: list[Session], log: list[dict[str, Any]]) -> Iterator[str]:
+def _conversations(runs: list[Run]) -> Iterator[str]:
+    """A resumed run begins with all that the run before it was told by its tools."""
+    by_key = {run.key: run for run in runs}
+    for run in runs:
+        parent = by_key.get(run.row["parent_session_id"])
+        if run.row["continued_by"] != "resume" or parent is None or not run.exchanges:
+            continue
+        told = run.exchanges[0].messages
+        missing = [number for number in _calls_sent(parent) if number not in told]
+        if missing:
+            yield (
+                f"session {run.key} resumes session {parent.key} and was not told of "
+                f"{len(missing)} of its tool calls"
+            )
+
+
+def _calls_sent(run: Run) -> set[str]:
+    """Calls of this very run whose outputs the CLI sent on: in its last request, not its first."""
+    if not run.exchanges:
+        return set()
+    first, last = run.exchanges[0].messages, run.exchanges[-1].messages
+    return {
+        number
+        for message in json.loads(last)
+        for number in tool_numbers({"message": message}, "tool_use_id")
+        if number not in first
+    }
+
+
+def _starts(evidence: Evidence) -> Iterator[str]:
     """Every start chooses an id of its own, so two ids for one session are two starts."""
-    started = defaultdict(set)
-    for entry in log:
-        if "body" in entry:
-            user = json.loads(entry["body"]["metadata"]["user_id"])
-            started[entry["run"]].add(user["session_id"])
-    for run, ids in started.items():
-        if len(ids) > 1:
-            yield f"session {run} was started {len(ids)} times"
-    tiers = [session.tier for session in sessions if session.purpose == Session.Purpose.TIER]
-    if len(tiers) != len(set(tiers)):
-        yield f"a tier was run twice: {tiers}"
+    for run in evidence.runs:
+        started = {one.conversation for one in run.exchanges}
+        if len(started) > 1:
+            yield f"session {run.key} was started {len(started)} times"
+    for stranger in evidence.strangers:
+        yield f"the API has served a session {stranger} that the record does not know"
+    spoke = Counter(
+        run.row["tier"] for run in evidence.runs if run.row["purpose"] == "tier" and run.exchanges
+    )
+    for tier, count in spoke.items():
+        if count > 1:
+            yield f"Tier {tier} was run {count} times"
 
 
-def _costs(sessions: list[Session], log: list[dict[str, Any]]) -> Iterator[str]:
-    served: dict[str, int] = defaultdict(int)
-    for entry in log:
-        served[entry["run"]] += entry.get("served", {}).get("input_tokens", 0)
-    for session in sessions:
-        used, given = session.input_tokens, served[str(session.pk)]
-        if session.cost_basis in STATED and used != given:
-            yield f"session {session.pk} counts {used} input tokens, the API served {given}"
-        elif used > given:
-            yield f"session {session.pk} counts {used} input tokens of {given} that were served"
-        if session.cost_usd is None and session.cost_basis in STATED:
-            yield f"session {session.pk} has no cost, though its CLI stated one"
-
-
-def _leftovers(cycle: Cycle, sessions: list[Session]) -> Iterator[str]:
-    for session in sessions:
-        if session.run_mark and (living := family(None, [], session.run_mark)):
-            yield f"session {session.pk} left {len(living)} processes behind"
-    state = Path(settings.CLAUDEOPS_STATE_DIR)
-    for name in ("handoffs", "spool", "runs"):
-        for path in (state / name).glob("*"):
-            if path.is_file() and path.stat().st_size:
-                yield f"the file {name}/{path.name} was left behind"
-
-
-def _events(sessions: list[Session]) -> Iterator[str]:
-    """All that a CLI wrote down before its death has reached the record."""
-    for session in sessions:
-        stored = {
-            payload.get("uuid")
-            for payload in session.events.values_list("payload", flat=True)
-            if isinstance(payload, dict)
-        }
-        lost = [entry for entry in own_messages(session) if entry.get("uuid") not in stored]
+def _words(runs: list[Run]) -> Iterator[str]:
+    """All that the CLI wrote down or sent on has reached the record, and once."""
+    for run in runs:
+        stored = Counter(_ids_stored(run))
+        lost = [entry for entry in run.words if entry["uuid"] not in stored]
         if lost:
             first = json.dumps(lost[0].get("message"))[:200]
-            yield f"session {session.pk} lost {len(lost)} events, the first: {first}"
+            yield f"session {run.key} lost {len(lost)} events, the first: {first}"
+        doubled = [name for name, count in stored.items() if count > 1]
+        if doubled:
+            yield f"session {run.key} has {len(doubled)} events twice"
+        said = json.dumps([event["payload"] for event in run.events])
+        unheard = [number for number in _calls_sent(run) if number not in said]
+        if unheard:
+            yield f"session {run.key} has no event for {len(unheard)} tool calls that the API saw"
 
 
-def _log(cycle: Cycle) -> list[dict[str, Any]]:
-    path = drill_directory(cycle) / "requests.jsonl"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [json.loads(line) for line in lines]
+def _ids_stored(run: Run) -> list[str]:
+    payloads: list[dict[str, Any]] = [event["payload"] for event in run.events]
+    return [str(payload["uuid"]) for payload in payloads if payload.get("uuid")]
+
+
+def _numbers(runs: list[Run]) -> Iterator[str]:
+    """A gap in the numbers of a session's events is an event that was counted and never stored."""
+    for run in runs:
+        numbers = [event["sequence"] for event in run.events]
+        if numbers != list(range(1, len(numbers) + 1)):
+            yield f"session {run.key} has {len(numbers)} events, numbered up to {numbers[-1]}"
+
+
+def _left_behind(evidence: Evidence) -> Iterator[str]:
+    for process in evidence.processes:
+        yield f"the process {process} was left behind"
+    for file in evidence.files:
+        yield f"the file {file} was left behind"
+    for conversation in evidence.held:
+        yield f"the conversation {conversation} is still held"

@@ -1,24 +1,49 @@
-"""A round: start a cycle, let something die at a random moment, let all settle, check."""
+"""A round: start a drill, let something die at a random moment, wait for its end, look at it.
+
+Several rounds run at the same time in one installation, so that a fault falls among them all; the
+evidence of each stays apart, because every drill has its own directory, configuration and rows.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import random
+import shutil
+import sqlite3
+import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from django.db import OperationalError
+from django.db import OperationalError, connection
 
 from escalation import queue
-from escalation.recovery.recover import recover
-from escalation.rehearsal.chaos.faults import FAULTS, Installation
+from escalation.rehearsal.chaos.books import Prices
+from escalation.rehearsal.chaos.evidence import DATABASE, Evidence, Place, ask, gather
+from escalation.rehearsal.chaos.faults import FAULTS, Scene
+from escalation.rehearsal.chaos.installation import Installation
 from escalation.rehearsal.chaos.invariants import violations
 from escalation.rehearsal.drills.drill import start_drill
-from sessions_app.models import Cycle
 
 SCENARIO = "chaos"
-SETTLING_SECONDS = 120.0
-LATEST_FAULT_SECONDS = 6.0
+SETTLING_SECONDS = 240.0
+LATEST_FAULT_SECONDS = 9.0
+STARTING_SECONDS = 60.0
+# What goes away by itself within this time was not left behind.
+SECOND_LOOK_SECONDS = 2.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """All that chance decides about a round, so that a seed means the same faults again."""
+
+    number: int
+    fault: str
+    after_seconds: float
+    seed: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,49 +51,160 @@ class Round:
     number: int
     fault: str
     after_seconds: float
+    also: list[str]
+    """Faults of other rounds that fell into this one."""
     outcome: str
-    sessions: int
+    statuses: list[str]
+    cut_off: int
+    """Sessions that were ended as interrupted."""
+    recovered: int
+    """Sessions that went on from one that was cut off."""
+    settling_seconds: float
+    """From the fault to the end of the cycle."""
     violations: list[str]
 
 
-def play(rounds: int, seed: int) -> Iterator[Round]:
+@dataclass(slots=True)
+class Diary:
+    """When which fault happened, for rounds that were struck by the fault of another one."""
+
+    entries: list[tuple[float, int, str]] = field(default_factory=list)
+
+    def note(self, number: int, fault: str) -> None:
+        self.entries.append((time.monotonic(), number, fault))
+
+    def others(self, number: int, since: float) -> list[str]:
+        return [
+            fault
+            for when, other, fault in list(self.entries)
+            if when >= since and other != number and fault != "nothing"
+        ]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Playground:
+    installation: Installation
+    prices: Prices
+    drills: Path
+    keep: Path | None
+    """Where the evidence of a violated round is kept."""
+    diary: Diary = field(default_factory=Diary)
+    enough: threading.Event = field(default_factory=threading.Event)
+
+
+def plans(rounds: int, seed: int, faults: list[str]) -> list[Plan]:
+    """Every fault comes up once before any comes up again."""
     chance = random.Random(seed)  # noqa: S311 (a repeatable choice of faults, not a secret)
-    installation = Installation.start()
+    deck: list[str] = []
+    made = []
+    for number in range(1, rounds + 1):
+        deck = deck or chance.sample(faults, len(faults))
+        made.append(
+            Plan(
+                number=number,
+                fault=deck.pop(),
+                after_seconds=round(chance.uniform(0.0, LATEST_FAULT_SECONDS), 2),
+                seed=f"{seed}-{number}",
+            )
+        )
+    return made
+
+
+def play(playground: Playground, planned: list[Plan], *, at_once: int) -> Iterator[Round]:
+    """Rounds in the order in which they end."""
+    with ThreadPoolExecutor(at_once) as pool:
+        futures = [pool.submit(_play_round, playground, plan) for plan in planned]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        finally:
+            playground.enough.set()
+            pool.shutdown(cancel_futures=True)
+
+
+def _play_round(playground: Playground, plan: Plan) -> Round:
+    chance = random.Random(plan.seed)  # noqa: S311 (as above)
+    began = time.monotonic()
     try:
-        for number in range(1, rounds + 1):
-            yield _play_round(number, chance, installation)
+        cycle = _started()
     finally:
-        installation.worker.ask_to_stop()
-        installation.worker.make_stop(time.monotonic() + 20)
-
-
-def _play_round(number: int, chance: random.Random, installation: Installation) -> Round:
-    name = chance.choice(list(FAULTS))
-    after = chance.uniform(0.0, LATEST_FAULT_SECONDS)
-    cycle = start_drill(SCENARIO, enqueue=queue.enqueue)
-    time.sleep(after)
-    FAULTS[name](installation, cycle, chance)
-    installation.restart_what_died()
-    _settle(cycle)
+        connection.close()
+    place = Place(state=playground.installation.state, drills=playground.drills, cycle=cycle)
+    playground.enough.wait(plan.after_seconds)
+    playground.diary.note(plan.number, plan.fault)
+    struck = time.monotonic()
+    seen = FAULTS[plan.fault](Scene(playground.installation, cycle, chance))
+    _wait_for_end(place, playground.enough)
+    settled = time.monotonic() - struck
+    evidence, found = _judged(place, playground.prices)
+    if found and playground.keep:
+        _keep(place, playground.keep / f"round-{plan.number}")
     return Round(
-        number=number,
-        fault=name,
-        after_seconds=round(after, 2),
-        outcome=cycle.outcome or cycle.state,
-        sessions=cycle.sessions.count(),
-        violations=violations(cycle),
+        number=plan.number,
+        fault=plan.fault,
+        after_seconds=plan.after_seconds,
+        also=playground.diary.others(plan.number, began),
+        outcome=evidence.cycle["outcome"] or evidence.cycle["state"],
+        statuses=[run.row["status"] for run in evidence.runs],
+        cut_off=sum(1 for run in evidence.runs if run.row["status"] == "interrupted"),
+        recovered=sum(1 for run in evidence.runs if run.row["purpose"] == "recovery"),
+        settling_seconds=round(settled, 1),
+        violations=[*seen, *found],
     )
 
 
-def _settle(cycle: Cycle) -> None:
-    """The worker recovers at its start and every minute; by hand it need not be waited for."""
-    give_up = time.monotonic() + SETTLING_SECONDS
-    while time.monotonic() < give_up:
+def _started() -> int:
+    """A database that is locked or full at this moment is asked again, as a person would."""
+    give_up = time.monotonic() + STARTING_SECONDS
+    while True:
         try:
-            recover(enqueue=queue.enqueue)
-            cycle.refresh_from_db()
+            return int(start_drill(SCENARIO, enqueue=queue.enqueue).pk)
         except OperationalError:
-            pass
-        if not cycle.is_active:
-            return
-        time.sleep(0.5)
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(1.0)
+
+
+def _wait_for_end(place: Place, enough: threading.Event) -> None:
+    """Only wait: the installation has to come to an end by itself."""
+    give_up = time.monotonic() + SETTLING_SECONDS
+    while time.monotonic() < give_up and not enough.wait(0.25):
+        with contextlib.suppress(sqlite3.OperationalError):
+            (cycle,) = ask(
+                place.state, "SELECT state FROM sessions_app_cycle WHERE id = ?", place.cycle
+            )
+            if cycle["state"] == "finished":
+                return
+
+
+def _judged(place: Place, prices: Prices) -> tuple[Evidence, list[str]]:
+    evidence = _patiently(lambda: gather(place))
+    if not violations(evidence, prices):
+        return evidence, []
+    time.sleep(SECOND_LOOK_SECONDS)
+    evidence = _patiently(lambda: gather(place))
+    return evidence, violations(evidence, prices)
+
+
+def _patiently(look: Callable[[], Evidence]) -> Evidence:
+    """The fault of another round may hold up even a reader."""
+    give_up = time.monotonic() + STARTING_SECONDS
+    while True:
+        try:
+            return look()
+        except sqlite3.OperationalError:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(1.0)
+
+
+def _keep(place: Place, target: Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    with (
+        closing(sqlite3.connect(place.state / DATABASE, timeout=30)) as record,
+        closing(sqlite3.connect(target / DATABASE)) as copy,
+    ):
+        record.backup(copy)
+    for name, directory in (("claude", place.cli), ("drills", place.drill)):
+        if directory.exists():
+            shutil.copytree(directory, target / name / directory.name, dirs_exist_ok=True)

@@ -1,0 +1,125 @@
+"""What the record says a run used and cost, against what the API and the CLI say.
+
+A run that printed a result is known exactly. One that was cut off used at least what its transcript
+proves, and at most what the API offered it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from escalation.rehearsal.chaos.api_log import KINDS, Exchange, Usage, total
+from escalation.rehearsal.chaos.evidence import Run
+from escalation.rehearsal.chaos.raw_transcripts import stated_total, usages
+
+Prices = Mapping[str, Mapping[str, float]]
+"""Dollars for one token, by model and kind."""
+
+COLUMNS = {
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cache_read_input_tokens": "cache_read_tokens",
+    "cache_creation_input_tokens": "cache_creation_tokens",
+}
+SLACK = 0.000001
+"""Dollars: the CLI adds up floats, the record keeps ten places."""
+ESTIMATE_SLACK = 1.1
+"""An estimate is one, but must not be above what was offered by more than a tenth."""
+
+
+def book_violations(runs: list[Run], prices: Prices) -> list[str]:
+    found = [*_chain_totals(runs)]
+    for run in runs:
+        exact = bool(run.results)
+        found += [*(_exact_tokens(run) if exact else _bounded_tokens(run))]
+        found += [*(_exact_dollars(run, prices) if exact else _bounded_dollars(run, prices))]
+    return found
+
+
+def dollars(exchanges: list[Exchange], prices: Prices) -> float:
+    return sum(
+        count * prices[one.model][kind] for one in exchanges for kind, count in one.offered.items()
+    )
+
+
+def _exact_tokens(run: Run) -> Iterator[str]:
+    served = total([one.offered for one in run.exchanges if one.served])
+    for kind in KINDS:
+        counted = run.row[COLUMNS[kind]]
+        if counted != served[kind]:
+            yield f"session {run.key} counts {counted} {_name(kind)}, the API served {served[kind]}"
+
+
+def _bounded_tokens(run: Run) -> Iterator[str]:
+    least = total(usages(run.words))
+    most = total([one.offered for one in run.exchanges])
+    for kind in KINDS:
+        counted = run.row[COLUMNS[kind]]
+        if counted > most[kind]:
+            yield f"session {run.key} counts {counted} {_name(kind)} of {most[kind]} offered"
+        if counted < least[kind]:
+            yield (
+                f"session {run.key} counts {counted} {_name(kind)}, its transcript proves "
+                f"{least[kind]}"
+            )
+
+
+def _exact_dollars(run: Run, prices: Prices) -> Iterator[str]:
+    due = dollars([one for one in run.exchanges if one.served], prices)
+    cost = run.row["cost_usd"]
+    if cost is None:
+        yield f"session {run.key} has no cost, though its CLI stated one"
+    elif abs(cost - due) > SLACK:
+        yield f"session {run.key} cost {cost:.7f} dollars, what the API served costs {due:.7f}"
+
+
+def _bounded_dollars(run: Run, prices: Prices) -> Iterator[str]:
+    most = dollars(run.exchanges, prices)
+    cost, estimate = run.row["cost_usd"], run.row["estimated_cost_usd"]
+    if cost is not None and cost > most + SLACK:
+        yield f"session {run.key} cost {cost:.7f} dollars, all that was offered costs {most:.7f}"
+    if cost is not None and run.exchanges:
+        least = _proved_dollars(run, prices)
+        if cost < least - SLACK:
+            yield f"session {run.key} cost {cost:.7f} dollars, its transcript proves {least:.7f}"
+    if estimate is not None and estimate > most * ESTIMATE_SLACK + SLACK:
+        yield f"session {run.key} is estimated at {estimate:.7f} dollars, offered were {most:.7f}"
+
+
+def _proved_dollars(run: Run, prices: Prices) -> float:
+    price = prices[run.exchanges[0].model]
+    proved: Usage = total(usages(run.words))
+    return sum(count * price[kind] for kind, count in proved.items())
+
+
+def _chain_totals(runs: list[Run]) -> Iterator[str]:
+    """The CLI keeps one account for a conversation and all its forks: the chain must add up to it.
+
+    What a killed run spent is missing from it, so such a chain is left to the check of each run.
+    """
+    by_key = {run.key: run for run in runs}
+    for run in runs:
+        stated, line = stated_total(run.transcript), _line(run, by_key)
+        if stated is None or not all(one.results for one in line):
+            continue
+        stored = sum(one.row["cost_usd"] or 0 for one in line)
+        if abs(stored - stated) > SLACK * len(line):
+            yield (
+                f"the chain up to session {run.key} cost {stored:.7f} dollars, the CLI's own "
+                f"account says {stated:.7f}"
+            )
+
+
+def _line(run: Run, by_key: dict[int, Run]) -> list[Run]:
+    """The run and those before it whose conversation it goes on with."""
+    line = [run]
+    while line[-1].row["continued_by"] == "resume":
+        parent = by_key.get(line[-1].row["parent_session_id"])
+        if parent is None:
+            break
+        line.append(parent)
+    return line
+
+
+def _name(kind: str) -> str:
+    return kind.replace("_", " ")

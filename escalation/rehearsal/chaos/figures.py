@@ -1,0 +1,56 @@
+"""What came of all rounds, by fault."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from escalation.rehearsal.chaos.rounds import Round
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FaultFigures:
+    fault: str
+    rounds: int
+    outcomes: dict[str, int]
+    violations: int
+    """Rounds in which at least one invariant did not hold."""
+    cut_off: int
+    recovered: int
+    settling_median_seconds: float
+    settling_longest_seconds: float
+
+
+def figures(rounds: Iterable[Round]) -> list[FaultFigures]:
+    by_fault: dict[str, list[Round]] = {}
+    for one in rounds:
+        by_fault.setdefault(one.fault, []).append(one)
+    return [_figures(fault, found) for fault, found in sorted(by_fault.items())]
+
+
+def as_json(rounds: list[Round], *, seed: int, seconds: float, left_out: str) -> dict[str, Any]:
+    return {
+        "seed": seed,
+        "seconds": round(seconds, 1),
+        "violated": sum(1 for one in rounds if one.violations),
+        "left_out": left_out,
+        "faults": [asdict(one) for one in figures(rounds)],
+        "rounds": [asdict(one) for one in rounds],
+    }
+
+
+def _figures(fault: str, rounds: list[Round]) -> FaultFigures:
+    settling = [one.settling_seconds for one in rounds]
+    return FaultFigures(
+        fault=fault,
+        rounds=len(rounds),
+        outcomes=dict(Counter(one.outcome for one in rounds)),
+        violations=sum(1 for one in rounds if one.violations),
+        cut_off=sum(one.cut_off for one in rounds),
+        recovered=sum(one.recovered for one in rounds),
+        settling_median_seconds=round(median(settling), 1),
+        settling_longest_seconds=max(settling),
+    )

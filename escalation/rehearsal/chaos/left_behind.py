@@ -1,0 +1,77 @@
+"""The third witness: the machine itself. Which processes and files of a round are still there?"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+MARK_VARIABLE = b"CLAUDEOPS_RUN="
+PASSING_PLACES = ("handoffs", "spool", "runs")
+"""Folders of the state directory whose files live no longer than a run or a step to the next."""
+
+
+def living_processes(marks: Iterable[str], drill: Path) -> list[str]:
+    """Whoever carries a mark of the round, stands in its directory or was told about it."""
+    told = [mark.encode() for mark in marks if mark]
+    return [
+        f"{process.name} ({_command(process).replace(chr(0), ' ').strip()[:80]})"
+        for process in Path("/proc").iterdir()
+        if process.name.isdigit()
+        and int(process.name) != os.getpid()
+        and _belongs(process, told, drill)
+    ]
+
+
+def left_files(state: Path, sessions: Iterable[int]) -> list[str]:
+    own = {str(number) for number in sessions}
+    return [name for name in passing_files(state) if own & set(re.findall(r"[0-9]+", name))]
+
+
+def passing_files(state: Path) -> list[str]:
+    """Nothing but these folders' files with something in them: an empty one holds no secret."""
+    return [
+        str(path.relative_to(state))
+        for place in PASSING_PLACES
+        for path in sorted((state / place).rglob("*"))
+        if path.is_file() and path.stat().st_size
+    ]
+
+
+def children(pid: int) -> list[int]:
+    return [other for other, parent in _parents() if parent == pid]
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            fields = _read(process / "stat").decode(errors="replace").rpartition(")")[2].split()
+            if len(fields) > 1 and fields[0] not in "ZX":
+                yield int(process.name), int(fields[1])
+
+
+def _belongs(process: Path, marks: list[bytes], drill: Path) -> bool:
+    """A process that is dead already has neither a directory nor an environment."""
+    environment = _read(process / "environ").split(b"\0")
+    carried = [word for word in environment if word.startswith(MARK_VARIABLE)]
+    if any(mark in word for word in carried for mark in marks):
+        return True
+    if f"{drill}/" in _command(process) + "/":
+        return True
+    try:
+        directory = (process / "cwd").readlink()
+    except OSError:
+        return False
+    return directory == drill or drill in directory.parents
+
+
+def _command(process: Path) -> str:
+    return _read(process / "cmdline").decode(errors="replace")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
