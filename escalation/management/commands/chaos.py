@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import signal
 import socket
 import sys
 import time
@@ -52,6 +53,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if not is_scratch():
             sys.exit(_rerun(at_once=max(1, options["at_once"])))
+        # Told to stop, it must still stop what it started.
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(2))
         began = time.monotonic()
         left_out = why_no_small_disk()
         faults = [
@@ -143,7 +146,7 @@ def _prepared(keep: Path | None) -> Playground:
         settings.CLAUDEOPS_ADMIN_PASSWORD,
     )
     return Playground(
-        installation=Installation(state, website),
+        installation=Installation(state, website, log=state.parent / "services.log"),
         prices=learned_prices([tier.model for tier in settings.CLAUDEOPS_TIERS.values()]),
         drills=drills,
         keep=keep,

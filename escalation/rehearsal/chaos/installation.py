@@ -10,15 +10,15 @@ import contextlib
 import os
 import signal
 import sqlite3
+import subprocess
+import sys
 import threading
-import time
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from django.conf import settings
 
-from escalation.host.children import Service
 from escalation.rehearsal.chaos.evidence import DATABASE
 from escalation.rehearsal.chaos.left_behind import children
 from escalation.rehearsal.chaos.website import Website
@@ -43,7 +43,9 @@ def commands() -> dict[str, tuple[str, ...]]:
 class Installation:
     state: Path
     website: Website
-    services: dict[str, Service] = field(default_factory=dict)
+    log: Path
+    """What the services say, kept off the screen."""
+    services: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
     """For faults that would spoil what another one is looking at."""
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -62,28 +64,37 @@ class Installation:
         for thread in self._threads:
             thread.join()
         for service in self.services.values():
-            service.ask_to_stop()
-        deadline = time.monotonic() + STOP_SECONDS
-        for service in self.services.values():
-            service.make_stop(deadline)
+            service.terminate()  # the main process alone: django-q2 hangs when its group is told
+        for name, service in self.services.items():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                service.wait(STOP_SECONDS)
+            self.kill(name)
+            service.wait()
 
     def kill(self, name: str) -> None:
         """Every process of a service at once, as when the machine runs out of memory."""
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.services[name].process.pid, signal.SIGKILL)
+            os.killpg(self.services[name].pid, signal.SIGKILL)
 
     def parts_of_the_queue(self) -> list[int]:
         """The processes that the worker's own guard looks after: pusher, monitor, workers."""
-        guards = children(self.services[WORKER].process.pid)
+        guards = children(self.services[WORKER].pid)
         return [part for guard in guards for part in children(guard)]
 
     def _start_service(self, name: str) -> None:
-        self.services[name] = Service.start(name, *commands()[name])
+        with self.log.open("ab") as log:
+            self.services[name] = subprocess.Popen(
+                [sys.executable, *commands()[name]],
+                cwd=settings.BASE_DIR,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def _keep_alive(self) -> None:
         while not self._stop.wait(LOOK_SECONDS):
             for name, service in list(self.services.items()):
-                if service.has_ended:
+                if service.poll() is not None:
                     # As systemd does: what is left of the unit goes before it is started again.
                     self.kill(name)
                     self._start_service(name)

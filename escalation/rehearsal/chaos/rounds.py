@@ -138,7 +138,7 @@ def _play_round(playground: Playground, plan: Plan) -> Round:
     settled = time.monotonic() - struck
     evidence, found = _judged(place, playground.prices)
     if found and playground.keep:
-        _keep(place, playground.keep / f"round-{plan.number}")
+        _keep(place, playground.installation.log, playground.keep / f"round-{plan.number}")
     return Round(
         number=plan.number,
         fault=plan.fault,
@@ -198,8 +198,9 @@ def _patiently(look: Callable[[], Evidence]) -> Evidence:
             time.sleep(1.0)
 
 
-def _keep(place: Place, target: Path) -> None:
+def _keep(place: Place, log: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
+    shutil.copy(log, target)
     with (
         closing(sqlite3.connect(place.state / DATABASE, timeout=30)) as record,
         closing(sqlite3.connect(target / DATABASE)) as copy,

@@ -1,0 +1,286 @@
+"""A check of the checks: each violation, planted into a real round's evidence, is reported."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from django.conf import settings
+
+from escalation.rehearsal.chaos.prices import learned_prices
+from tests.escalation.rehearsal.finished_rounds import FinishedRound, delete, play_drill, update
+
+EVENTS = "sessions_app_sessionevent"
+TOKEN_COLUMNS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_creation_tokens")
+
+
+@pytest.fixture(scope="module")
+def prices():
+    return learned_prices([tier.model for tier in settings.CLAUDEOPS_TIERS.values()])
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory, prices) -> FinishedRound:
+    state = tmp_path_factory.mktemp("played") / "state"
+    play_drill(state)
+    return FinishedRound(state, prices)
+
+
+@pytest.fixture(scope="module")
+def played_with_a_kill(tmp_path_factory, prices) -> FinishedRound:
+    state = tmp_path_factory.mktemp("killed") / "state"
+    play_drill(state, kill_first_cli=True)
+    return FinishedRound(state, prices)
+
+
+@pytest.fixture
+def good(played, tmp_path) -> FinishedRound:
+    return played.copied_to(tmp_path / "copy")
+
+
+@pytest.fixture
+def cut_off(played_with_a_kill, tmp_path) -> FinishedRound:
+    """Four sessions: the first was killed, the second went on from there."""
+    copy = played_with_a_kill.copied_to(tmp_path / "copy")
+    copy.set_books_right(1)
+    return copy
+
+
+def test_a_round_without_a_fault_has_no_violation(good):
+    assert good.violations == []
+    assert [run.row["status"] for run in good.evidence.runs] == [
+        *("escalated", "escalated", "completed")
+    ]
+
+
+def test_a_round_that_went_on_after_a_kill_has_no_violation(cut_off):
+    assert cut_off.violations == []
+    assert [run.row["status"] for run in cut_off.evidence.runs][0] == "interrupted"
+    assert cut_off.evidence.runs[0].results == []
+
+
+@pytest.mark.parametrize(
+    ("planted", "reported"),
+    [
+        (update("sessions", "status = 'running'", "id = 2"), "session 2 is still running"),
+        (update("sessions", "status = 'queued'", "id = 3"), "session 3 is still queued"),
+        (update("sessions", "finished_at = NULL", "id = 2"), "session 2 is escalated and has no"),
+        (update("sessions", "report = NULL", "id = 3"), "without a result and a report"),
+        (update("sessions_app_cycle", "state = 'running'", "id = 1"), "cycle 1 is running"),
+        (update("sessions_app_cycle", "outcome = ''", "id = 1"), "its outcome open"),
+        (
+            update("sessions", "error = 'Claude Ops itself failed: disk'", "id = 2"),
+            "session 2 is escalated: Claude Ops itself failed: disk",
+        ),
+    ],
+)
+def test_an_end_that_is_none_is_reported(good, planted, reported):
+    good.change(planted)
+
+    assert [found for found in good.violations if reported in found]
+
+
+@pytest.mark.parametrize(
+    ("planted", "reported"),
+    [
+        ("parent_session_id = NULL", "the chain has 2 beginnings"),
+        ("parent_session_id = 999", "hangs on session 999, which is not in its cycle"),
+        ("parent_session_id = 1", "session 1 was continued 2 times"),
+        ("tier = 1", "session 3 is of a lower tier than session 2"),
+        ("status = 'escalated'", "session 3 is escalated and nothing follows it"),
+    ],
+)
+def test_a_broken_link_is_reported(good, planted, reported):
+    good.change(update("sessions", planted, "id = 3"))
+
+    assert [found for found in good.violations if reported in found]
+
+
+def test_a_resume_without_the_earlier_conversation_is_reported(good):
+    def forget(entries):
+        first = next(entry for entry in entries if entry["run"] == "2" and "body" in entry)
+        first["body"]["messages"] = first["body"]["messages"][-1:]
+
+    good.rewrite_log(forget)
+
+    assert [
+        found for found in good.violations if "session 2 resumes session 1 and was not" in found
+    ]
+
+
+def test_a_second_start_of_a_session_is_reported(good):
+    def start_again(entries):
+        again = json.loads(json.dumps(entries[0]))
+        user = json.loads(again["body"]["metadata"]["user_id"])
+        again["body"]["metadata"]["user_id"] = json.dumps({**user, "session_id": "another"})
+        entries.append(again)
+
+    good.rewrite_log(start_again)
+
+    assert "session 1 was started 2 times" in good.violations
+
+
+def test_a_run_that_nobody_recorded_is_reported(good):
+    good.rewrite_log(lambda entries: entries.append({**entries[0], "run": "77"}))
+
+    assert [found for found in good.violations if "served a session 77" in found]
+
+
+def test_a_tier_that_ran_twice_is_reported(good):
+    good.change(update("sessions", "tier = 2", "id = 3"))
+
+    assert "Tier 2 was run 2 times" in good.violations
+
+
+@pytest.mark.parametrize("kind", ["assistant", "user"])
+def test_a_lost_event_is_reported_though_the_numbers_were_closed_up(good, kind):
+    (number,) = [
+        event["sequence"] for event in good.evidence.runs[1].events if event["kind"] == kind
+    ][:1]
+    good.change(
+        delete(EVENTS, f"session_id = 2 AND sequence = {number}"),
+        update(EVENTS, "sequence = sequence + 999", f"session_id = 2 AND sequence > {number}"),
+        update(EVENTS, "sequence = sequence - 1000", "session_id = 2 AND sequence > 999"),
+    )
+
+    assert [found for found in good.violations if "session 2 lost 1 events" in found]
+
+
+def test_a_lost_tool_call_is_reported_even_without_a_transcript(good):
+    good.transcript(2).unlink()
+    good.change(delete(EVENTS, "session_id = 2 AND kind IN ('assistant', 'user')"))
+
+    assert "session 2 has no event for 1 tool calls that the API saw" in good.violations
+
+
+def test_a_gap_in_the_numbers_is_reported(good):
+    good.change(delete(EVENTS, "session_id = 2 AND sequence = 2"))
+
+    assert [found for found in good.violations if "session 2 has 12 events, numbered up" in found]
+
+
+def test_a_doubled_event_is_reported(good):
+    good.change(
+        "INSERT INTO sessions_app_sessionevent"
+        " (session_id, sequence, source, kind, payload, created_at)"
+        " SELECT session_id, 14, source, kind, payload, created_at"
+        " FROM sessions_app_sessionevent WHERE session_id = 2 AND sequence = 6"
+    )
+
+    assert "session 2 has 1 events twice" in good.violations
+
+
+@pytest.mark.parametrize("column", TOKEN_COLUMNS)
+@pytest.mark.parametrize("by", [1, -1])
+def test_wrong_tokens_of_each_kind_are_reported(good, column, by):
+    good.change(update("sessions", f"{column} = {column} + {by}", "id = 2"))
+
+    (found,) = good.violations
+    assert found.startswith("session 2 counts ")
+    assert "the API served" in found
+
+
+def test_a_wrong_cost_is_reported_by_the_prices_and_by_the_account_of_the_cli(good):
+    good.change(update("sessions", "cost_usd = cost_usd + 0.001", "id = 3"))
+
+    by_price, by_account = sorted(good.violations)
+    assert "session 3 cost" in by_price
+    assert "the CLI's own account says" in by_account
+
+
+def test_a_missing_cost_is_reported(good):
+    good.change(update("sessions", "cost_usd = NULL", "id = 1"))
+
+    assert "session 1 has no cost, though its CLI stated one" in good.violations
+
+
+def test_a_total_that_differs_from_the_account_of_the_cli_is_reported(good):
+    transcript = good.transcript(3)
+    with transcript.open("a") as file:
+        file.write(json.dumps({"type": "cost-state", "totalCostUSD": 5.0}) + "\n")
+
+    (found,) = good.violations
+    assert "the chain up to session 3" in found
+
+
+@pytest.mark.parametrize("column", TOKEN_COLUMNS)
+def test_fewer_tokens_than_a_cut_off_run_proves_are_reported(cut_off, column):
+    cut_off.change(update("sessions", f"{column} = {column} - 1", "id = 1"))
+
+    (found,) = cut_off.violations
+    assert "its transcript proves" in found
+
+
+@pytest.mark.parametrize("column", TOKEN_COLUMNS)
+def test_more_tokens_than_a_cut_off_run_was_offered_are_reported(cut_off, column):
+    cut_off.change(update("sessions", f"{column} = {column} + 100000", "id = 1"))
+
+    (found,) = cut_off.violations
+    assert found.endswith("offered")
+
+
+@pytest.mark.parametrize(
+    ("planted", "reported"),
+    [
+        ("cost_usd = 1", "all that was offered costs"),
+        ("cost_usd = 0", "its transcript proves"),
+        ("estimated_cost_usd = 1", "session 1 is estimated at 1.0000000 dollars"),
+    ],
+)
+def test_a_wrong_cost_of_a_cut_off_run_is_reported(cut_off, planted, reported):
+    cut_off.change(update("sessions", planted, "id = 1"))
+
+    (found,) = cut_off.violations
+    assert reported in found
+
+
+def test_a_conversation_that_is_still_held_is_reported(good):
+    good.change(update("sessions_app_conversation", "in_use_by_id = 1", "id = 1"))
+
+    assert [found for found in good.violations if found.endswith("is still held")]
+
+
+@pytest.mark.parametrize(
+    "name", ["runs/session-2.tools", "spool/session-2.jsonl", "handoffs/session-2.json"]
+)
+def test_a_left_file_is_reported(good, name):
+    path = good.state / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("something")
+
+    assert good.violations == [f"the file {name} was left behind"]
+
+
+def test_a_file_of_another_round_is_not_this_ones(good):
+    path = good.state / "runs" / "session-22.tools"
+    path.write_text("something")
+
+    assert good.violations == []
+
+
+@pytest.fixture
+def survivor() -> Iterator[list[subprocess.Popen[bytes]]]:
+    processes: list[subprocess.Popen[bytes]] = []
+    yield processes
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("known_by", ["mark", "directory", "command"])
+def test_a_left_process_is_reported(good, survivor, known_by):
+    mark = good.evidence.runs[1].row["run_mark"]
+    marked = {"CLAUDEOPS_RUN": mark} if known_by == "mark" else {}
+    told = str(good.place.drill / "system") if known_by == "command" else "nothing"
+    survivor.append(
+        subprocess.Popen(
+            ["sh", "-c", "sleep 60 & wait", told],
+            env={"PATH": os.environ["PATH"], **marked},
+            cwd=good.place.drill / "system" if known_by == "directory" else "/",
+        )
+    )
+
+    assert [found for found in good.violations if f"the process {survivor[0].pid} (sh" in found]
