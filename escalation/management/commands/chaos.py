@@ -53,8 +53,6 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if not is_scratch():
             sys.exit(_rerun(at_once=max(1, options["at_once"])))
-        # Told to stop, it must still stop what it started.
-        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(2))
         began = time.monotonic()
         left_out = why_no_small_disk()
         faults = [
@@ -75,6 +73,8 @@ class Command(BaseCommand):
             sys.exit(1)
 
     def _play(self, faults: list[str], options: dict[str, Any]) -> list[Round]:
+        # Told to stop, it must still stop what it started.
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(2))
         playground = _prepared(Path(options["keep"]) if options["keep"] else None)
         playground.installation.start()
         try:

@@ -119,6 +119,7 @@ FAULTS: dict[str, Fault] = {
     "nothing": nothing,
     "kill the CLI": kill_cli,
     "kill a worker": kill_worker,
+    "kill part of the queue": kill_part_of_the_queue,
     "kill the cluster": kill_cluster,
     "kill the web server": kill_web_server,
     "lock the database": lock_database,

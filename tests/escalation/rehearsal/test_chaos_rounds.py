@@ -1,0 +1,84 @@
+"""Which faults are played, and what is told about them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+from escalation.rehearsal.chaos.faults import FAULTS
+from escalation.rehearsal.chaos.figures import as_json, figures
+from escalation.rehearsal.chaos.rounds import LATEST_FAULT_SECONDS, Diary, Round, plans
+
+ALL = list(FAULTS)
+
+
+def a_round(number: int = 1, **facts) -> Round:
+    usual = {
+        "fault": "kill the CLI",
+        "after_seconds": 1.0,
+        "also": [],
+        "outcome": "fixed",
+        "statuses": ["interrupted", "completed"],
+        "cut_off": 1,
+        "recovered": 1,
+        "settling_seconds": 4.0,
+        "violations": [],
+    }
+    return Round(number=number, **{**usual, **facts})
+
+
+def test_every_fault_comes_up_once_before_any_comes_up_again():
+    faults = [plan.fault for plan in plans(3 * len(ALL), seed=8, faults=ALL)]
+
+    for start in range(0, len(faults), len(ALL)):
+        assert sorted(faults[start : start + len(ALL)]) == sorted(ALL)
+
+
+def test_a_seed_means_the_same_faults_again_and_another_one_does_not():
+    assert plans(20, seed=8, faults=ALL) == plans(20, seed=8, faults=ALL)
+    assert plans(20, seed=8, faults=ALL) != plans(20, seed=9, faults=ALL)
+
+
+def test_faults_fall_at_every_moment_of_a_chain():
+    moments = [plan.after_seconds for plan in plans(200, seed=1, faults=ALL)]
+
+    assert min(moments) < 0.1 * LATEST_FAULT_SECONDS
+    assert max(moments) > 0.9 * LATEST_FAULT_SECONDS
+
+
+def test_a_round_knows_the_faults_of_others_that_fell_into_it():
+    diary = Diary()
+    diary.note(1, "kill the cluster")
+    diary.note(2, "fill the disk")
+    diary.note(3, "nothing")
+
+    assert diary.others(2, since=0.0) == ["kill the cluster"]
+
+
+def test_the_figures_of_a_fault_are_those_of_its_rounds():
+    disk, cli = figures(
+        [
+            a_round(1, settling_seconds=2.0),
+            a_round(2, settling_seconds=4.0, outcome="needs_person", recovered=0),
+            a_round(3, settling_seconds=9.0, violations=["lost", "doubled"]),
+            a_round(4, fault="fill the disk", cut_off=0, recovered=0),
+        ]
+    )
+
+    assert (cli.fault, cli.rounds, cli.violations) == ("kill the CLI", 3, 1)
+    assert cli.outcomes == Counter(fixed=2, needs_person=1)
+    assert (cli.settling_median_seconds, cli.settling_longest_seconds) == (4.0, 9.0)
+    assert (cli.cut_off, cli.recovered) == (3, 2)
+    assert (disk.fault, disk.rounds, disk.cut_off) == ("fill the disk", 1, 0)
+
+
+def test_the_json_is_complete():
+    told = as_json(
+        [a_round(1), a_round(2, violations=["lost"])], seed=5, seconds=12.34, left_out="no mount"
+    )
+
+    again = json.loads(json.dumps(told))
+    assert (again["seed"], again["seconds"], again["violated"]) == (5, 12.3, 1)
+    assert again["left_out"] == "no mount"
+    assert again["faults"][0]["rounds"] == len(again["rounds"]) == 2
+    assert again["rounds"][1]["violations"] == ["lost"]

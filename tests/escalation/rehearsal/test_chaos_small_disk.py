@@ -1,0 +1,83 @@
+"""A disk that is really full, for whoever stands in the state directory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+
+from escalation.rehearsal import scratch
+from escalation.rehearsal.chaos.faults import FILL_THE_DISK
+
+TRIED = """
+import threading, time
+from pathlib import Path
+from escalation.rehearsal.chaos.small_disk import keep_full
+
+state = Path({state!r})
+(state / "before").write_text("x")
+filling = threading.Thread(target=keep_full, args=(state, 1.5))
+filling.start()
+time.sleep(0.7)
+try:
+    (state / "meanwhile").write_text("x" * 100)
+except OSError as error:
+    print(error.strerror)
+(state / "before").unlink()
+filling.join()
+(state / "after").write_text("x" * 100)
+print(sorted(path.name for path in state.iterdir() if path.stat().st_size))
+"""
+
+
+def test_a_small_disk_is_full_for_a_while_and_free_again(tmp_path):
+    wrapper, trouble = scratch.small_disk_wrapper(tmp_path, megabytes=4)
+    assert trouble == ""
+
+    tried = subprocess.run(
+        [*wrapper, sys.executable, "-c", TRIED.format(state=str(tmp_path))],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert tried.stdout.splitlines() == ["No space left on device", "['after']"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_machine_that_lets_nobody_mount_is_said_to(tmp_path, monkeypatch):
+    forbidding = tmp_path / "unshare"
+    forbidding.write_text("#!/bin/sh\necho unshare failed: Operation not permitted >&2\nexit 1\n")
+    forbidding.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    wrapper, trouble = scratch.small_disk_wrapper(tmp_path, megabytes=4)
+
+    assert wrapper == []
+    assert trouble.endswith("unshare failed: Operation not permitted")
+
+
+def test_a_machine_without_the_program_is_said_to_be_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    wrapper, trouble = scratch.small_disk_wrapper(tmp_path, megabytes=4)
+
+    assert wrapper == []
+    assert "No such file" in trouble
+
+
+def test_filling_the_disk_asked_for_by_name_where_it_cannot_be_done_is_exit_code_2(monkeypatch):
+    monkeypatch.setenv(scratch.MARK, "1")
+    monkeypatch.setenv(scratch.NO_SMALL_DISK, "no small disk can be mounted here: forbidden")
+    said = StringIO()
+
+    with pytest.raises(SystemExit) as left:
+        call_command("chaos", only=[FILL_THE_DISK], stderr=said)
+
+    assert left.value.code == 2
+    assert "'fill the disk' is left out: no small disk can be mounted here: forbidden" in (
+        said.getvalue()
+    )

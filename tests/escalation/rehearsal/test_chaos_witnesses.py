@@ -1,0 +1,128 @@
+"""The witnesses of chaos: independent of what they watch, and not led astray by half a line."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from escalation.rehearsal import chaos
+from escalation.rehearsal.chaos.api_log import exchanges
+from escalation.rehearsal.chaos.raw_transcripts import own_words, stated_total, transcripts, usages
+
+PACKAGE = "escalation.rehearsal.chaos"
+WITNESSES = ("api_log", "raw_transcripts", "left_behind", "evidence", "invariants", "books")
+
+
+@pytest.mark.parametrize("name", WITNESSES)
+def test_a_witness_imports_nothing_of_what_it_watches(name):
+    tree = ast.parse((Path(chaos.__file__).parent / f"{name}.py").read_text())
+    imported = {
+        module
+        for node in ast.walk(tree)
+        for module in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+
+    allowed = {f"{PACKAGE}.{witness}" for witness in WITNESSES}
+    assert {
+        module
+        for module in imported - allowed
+        if module.split(".")[0] not in sys.stdlib_module_names
+    } == set()
+
+
+def asked(run: str = "1", conversation: str = "a") -> dict[str, object]:
+    return {
+        "tier": 1,
+        "run": run,
+        "offered": {"input_tokens": 7},
+        "body": {
+            "model": "haiku",
+            "messages": [{"role": "user", "content": "look"}],
+            "metadata": {"user_id": json.dumps({"session_id": conversation})},
+        },
+    }
+
+
+def served(run: str = "1") -> dict[str, object]:
+    return {"tier": 1, "run": run, "served": {"input_tokens": 7}}
+
+
+def test_an_answer_belongs_to_the_request_of_its_run(tmp_path):
+    log = tmp_path / "requests.jsonl"
+    entries = [asked("1"), asked("2"), served("1")]
+    log.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+
+    assert [(one.run, one.served) for one in exchanges(log)] == [("1", True), ("2", False)]
+
+
+def test_a_torn_line_of_the_log_costs_only_itself(tmp_path):
+    log = tmp_path / "requests.jsonl"
+    log.write_text(json.dumps(asked("1"))[:60] + json.dumps(asked("2")) + "\n")
+
+    assert [one.run for one in exchanges(log)] == ["2"]
+
+
+def test_a_drill_that_never_asked_has_no_exchange(tmp_path):
+    assert exchanges(tmp_path / "requests.jsonl") == []
+
+
+def answer(number: int, tool: str = "", output_tokens: int = 3) -> dict[str, object]:
+    return {
+        "type": "assistant",
+        "uuid": f"answer-{number}",
+        "message": {
+            "id": f"msg-{number}",
+            "model": "haiku",
+            "usage": {"output_tokens": output_tokens},
+            "content": [{"type": "tool_use", "id": tool}] if tool else [],
+        },
+    }
+
+
+def result(tool: str) -> dict[str, object]:
+    return {
+        "type": "user",
+        "uuid": f"result-{tool}",
+        "message": {"content": [{"type": "tool_result", "tool_use_id": tool}]},
+    }
+
+
+def test_copies_and_what_the_cli_puts_in_are_not_words_of_a_run():
+    prompt = {"type": "user", "uuid": "prompt", "message": {"content": "look"}}
+    synthetic = {"type": "assistant", "uuid": "s", "message": {"model": "<synthetic>"}}
+    copied, put_in = answer(1, "t1"), result("t1")
+    own = [answer(2, "t2"), result("t2")]
+
+    words = own_words([copied, put_in, synthetic, prompt, *own], before={"answer-1"})
+
+    assert words == own
+
+
+def test_the_pieces_of_one_answer_are_counted_once():
+    pieces = [answer(1, "t1"), {**answer(1, "t2"), "uuid": "second piece"}]
+
+    (usage,) = usages(pieces)
+    assert usage["output_tokens"] == 3
+
+
+def test_transcripts_are_found_wherever_the_cli_puts_them(tmp_path):
+    deep = tmp_path / "projects" / "-somewhere"
+    deep.mkdir(parents=True)
+    total = {"type": "cost-state", "totalCostUSD": 0.25}
+    (deep / "abc.jsonl").write_text(json.dumps(total) + '\n{"half": \n[1]\n')
+
+    found = transcripts(tmp_path)
+
+    assert found == {"abc": [total]}
+    assert stated_total(found["abc"]) == 0.25
+    assert stated_total([]) is None
