@@ -19,7 +19,7 @@ from django.core.management.base import BaseCommand
 from escalation.host.operator_account import ensure_operator
 from escalation.host.schedules import ensure_housekeeping
 from escalation.rehearsal import chaos
-from escalation.rehearsal.chaos.faults import FAULTS, FILL_THE_DISK
+from escalation.rehearsal.chaos.faults import FAULTS, FILL_THE_DISK, USUAL
 from escalation.rehearsal.chaos.figures import as_json, figures
 from escalation.rehearsal.chaos.installation import Installation
 from escalation.rehearsal.chaos.prices import learned_prices
@@ -55,10 +55,9 @@ class Command(BaseCommand):
             sys.exit(_rerun(at_once=max(1, options["at_once"])))
         began = time.monotonic()
         left_out = why_no_small_disk()
-        faults = [
-            name for name in options["only"] or FAULTS if not left_out or name != FILL_THE_DISK
-        ]
-        if left_out:
+        faults = list(options["only"] or USUAL)
+        if left_out and FILL_THE_DISK in faults:
+            faults.remove(FILL_THE_DISK)
             self.stderr.write(f"The fault {FILL_THE_DISK!r} is left out: {left_out}")
         if not faults:
             sys.exit(2)

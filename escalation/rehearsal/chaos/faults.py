@@ -16,11 +16,14 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
-from escalation.rehearsal.chaos.evidence import DATABASE, ask
+from escalation.rehearsal.chaos.evidence import DATABASE, Row, ask
 from escalation.rehearsal.chaos.installation import WEB, WORKER, Installation
+from escalation.rehearsal.chaos.left_behind import is_same
 from escalation.rehearsal.chaos.small_disk import keep_full
 
 FILL_THE_DISK = "fill the disk"
+PART_OF_THE_QUEUE = "kill part of the queue"
+VICTIM_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +34,23 @@ class Scene:
     cycle: int
     chance: random.Random
 
-    def running(self, column: str) -> list[int]:
-        """A number that the record has of each run of this cycle that is under way."""
-        found = ask(
+    def kill_running(self, who: str) -> None:
+        """The CLI or the runner of this round's run, which may have to be waited for a little."""
+        give_up = time.monotonic() + VICTIM_SECONDS
+        while not (victims := self._running(who)) and time.monotonic() < give_up:
+            time.sleep(0.05)
+        for row in victims:
+            # By number and start together: the number alone may by now mean somebody else.
+            if is_same(row[f"{who}_pid"], row[f"{who}_started"]):
+                _kill(row[f"{who}_pid"])
+
+    def _running(self, who: str) -> list[Row]:
+        rows = ask(
             self.installation.state,
-            f"SELECT {column} AS number FROM sessions"  # noqa: S608 (a name of ours)
-            " WHERE cycle_id = ? AND status = 'running'",
+            "SELECT * FROM sessions WHERE cycle_id = ? AND status = 'running'",
             self.cycle,
         )
-        return [row["number"] for row in found if row["number"]]
+        return [row for row in rows if row[f"{who}_pid"]]
 
 
 Fault = Callable[[Scene], list[str]]
@@ -51,20 +62,20 @@ def nothing(scene: Scene) -> list[str]:
 
 
 def kill_cli(scene: Scene) -> list[str]:
-    _kill(scene.running("cli_pid"))
+    scene.kill_running("cli")
     return []
 
 
 def kill_worker(scene: Scene) -> list[str]:
     """The one process that runs the tier; the cluster around it lives on."""
-    _kill(scene.running("runner_pid"))
+    scene.kill_running("runner")
     return []
 
 
 def kill_part_of_the_queue(scene: Scene) -> list[str]:
     """Any process that the queue's guard looks after, idle or not."""
     if parts := scene.installation.parts_of_the_queue():
-        _kill([scene.chance.choice(parts)])
+        _kill(scene.chance.choice(parts))
     return []
 
 
@@ -109,19 +120,21 @@ def fill_disk(scene: Scene) -> list[str]:
     return []
 
 
-def _kill(processes: list[int]) -> None:
-    for pid in processes:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 FAULTS: dict[str, Fault] = {
     "nothing": nothing,
     "kill the CLI": kill_cli,
     "kill a worker": kill_worker,
-    "kill part of the queue": kill_part_of_the_queue,
+    PART_OF_THE_QUEUE: kill_part_of_the_queue,
     "kill the cluster": kill_cluster,
     "kill the web server": kill_web_server,
     "lock the database": lock_database,
     FILL_THE_DISK: fill_disk,
 }
+# An idle worker of django-q2 waits with the lock of the task queue in its hands. Killed there, it
+# takes the lock with it, and no other worker ever gets a task: played only when asked for by name.
+USUAL = [name for name in FAULTS if name != PART_OF_THE_QUEUE]

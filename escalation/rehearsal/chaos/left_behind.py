@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 MARK_VARIABLE = b"CLAUDEOPS_RUN="
@@ -40,15 +40,19 @@ def passing_files(state: Path) -> list[str]:
 
 
 def children(pid: int) -> list[int]:
-    return [other for other, parent in _parents() if parent == pid]
+    numbers = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return [number for number in numbers if _stat(number)[1:2] == [str(pid)]]
 
 
-def _parents() -> Iterator[tuple[int, int]]:
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
-            fields = _read(process / "stat").decode(errors="replace").rpartition(")")[2].split()
-            if len(fields) > 1 and fields[0] not in "ZX":
-                yield int(process.name), int(fields[1])
+def is_same(pid: int, started: int) -> bool:
+    """Whether a number still means the process that was started at that tick of the clock."""
+    return _stat(pid)[19:20] == [str(started)]
+
+
+def _stat(pid: int) -> list[str]:
+    """What the kernel says after the name, which may itself hold spaces; nothing of a dead one."""
+    fields = _read(Path(f"/proc/{pid}/stat")).decode(errors="replace").rpartition(")")[2].split()
+    return [] if fields[:1] in (["Z"], ["X"]) else fields
 
 
 def _belongs(process: Path, marks: list[bytes], drill: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,20 +18,17 @@ PACKAGE = "escalation.rehearsal.chaos"
 WITNESSES = ("api_log", "raw_transcripts", "left_behind", "evidence", "invariants", "books")
 
 
+def imports_of(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
 @pytest.mark.parametrize("name", WITNESSES)
 def test_a_witness_imports_nothing_of_what_it_watches(name):
-    tree = ast.parse((Path(chaos.__file__).parent / f"{name}.py").read_text())
-    imported = {
-        module
-        for node in ast.walk(tree)
-        for module in (
-            [alias.name for alias in node.names]
-            if isinstance(node, ast.Import)
-            else [node.module]
-            if isinstance(node, ast.ImportFrom)
-            else []
-        )
-    }
+    imported = set(imports_of(Path(chaos.__file__).parent / f"{name}.py"))
 
     allowed = {f"{PACKAGE}.{witness}" for witness in WITNESSES}
     assert {
