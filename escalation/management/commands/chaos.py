@@ -20,10 +20,11 @@ from escalation.host.operator_account import ensure_operator
 from escalation.host.schedules import ensure_housekeeping
 from escalation.rehearsal import chaos
 from escalation.rehearsal.chaos.faults import FAULTS, FILL_THE_DISK, USUAL
-from escalation.rehearsal.chaos.figures import as_json, figures
+from escalation.rehearsal.chaos.figures import Play, as_json, figures
 from escalation.rehearsal.chaos.installation import Installation
+from escalation.rehearsal.chaos.left_behind import left_after_all
 from escalation.rehearsal.chaos.prices import learned_prices
-from escalation.rehearsal.chaos.rounds import Playground, Round, plans, play
+from escalation.rehearsal.chaos.rounds import Playground, Round, plans, play, warm_up
 from escalation.rehearsal.chaos.website import Website
 from escalation.rehearsal.scratch import is_scratch, rerun_in_scratch, why_no_small_disk
 
@@ -61,35 +62,53 @@ class Command(BaseCommand):
             self.stderr.write(f"The fault {FILL_THE_DISK!r} is left out: {left_out}")
         if not faults:
             sys.exit(2)
-        played = self._play(faults, options)
-        seconds = time.monotonic() - began
-        if options["json"]:
-            told = as_json(played, seed=options["seed"], seconds=seconds, left_out=left_out)
-            self.stdout.write(json.dumps(told))
-        else:
-            self._print_end(played, seconds)
-        if any(entry.violations for entry in played):
-            sys.exit(1)
-
-    def _play(self, faults: list[str], options: dict[str, Any]) -> list[Round]:
         # Told to stop, it must still stop what it started.
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(2))
         playground = _prepared(Path(options["keep"]) if options["keep"] else None)
+        rounds = self._play(playground, faults, options)
+        played = Play(
+            seed=options["seed"],
+            seconds=time.monotonic() - began,
+            rounds=sorted(rounds, key=lambda entry: entry.number),
+            left_behind=left_after_all(playground.installation.state, playground.drills),
+            left_out=left_out,
+        )
+        if options["json"]:
+            self.stdout.write(json.dumps(as_json(played)))
+        else:
+            self._print_end(played)
+        if played.violated or played.left_behind:
+            sys.exit(1)
+
+    def _play(
+        self, playground: Playground, faults: list[str], options: dict[str, Any]
+    ) -> list[Round]:
         playground.installation.start()
         try:
             if trouble := playground.installation.website.wait_until_ready():
                 self.stderr.write(f"The scratch installation does not come up: {trouble}")
                 sys.exit(2)
             playground.installation.website.log_in()
-            played = []
-            planned = plans(max(1, options["rounds"]), options["seed"], faults)
-            for entry in play(playground, planned, at_once=max(1, options["at_once"])):
-                played.append(entry)
-                if not options["json"]:
-                    self._print_round(entry)
+            return self._played(playground, faults, options)
         finally:
             playground.installation.stop()
-        return sorted(played, key=lambda entry: entry.number)
+
+    def _played(
+        self, playground: Playground, faults: list[str], options: dict[str, Any]
+    ) -> list[Round]:
+        at_once = max(1, options["at_once"])
+        quiet = warm_up(playground, at_once=at_once)
+        played = [entry for entry in quiet if entry.violations]
+        for entry in play(
+            playground,
+            plans(max(1, options["rounds"]), options["seed"], faults),
+            at_once=at_once,
+            chain_seconds=max(entry.settling_seconds for entry in quiet),
+        ):
+            played.append(entry)
+            if not options["json"]:
+                self._print_round(entry)
+        return played
 
     def _print_round(self, entry: Round) -> None:
         verdict = "; ".join(entry.violations) or "ok"
@@ -101,16 +120,20 @@ class Command(BaseCommand):
         )
         self.stdout.flush()
 
-    def _print_end(self, played: list[Round], seconds: float) -> None:
-        for one in figures(played):
+    def _print_end(self, played: Play) -> None:
+        for one in figures(played.rounds):
             outcomes = ", ".join(f"{count} {name}" for name, count in sorted(one.outcomes.items()))
             self.stdout.write(
                 f"{one.fault:20} {one.rounds:4} rounds: {outcomes}; {one.cut_off} sessions cut "
                 f"off, {one.recovered} recovered; settled in {one.settling_median_seconds} s "
                 f"(median), {one.settling_longest_seconds} s (longest); {one.violations} violated"
             )
-        broken = sum(1 for entry in played if entry.violations)
-        self.stdout.write(f"{len(played)} rounds in {seconds:.0f} s, {broken} with a violation")
+        for left in played.left_behind:
+            self.stdout.write(f"After all rounds, {left}.")
+        self.stdout.write(
+            f"{len(played.rounds)} rounds in {played.seconds:.0f} s, {played.violated} with a "
+            "violation"
+        )
 
 
 def _rerun(*, at_once: int) -> int:

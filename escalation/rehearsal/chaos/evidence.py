@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from escalation.rehearsal.chaos.api_log import Exchange, exchanges
 from escalation.rehearsal.chaos.left_behind import left_files, living_processes
@@ -20,6 +21,8 @@ from escalation.rehearsal.chaos.raw_transcripts import Entry, ids, own_words, tr
 
 Row = dict[str, Any]
 DATABASE = "claudeops.sqlite3"
+PATIENCE_SECONDS = 60.0
+Seen = TypeVar("Seen")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,6 +79,10 @@ class Evidence:
 
 
 def gather(place: Place) -> Evidence:
+    return _patiently(lambda: _gather(place))
+
+
+def _gather(place: Place) -> Evidence:
     with _record(place.state) as record:
         (cycle,) = _rows(record, "SELECT * FROM sessions_app_cycle WHERE id = ?", place.cycle)
         rows = _rows(record, "SELECT * FROM sessions WHERE cycle_id = ? ORDER BY id", place.cycle)
@@ -94,9 +101,25 @@ def gather(place: Place) -> Evidence:
 
 
 def ask(state: Path, query: str, *parameters: Any) -> list[Row]:
-    """One question to the record, which a writer may be busy with."""
-    with _record(state) as record:
-        return _rows(record, query, *parameters)
+    """One question to the record."""
+
+    def look() -> list[Row]:
+        with _record(state) as record:
+            return _rows(record, query, *parameters)
+
+    return _patiently(look)
+
+
+def _patiently(look: Callable[[], Seen]) -> Seen:
+    """The fault of another round may hold up even a reader for a while."""
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return look()
+        except sqlite3.OperationalError:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(0.5)
 
 
 def _runs(

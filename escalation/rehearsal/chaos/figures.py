@@ -31,12 +31,30 @@ def figures(rounds: Iterable[Round]) -> list[FaultFigures]:
     return [_figures(fault, found) for fault, found in sorted(by_fault.items())]
 
 
-def as_json(rounds: list[Round], *, seed: int, seconds: float, left_out: str) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Play:
+    """All rounds and what was left when they were over."""
+
+    seed: int
+    seconds: float
+    rounds: list[Round]
+    left_behind: list[str]
+    left_out: str = ""
+    """Why a fault could not be played here."""
+
+    @property
+    def violated(self) -> int:
+        return sum(1 for one in self.rounds if one.violations)
+
+
+def as_json(played: Play) -> dict[str, Any]:
+    rounds = played.rounds
     return {
-        "seed": seed,
-        "seconds": round(seconds, 1),
-        "violated": sum(1 for one in rounds if one.violations),
-        "left_out": left_out,
+        "seed": played.seed,
+        "seconds": round(played.seconds, 1),
+        "violated": played.violated,
+        "left_behind": played.left_behind,
+        "left_out": played.left_out,
         "faults": [asdict(one) for one in figures(rounds)],
         "rounds": [asdict(one) for one in rounds],
     }

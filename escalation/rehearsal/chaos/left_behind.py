@@ -39,6 +39,13 @@ def passing_files(state: Path) -> list[str]:
     ]
 
 
+def left_after_all(state: Path, drills: Path) -> list[str]:
+    """When every round is over and every service stopped, whosoever it was."""
+    files = [f"the file {name} was left behind" for name in passing_files(state)]
+    processes = living_processes([], drills.resolve())
+    return files + [f"the process {process} was left behind" for process in processes]
+
+
 def children(pid: int) -> list[int]:
     numbers = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     return [number for number in numbers if _stat(number)[1:2] == [str(pid)]]

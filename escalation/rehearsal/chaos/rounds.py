@@ -6,13 +6,12 @@ evidence of each stays apart, because every drill has its own directory, configu
 
 from __future__ import annotations
 
-import contextlib
 import random
 import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -30,7 +29,6 @@ from escalation.rehearsal.drills.drill import start_drill
 
 SCENARIO = "chaos"
 SETTLING_SECONDS = 240.0
-LATEST_FAULT_SECONDS = 9.0
 STARTING_SECONDS = 60.0
 # What goes away by itself within this time was not left behind.
 SECOND_LOOK_SECONDS = 2.0
@@ -42,7 +40,8 @@ class Plan:
 
     number: int
     fault: str
-    after_seconds: float
+    moment: float
+    """When, as a share of the time that a chain takes here without a fault."""
     seed: str
 
 
@@ -92,6 +91,12 @@ class Playground:
     enough: threading.Event = field(default_factory=threading.Event)
 
 
+def warm_up(playground: Playground, *, at_once: int) -> list[Round]:
+    """Rounds without a fault, as many at a time as later: they tell how long a chain takes here."""
+    quiet = Plan(number=0, fault="nothing", moment=0.0, seed="")
+    return list(play(playground, [quiet] * at_once, at_once=at_once, chain_seconds=0.0))
+
+
 def plans(rounds: int, seed: int, faults: list[str]) -> list[Plan]:
     """Every fault comes up once before any comes up again."""
     chance = random.Random(seed)  # noqa: S311 (a repeatable choice of faults, not a secret)
@@ -103,26 +108,32 @@ def plans(rounds: int, seed: int, faults: list[str]) -> list[Plan]:
             Plan(
                 number=number,
                 fault=deck.pop(),
-                after_seconds=round(chance.uniform(0.0, LATEST_FAULT_SECONDS), 2),
+                moment=chance.uniform(0.0, 1.0),
                 seed=f"{seed}-{number}",
             )
         )
     return made
 
 
-def play(playground: Playground, planned: list[Plan], *, at_once: int) -> Iterator[Round]:
+def play(
+    playground: Playground, planned: list[Plan], *, at_once: int, chain_seconds: float
+) -> Iterator[Round]:
     """Rounds in the order in which they end."""
     with ThreadPoolExecutor(at_once) as pool:
-        futures = [pool.submit(_play_round, playground, plan) for plan in planned]
+        futures = [
+            pool.submit(_play_round, playground, plan, round(plan.moment * chain_seconds, 2))
+            for plan in planned
+        ]
         try:
             for future in as_completed(futures):
                 yield future.result()
-        finally:
+        except BaseException:
             playground.enough.set()
             pool.shutdown(cancel_futures=True)
+            raise
 
 
-def _play_round(playground: Playground, plan: Plan) -> Round:
+def _play_round(playground: Playground, plan: Plan, after_seconds: float) -> Round:
     chance = random.Random(plan.seed)  # noqa: S311 (as above)
     began = time.monotonic()
     try:
@@ -130,7 +141,7 @@ def _play_round(playground: Playground, plan: Plan) -> Round:
     finally:
         connection.close()
     place = Place(state=playground.installation.state, drills=playground.drills, cycle=cycle)
-    playground.enough.wait(plan.after_seconds)
+    playground.enough.wait(after_seconds)
     playground.diary.note(plan.number, plan.fault)
     struck = time.monotonic()
     seen = FAULTS[plan.fault](Scene(playground.installation, cycle, chance))
@@ -142,7 +153,7 @@ def _play_round(playground: Playground, plan: Plan) -> Round:
     return Round(
         number=plan.number,
         fault=plan.fault,
-        after_seconds=plan.after_seconds,
+        after_seconds=after_seconds,
         also=playground.diary.others(plan.number, began),
         outcome=evidence.cycle["outcome"] or evidence.cycle["state"],
         statuses=[run.row["status"] for run in evidence.runs],
@@ -169,33 +180,19 @@ def _wait_for_end(place: Place, enough: threading.Event) -> None:
     """Only wait: the installation has to come to an end by itself."""
     give_up = time.monotonic() + SETTLING_SECONDS
     while time.monotonic() < give_up and not enough.wait(0.25):
-        with contextlib.suppress(sqlite3.OperationalError):
-            (cycle,) = ask(
-                place.state, "SELECT state FROM sessions_app_cycle WHERE id = ?", place.cycle
-            )
-            if cycle["state"] == "finished":
-                return
+        query = "SELECT state FROM sessions_app_cycle WHERE id = ?"
+        (cycle,) = ask(place.state, query, place.cycle)
+        if cycle["state"] == "finished":
+            return
 
 
 def _judged(place: Place, prices: Prices) -> tuple[Evidence, list[str]]:
-    evidence = _patiently(lambda: gather(place))
+    evidence = gather(place)
     if not violations(evidence, prices):
         return evidence, []
     time.sleep(SECOND_LOOK_SECONDS)
-    evidence = _patiently(lambda: gather(place))
+    evidence = gather(place)
     return evidence, violations(evidence, prices)
-
-
-def _patiently(look: Callable[[], Evidence]) -> Evidence:
-    """The fault of another round may hold up even a reader."""
-    give_up = time.monotonic() + STARTING_SECONDS
-    while True:
-        try:
-            return look()
-        except sqlite3.OperationalError:
-            if time.monotonic() > give_up:
-                raise
-            time.sleep(1.0)
 
 
 def _keep(place: Place, log: Path, target: Path) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 from django.conf import settings
 
+from escalation.rehearsal.chaos.left_behind import left_after_all
 from escalation.rehearsal.chaos.prices import learned_prices
 from tests.escalation.rehearsal.finished_rounds import FinishedRound, delete, play_drill, update
 
@@ -261,6 +262,16 @@ def test_a_file_of_another_round_is_not_this_ones(good):
     assert good.violations == []
 
 
+def test_whatever_lies_in_a_passing_place_after_all_rounds_is_reported(good):
+    assert left_after_all(good.state, good.place.drills) == []
+
+    (good.state / "runs" / "nobody-knows-whose").write_text("something")
+
+    assert left_after_all(good.state, good.place.drills) == [
+        "the file runs/nobody-knows-whose was left behind"
+    ]
+
+
 @pytest.fixture
 def survivor() -> Iterator[list[subprocess.Popen[bytes]]]:
     processes: list[subprocess.Popen[bytes]] = []
@@ -283,4 +294,5 @@ def test_a_left_process_is_reported(good, survivor, known_by):
         )
     )
 
-    assert [found for found in good.violations if f"the process {survivor[0].pid} (sh" in found]
+    number = survivor[0].pid
+    assert [found for found in good.violations if f"the process {number} (sh" in found]
