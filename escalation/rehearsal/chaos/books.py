@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from escalation.rehearsal.chaos.api_log import KINDS, Exchange, Usage, total
-from escalation.rehearsal.chaos.evidence import Run
+from escalation.rehearsal.chaos.evidence import Run, resumed_line
 from escalation.rehearsal.chaos.raw_transcripts import stated_total, usages
 
 Prices = Mapping[str, Mapping[str, float]]
@@ -95,12 +95,13 @@ def _proved_dollars(run: Run, prices: Prices) -> float:
 def _chain_totals(runs: list[Run]) -> Iterator[str]:
     """The CLI keeps one account for a conversation and all its forks: the chain must add up to it.
 
-    What a killed run spent is missing from it, so such a chain is left to the check of each run.
+    What a killed run spent is missing from it, and what it could not write on a full disk: such a
+    chain is left to the check of each run.
     """
-    by_key = {run.key: run for run in runs}
     for run in runs:
-        stated, line = stated_total(run.transcript), _line(run, by_key)
-        if stated is None or not all(one.results for one in line):
+        line = resumed_line(run, runs)
+        stated = stated_total(run.transcript)
+        if stated is None or not all(_kept_its_account(one) for one in line):
             continue
         stored = sum(one.row["cost_usd"] or 0 for one in line)
         if abs(stored - stated) > SLACK * len(line):
@@ -110,15 +111,8 @@ def _chain_totals(runs: list[Run]) -> Iterator[str]:
             )
 
 
-def _line(run: Run, by_key: dict[int, Run]) -> list[Run]:
-    """The run and those before it whose conversation it goes on with."""
-    line = [run]
-    while line[-1].row["continued_by"] == "resume":
-        parent = by_key.get(line[-1].row["parent_session_id"])
-        if parent is None:
-            break
-        line.append(parent)
-    return line
+def _kept_its_account(run: Run) -> bool:
+    return bool(run.results) and stated_total(run.transcript) is not None
 
 
 def _name(kind: str) -> str:

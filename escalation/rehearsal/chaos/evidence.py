@@ -78,6 +78,18 @@ class Evidence:
     files: list[str] = field(default_factory=list)
 
 
+def resumed_line(run: Run, runs: list[Run]) -> list[Run]:
+    """The run, and those before it whose conversation it goes on with, newest first."""
+    by_key = {one.key: one for one in runs}
+    line = [run]
+    while line[-1].row["continued_by"] == "resume" and len(line) <= len(runs):
+        parent = by_key.get(line[-1].row["parent_session_id"])
+        if parent is None:
+            break
+        line.append(parent)
+    return line
+
+
 def gather(place: Place) -> Evidence:
     return _patiently(lambda: _gather(place))
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from escalation.rehearsal.chaos.books import Prices, book_violations
-from escalation.rehearsal.chaos.evidence import Evidence, Run
+from escalation.rehearsal.chaos.evidence import Evidence, Run, resumed_line
 from escalation.rehearsal.chaos.raw_transcripts import tool_numbers
 
 OPEN = ("queued", "running", "awaiting_approval")
@@ -67,18 +67,17 @@ def _links(runs: list[Run]) -> Iterator[str]:
 
 
 def _conversations(runs: list[Run]) -> Iterator[str]:
-    """A resumed run begins with all that the run before it was told by its tools."""
-    by_key = {run.key: run for run in runs}
+    """A resumed run begins with all that the runs before it were told by their tools."""
     for run in runs:
-        parent = by_key.get(run.row["parent_session_id"])
-        if run.row["continued_by"] != "resume" or parent is None or not run.exchanges:
+        earlier = resumed_line(run, runs)[1:]
+        if not run.exchanges:
             continue
         told = run.exchanges[0].messages
-        missing = [number for number in _calls_sent(parent) if number not in told]
+        missing = [number for one in earlier for number in _calls_sent(one) if number not in told]
         if missing:
             yield (
-                f"session {run.key} resumes session {parent.key} and was not told of "
-                f"{len(missing)} of its tool calls"
+                f"session {run.key} resumes session {earlier[0].key} and was not told of "
+                f"{len(missing)} tool calls before it"
             )
 
 

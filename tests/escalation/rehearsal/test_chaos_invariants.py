@@ -207,6 +207,16 @@ def test_a_total_that_differs_from_the_account_of_the_cli_is_reported(good):
     assert "the chain up to session 3" in found
 
 
+def test_an_account_that_the_cli_could_not_go_on_with_is_not_held_against_the_record(good):
+    first = good.transcript(1)
+    kept = [line for line in first.read_text().splitlines() if '"cost-state"' not in line]
+    first.write_text("\n".join(kept) + "\n")
+    with good.transcript(3).open("a") as file:
+        file.write(json.dumps({"type": "cost-state", "totalCostUSD": 0.01}) + "\n")
+
+    assert good.violations == []
+
+
 @pytest.mark.parametrize("column", TOKEN_COLUMNS)
 def test_fewer_tokens_than_a_cut_off_run_proves_are_reported(cut_off, column):
     cut_off.change(update("sessions", f"{column} = {column} - 1", "id = 1"))
