@@ -11,7 +11,7 @@ import pytest
 from django.utils import timezone
 
 from escalation.continuity.guards import Guard
-from sessions_app.models import Conversation, Session
+from sessions_app.models import Conversation, Cycle, Session
 from tests.escalation.continuation_cases import FENCE
 from tests.escalation.fake_cli import FakeCli
 from tests.escalation.rows import ESCALATE, HEALTHY, notes_of
@@ -83,9 +83,14 @@ def fill_the_context(child: Session, fake: FakeCli) -> None:
     SessionFactory(model="sonnet", cli_version=parent.cli_version, context_window=200_000)
 
 
+def do_not_keep(child: Session, fake: FakeCli) -> None:
+    Cycle.objects.filter(pk=child.cycle_id).update(ephemeral=True)
+
+
 SPOIL: dict[Guard, Callable[[Session, FakeCli], None]] = {
     Guard.CLI_CANNOT_RESUME: cannot_resume,
     Guard.FORCE_FRESH: force_fresh,
+    Guard.NOT_KEPT: do_not_keep,
     Guard.NO_SESSION_ID: lambda child, fake: change(child.parent_session, session_id=""),
     Guard.NOT_A_UUID: lambda child, fake: change(child.parent_session, session_id="sess_abc123"),
     Guard.RETIRED: lambda child, fake: Conversation.retire(conversation_of(child), "refused"),
