@@ -1,0 +1,111 @@
+"""What standing still costs: processor, pick-up of a task, and memory of web server and worker."""
+
+from __future__ import annotations
+
+import socket
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from django_q.tasks import async_task, fetch
+
+from escalation.host.children import (
+    Child,
+    start_web_server,
+    start_worker,
+    stop_children,
+    wait_for_web,
+)
+from escalation.rehearsal.benchmarks.usage import busy_seconds, memory_of, with_descendants
+from sessions_app.models import WorkerBeat
+
+HOST = "127.0.0.1"
+TASKS = 30
+SETTLE_SECONDS = 5.0
+PATIENCE_SECONDS = 60.0
+MOMENT = "escalation.rehearsal.benchmarks.idle.moment"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Idle:
+    seconds: float
+    cpu_percent: float
+    pickup_ms: list[float]
+    pss_mb: float | None
+    """None where the kernel does not let us read it."""
+    rss_mb: float
+
+    @property
+    def median_ms(self) -> float:
+        return statistics.median(self.pickup_ms)
+
+    @property
+    def p95_ms(self) -> float:
+        return statistics.quantiles(self.pickup_ms, n=20)[-1]
+
+
+def measure(seconds: float) -> Idle:
+    """First what is measured of sleeping processes, then what wakes them."""
+    with installation() as children:
+        time.sleep(SETTLE_SECONDS)
+        processes = with_descendants([child.process.pid for child in children])
+        memory = memory_of(processes)
+        before = busy_seconds(processes)
+        time.sleep(seconds)
+        busy = busy_seconds(processes) - before
+        pickups = [time_pickup() for _ in range(TASKS)]
+    return Idle(
+        seconds=seconds,
+        cpu_percent=busy / seconds * 100,
+        pickup_ms=pickups,
+        pss_mb=memory.pss_mb,
+        rss_mb=memory.rss_mb,
+    )
+
+
+@contextmanager
+def installation() -> Iterator[list[Child]]:
+    port = free_port()
+    children = [start_web_server(HOST, port), start_worker()]
+    try:
+        if not wait_for_web(children, HOST, port):
+            raise TimeoutError("the web server did not start: its messages are above")
+        _wait_for_worker()
+        # Warm: both have answered once.
+        time_pickup()
+        yield children
+    finally:
+        stop_children(children)
+
+
+def _wait_for_worker() -> None:
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while not WorkerBeat.objects.exists():
+        if time.monotonic() > give_up:
+            raise TimeoutError("the worker did not start: its messages are above")
+        time.sleep(0.1)
+
+
+def moment() -> float:
+    """The task: when it began. The clock is the same in every process of a machine."""
+    return time.monotonic()
+
+
+def time_pickup() -> float:
+    """Milliseconds from the commit to the first line of the task, in a worker that sleeps."""
+    time.sleep(0.2)
+    task = async_task(MOMENT)
+    queued = time.monotonic()
+    done = fetch(task, wait=int(PATIENCE_SECONDS * 1000))
+    if done is None or not done.success:
+        raise TimeoutError(f"the worker did not run a task: {done and done.result}")
+    return (float(done.result) - queued) * 1000
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
