@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 from django.db import Error, connections
@@ -51,13 +53,16 @@ class NotifyBell:
             time.sleep(seconds)
             return False
         try:
-            return any(
-                True
-                for _ in self._ear.connection.connection.notifies(timeout=seconds, stop_after=1)
-            )
+            return self._rang_within(self._ear.connection.connection, seconds)
         except (psycopg.Error, OSError) as error:
             logger.warning("The bell of PostgreSQL fell silent; it is hung up anew: %s", error)
             self._ear.connection.close()
             self._ear = None
             time.sleep(seconds)
             return False
+
+    def _rang_within(self, ear: psycopg.Connection[Any], seconds: float) -> bool:
+        # Not left to `notifies`, which wakes ten times a second to look.
+        poll = select.poll()
+        poll.register(ear.fileno(), select.POLLIN)
+        return bool(poll.poll(seconds * 1000)) and bool(list(ear.notifies(timeout=0)))
