@@ -6,15 +6,18 @@ RUN := $(VENV)/bin/python
 # Root needs no sudo; everybody else is asked once.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-# A version that reports cost per run, to test against beside the bundled one.
+# Versions to test against beside the bundled one: they report cost per run, and the older makes
+# many calls of its own. One is a program, the other a script for node.
 OLD_CLI := @anthropic-ai/claude-code-linux-$(if $(filter aarch64,$(shell uname -m)),arm64,x64)@2.1.197
+OLDER_CLI := @anthropic-ai/claude-code@2.0.77
+OLD_CLIS := $(VENV)/old-clis
 
-.PHONY: up test quick install dev-install lint types check pytest lock browser postgres old-cli clean
+.PHONY: up test quick install dev-install lint types check pytest lock browser postgres node old-clis clean
 
 up: install
 	@$(RUN) manage.py up
 
-test: dev-install browser postgres old-cli lint types check pytest
+test: dev-install browser postgres old-clis lint types check pytest
 
 # Needs neither root nor chromium nor PostgreSQL, and takes less than a minute on two cores. With the
 # real CLI (a second of CPU for every run) it plays the smoke tests alone, with made-up cases none.
@@ -51,12 +54,20 @@ postgres:
 		echo "Installing Debian's PostgreSQL for the tests of concurrency"; \
 		$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq postgresql >/dev/null; }
 
-old-cli: dev-install
-	@test -x $(VENV)/old-cli/claude || ! command -v npm >/dev/null || { \
-		mkdir -p $(VENV)/old-cli && cd $(VENV)/old-cli \
-		&& npm pack --silent "$(OLD_CLI)" >/dev/null 2>&1 \
-		&& tar xzf *.tgz --strip-components=1 package/claude && rm -f *.tgz; } \
-		|| echo "The older CLI could not be fetched: its recorded output stands in for it."
+node:
+	@{ command -v node && command -v npm; } >/dev/null || { \
+		echo "Installing Debian's nodejs and npm for the tests on older CLIs"; \
+		$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq nodejs npm >/dev/null; }
+
+old-clis: $(OLD_CLIS)/2.1.197/claude $(OLD_CLIS)/2.0.77/cli.js
+
+$(OLD_CLIS)/2.1.197/claude: PACKAGE = $(OLD_CLI)
+$(OLD_CLIS)/2.0.77/cli.js: PACKAGE = $(OLDER_CLI)
+$(OLD_CLIS)/2.1.197/claude $(OLD_CLIS)/2.0.77/cli.js: | node
+	@mkdir -p $(@D) && cd $(@D) && npm pack --silent "$(PACKAGE)" >/dev/null \
+		&& tar xzf *.tgz --strip-components=1 && rm -f *.tgz && test -x $(@F) && touch $(@F) \
+		|| { rm -rf "$(CURDIR)/$(@D)"; \
+		     echo "npm could not fetch $(PACKAGE), which the tests need. Is there a network?"; exit 1; }
 
 lint: dev-install
 	$(VENV)/bin/ruff check .

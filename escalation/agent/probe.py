@@ -42,11 +42,17 @@ class ProbeApi:
     system_prompts: list[str] = field(default_factory=list)
 
     def answer(self, request: dict[str, Any]) -> Answer:
-        if is_auxiliary(request) or PROMPT not in json.dumps(request["messages"][-1:]):
+        if is_auxiliary(request) or PROMPT not in _newest_words(request):
             return Answer(say="ok", usage=NO_USAGE)
         self.system_prompts.append(json.dumps(request.get("system", "")))
         usage = {"input_tokens": 1000 * self.weight, "output_tokens": 10 * self.weight}
         return Answer(say="ok", usage={**NO_USAGE, **usage})
+
+
+def _newest_words(request: dict[str, Any]) -> str:
+    """What was said last from the user's side; newer versions add notes of their own behind it."""
+    said = [message for message in request["messages"] if message.get("role") == "user"]
+    return json.dumps(said[-1:])
 
 
 class _Handler(MessagesHandler):

@@ -16,7 +16,12 @@ from sessions_app.models import Cycle
 from tests.factories import WatchFactory
 from tests.real_cli.playing import PlayedDrill, play
 
-OLD_CLI = Path(__file__).resolve().parents[2] / ".venv" / "old-cli" / "claude"
+OLD_CLIS = Path(__file__).resolve().parents[2] / ".venv" / "old-clis"
+CLIS = {
+    "2.0.77": str(OLD_CLIS / "2.0.77" / "cli.js"),
+    "2.1.197": str(OLD_CLIS / "2.1.197" / "claude"),
+    "bundled": "",
+}
 
 
 def report_call(*, status: str = "healthy", escalate: str = "", did: str = "") -> ToolCall:
@@ -42,6 +47,15 @@ def own_state(settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     return settings.CLAUDEOPS_STATE_DIR
+
+
+@pytest.fixture(params=CLIS)
+def cli_version(request, settings) -> str:
+    """The test runs once with each version of the CLI."""
+    path = CLIS[request.param]
+    assert not path or Path(path).is_file(), "run `make old-clis`: the older CLIs are missing"
+    settings.CLAUDEOPS_CLAUDE_BIN = path
+    return request.param
 
 
 @pytest.fixture
@@ -114,16 +128,3 @@ def watch_cycle(db, tmp_path: Path) -> WatchCycle:
     workdir = tmp_path / "workdir"
     workdir.mkdir()
     return WatchCycle(workdir)
-
-
-def old_cli_is_here() -> bool:
-    return OLD_CLI.is_file()
-
-
-def pytest_terminal_summary(terminalreporter) -> None:
-    if not old_cli_is_here():
-        terminalreporter.write_line(
-            "NOTE: the older CLI is not installed (`make old-cli` needs npm): its recorded result "
-            "lines stood in for it in test_cli_versions.py.",
-            red=True,
-        )

@@ -1,32 +1,73 @@
-"""Cost and continuity on two real versions of the CLI that report cost differently.
+"""Cost and continuity on three real versions of the CLI, which report cost in different ways.
 
-The older one is fetched by `make old-cli`. Where that is not possible, the recorded result lines of
-its runs stand in, and the end of the test run says so.
+`make old-clis` fetches the older two. 2.0.77 makes many calls of its own beside the conversation,
+with other models than the tier's; 2.1.197 reports per run; the bundled one counts the whole
+conversation and states each run's share.
 """
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 
 from escalation.agent.binary import find_binary
-from escalation.agent.probe import facts_in, probe
+from escalation.rehearsal.drills.drill import drill_directory
 from escalation.run import prepare
-from escalation.run.cost import own_cost
+from sessions_app.models import Session
 from sessions_app.reading.chain import chain_of
-from tests.real_cli.conftest import OLD_CLI, old_cli_is_here
+from tests.real_cli.playing import PlayedDrill, conversation_text
 from tests.real_cli.test_req5_cost import SERVED
 
-RECORDED = Path(__file__).parent / "recorded"
+PER_RUN = "usable (studied); cost is reported per run"
+OWN_SHARE = "usable (studied); cost is reported cumulative, with each run's own share"
+VERDICTS = {"2.0.77": PER_RUN, "2.1.197": PER_RUN, "bundled": OWN_SHARE}
+BASES = {"2.0.77": "per_run", "2.1.197": "per_run", "bundled": "own_share"}
 
-# The same model in two tiers: no model name can tell whose tokens are whose.
-SAME_MODEL = {1: "haiku", 2: "haiku"}
-
+THREE_PRICED_TIERS = """
+title = "Three priced tiers"
+[[tier.1]]
+run = "echo the lamp is $((40 + 2)) years old"
+usage = { input_tokens = 1000, output_tokens = 10, cache_read_input_tokens = 5 }
+[[tier.1]]
+usage = { input_tokens = 2000, output_tokens = 20 }
+[tier.1.report]
+summary = "down"
+services = [{ name = "web", status = "down" }]
+events = []
+actions_taken = []
+escalation = { needed = true, reason = "restart", services = ["web"] }
+[[tier.1]]
+say = "That is all."
+usage = { input_tokens = 0, output_tokens = 0 }
+[[tier.2]]
+usage = { input_tokens = 4000, output_tokens = 40 }
+[tier.2.report]
+summary = "down"
+services = [{ name = "web", status = "down" }]
+events = []
+actions_taken = []
+escalation = { needed = true, reason = "redeploy", services = ["web"] }
+[[tier.2]]
+say = "That is all."
+usage = { input_tokens = 0, output_tokens = 0 }
+[[tier.3]]
+usage = { input_tokens = 9000, output_tokens = 90 }
+[tier.3.report]
+summary = "up"
+services = [{ name = "web", status = "healthy" }]
+events = []
+actions_taken = [{ action = "redeployed web", result = "succeeded" }]
+escalation = { needed = false, reason = "", services = [] }
+[[tier.3]]
+say = "That is all."
+usage = { input_tokens = 0, output_tokens = 0 }
+"""
 
 DELEGATED = """
 title = "Delegated"
@@ -46,6 +87,9 @@ services = [{ name = "lamp", status = "healthy" }]
 events = []
 actions_taken = []
 escalation = { needed = false, reason = "", services = [] }
+[[tier.1]]
+say = "That is all."
+usage = { input_tokens = 0, output_tokens = 0 }
 [[aside]]
 say = "The lamp is green."
 usage = { input_tokens = 500, output_tokens = 5 }
@@ -54,75 +98,57 @@ usage = { input_tokens = 500, output_tokens = 5 }
 
 @pytest.fixture
 def same_model(settings):
+    """The same model in every tier: no model name can tell whose tokens are whose."""
     settings.CLAUDEOPS_TIERS = {
-        number: replace(tier, model=SAME_MODEL.get(number, tier.model))
-        for number, tier in settings.CLAUDEOPS_TIERS.items()
+        number: replace(tier, model="haiku") for number, tier in settings.CLAUDEOPS_TIERS.items()
     }
 
 
-def test_bundled_cli_accumulates_and_states_each_runs_share(db):
-    capabilities = probe(find_binary())
-
-    assert capabilities.works
-    assert capabilities.accumulates_on_resume
-    assert capabilities.accumulates_on_fork
-    assert capabilities.states_own_share
-    assert capabilities.verdict.startswith("usable (studied)")
+@pytest.fixture
+def chain_of_three(cli_version, play_drill, write_scenario, same_model) -> PlayedDrill:
+    write_scenario("priced", THREE_PRICED_TIERS)
+    return play_drill("priced")
 
 
-def test_bundled_cli_cost_is_exact_for_the_same_model_in_two_tiers(
-    play_drill, write_scenario, same_model
-):
-    write_scenario("priced", SERVED)
+def test_doctor_says_how_each_version_reports_cost(cli_version):
+    out = io.StringIO()
 
-    drill = play_drill("priced")
+    call_command("doctor", "--json", stdout=out)
 
-    check_exact(drill.sessions)
-    assert drill.sessions[1].cost_basis == "own_share"
+    found = json.loads(out.getvalue())
+    assert found["verdict"] == VERDICTS[cli_version]
+    assert (found["can_fork"], found["keeps_id_on_resume"]) == (True, True)
+    totals = (found["accumulates_on_resume"], found["accumulates_on_fork"])
+    assert totals == ((True, True) if cli_version == "bundled" else (False, False))
 
 
-def test_bundled_cli_cost_is_exact_by_difference_too(
-    play_drill, write_scenario, same_model, monkeypatch
-):
+def test_chain_of_three_tiers_is_resumed_and_each_cost_is_exact(chain_of_three, cli_version):
+    sessions = chain_of_three.sessions
+
+    assert [(session.tier, session.continued_by) for session in sessions] == [
+        (1, "fresh"),
+        (2, "resume"),
+        (3, "resume"),
+    ]
+    assert [session.cost_basis for session in sessions] == [BASES[cli_version]] * 3
+    for session in sessions:
+        assert tokens_of(session) == served_to(session)
+    assert cost_per_weight(sessions[0]) == cost_per_weight(sessions[1])
+    assert cost_per_weight(sessions[1]) == cost_per_weight(sessions[2]) > 0
+    assert chain_of(sessions[0]).total_cost_usd == sum(session.cost_usd for session in sessions)
+    assert "the lamp is 42 years old" in conversation_text(chain_of_three.first_request_of_tier(3))
+
+
+def test_cost_is_exact_by_difference_too(play_drill, write_scenario, same_model, monkeypatch):
     """As a CLI that accumulates but does not state its share would be read."""
     monkeypatch.setattr("escalation.agent.stream._stated_share", lambda result: None)
-    write_scenario("priced", SERVED)
+    write_scenario("priced", THREE_PRICED_TIERS)
 
-    drill = play_drill("priced")
+    sessions = play_drill("priced").sessions
 
-    check_exact(drill.sessions)
-    assert drill.sessions[1].cost_basis == "difference"
-
-
-def test_older_cli_reports_per_run(settings, db):
-    if not old_cli_is_here():
-        first, resumed = recorded("fresh"), recorded("resumed")
-        assert resumed["total_cost_usd"] < first["total_cost_usd"] * 1.5
-        return
-    settings.CLAUDEOPS_CLAUDE_BIN = str(OLD_CLI)
-
-    capabilities = probe(find_binary())
-
-    assert capabilities.works
-    assert not capabilities.accumulates_on_resume
-    assert not capabilities.accumulates_on_fork
-    assert not capabilities.appended_prompt_sticks
-
-
-def test_older_cli_cost_is_exact_for_the_same_model_in_two_tiers(
-    settings, play_drill, write_scenario, same_model
-):
-    if not old_cli_is_here():
-        check_recorded_own_cost()
-        return
-    settings.CLAUDEOPS_CLAUDE_BIN = str(OLD_CLI)
-    write_scenario("priced", SERVED)
-
-    drill = play_drill("priced")
-
-    check_exact(drill.sessions)
-    assert [session.cost_basis for session in drill.sessions] == ["per_run", "per_run"]
-    assert drill.sessions[1].continued_by == "resume"
+    assert [session.cost_basis for session in sessions] == ["per_run", "difference", "difference"]
+    assert cost_per_weight(sessions[0]) == cost_per_weight(sessions[1])
+    assert cost_per_weight(sessions[1]) == cost_per_weight(sessions[2]) > 0
 
 
 def test_cli_replaced_between_two_tiers_falls_back_to_a_handoff(
@@ -138,15 +164,9 @@ def test_cli_replaced_between_two_tiers_falls_back_to_a_handoff(
     assert drill.sessions[1].continued_guard == "other_runtime"
 
 
-@pytest.mark.parametrize("version", ["bundled", "older"])
 def test_subagents_are_paid_for_by_the_run_that_started_them(
-    settings, play_drill, write_scenario, version
+    cli_version, play_drill, write_scenario
 ):
-    if version == "older":
-        if not old_cli_is_here():
-            check_recorded_own_cost()
-            return
-        settings.CLAUDEOPS_CLAUDE_BIN = str(OLD_CLI)
     write_scenario("delegated", DELEGATED)
 
     session = play_drill("delegated").sessions[0]
@@ -165,30 +185,33 @@ def upgraded_after_the_first(binary):
     return find
 
 
-def check_exact(sessions) -> None:
-    """The API served 3,000 + 30 tokens to Tier 1 and 4,000 + 40 to Tier 2, at one price."""
-    first, second = sessions[:2]
-    assert (first.input_tokens, first.output_tokens) == (3000, 30)
-    assert (second.input_tokens, second.output_tokens) == (4000, 40)
-    price = second.cost_usd / (4000 + 5 * 40)
-    assert first.cost_usd == (price * (3000 + 5 * 30 + Decimal("0.1") * 5)).quantize(
-        Decimal("1e-10")
+def tokens_of(session: Session) -> dict[str, int]:
+    return {
+        "input_tokens": session.input_tokens,
+        "output_tokens": session.output_tokens,
+        "cache_read_input_tokens": session.cache_read_tokens,
+        "cache_creation_input_tokens": session.cache_creation_tokens,
+    }
+
+
+def served_to(session: Session) -> dict[str, int]:
+    """From the API's own log: what all answers to this run were charged with."""
+    log = (drill_directory(session.cycle) / "requests.jsonl").read_text().splitlines()
+    answers: list[dict[str, Any]] = [
+        entry["served"]
+        for entry in map(json.loads, log)
+        if "served" in entry and entry["run"] == str(session.pk)
+    ]
+    return {name: sum(answer[name] for answer in answers) for name in tokens_of(session)}
+
+
+def cost_per_weight(session: Session) -> Decimal:
+    """All tiers have one model here, so the price of an input token must be one too."""
+    served = served_to(session)
+    weight = (
+        served["input_tokens"]
+        + 5 * served["output_tokens"]
+        + Decimal("0.1") * served["cache_read_input_tokens"]
     )
-    assert chain_of(first).total_cost_usd == first.cost_usd + second.cost_usd
-
-
-def recorded(name: str) -> dict[str, Any]:
-    return json.loads((RECORDED / f"claude-2.1.197-{name}.json").read_text())
-
-
-def check_recorded_own_cost() -> None:
-    facts = facts_in(json.dumps(recorded("resumed")).encode())
-    cost = own_cost(
-        facts,
-        resumed=True,
-        accumulates=lambda: False,
-        baseline=lambda: Decimal(1),
-        unit_price=lambda: None,
-    )
-    assert cost.basis == "per_run"
-    assert cost.cost_usd == facts.reported_cost_usd
+    assert session.cost_usd is not None
+    return (session.cost_usd / weight).quantize(Decimal("1e-12"))

@@ -39,9 +39,11 @@ def value(flag):
 
 prompt = "" if sys.stdin.isatty() else sys.stdin.read()
 
+notes = []
+
 def ask(text, tools):
     body = dict(model="haiku", system=value("--append-system-prompt"), max_tokens=9, tools=tools,
-        messages=[dict(role="user", content=text)])
+        messages=[dict(role="user", content=text), *notes])
     request = urllib.request.Request(os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages",
         json.dumps(body).encode(), {{"Content-Type": "application/json"}})
     usage = json.loads(urllib.request.urlopen(request).read())["usage"]
@@ -113,6 +115,8 @@ GIVES_ANOTHER_ID = "done('someone-else' if parent else conversation, call_api())
 BROKEN = "sys.stderr.write('missing library'); sys.exit(127)"
 BREAKS_ON_RESUME = "sys.exit(3) if parent else done(conversation, call_api())"
 FIRST_FAILS = "done(conversation, call_api()); sys.exit(0 if parent else 1)"
+# As 2.1.325 does: a note of the CLI stands behind the prompt.
+ADDS_A_NOTE = "notes.append(dict(role='system', content='42 tokens left'));" + ACCUMULATES.strip()
 NEVER_CALLS = "done(conversation, 0.01)"
 STICKS = """
 if parent and "--append-system-prompt" in args:
@@ -159,7 +163,7 @@ def runs_in(directory: Path) -> int:
     return len(log.read_text()) if log.exists() else 0
 
 
-@pytest.mark.parametrize("behaviour", [ACCUMULATES, ACCUMULATES_WITH_ASIDES])
+@pytest.mark.parametrize("behaviour", [ACCUMULATES, ACCUMULATES_WITH_ASIDES, ADDS_A_NOTE])
 def test_a_cli_that_accumulates_is_found_out_also_with_calls_of_its_own(cli, behaviour):
     found = probe(cli(behaviour))
 
