@@ -60,46 +60,48 @@ class _Handler(MessagesHandler):
         self.send_answer(cast(ProbeApi, self.player).answer(request), request)
 
 
+class ProbeFailed(Exception):
+    """A run of the probe did not end well; the words say which and how."""
+
+
 def probe(binary: ClaudeBinary) -> Capabilities:
     api = ProbeApi()
     with (
         tempfile.TemporaryDirectory(prefix="claudeops-probe-") as directory,
         serve_messages(_Handler, api) as port,
     ):
-        return _watched(binary, ProbeRuns(Path(directory), api, port), api)
+        try:
+            return _watched(binary, ProbeRuns(Path(directory), api, port), api)
+        except ProbeFailed as failed:
+            return Capabilities(version=binary.version, works=False, problem=str(failed))
 
 
 def _watched(binary: ClaudeBinary, runs: ProbeRuns, api: ProbeApi) -> Capabilities:
-    """Fresh, resumed with other words, forked; a run that fails ends the experiment."""
-    first_id, fork_id = str(uuid.uuid4()), str(uuid.uuid4())
-    first = runs.run(binary, FIRST, _request(first_id), FIRST_WORDS)
-    if not first.went_well:
-        return _unusable(binary, f"a fresh run {first.complaint}")
-    resuming = _request(fork_id, resumes=first_id)
-    resumed = runs.run(_without_fork(binary), RESUMED, resuming, LATER_WORDS)
-    if not resumed.went_well:
-        return _unusable(binary, f"a resumed run {resumed.complaint}")
+    """Fresh, resumed with other words, forked."""
+    beginning, own_id = _request(str(uuid.uuid4())), str(uuid.uuid4())
+    resuming = _request(own_id, resumes=beginning.session_id)
+    first = runs.run("fresh", binary, FIRST, beginning, FIRST_WORDS)
+    resumed = runs.run("resumed", _without_fork(binary), RESUMED, resuming, LATER_WORDS)
     heard_later = LATER_WORDS in "".join(api.system_prompts[-1:])
-    forked = runs.run(binary, FORKED, resuming, LATER_WORDS) if binary.can_fork else None
-    if forked and not forked.went_well:
-        return _unusable(binary, f"a forked run {forked.complaint}")
     on_resume = accumulates(first, resumed, own=RESUMED, totals=(FIRST + RESUMED,))
-    return Capabilities(
+    found = Capabilities(
         version=binary.version,
         works=True,
-        keeps_id_on_resume=resumed.facts.session_id == first_id,
-        can_fork=forked is not None and forked.facts.session_id == fork_id,
+        keeps_id_on_resume=resumed.facts.session_id == beginning.session_id,
         accumulates_on_resume=on_resume,
-        accumulates_on_fork=accumulates(
-            # What is forked holds the resumed run too where that kept the conversation's id.
-            *(first, forked),
-            own=FORKED,
-            totals=(FIRST + FORKED, FIRST + RESUMED + FORKED),
-        )
-        if forked
-        else on_resume,
-        states_own_share=(forked or resumed).facts.own_share is not None,
+        accumulates_on_fork=on_resume,
+        states_own_share=resumed.facts.own_share is not None,
         appended_prompt_sticks=not heard_later,
+    )
+    if not binary.can_fork:
+        return found
+    forked = runs.run("forked", binary, FORKED, resuming, LATER_WORDS)
+    # What is forked holds the resumed run too where that kept the conversation's id.
+    totals = (FIRST + FORKED, FIRST + RESUMED + FORKED)
+    return replace(
+        found,
+        can_fork=forked.facts.session_id == own_id,
+        accumulates_on_fork=accumulates(first, forked, own=FORKED, totals=totals),
     )
 
 
@@ -132,10 +134,6 @@ def _request(session_id: str, *, resumes: str | None = None) -> RunRequest:
 
 def _without_fork(binary: ClaudeBinary) -> ClaudeBinary:
     return replace(binary, flags=tuple(flag for flag in binary.flags if flag != FORK_FLAG))
-
-
-def _unusable(binary: ClaudeBinary, problem: str) -> Capabilities:
-    return Capabilities(version=binary.version, works=False, problem=problem)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,10 +170,15 @@ class ProbeRuns:
             api_retries=0,
         )
 
-    def run(self, binary: ClaudeBinary, weight: int, request: RunRequest, words: str) -> ProbeRun:
+    def run(
+        self, name: str, binary: ClaudeBinary, weight: int, request: RunRequest, words: str
+    ) -> ProbeRun:
         self._api.weight = weight
         program, *flags = build_argv(binary, request)
-        return self._ended([program, "--append-system-prompt", words, *flags])
+        ended = self._ended([program, "--append-system-prompt", words, *flags])
+        if not ended.went_well:
+            raise ProbeFailed(f"a {name} run {ended.complaint}")
+        return ended
 
     def _ended(self, argv: list[str]) -> ProbeRun:
         try:
