@@ -1,7 +1,7 @@
 """Static files for the web server, by WhiteNoise, straight from the installed packages.
 
-WhiteNoise's own middleware knows no async: under ASGI every file costs a thread, three times the
-time and a warning in the log. So WhiteNoise keeps the files with their headers and decides on the
+WhiteNoise's own middleware knows no async: under ASGI every file costs a thread and a warning in
+the log. So WhiteNoise keeps the files with their headers and decides on the
 answer (whole, part, or not modified), and this module asks it before Django is asked.
 """
 

@@ -14,18 +14,17 @@ from escalation.run.stop import stop_on_signals
 from sessions_app.models import Cycle, PauseSwitch, Session, Watch
 
 
-def run_session(session_id: int) -> str:
-    session = Session.objects.select_related("cycle__watch", "parent_session").get(pk=session_id)
+def run_session(session_number: int) -> str:
+    session = Session.objects.select_related("cycle__watch").get(pk=session_number)
     if not places.is_turn_of(session):
         places.wait_for_place(session)
         places.start_waiting()
-        return f"Session {session_id} waits: older sessions come first."
+        return f"Session {session_number} waits: older sessions come first."
     with stop_on_signals(Session.StopCause.WORKER, "the worker was told to stop") as asked_to_stop:
         taken = runner.run(session, enqueue=queue.enqueue, asked_to_stop=asked_to_stop)
-    places.start_waiting()
     if not taken:
-        return f"Session {session_id} waits, or was already taken."
-    return f"Session {session_id} ended as {session.get_status_display()}."
+        return f"Session {session_number} waits, or was already taken."
+    return f"Session {session_number} ended as {session.get_status_display()}."
 
 
 def recover_orphans() -> str:

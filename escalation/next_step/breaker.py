@@ -114,11 +114,11 @@ def _due_times(cron: str, now: datetime) -> Iterator[datetime]:
 
 def _last_run_of(cycle: Cycle) -> LastRun | None:
     ended = cycle.sessions.annotate(has_report=Q(report__isnull=False)).order_by("-pk")
-    last = ended.values("status", "has_report", "stop_requested").first()
+    last = ended.values("status", "has_report", "stop_cause").first()
     if last is None:
         return None
     return LastRun(
         status=last["status"],
         has_report=last["has_report"],
-        was_asked_to_stop=bool(last["stop_requested"]),
+        was_asked_to_stop=last["stop_cause"] in Session.ASKED_TO_STOP,
     )

@@ -28,6 +28,7 @@ from escalation.next_step.decision import (
 from escalation.next_step.ending import Ending
 from escalation.next_step.ping import ping
 from escalation.next_step.run_choice import AS_USUAL, carried_over
+from escalation.queue.places import start_waiting
 from sessions_app.models import Conversation, Cycle, Session
 
 Purpose = Session.Purpose
@@ -38,7 +39,7 @@ def decision_after(session: Session, ending: Ending) -> Decision:
 
 
 def conclude(session: Session, ending: Ending, decision: Decision, *, enqueue: Enqueue) -> None:
-    """The one way in which a run ends, whatever ended it."""
+    """The one way in which a run ends, whatever ended it. Its place is given to whoever waits."""
     status = Session.Status.ESCALATED if isinstance(decision, Escalate) else ending.status
     with transaction.atomic():
         session.finish(status, decision.reason, escalation_reason=decision.reason, **ending.stored)
@@ -46,6 +47,7 @@ def conclude(session: Session, ending: Ending, decision: Decision, *, enqueue: E
         if ending.conversation_broken and ending.session_id:
             Conversation.retire(ending.session_id, ending.error)
         _follow(session, decision, enqueue)
+        start_waiting()
 
 
 def _follow(session: Session, decision: Decision, enqueue: Enqueue) -> None:

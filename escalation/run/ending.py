@@ -46,6 +46,8 @@ class Seen:
     first_line_at: datetime | None = None
     last_line_at: datetime | None = None
     duration_ms: int | None = None
+    context_tokens: int = 0
+    """By the transcript, which knows how long the last answer became; the stream does not."""
     findings: str = ""
     findings_problem: str = ""
 
@@ -90,6 +92,7 @@ def ending_of(
         stored={
             **_spent(cost, tokens),
             **_told(facts),
+            "context_tokens": max(facts.context_tokens, seen.context_tokens),
             "session_id": facts.session_id,
             "exit_code": ended.exit_code,
             "stop_cause": _stop_cause(verdict, ended),
@@ -145,7 +148,6 @@ def _told(facts: StreamFacts) -> dict[str, Any]:
     """What the stream itself says."""
     return {
         "model_used": facts.model[:100],
-        "context_tokens": facts.context_tokens,
         "context_window": facts.context_window,
         "compactions": facts.compactions,
         "turns": facts.turns,

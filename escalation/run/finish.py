@@ -53,6 +53,7 @@ def finish_run(
             first_line_at=recorder.first_line_at,
             last_line_at=recorder.last_line_at,
             duration_ms=duration_ms,
+            context_tokens=transcripts.occupancy(session) if facts.answered else 0,
             findings=findings,
             findings_problem=problem,
         ),

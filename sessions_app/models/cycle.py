@@ -115,8 +115,12 @@ class Cycle(models.Model):
         return self.state in self.ACTIVE_STATES
 
     def begin(self) -> None:
-        Cycle.objects.filter(pk=self.pk, state=self.State.QUEUED).update(state=self.State.RUNNING)
-        self.refresh_from_db(fields=["state"])
+        """The first of its sessions has been taken; later ones find it begun."""
+        if self.state == self.State.QUEUED:
+            Cycle.objects.filter(pk=self.pk, state=self.State.QUEUED).update(
+                state=self.State.RUNNING
+            )
+            self.state = self.State.RUNNING
 
     def reopen(self) -> bool:
         """Continue a finished cycle. False: somebody else has reopened it.
@@ -138,12 +142,15 @@ class Cycle(models.Model):
 
     def finish(self, outcome: str, reason: str) -> bool:
         """End the cycle once: a second ending would hide the first one's reason."""
-        self.refresh_from_db(fields=["state"])
-        if not self.is_active:
+        ending = {
+            "state": self.State.FINISHED,
+            "outcome": outcome,
+            "outcome_reason": reason,
+            "finished_at": timezone.now(),
+        }
+        active = Cycle.objects.filter(pk=self.pk, state__in=self.ACTIVE_STATES)
+        if not active.update(**ending):
             return False
-        self.state = self.State.FINISHED
-        self.outcome = outcome
-        self.outcome_reason = reason
-        self.finished_at = timezone.now()
-        self.save(update_fields=["state", "outcome", "outcome_reason", "finished_at"])
+        for field, value in ending.items():
+            setattr(self, field, value)
         return True

@@ -64,6 +64,13 @@ class Session(models.Model):
         TIME_LIMIT = "time_limit", "its time was up"
         SILENCE = "silence", "it said nothing for too long"
 
+    ASKED_TO_STOP = (
+        StopCause.PERSON,
+        StopCause.PAUSE,
+        StopCause.WORKER,
+        StopCause.FOREGROUND,
+    )
+    """Somebody wanted it to stop; the other causes are limits of the run itself."""
     OPEN_STATUSES = (Status.QUEUED, Status.RUNNING, Status.AWAITING_APPROVAL)
     FINISHED_STATUSES = (
         Status.COMPLETED,

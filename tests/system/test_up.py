@@ -83,5 +83,5 @@ def test_up_names_a_port_that_is_taken(installation: Installation):
 
     second = installation.manage("up")
 
-    assert second.returncode == 1
+    assert second.returncode == 2
     assert "CLAUDEOPS_PORT" in second.stderr

@@ -7,16 +7,17 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand
 
 from escalation.agent import capabilities_of, find_binary, forget_capabilities
 from escalation.errors import CliMissing
+from escalation.management.refusal import REFUSED_EXIT, Refused
 
 
 class Command(BaseCommand):
     help = (
         "Run the CLI a few times against the scripted API and print what it does: cost reporting, "
-        "resume, fork, flags. Costs nothing. Exit code 1: it cannot be used."
+        "resume, fork, flags. Costs nothing. Exit code 2: it cannot be used."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -26,7 +27,7 @@ class Command(BaseCommand):
         try:
             binary = find_binary()
         except CliMissing as error:
-            raise CommandError(str(error)) from error
+            raise Refused(error) from error
         forget_capabilities(binary)
         capabilities = capabilities_of(binary)
         found = capabilities.as_data(binary)
@@ -36,7 +37,7 @@ class Command(BaseCommand):
             for name, value in found.items():
                 self.stdout.write(f"{name.replace('_', ' '):24} {_shown(value)}")
         if not capabilities.is_usable:
-            sys.exit(1)
+            sys.exit(REFUSED_EXIT)
 
 
 def _shown(value: Any) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand
 from django.db import connections
 
 from escalation import queue
@@ -16,6 +16,7 @@ from escalation.host.default_watch import ensure_default_watch
 from escalation.host.operator_account import ensure_operator
 from escalation.host.parent import become_parent
 from escalation.management.commands.drill import DEFAULT_SCENARIO
+from escalation.management.refusal import Refused
 from escalation.rehearsal.drills.drill import start_drill
 from sessions_app.models import Cycle
 
@@ -26,7 +27,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         host, port = settings.CLAUDEOPS_HOST, settings.CLAUDEOPS_PORT
         if not port_is_free(host, port):
-            raise CommandError(
+            raise Refused(
                 f"Port {port} on {host} is taken. Stop what runs there, or set CLAUDEOPS_PORT."
             )
         self._prepare()

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from escalation.agent.binary import find_binary
+from escalation.agent import find_binary
 from escalation.rehearsal.chaos.api_log import KINDS, exchanges
 from escalation.rehearsal.drills.messages_api import ScriptedApi
 from escalation.rehearsal.drills.scenario import Reply, Scenario

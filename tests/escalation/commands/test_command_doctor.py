@@ -70,7 +70,7 @@ def test_a_cli_that_cannot_be_used_exits_with_1_and_says_why(found, facts, why, 
 
     code, said = doctor_says(*options)
 
-    assert code == 1
+    assert code == 2
     assert "unusable" in said
     assert why in said
 

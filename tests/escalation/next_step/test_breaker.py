@@ -112,7 +112,7 @@ def test_a_cycle_that_ended_well_closes_the_breaker(outcome):
 def test_a_stopped_run_neither_closes_the_breaker_nor_counts():
     watch = fail(WatchFactory(), 4)
     cycle = CycleFactory(watch=watch, outcome=Outcome.NEEDS_PERSON)
-    SessionFactory(cycle=cycle, status=Status.INTERRUPTED, stop_requested="the operator")
+    SessionFactory(cycle=cycle, status=Status.INTERRUPTED, stop_cause=Session.StopCause.PERSON)
 
     note_outcome(cycle)
 
