@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sessions_app.reading import stream_shape as shape
 from sessions_app.reading.formatting import money
 from sessions_app.reading.plain_text import as_text, cut, one_line
 
@@ -57,7 +58,7 @@ class EventLine:
 
 def describe_event(source: str, kind: str, payload: Any) -> tuple[EventLine, ...]:
     """What one stored event has to say: often one line, sometimes several, sometimes none."""
-    data = _mapping(payload)
+    data = shape.mapping(payload)
     if source == "supervisor":
         lines: Iterable[EventLine] = [_from_supervisor(kind, data)]
     elif source == "stderr":
@@ -110,7 +111,7 @@ def _init(data: Mapping[str, Any]) -> Iterator[EventLine]:
 
 def _assistant(data: Mapping[str, Any]) -> Iterator[EventLine]:
     whose = " (subagent)" if data.get("parent_tool_use_id") else ""
-    for block in _blocks(data):
+    for block in shape.blocks_of(data):
         match block.get("type"):
             case "text":
                 yield EventLine("said", f"Claude{whose}", as_text(block.get("text")))
@@ -124,26 +125,23 @@ def _assistant(data: Mapping[str, Any]) -> Iterator[EventLine]:
 
 def _tool_use(block: Mapping[str, Any], whose: str) -> EventLine:
     name, given = as_text(block.get("name")) or "unnamed tool", block.get("input")
-    if name == "StructuredOutput":
+    if name == shape.REPORT_TOOL:
         return EventLine("report", f"Report{whose}", _report_summary(given))
-    told = [as_text(_mapping(given).get(key)) for key in TELLING_INPUTS.get(name, ())]
+    told = [as_text(shape.mapping(given).get(key)) for key in TELLING_INPUTS.get(name, ())]
     return EventLine("tool", f"{name}{whose}", "\n".join(filter(None, told)) or as_text(given))
 
 
 def _report_summary(report: Any) -> str:
-    fields = _mapping(report)
+    fields = shape.mapping(report)
     lines = [as_text(fields.get("summary"))]
-    reason = as_text(_mapping(fields.get("escalation")).get("reason"))
+    reason = as_text(shape.mapping(fields.get("escalation")).get("reason"))
     if reason:
         lines.append(f"Escalation: {reason}")
     return "\n".join(filter(None, lines)) or as_text(report)
 
 
 def _user(data: Mapping[str, Any]) -> Iterator[EventLine]:
-    content = _mapping(data.get("message")).get("content")
-    if isinstance(content, str):
-        yield EventLine("note", "Prompt", as_text(content))
-    for block in _blocks(data):
+    for block in shape.blocks_of(data):
         if block.get("type") == "tool_result":
             yield _tool_result(block)
         elif block.get("type") == "text":
@@ -151,7 +149,7 @@ def _user(data: Mapping[str, Any]) -> Iterator[EventLine]:
 
 
 def _tool_result(block: Mapping[str, Any]) -> EventLine:
-    text = _content_text(block.get("content"))
+    text = shape.output_of(block)
     if not block.get("is_error"):
         return EventLine("tool_result", "Result", text or "(no output)")
     if denial := DENIAL.search(text):
@@ -159,17 +157,6 @@ def _tool_result(block: Mapping[str, Any]) -> EventLine:
         why = WHY_DENIED.get(tool, "")
         return EventLine("denied", f"Denied · {tool}", "\n".join(filter(None, [why, text])))
     return EventLine("tool_error", "Tool error", text or "(no output)")
-
-
-def _content_text(content: Any) -> str:
-    """A tool's result is a string, or a list of blocks of which only text can be shown."""
-    if not isinstance(content, list):
-        return as_text(content)
-    return "\n".join(
-        as_text(block.get("text")) if block.get("type") == "text" else as_text(block.get("type"))
-        for block in content
-        if isinstance(block, Mapping)
-    )
 
 
 def _permission_denied(data: Mapping[str, Any]) -> Iterator[EventLine]:
@@ -216,17 +203,6 @@ def _cost(value: Any) -> str:
 def _nothing(_data: Mapping[str, Any]) -> Iterator[EventLine]:
     """Pieces of a message that also comes whole."""
     yield from ()
-
-
-def _blocks(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    content = _mapping(data.get("message")).get("content")
-    if isinstance(content, str) and data.get("type") == "assistant":
-        return [{"type": "text", "text": content}]
-    return [b for b in content if isinstance(b, Mapping)] if isinstance(content, list) else []
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 STREAM_KINDS: dict[str, Callable[[Mapping[str, Any]], Iterable[EventLine]]] = {

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sessions_app.reading.plain_text import as_text
+
 # How the CLI takes the report: a call that looks at nothing and changes nothing.
 REPORT_TOOL = "StructuredOutput"
 # What the CLI puts in by itself, such as the text of an API failure, is nobody's word.
@@ -37,6 +39,18 @@ def blocks_of(line: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [block for block in content if isinstance(block, Mapping)]
 
 
+def output_of(result: Mapping[str, Any]) -> str:
+    """What a tool gave back: a string, or a list of pieces of which only text can be told."""
+    content = result.get("content")
+    if not isinstance(content, list):
+        return as_text(content)
+    return "\n".join(
+        as_text(piece.get("text") if piece.get("type") == "text" else piece.get("type"))
+        for piece in content
+        if isinstance(piece, Mapping)
+    )
+
+
 def is_answer(line: Mapping[str, Any]) -> bool:
     """The model said something: money was spent."""
     said_by = message_of(line).get("model")
@@ -56,6 +70,12 @@ def calls_of(line: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [block for block in calls if block.get("name") != REPORT_TOOL]
 
 
+def results_of(line: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The results of tools that a line brings."""
+    blocks = blocks_of(line) if line.get("type") == "user" else []
+    return [block for block in blocks if block.get("type") == "tool_result"]
+
+
 def begun_calls(line: Mapping[str, Any]) -> set[str]:
     """The ids of all calls that a line begins, the report's included."""
     blocks = blocks_of(line) if line.get("type") == "assistant" else []
@@ -64,5 +84,4 @@ def begun_calls(line: Mapping[str, Any]) -> set[str]:
 
 def answered_calls(line: Mapping[str, Any]) -> set[str]:
     """The ids of the calls whose results a line brings."""
-    blocks = blocks_of(line) if line.get("type") == "user" else []
-    return {text(block.get("tool_use_id")) for block in blocks} - {""}
+    return {text(block.get("tool_use_id")) for block in results_of(line)} - {""}

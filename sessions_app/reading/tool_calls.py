@@ -8,14 +8,13 @@ raises: a field that is missing or of another type is read as empty.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sessions_app.reading import stream_shape as shape
 from sessions_app.reading.plain_text import as_text
 
-# How the CLI takes the report; it looks at nothing and changes nothing.
-REPORT_TOOL = "StructuredOutput"
 # The part of an input that acts; the rest (a description, a time limit) may change from run to run.
 ACTING_INPUTS = {"Bash": "command"}
 DEEPEST = 50
@@ -45,18 +44,15 @@ def tool_calls(events: Iterable[Any]) -> list[ToolCall]:
     """The calls in their order, each with its result. Takes stored events, or their payloads."""
     calls: dict[str, ToolCall] = {}
     for data in map(_payload, events):
-        message = _mapping(data.get("message"))
-        message_id = as_text(message.get("id"))
-        for block in _blocks(message):
-            match data.get("type"), block.get("type"):
-                case "assistant", "tool_use" if block.get("name") != REPORT_TOOL:
-                    # A line that is printed twice is one call; a call without an id is its own.
-                    number = as_text(block.get("id")) or f"unnamed {len(calls)}"
-                    calls.setdefault(number, _call(block, message_id))
-                case "user", "tool_result":
-                    number = as_text(block.get("tool_use_id"))
-                    if number in calls:
-                        calls[number] = _answered(calls[number], block)
+        message_id = as_text(shape.message_of(data).get("id"))
+        for block in shape.calls_of(data):
+            # A line that is printed twice is one call; a call without an id is its own.
+            number = as_text(block.get("id")) or f"unnamed {len(calls)}"
+            calls.setdefault(number, _call(block, message_id))
+        for block in shape.results_of(data):
+            number = as_text(block.get("tool_use_id"))
+            if number in calls:
+                calls[number] = _answered(calls[number], block)
     return list(calls.values())
 
 
@@ -64,10 +60,10 @@ def answers(events: Iterable[Any]) -> dict[str, bool]:
     """The model's answers by their ids, in order, and whether each holds the report."""
     seen: dict[str, bool] = {}
     for data in map(_payload, events):
-        message = _mapping(data.get("message"))
-        message_id = as_text(message.get("id"))
-        if data.get("type") == "assistant" and message.get("model") != "<synthetic>" and message_id:
-            reports = any(block.get("name") == REPORT_TOOL for block in _blocks(message))
+        message_id = as_text(shape.message_of(data).get("id"))
+        if shape.is_answer(data) and message_id:
+            blocks = shape.blocks_of(data)
+            reports = any(block.get("name") == shape.REPORT_TOOL for block in blocks)
             seen[message_id] = seen.get(message_id, False) or reports
     return seen
 
@@ -78,8 +74,8 @@ def denied_calls(events: Iterable[Any]) -> set[tuple[str, str]]:
     for data in map(_payload, events):
         listed = data.get("permission_denials")
         for denial in listed if isinstance(listed, list) else []:
-            name = as_text(_mapping(denial).get("tool_name"))
-            denied.add((name, normalised(name, _mapping(denial).get("tool_input"))))
+            name = as_text(shape.mapping(denial).get("tool_name"))
+            denied.add((name, normalised(name, shape.mapping(denial).get("tool_input"))))
     return denied
 
 
@@ -105,19 +101,8 @@ def _call(block: Mapping[str, Any], message_id: str) -> ToolCall:
 
 
 def _answered(call: ToolCall, result: Mapping[str, Any]) -> ToolCall:
-    output = _content_text(result.get("content"))
+    output = shape.output_of(result)
     return replace(call, output=output, is_answered=True, is_error=bool(result.get("is_error")))
-
-
-def _content_text(content: Any) -> str:
-    """A string, or a list of blocks of which only text can be told."""
-    if not isinstance(content, list):
-        return as_text(content)
-    return "\n".join(
-        as_text(block.get("text") if block.get("type") == "text" else block.get("type"))
-        for block in content
-        if isinstance(block, Mapping)
-    )
 
 
 def _collapsed(value: Any, depth: int) -> Any:
@@ -140,14 +125,4 @@ def _collapsed_text(text: str) -> str:
 
 
 def _payload(event: Any) -> Mapping[str, Any]:
-    return _mapping(event if isinstance(event, Mapping) else getattr(event, "payload", None))
-
-
-def _blocks(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    content = message.get("content")
-    if isinstance(content, list):
-        yield from (block for block in content if isinstance(block, Mapping))
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    return shape.mapping(event if isinstance(event, Mapping) else getattr(event, "payload", None))
