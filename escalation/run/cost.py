@@ -1,7 +1,7 @@
 """What a run itself cost, whatever its CLI reports.
 
 Newer CLIs count the whole conversation and also state each run's own share; older ones count the
-run. Which is which comes from the contract that a probe settled, never from the figures. A run that
+run. Which is which comes from the capabilities that a probe settled, never from the figures. A run that
 printed no result has no figure: what its stream proves is kept as an estimate, and marked as one.
 """
 
