@@ -12,7 +12,7 @@ from django.conf import settings
 
 from escalation.rehearsal.chaos.left_behind import left_after_all
 from escalation.rehearsal.chaos.prices import learned_prices
-from tests.escalation.rehearsal.finished_rounds import FinishedRound, delete, play_drill, update
+from tests.system.finished_rounds import FinishedRound, delete, play_drill, update
 
 EVENTS = "sessions_app_sessionevent"
 TOKEN_COLUMNS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_creation_tokens")

@@ -23,7 +23,7 @@ from escalation.rehearsal.chaos.evidence import Evidence, Place, gather
 from escalation.rehearsal.chaos.invariants import violations
 from escalation.rehearsal.chaos.raw_transcripts import usages
 
-PROJECT = Path(__file__).resolve().parents[3]
+PROJECT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 60
 
 
