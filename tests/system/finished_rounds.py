@@ -68,6 +68,22 @@ class FinishedRound:
         (path,) = self.place.cli.rglob(f"{rows[session]}.jsonl")
         return path
 
+    def add_silent_attempt(self, *, beside: int) -> int:
+        """One more run from the same place, cut off before a word was said."""
+        (row,) = [run.row for run in self.evidence.runs if run.key == beside]
+        silent = {
+            **row,
+            **dict.fromkeys(COLUMNS.values(), 0),
+            **{"status": "interrupted", "session_id": "", "run_mark": "", "report": None},
+            **{"cost_usd": None, "estimated_cost_usd": None},
+        }
+        del silent["id"]
+        names, marks = ", ".join(silent), ", ".join("?" * len(silent))
+        insert = f"INSERT INTO sessions ({names}) VALUES ({marks})"  # noqa: S608 (all of it is ours)
+        database = self.state / "claudeops.sqlite3"
+        with contextlib.closing(sqlite3.connect(database)) as record, record:
+            return int(record.execute(insert, list(silent.values())).lastrowid or 0)
+
     def set_books_right(self, session: int) -> None:
         """A session that was cut off counts just what its transcript proves, at no stated cost."""
         (run,) = [run for run in self.evidence.runs if run.key == session]

@@ -87,9 +87,9 @@ def test_an_end_that_is_none_is_reported(good, planted, reported):
 @pytest.mark.parametrize(
     ("planted", "reported"),
     [
-        ("parent_session_id = NULL", "the chain has 2 beginnings"),
+        ("parent_session_id = NULL", "goes on from the beginning 2 times, 2 of them at work"),
         ("parent_session_id = 999", "hangs on session 999, which is not in its cycle"),
-        ("parent_session_id = 1", "session 1 was continued 2 times"),
+        ("parent_session_id = 1", "goes on from session 1 2 times, 2 of them at work"),
         ("tier = 1", "session 3 is of a lower tier than session 2"),
         ("status = 'escalated'", "session 3 is escalated and nothing follows it"),
     ],
@@ -98,6 +98,37 @@ def test_a_broken_link_is_reported(good, planted, reported):
     good.change(update("sessions", planted, "id = 3"))
 
     assert [found for found in good.violations if reported in found]
+
+
+def test_a_chain_without_a_beginning_is_reported(good):
+    good.change(update("sessions", "parent_session_id = 3", "id = 1"))
+
+    assert "the chain has no beginning" in good.violations
+
+
+def test_one_attempt_that_was_cut_off_before_a_word_is_no_violation(good):
+    good.add_silent_attempt(beside=3)
+
+    assert good.violations == []
+
+
+def test_a_second_attempt_that_did_nothing_is_one_too_many(good):
+    good.add_silent_attempt(beside=3)
+    good.add_silent_attempt(beside=3)
+
+    assert good.violations == ["the chain goes on from session 2 3 times, 1 of them at work"]
+
+
+def test_an_attempt_that_heard_an_answer_has_worked(good):
+    key = good.add_silent_attempt(beside=3)
+    good.rewrite_log(
+        lambda entries: entries.extend(
+            {**entry, "run": str(key)} for entry in entries[-4:] if "body" in entry
+        )
+    )
+
+    assert "the chain goes on from session 2 2 times, 2 of them at work" in good.violations
+    assert "Tier 3 was run 2 times" in good.violations
 
 
 def test_a_resume_without_the_earlier_conversation_is_reported(good):

@@ -17,7 +17,6 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
 from escalation.host.operator_account import ensure_operator
-from escalation.host.schedules import ensure_housekeeping
 from escalation.rehearsal import chaos
 from escalation.rehearsal.chaos.faults import FAULTS, FILL_THE_DISK, USUAL
 from escalation.rehearsal.chaos.figures import Play, as_json, figures
@@ -161,7 +160,6 @@ def _prepared(keep: Path | None) -> Playground:
     (state / "drills").symlink_to(drills)
     call_command("migrate", verbosity=0)
     ensure_operator()
-    ensure_housekeeping()  # until the worker makes its own schedules at its start
     website = Website(
         f"http://127.0.0.1:{settings.CLAUDEOPS_PORT}",
         settings.CLAUDEOPS_ADMIN_USER,

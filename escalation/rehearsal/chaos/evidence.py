@@ -59,6 +59,15 @@ class Run:
         return int(self.row["id"])
 
     @property
+    def did_nothing(self) -> bool:
+        """It was cut off before a first answer: no witness has heard a word of it.
+
+        A second request would show that the first answer was heard, whatever was written down.
+        """
+        heard = any(event["payload"].get("type") == "assistant" for event in self.events)
+        return not (self.words or heard or self.results) and len(self.exchanges) < 2
+
+    @property
     def results(self) -> list[dict[str, Any]]:
         """The CLI's own last words, as they came out of it."""
         return [

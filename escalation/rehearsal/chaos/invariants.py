@@ -17,6 +17,8 @@ from escalation.rehearsal.chaos.raw_transcripts import tool_numbers
 OPEN = ("queued", "running", "awaiting_approval")
 GOOD = ("completed", "escalated")
 OUR_OWN_FAILURE = "Claude Ops itself failed"
+MOST_ATTEMPTS = 2
+"""A run that was cut off before its first answer may be started again, once, beside itself."""
 
 
 def violations(evidence: Evidence, prices: Prices) -> list[str]:
@@ -50,20 +52,28 @@ def _endings(evidence: Evidence) -> Iterator[str]:
 
 def _links(runs: list[Run]) -> Iterator[str]:
     by_key = {run.key: run for run in runs}
-    parents = [run.row["parent_session_id"] for run in runs]
-    if parents.count(None) != 1:
-        yield f"the chain has {parents.count(None)} beginnings"
-    for parent, count in Counter(parents).items():
-        if parent is not None and count > 1:
-            yield f"session {parent} was continued {count} times"
+    followed = {run.row["parent_session_id"] for run in runs}
+    for parent in followed:
+        attempts = [run for run in runs if run.row["parent_session_id"] == parent]
+        yield from _attempts(parent, attempts)
         if parent is not None and parent not in by_key:
             yield f"a session hangs on session {parent}, which is not in its cycle"
+    if None not in followed:
+        yield "the chain has no beginning"
     for run in runs:
-        parent = by_key.get(run.row["parent_session_id"])
-        if parent is not None and parent.row["tier"] > run.row["tier"]:
-            yield f"session {run.key} is of a lower tier than session {parent.key} before it"
-        if run.row["status"] == "escalated" and run.key not in parents:
+        before = by_key.get(run.row["parent_session_id"])
+        if before is not None and before.row["tier"] > run.row["tier"]:
+            yield f"session {run.key} is of a lower tier than session {before.key} before it"
+        if run.row["status"] == "escalated" and run.key not in followed:
             yield f"session {run.key} is escalated and nothing follows it"
+
+
+def _attempts(parent: int | None, attempts: list[Run]) -> Iterator[str]:
+    """Whatever is started from one place does its work once."""
+    place = "the beginning" if parent is None else f"session {parent}"
+    worked = [run for run in attempts if not run.did_nothing]
+    if len(worked) > 1 or len(attempts) > MOST_ATTEMPTS:
+        yield f"the chain goes on from {place} {len(attempts)} times, {len(worked)} of them at work"
 
 
 def _conversations(runs: list[Run]) -> Iterator[str]:
@@ -103,7 +113,9 @@ def _starts(evidence: Evidence) -> Iterator[str]:
     for stranger in evidence.strangers:
         yield f"the API has served a session {stranger} that the record does not know"
     spoke = Counter(
-        run.row["tier"] for run in evidence.runs if run.row["purpose"] == "tier" and run.exchanges
+        run.row["tier"]
+        for run in evidence.runs
+        if run.row["purpose"] == "tier" and not run.did_nothing
     )
     for tier, count in spoke.items():
         if count > 1:

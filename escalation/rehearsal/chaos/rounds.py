@@ -57,7 +57,7 @@ class Round:
     cut_off: int
     """Sessions that were ended as interrupted."""
     recovered: int
-    """Sessions that went on from one that was cut off."""
+    """Those of them after which the chain went on."""
     settling_seconds: float
     """From the fault to the end of the cycle."""
     violations: list[str]
@@ -148,6 +148,7 @@ def _play_round(playground: Playground, plan: Plan, after_seconds: float) -> Rou
     _wait_for_end(place, playground.enough)
     settled = time.monotonic() - struck
     evidence, found = _judged(place, playground.prices)
+    statuses = [run.row["status"] for run in evidence.runs]
     if found and playground.keep:
         _keep(place, playground.installation.log, playground.keep / f"round-{plan.number}")
     return Round(
@@ -156,9 +157,9 @@ def _play_round(playground: Playground, plan: Plan, after_seconds: float) -> Rou
         after_seconds=after_seconds,
         also=playground.diary.others(plan.number, began),
         outcome=evidence.cycle["outcome"] or evidence.cycle["state"],
-        statuses=[run.row["status"] for run in evidence.runs],
-        cut_off=sum(1 for run in evidence.runs if run.row["status"] == "interrupted"),
-        recovered=sum(1 for run in evidence.runs if run.row["purpose"] == "recovery"),
+        statuses=statuses,
+        cut_off=statuses.count("interrupted"),
+        recovered=statuses[:-1].count("interrupted"),
         settling_seconds=round(settled, 1),
         violations=[*seen, *found],
     )
