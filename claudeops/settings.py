@@ -148,7 +148,7 @@ Q_CLUSTER = {
     # nothing: how often the queue is looked at unasked, and a dead process noticed.
     "broker_class": "escalation.queue.broker.WakingBroker",
     "poll": 5,
-    "guard_cycle": 2,
+    "guard_cycle": 5,
     "save_limit": 500,
     "log_level": "WARNING",
 }

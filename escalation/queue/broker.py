@@ -21,7 +21,7 @@ from escalation.queue.bell import bell_for
 logger = logging.getLogger(__name__)
 
 # Asleep, the worker must still notice that it is told to stop.
-NAP_SECONDS = 0.5
+NAP_SECONDS = 1.0
 
 Taken = list[tuple[int, str]]
 """Key and payload of the tasks that are now ours."""

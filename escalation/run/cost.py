@@ -1,8 +1,9 @@
 """What a run itself cost, whatever its CLI reports.
 
 Newer CLIs count the whole conversation and also state each run's own share; older ones count the
-run. Which is which comes from the capabilities that a probe settled, never from the figures. A run that
-printed no result has no figure: what its stream proves is kept as an estimate, and marked as one.
+run. Which is which comes from the capabilities that a probe settled, never from the figures. A run
+that printed no result has no figure: what its stream proves is kept as an estimate, and marked as
+one.
 """
 
 from __future__ import annotations
