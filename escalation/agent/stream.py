@@ -137,6 +137,8 @@ class StreamFacts:
     context_tokens: int = 0
     streamed: dict[str, Tokens] = field(default_factory=dict)
     """Usage by message id: every block of a message repeats the same figures."""
+    writes_lost: bool = False
+    """The CLI could not write its transcript down: what it would resume has a hole in it."""
     result: dict[str, Any] = field(default_factory=dict)
     """The last result line; newer CLIs print several in one run."""
     turns: int = 0
@@ -150,6 +152,8 @@ class StreamFacts:
                 self.model = shape.text(payload.get("model")) or self.model
             case "system" if payload.get("subtype") == "compact_boundary":
                 self.compactions += 1
+            case "system" if payload.get("subtype") == "session_writes_lost":
+                self.writes_lost = True
             case "assistant":
                 self._observe_answer(payload)
             case "user":
@@ -173,6 +177,16 @@ class StreamFacts:
             self.context_tokens = min(
                 MAX_COUNT, usage.input + usage.cache_read + usage.cache_creation + usage.output
             )
+
+    def learn_usage(self, entry: dict[str, Any]) -> None:
+        """A line of the stream states usage as it was when the message began; the transcript, as it
+        was in the end."""
+        message = shape.message_of(entry)
+        message_id = shape.text(message.get("id"))
+        if shape.is_answer(entry) and message_id in self.streamed:
+            usage = tokens_in(_object(message.get("usage")))
+            if usage.output > self.streamed[message_id].output:
+                self.streamed[message_id] = usage
 
     def _observe_result(self, payload: dict[str, Any]) -> None:
         is_first = not self.result

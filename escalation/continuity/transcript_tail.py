@@ -8,14 +8,15 @@ from sessions_app.models import Session
 from sessions_app.reading import stream_shape as shape
 
 
-def unheard_messages(session: Session) -> list[Entry]:
-    """The messages of this run that are in its transcript and not among its stored events."""
+def own_and_unheard(session: Session) -> tuple[list[Entry], list[Entry]]:
+    """All messages of this run in its transcript, and those not among its stored events."""
     heard = {
         str(payload.get("uuid"))
         for payload in session.events.values_list("payload", flat=True)
         if isinstance(payload, dict)
     }
-    return [entry for entry in own_messages(session) if str(entry.get("uuid")) not in heard]
+    own = own_messages(session)
+    return own, [entry for entry in own if str(entry.get("uuid")) not in heard]
 
 
 def own_messages(session: Session) -> list[Entry]:

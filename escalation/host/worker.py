@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,8 +21,8 @@ from types import FrameType
 
 from django.db import connection, connections
 from django.utils import timezone
-from django_q.cluster import Cluster
 
+from escalation.host.cluster import new_cluster
 from escalation.host.schedules import ensure_housekeeping
 from escalation.queue import enqueue
 from escalation.recovery.recover import recover
@@ -31,11 +32,12 @@ logger = logging.getLogger(__name__)
 
 BEAT_SECONDS = 15.0
 ASK_SECONDS = 0.5
+GUARD_LOOK_SECONDS = 5.0
 LOADED_ONCE = ("escalation.tasks", "claude_agent_sdk", "jsonschema")
 
 
 def run_worker() -> None:
-    """Blocks until SIGTERM or SIGINT."""
+    """Blocks until SIGTERM or SIGINT; ends by itself only to be started again."""
     with _logged("Recovery at the start failed; the schedule tries it again"):
         recover(enqueue=enqueue, at_start=True)
     with _logged("The schedules could not be made; the next start tries it again"):
@@ -47,12 +49,14 @@ def run_worker() -> None:
         stop.set()
 
     connection.close()  # no connection may be shared with the processes that are forked now
-    cluster = Cluster()
+    cluster = new_cluster()
     cluster.start()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
     threading.Thread(target=_beat_until, args=(stop,), daemon=True).start()
-    stop.wait()
+    while not stop.wait(GUARD_LOOK_SECONDS):
+        if not cluster.sentinel.is_alive():
+            sys.exit("The guard of the queue has died: this worker ends, to be started again.")
     _ask_to_stop()
     # Again and again until the cluster has ended: a tier may begin in this very moment.
     asking = threading.Thread(target=_ask_to_stop_until, args=(stopped,), daemon=True)

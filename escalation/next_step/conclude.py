@@ -45,7 +45,7 @@ def conclude(session: Session, ending: Ending, decision: Decision, *, enqueue: E
         session.finish(status, decision.reason, escalation_reason=decision.reason, **ending.stored)
         Conversation.leave(session)
         if ending.conversation_broken and ending.session_id:
-            Conversation.retire(ending.session_id, ending.error)
+            Conversation.retire(ending.session_id, ending.conversation_broken)
         _follow(session, decision, enqueue)
         start_waiting()
 

@@ -50,8 +50,8 @@ class Ending:
     """What is to follow a run that was ended from outside."""
     record_too_thin: bool = False
     """It never began: there is nothing to tell it, and the tier before must write that first."""
-    conversation_broken: bool = False
-    """The API will not take this conversation's history again."""
+    conversation_broken: str = ""
+    """Why nobody may continue this conversation, where nobody may."""
 
     stored: Mapping[str, Any] = field(default_factory=dict)
     """Every fact about the run, as the session's fields."""

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+from django.db.models import Q
 from django.utils import timezone
+from django_q.conf import Conf
 from django_q.models import OrmQ
 from django_q.tasks import async_task
 
 from sessions_app.models import Session
 
 RUN_SESSION = "escalation.tasks.run_session"
+# A queued session that nobody has taken for so long has lost its task.
+LOST_TASK_AGE = timedelta(minutes=2)
 
 
 def waiting_sessions(*, include_taken: bool) -> set[int]:
-    """Sessions with a task in the queue; a taken task is one that some worker has fetched."""
-    rows = OrmQ.objects.all()
-    if not include_taken:
-        rows = rows.filter(lock__lte=timezone.now())
+    """Sessions with a task in the queue; a taken task is one that some worker has fetched.
+
+    One that was taken long ago and still has a queued session was lost with whoever took it: a
+    session is claimed within moments, and a second delivery of it does no harm.
+    """
+    now = timezone.now()
+    rows = OrmQ.objects.filter(lock__lte=now)
+    if include_taken:
+        taken_lately = now + timedelta(seconds=Conf.RETRY) - LOST_TASK_AGE
+        rows = OrmQ.objects.filter(Q(lock__lte=now) | Q(lock__gte=taken_lately))
     tasks = (row.task for row in rows)
     return {
         int(task["args"][0])

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from django.utils import timezone
 
-from escalation.queue import waiting_sessions
+from escalation.queue import LOST_TASK_AGE, waiting_sessions
 from sessions_app.models import Session
-
-# A queued session that nobody has taken for so long has lost its task.
-LOST_TASK_AGE = timedelta(minutes=2)
 
 
 def without_task(*, at_start: bool) -> list[Session]:

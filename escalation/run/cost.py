@@ -40,7 +40,7 @@ class OwnCost:
 
 def settled_cost(session: Session, facts: StreamFacts) -> OwnCost:
     """What a run cost, however it ended: by its result line, by the CLI's own books, or a guess."""
-    if not facts.result and (by_books := _by_the_books(session, facts)):
+    if not facts.result and not facts.writes_lost and (by_books := _by_the_books(session, facts)):
         return by_books
     return own_cost(
         facts,

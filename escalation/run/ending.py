@@ -88,7 +88,7 @@ def ending_of(
         turn_limit=verdict.turn_limit,
         may_continue=_may_continue(lineage, tier, cost, limits),
         after_cut_off=_after_cut_off(lineage, facts, ended, verdict, limits),
-        conversation_broken=verdict.conversation_broken,
+        conversation_broken=_broken(verdict, facts),
         stored={
             **_spent(cost, tokens),
             **_told(facts),
@@ -158,6 +158,12 @@ def _told(facts: StreamFacts) -> dict[str, Any]:
     }
 
 
+def _broken(verdict: Verdict, facts: StreamFacts) -> str:
+    if facts.writes_lost:
+        return "the CLI could not write all of it down (a full disk?), so it has a hole"
+    return verdict.error if verdict.conversation_broken else ""
+
+
 def _may_continue(lineage: Lineage, tier: Tier, cost: OwnCost, limits: Limits) -> bool:
     spent = cost.cost_usd or cost.estimated_cost_usd or Decimal(0)
     left = tier.max_budget_usd - lineage.spent_before_usd - spent
@@ -200,6 +206,9 @@ def _notes(session: Session, facts: StreamFacts, ended: Ended, seen: Seen) -> li
         notes.append(Note("warning", left, "warning"))
     if named := _id_warning(session, facts):
         notes.append(Note("warning", named, "warning"))
+    if facts.writes_lost:
+        torn = "The CLI could not write its transcript down: the next run gets a handoff."
+        notes.append(Note("warning", torn, "warning"))
     if facts.compactions:
         compacted = (
             f"The CLI compacted the conversation {facts.compactions} times: earlier tool outputs "

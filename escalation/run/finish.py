@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from django.conf import settings
 from django.db import OperationalError
 
 from escalation.agent import Ended, StreamFacts
 from escalation.continuity import findings_file, transcripts
-from escalation.continuity.transcript_tail import unheard_messages
+from escalation.continuity.transcript_tail import own_and_unheard
 from escalation.next_step.conclude import conclude, decision_after
 from escalation.next_step.cycles import Enqueue
 from escalation.next_step.decision import Decision
@@ -24,6 +25,8 @@ from escalation.run.recorder import Recorder
 from sessions_app.models import Session, WorkerBeat
 
 logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 CONCLUDING_PATIENCE_SECONDS = 300.0
 
@@ -91,8 +94,8 @@ def close(session: Session, recorder: Recorder) -> None:
         logger.exception("Session %s: events could not be stored", session.pk)
 
 
-def persistently(action: Callable[[], None]) -> None:
-    """An ending that the database would not take for a while must not be lost."""
+def persistently(action: Callable[[], Result]) -> Result:
+    """What the database would not take for a while (locked, or its disk full) must not be lost."""
     give_up = time.monotonic() + CONCLUDING_PATIENCE_SECONDS
     while True:
         try:
@@ -123,9 +126,12 @@ def _others_may_continue_it() -> bool:
 def _hear_the_rest(session: Session, recorder: Recorder, facts: StreamFacts) -> None:
     """No result line: the CLI's own transcript may hold more than what reached us."""
     close(session, recorder)
-    for entry in unheard_messages(session):
+    own, unheard = own_and_unheard(session)
+    for entry in unheard:
         recorder.message_from_transcript(entry)
         facts.observe(entry)
+    for entry in own:
+        facts.learn_usage(entry)
 
 
 def _findings(session: Session) -> tuple[str, str]:

@@ -31,17 +31,27 @@ class Heartbeat:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._next_beat = time.monotonic() + BEAT_SECONDS
+        self._unrecorded: dict[str, int] = {}
 
     def started(self, cli: ProcessId) -> None:
-        """Recorded at once: from here on there is a process to be found after a crash."""
-        Session.objects.filter(pk=self._session.pk).update(
-            cli_pid=cli.pid, cli_started=cli.started, heartbeat_at=timezone.now()
-        )
+        """Recorded at once: from here on there is a process to be found after a crash.
+
+        Where the database will not take it, the next beats try again; until then the run's mark in
+        the environment of its processes is what they can be found by.
+        """
+        self._unrecorded = {"cli_pid": cli.pid, "cli_started": cli.started}
+        self._store()
 
     def beat(self) -> None:
         """Now and then; a locked database only makes the next beat the first one seen."""
         if time.monotonic() < self._next_beat:
             return
         self._next_beat = time.monotonic() + BEAT_SECONDS
+        self._store()
+
+    def _store(self) -> None:
         with contextlib.suppress(OperationalError):
-            Session.objects.filter(pk=self._session.pk).update(heartbeat_at=timezone.now())
+            Session.objects.filter(pk=self._session.pk).update(
+                heartbeat_at=timezone.now(), **self._unrecorded
+            )
+            self._unrecorded = {}

@@ -27,7 +27,7 @@ from escalation.next_step.cycles import Enqueue
 from escalation.next_step.lineage import Lineage, lineage_of
 from escalation.run.admission import admit
 from escalation.run.ending import ending_without_facts
-from escalation.run.finish import close, finish, finish_run
+from escalation.run.finish import close, finish, finish_run, persistently
 from escalation.run.heartbeat import Heartbeat
 from escalation.run.plan import Plan
 from escalation.run.prepare import prepare
@@ -51,7 +51,7 @@ def run(
     asked_to_stop: AskedToStop = nobody_asks,
 ) -> bool:
     """Run a queued session to its end. False: it was not ours to run."""
-    if reason := admit(session):
+    if reason := persistently(lambda: admit(session)):
         logger.info("Session %s does not start: %s", session.pk, reason)
         return False
     recorder = Recorder(session, listener)

@@ -187,10 +187,7 @@ def test_failed_tier_is_tried_again_from_its_parents_state(scripted_api, watch_c
     assert cycle.outcome == Cycle.Outcome.FIXED
 
 
-def test_killed_run_has_no_cost_and_an_estimate_that_is_marked(scripted_api, watch_cycle):
-
-    scripted_api(*watch_cycle.healthy)
-    watch_cycle.run()  # teaches the price of the model
+def test_a_stopped_run_costs_what_the_cli_wrote_into_its_books(scripted_api, watch_cycle):
     scripted_api(bash("sleep 30"))
     watch = WatchFactory(workdir=str(watch_cycle.workdir))
     cycle = cycles.start(watch, trigger=Cycle.Trigger.MANUAL, enqueue=cycles.leave_to_caller)
@@ -204,6 +201,6 @@ def test_killed_run_has_no_cost_and_an_estimate_that_is_marked(scripted_api, wat
     run(session, enqueue=cycles.leave_to_caller, asked_to_stop=stop_once_a_tool_runs)
 
     assert session.status == Session.Status.INTERRUPTED
-    assert session.cost_usd is None
-    assert session.cost_basis == Session.CostBasis.ESTIMATE
-    assert (session.estimated_cost_usd or 0) > 0
+    assert session.cost_basis == Session.CostBasis.DIFFERENCE
+    assert session.cost_usd == session.reported_cost_usd
+    assert (session.cost_usd or 0) > 0

@@ -32,7 +32,7 @@ def test_run_without_report_is_asked_again_in_the_same_conversation(play_drill, 
     assert again.parent_session_id == asked.pk
     requests = [entry["body"] for entry in drill.requests if entry["run"] == str(again.pk)]
     assert "the lamp is green" in conversation_text(requests[0])
-    assert "did not contain the structured report" in conversation_text(requests[0])
+    assert "ended without the structured report" in conversation_text(requests[0])
 
 
 def test_cycle_without_any_report_needs_a_person_and_is_never_healthy(play_drill, write_scenario):

@@ -77,7 +77,7 @@ def test_req8_context_is_the_last_call_and_not_the_sum(play_drill, write_scenari
 
     first, _second = play_drill("priced").sessions
 
-    assert first.context_tokens == 2001
+    assert first.context_tokens == 2020  # the last call's input and its whole output
     assert first.context_window >= 200_000
 
 

@@ -83,7 +83,7 @@ def test_a_schedule_is_skipped_and_says_why():
 
 def test_it_is_looked_at_again_at_the_moment_of_spawn(fake_cli, session, monkeypatch):
     fake_cli.reports(HEALTHY)
-    monkeypatch.setattr(runner, "_effective_settings", lambda: pause("just now") or "none")
+    monkeypatch.setattr(runner, "resume_limits", lambda: pause("just now") or "none")
 
     runner.run(session, enqueue=leave_to_caller)
 
@@ -95,7 +95,7 @@ def test_it_is_looked_at_again_at_the_moment_of_spawn(fake_cli, session, monkeyp
 
 def test_a_pause_at_the_moment_of_spawn_is_no_failure_of_the_watch(fake_cli, session, monkeypatch):
     fake_cli.reports(HEALTHY)
-    monkeypatch.setattr(runner, "_effective_settings", lambda: pause("just now") or "none")
+    monkeypatch.setattr(runner, "resume_limits", lambda: pause("just now") or "none")
 
     runner.run(session, enqueue=leave_to_caller)
 

@@ -30,8 +30,16 @@ class StandInCluster:
     """Plays django-q2's cluster: notes what happened when, and asks for the stop itself."""
 
     happened: list[str] = []
+    guard_lives = True
     before_stop: Callable[[], None]
     while_stopping: Callable[[], None]
+
+    @property
+    def sentinel(self) -> StandInCluster:
+        return self
+
+    def is_alive(self) -> bool:
+        return self.guard_lives
 
     def start(self) -> None:
         self.happened.append("start")
@@ -58,7 +66,8 @@ def cluster(monkeypatch) -> Iterator[type[StandInCluster]]:
     monkeypatch.setattr(StandInCluster, "happened", [])
     monkeypatch.setattr(StandInCluster, "before_stop", _a_moment, raising=False)
     monkeypatch.setattr(StandInCluster, "while_stopping", _nothing, raising=False)
-    monkeypatch.setattr(worker, "Cluster", StandInCluster)
+    monkeypatch.setattr(worker, "new_cluster", StandInCluster)
+    monkeypatch.setattr(worker, "GUARD_LOOK_SECONDS", 0.05)
     yield StandInCluster
     gc.unfreeze()
     for number, handler in before.items():
@@ -278,3 +287,10 @@ def test_the_command_runs_it(monkeypatch):
     call_command("worker")
 
     assert ran == [1]
+
+
+def test_a_worker_whose_guard_has_died_ends_to_be_started_again(cluster, monkeypatch):
+    monkeypatch.setattr(cluster, "guard_lives", False)
+
+    with pytest.raises(SystemExit, match="guard of the queue has died"):
+        worker.run_worker()

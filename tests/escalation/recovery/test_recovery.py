@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from escalation.agent.process_tree import started_at
 from escalation.continuity import transcripts
-from escalation.continuity.transcript_tail import unheard_messages
+from escalation.continuity.transcript_tail import own_and_unheard
 from escalation.next_step.cycles import leave_to_caller
 from escalation.recovery import recover as recovery
 from escalation.recovery.recover import recover
@@ -224,7 +224,7 @@ def test_several_orphans_are_all_brought_to_an_end(tmp_path):
 def test_one_that_cannot_be_recovered_does_not_hinder_the_others(tmp_path, monkeypatch):
     good = orphan(tmp_path)
     bad = orphan(tmp_path, session_id="3" * 8 + ID_TAIL)
-    monkeypatch.setattr(finish, "unheard_messages", _failing_for(bad, unheard_messages))
+    monkeypatch.setattr(finish, "own_and_unheard", _failing_for(bad, own_and_unheard))
 
     recover(enqueue=leave_to_caller)
 
@@ -244,7 +244,7 @@ def test_a_spool_that_cannot_be_read_does_not_hinder_the_others(tmp_path):
 def test_a_recovery_that_failed_can_be_done_again_by_the_same_process(tmp_path, monkeypatch):
     session = orphan(tmp_path)
     with monkeypatch.context() as broken:
-        broken.setattr(finish, "unheard_messages", _failing_for(session, None))
+        broken.setattr(finish, "own_and_unheard", _failing_for(session, None))
         with contextlib.suppress(RuntimeError):  # whether it may raise is another question
             recover(enqueue=leave_to_caller)
 

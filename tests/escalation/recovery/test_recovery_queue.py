@@ -6,11 +6,12 @@ from datetime import timedelta
 
 import pytest
 from django.utils import timezone
+from django_q.conf import Conf
 from django_q.models import OrmQ
 
 from escalation import queue, tasks
 from escalation.host.pause import pause
-from escalation.recovery.lost_tasks import LOST_TASK_AGE
+from escalation.queue import LOST_TASK_AGE
 from escalation.recovery.recover import recover
 from sessions_app.models import Session
 from tests.escalation.recovery_cases import Handed, orphan
@@ -27,9 +28,9 @@ def waiting(age: timedelta = LOST_TASK_AGE * 2) -> Session:
     return session
 
 
-def take_every_task() -> None:
+def take_every_task(ago: timedelta = timedelta(seconds=1)) -> None:
     """As a worker does that fetched them and died."""
-    OrmQ.objects.update(lock=timezone.now() + timedelta(hours=1))
+    OrmQ.objects.update(lock=timezone.now() - ago + timedelta(seconds=Conf.RETRY))
 
 
 def handed_by(*, at_start: bool = False) -> list[int]:
@@ -61,6 +62,15 @@ def test_a_task_that_some_worker_holds_is_respected_while_workers_run():
     take_every_task()
 
     assert handed_by() == []
+
+
+def test_a_task_that_was_taken_long_ago_without_effect_is_lost():
+    """Whoever took it could not claim the session (a full disk), and died or gave up."""
+    session = waiting()
+    queue.enqueue(session)
+    take_every_task(ago=LOST_TASK_AGE * 2)
+
+    assert handed_by() == [session.pk]
 
 
 def test_a_task_that_was_held_when_the_worker_starts_is_dead():

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from escalation.continuity.transcript_tail import unheard_messages
+from escalation.continuity.transcript_tail import own_and_unheard
 from escalation.run import spool
 from sessions_app.models import Session, SessionEvent
 from tests.escalation.recovery_cases import (
@@ -157,7 +157,7 @@ def test_reading_twice_stores_nothing_twice(tmp_path):
 
     recovered(session)
 
-    assert unheard_messages(session) == []
+    assert own_and_unheard(session)[1] == []
     assert uuids(session) == ["a", "b"]
 
 
@@ -275,3 +275,15 @@ def test_tokens_of_messages_read_in_are_counted(tmp_path):
     after, _done = recovered(session)
 
     assert (after.input_tokens, after.output_tokens) == (200, 20)
+
+
+def test_a_cut_off_answer_counts_with_the_length_that_it_had_in_the_end(tmp_path):
+    """The stream states usage when a message begins, the transcript when it has ended."""
+    session = orphan(tmp_path)
+    begun = answer("a", usage={"input_tokens": 100, "output_tokens": 1})
+    heard(session, begun)
+    write_transcript(session, answer("a", usage={"input_tokens": 100, "output_tokens": 92}))
+
+    after, _done = recovered(session)
+
+    assert (after.input_tokens, after.output_tokens) == (100, 92)

@@ -13,6 +13,7 @@ import pytest
 from django.db import OperationalError, connection
 
 from escalation.agent.process import Watcher, run_process
+from escalation.agent.process_tree import ProcessId
 from escalation.next_step.cycles import leave_to_caller
 from escalation.recovery.recover import recover
 from escalation.run import recorder as recorder_module
@@ -310,3 +311,16 @@ def _partly_written(session: Session, events: list[SessionEvent]) -> bool:
     with spool.path_for(session).open("a") as file:
         file.write('{"sequence": 3, "sou')
     return False
+
+
+def test_a_database_that_is_away_at_the_start_does_not_cost_the_run(running):
+    """The process is recorded with the next beat; its mark finds it until then."""
+    heartbeat = Heartbeat(running)
+    with locked_database():
+        heartbeat.started(ProcessId(4711, 42))
+    heartbeat._next_beat = 0.0
+
+    heartbeat.beat()
+
+    running.refresh_from_db()
+    assert (running.cli_pid, running.cli_started) == (4711, 42)

@@ -171,3 +171,19 @@ def test_a_report_asked_for_in_a_refused_conversation_is_asked_for_by_handoff(fa
     assert again.purpose == Session.Purpose.REPORT
     assert FOUND in fake_cli.calls[2].stdin
     assert again.cycle.outcome == Cycle.Outcome.HEALTHY
+
+
+def test_a_conversation_that_the_cli_could_not_write_down_is_not_resumed(fake_cli, session):
+    """On a full disk the CLI loses lines of its transcript, says so, and goes on."""
+    fake_cli.then(
+        "init(); tool('df /', 'disk is 100% full');"
+        "emit(type='system', subtype='session_writes_lost', lost=['transcript']); result(ESCALATE)"
+    )
+    child = run(session).children.get()
+    fake_cli.reports(HEALTHY)
+
+    second = run(child)
+
+    assert (second.continued_by, second.continued_guard) == ("handoff", "retired")
+    assert "has a hole" in second.continued_why
+    assert FOUND in fake_cli.calls[1].stdin
