@@ -17,6 +17,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from multiprocessing import get_context
 from types import FrameType
 
 from django.db import connection, connections
@@ -25,6 +26,7 @@ from django.utils import timezone
 from escalation.host.cluster import new_cluster
 from escalation.host.schedules import ensure_housekeeping
 from escalation.queue import enqueue
+from escalation.queue.broker import WakingBroker
 from escalation.recovery.recover import recover
 from sessions_app.models import Session, WorkerBeat
 
@@ -49,6 +51,7 @@ def run_worker() -> None:
         stop.set()
 
     connection.close()  # no connection may be shared with the processes that are forked now
+    WakingBroker.closing = closing = get_context("fork").Event()
     cluster = new_cluster()
     cluster.start()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -57,6 +60,7 @@ def run_worker() -> None:
     while not stop.wait(GUARD_LOOK_SECONDS):
         if not cluster.sentinel.is_alive():
             sys.exit("The guard of the queue has died: this worker ends, to be started again.")
+    closing.set()
     _ask_to_stop()
     # Again and again until the cluster has ended: a tier may begin in this very moment.
     asking = threading.Thread(target=_ask_to_stop_until, args=(stopped,), daemon=True)

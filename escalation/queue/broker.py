@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from datetime import datetime, timedelta
+from multiprocessing.synchronize import Event
 
 from django.db import Error, connections
 from django.utils import timezone
@@ -22,12 +23,17 @@ logger = logging.getLogger(__name__)
 
 # Asleep, the worker must still notice that it is told to stop.
 NAP_SECONDS = 1.0
+CLOSING_SECONDS = 0.05
 
 Taken = list[tuple[int, str]]
 """Key and payload of the tasks that are now ours."""
 
 
 class WakingBroker(ORM):  # type: ignore[misc]  # django-q2 has no types
+    closing: Event | None = None
+    """Set by a worker before it forks. Once it is on, nothing more is taken: a run that is asked to
+    stop queues its successor, which must not start in a worker that is going away."""
+
     def __init__(self, list_key: str | None = None) -> None:
         super().__init__(list_key)
         self._bell = bell_for(Conf.ORM)
@@ -42,6 +48,9 @@ class WakingBroker(ORM):  # type: ignore[misc]  # django-q2 has no types
         """Oldest first. Called again and again: an empty answer is a nap that has ended."""
         left = self._next_look - time.monotonic()
         if left > 0 and not self._bell.wait(min(left, NAP_SECONDS)):
+            return []
+        if self.closing is not None and self.closing.is_set():
+            time.sleep(CLOSING_SECONDS)
             return []
         self._bell.listen()
         try:

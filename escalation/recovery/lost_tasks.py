@@ -13,5 +13,8 @@ def without_task(*, at_start: bool) -> list[Session]:
     waiting = waiting_sessions(include_taken=not at_start)
     queued = Session.objects.filter(status=Session.Status.QUEUED).select_related("cycle__watch")
     if not at_start:
-        queued = queued.filter(created_at__lt=timezone.now() - LOST_TASK_AGE)
+        # Who waits for a place has no task on purpose, until it is given one.
+        queued = queued.filter(
+            created_at__lt=timezone.now() - LOST_TASK_AGE, waiting_since__isnull=True
+        )
     return [session for session in queued if session.pk not in waiting]

@@ -68,6 +68,7 @@ def cluster(monkeypatch) -> Iterator[type[StandInCluster]]:
     monkeypatch.setattr(StandInCluster, "while_stopping", _nothing, raising=False)
     monkeypatch.setattr(worker, "new_cluster", StandInCluster)
     monkeypatch.setattr(worker, "GUARD_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(worker.WakingBroker, "closing", None)
     yield StandInCluster
     gc.unfreeze()
     for number, handler in before.items():

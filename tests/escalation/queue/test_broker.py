@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -157,6 +158,20 @@ def test_a_database_that_is_away_for_a_while_does_not_end_the_worker(monkeypatch
 
     assert "cannot be read" in caplog.text
     assert payloads(worker.dequeue()) == ["work"]
+
+
+def test_a_worker_that_is_going_away_takes_nothing_more(monkeypatch):
+    closing = multiprocessing.Event()
+    monkeypatch.setattr(WakingBroker, "closing", closing)
+    worker = broker()
+    for payload in ("before", "after"):
+        worker.enqueue(payload)
+    before = worker.dequeue()
+
+    closing.set()
+
+    assert payloads(before) == ["before"]
+    assert worker.dequeue() == []
 
 
 def test_it_sleeps_for_as_long_as_it_polls_when_nothing_is_locked(monkeypatch):
