@@ -106,18 +106,23 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
 
 
 @pytest.fixture(scope="session")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Migrated once; every test that needs no more than a database gets a copy."""
-    first = installed_in(tmp_path_factory.mktemp("empty"))
-    migrated = first.manage("migrate")
-    assert migrated.returncode == 0, migrated.stderr
-    return first.database
+def first_installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """Migrated and with its CLI probed, once: every other one gets a copy of what came of it."""
+    first = installed_in(tmp_path_factory.mktemp("first"))
+    for command in ("migrate", "doctor"):
+        done = first.manage(command)
+        assert done.returncode == 0, done.stderr
+    return first
 
 
 @pytest.fixture
-def migrated(installation: Installation, empty_database: Path) -> Installation:
+def migrated(installation: Installation, first_installation: Installation) -> Installation:
+    """Ready to run a session, with an empty record."""
     installation.state.mkdir(mode=0o700, exist_ok=True)
-    shutil.copy(empty_database, installation.database)
+    shutil.copy(first_installation.database, installation.database)
+    shutil.copytree(
+        first_installation.state / "cli", installation.state / "cli", dirs_exist_ok=True
+    )
     return installation
 
 

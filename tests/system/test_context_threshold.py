@@ -19,16 +19,15 @@ result(ESCALATE)
     [("0.70", "handoff", "70%"), ("0.755", "resume", "75.5%"), (None, "resume", "80%")],
 )
 def test_req8_the_variable_is_what_decides_and_what_is_logged(
-    installation, fake_cli, variable, continued_by, said
+    migrated, fake_cli, variable, continued_by, said
 ):
     fake_cli.then(FILLS_THREE_QUARTERS).then("init(); say(); result(HEALTHY)")
     if variable:
-        installation.environment["CLAUDEOPS_RESUME_CONTEXT_THRESHOLD"] = variable
-    installation.manage("migrate")
+        migrated.environment["CLAUDEOPS_RESUME_CONTEXT_THRESHOLD"] = variable
 
-    ran = installation.manage("run_cycle")
+    ran = migrated.manage("run_cycle")
 
-    _first, second = installation.chain(1)
+    _first, second = migrated.chain(1)
     assert (second["continued_by"], ran.returncode) == (continued_by, 0), ran.stderr
     assert f"context up to {said} (CLAUDEOPS_RESUME_CONTEXT_THRESHOLD)" in ran.stdout
     assert f"limit of {said}" in second["continued_why"]

@@ -43,43 +43,39 @@ def test_session_delivered_twice_runs_once(migrated):
     assert len([line for line in log if '"body"' in line]) == 3
 
 
-def test_sessions_without_a_place_start_one_after_another_and_in_order(installation):
-    installation.environment["CLAUDEOPS_MAX_SESSIONS"] = "1"
-    installation.manage("migrate")
+def test_sessions_without_a_place_start_one_after_another_and_in_order(migrated):
+    migrated.environment["CLAUDEOPS_MAX_SESSIONS"] = "1"
     for _ in range(3):
-        installation.manage("drill", "all-healthy", "--queue")
+        migrated.manage("drill", "all-healthy", "--queue")
 
-    installation.start("worker")
-    wait_until(lambda: len(finished_cycles(installation)) == 3, "all drills end")
+    migrated.start("worker")
+    wait_until(lambda: len(finished_cycles(migrated)) == 3, "all drills end")
 
-    runs = installation.rows("SELECT id, started_at, finished_at FROM sessions ORDER BY started_at")
+    runs = migrated.rows("SELECT id, started_at, finished_at FROM sessions ORDER BY started_at")
     assert [number for number, _started, _finished in runs] == [1, 2, 3]
     assert all(before[2] <= after[1] for before, after in pairwise(runs))
 
 
-def test_a_sleeping_worker_starts_a_session_at_once(installation):
-    installation.manage("migrate")
-    worker = installation.start("worker")
-    wait_until(lambda: list(installation.state.glob("bell/*.fifo")), "the worker sleeps")
+def test_a_sleeping_worker_starts_a_session_at_once(migrated):
+    worker = migrated.start("worker")
+    wait_until(lambda: list(migrated.state.glob("bell/*.fifo")), "the worker sleeps")
 
-    installation.manage("drill", "all-healthy", "--queue")
+    migrated.manage("drill", "all-healthy", "--queue")
     wait_until(
-        lambda: installation.rows("SELECT 1 FROM sessions WHERE started_at IS NOT NULL"),
+        lambda: migrated.rows("SELECT 1 FROM sessions WHERE started_at IS NOT NULL"),
         "the session starts",
     )
 
-    [(waited,)] = installation.rows(
+    [(waited,)] = migrated.rows(
         "SELECT (julianday(started_at) - julianday(created_at)) * 86400 FROM sessions"
     )
     assert waited < 2.5  # half of what polling alone would take, on a machine under load
     assert worker.poll() is None
 
 
-def test_a_worker_alone_has_recovery_and_cleaning(installation):
-    installation.manage("migrate")
+def test_a_worker_alone_has_recovery_and_cleaning(migrated):
+    migrated.start("worker")
+    wait_until(lambda: migrated.rows("SELECT 1 FROM sessions_app_workerbeat"), "it lives")
 
-    installation.start("worker")
-    wait_until(lambda: installation.rows("SELECT 1 FROM sessions_app_workerbeat"), "it lives")
-
-    names = installation.rows("SELECT name FROM django_q_schedule ORDER BY name")
+    names = migrated.rows("SELECT name FROM django_q_schedule ORDER BY name")
     assert names == [("cleaning",), ("recovery",)]
