@@ -6,6 +6,9 @@ RUN := $(VENV)/bin/python
 # Root needs no sudo; everybody else is asked once.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
+# Compiled once, not again by every process that is started. (Some images switch that off.)
+export PYTHONDONTWRITEBYTECODE :=
+
 # Versions to test against beside the bundled one: they report cost per run, and the older makes
 # many calls of its own. One is a program, the other a script for node.
 OLD_CLI := @anthropic-ai/claude-code-linux-$(if $(filter aarch64,$(shell uname -m)),arm64,x64)@2.1.197

@@ -6,8 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from graphlib import TopologicalSorter
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import pytest
@@ -135,16 +136,17 @@ def is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
-ALL_IMPORTS = sorted(
-    {found for name, path in MODULES.items() for found in imports_of(name, path.read_text())}
-)
+@cache
+def all_imports() -> list[Import]:
+    read = (imports_of(name, path.read_text()) for name, path in MODULES.items())
+    return sorted(set(chain.from_iterable(read)))
 
 
 def wrong_imports(room: str) -> list[str]:
     allowed = reached_from(room)
     return [
         str(found)
-        for found in ALL_IMPORTS
+        for found in all_imports()
         if found.rooms[0] == room and found.rooms[1] not in allowed
     ]
 
@@ -164,7 +166,7 @@ def test_a_room_imports_only_what_its_arrows_reach(room):
 
 def test_the_rooms_as_they_are_have_no_cycle():
     graph: dict[str, set[str]] = {}
-    for importer, imported in {found.rooms for found in ALL_IMPORTS}:
+    for importer, imported in {found.rooms for found in all_imports()}:
         if importer != imported:
             graph.setdefault(importer, set()).add(imported)
 
@@ -176,7 +178,7 @@ def test_production_never_imports_rehearsal():
 
     assert [
         str(found)
-        for found in ALL_IMPORTS
+        for found in all_imports()
         if found.rooms[1] == "rehearsal" and found.rooms[0] not in inside
     ] == []
 
@@ -195,7 +197,7 @@ def test_production_does_not_name_rehearsal_in_a_text_either(name):
 def test_the_record_never_imports_the_escalation():
     assert [
         str(found)
-        for found in ALL_IMPORTS
+        for found in all_imports()
         if found.importer.startswith("sessions_app") and found.imported.startswith("escalation")
     ] == []
 
@@ -203,7 +205,7 @@ def test_the_record_never_imports_the_escalation():
 def test_nobody_imports_the_wiring():
     assert [
         str(found)
-        for found in ALL_IMPORTS
+        for found in all_imports()
         if found.imported.startswith("claudeops") and not found.importer.startswith("claudeops")
     ] == []
 
@@ -211,7 +213,7 @@ def test_nobody_imports_the_wiring():
 def test_no_room_imports_an_entry_point():
     assert [
         str(found)
-        for found in ALL_IMPORTS
+        for found in all_imports()
         if found.rooms[1] == ENTRY_POINTS and found.rooms[0] != ENTRY_POINTS
     ] == []
 
@@ -219,21 +221,24 @@ def test_no_room_imports_an_entry_point():
 # The one narrow door of the agent's room: another CLI could stand behind it.
 
 AGENT = "escalation.agent"
-INTO_THE_AGENT = [
-    found
-    for found in ALL_IMPORTS
-    if found.rooms[1] == "agent" and not found.importer.startswith(AGENT)
-]
+
+
+def imports_into_the_agent() -> list[Import]:
+    return [
+        found
+        for found in all_imports()
+        if found.rooms[1] == "agent" and not found.importer.startswith(AGENT)
+    ]
 
 
 def test_the_agents_cli_is_known_by_its_public_names_alone():
     public = {f"{AGENT}.{name}" for name in agent.__all__}
 
-    assert [str(found) for found in INTO_THE_AGENT if found.imported not in public] == []
+    assert [str(found) for found in imports_into_the_agent() if found.imported not in public] == []
 
 
 def test_every_public_name_of_the_agent_is_there_and_used():
-    used = {found.imported for found in INTO_THE_AGENT}
+    used = {found.imported for found in imports_into_the_agent()}
 
     assert [name for name in agent.__all__ if not hasattr(agent, name)] == []
     assert [name for name in agent.__all__ if f"{AGENT}.{name}" not in used] == []
