@@ -118,7 +118,8 @@ def test_a_process_that_ignores_sigterm_is_killed(tmp_path, short_grace):
 
 
 def test_what_a_process_says_on_sigterm_is_still_read(tmp_path):
-    script = "trap 'echo last words; exit 3' TERM; echo ready; sleep 60 & wait"
+    # When its child is stopped first, it must still be there to hear its own signal.
+    script = "trap 'echo last words; exit 3' TERM; echo ready; while :; do sleep 60 & wait; done"
 
     ran = run_sh(script, tmp_path, timeout=0.3)
 
