@@ -19,6 +19,7 @@ from django_q.models import Schedule
 
 from escalation.agent.process_tree import boot_id
 from escalation.host import worker
+from escalation.queue.broker import WakingBroker
 from sessions_app.models import Session, WorkerBeat
 from tests.escalation.recovery_cases import living_runner
 from tests.factories import SessionFactory
@@ -68,7 +69,7 @@ def cluster(monkeypatch) -> Iterator[type[StandInCluster]]:
     monkeypatch.setattr(StandInCluster, "while_stopping", _nothing, raising=False)
     monkeypatch.setattr(worker, "new_cluster", StandInCluster)
     monkeypatch.setattr(worker, "GUARD_LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(worker.WakingBroker, "closing", None)
+    monkeypatch.setattr(WakingBroker, "closing", None)
     yield StandInCluster
     gc.unfreeze()
     for number, handler in before.items():
