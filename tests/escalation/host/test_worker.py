@@ -293,6 +293,7 @@ def test_the_command_runs_it(monkeypatch):
 
 def test_a_worker_whose_guard_has_died_ends_to_be_started_again(cluster, monkeypatch):
     monkeypatch.setattr(cluster, "guard_lives", False)
+    monkeypatch.setattr(cluster, "start", lambda self: None)
 
     with pytest.raises(SystemExit, match="guard of the queue has died"):
         worker.run_worker()
