@@ -19,7 +19,7 @@ from escalation.host.children import (
     wait_for_web,
     watch_over,
 )
-from tests.escalation.processes import is_alive
+from tests.escalation.processes import is_gone_soon
 
 SLEEPER = "import time; time.sleep(60)"
 DEAF = (
@@ -99,7 +99,7 @@ def test_the_processes_that_a_child_started_are_ended_with_it(started, tmp_path)
 
     child.make_stop(time.monotonic())
 
-    assert not is_alive(int((tmp_path / "pid").read_text()))
+    assert is_gone_soon(int((tmp_path / "pid").read_text()))
 
 
 def test_a_child_that_has_ended_can_be_stopped_again(started):
