@@ -22,9 +22,10 @@ up: install
 
 test: dev-install browser postgres old-clis lint types check pytest
 
-# Needs neither root nor chromium nor PostgreSQL, and takes less than a minute on two cores. With the
-# real CLI (a second of CPU for every run) it plays the smoke tests alone, with made-up cases none.
-QUICK := not (browser or postgres or chaos or system or thorough) and (not real_cli or smoke)
+# Needs neither root nor chromium nor PostgreSQL, and takes about a minute on two cores. For that it
+# leaves out, besides browser, postgres and chaos, what waits for processes or tries every case of a
+# table; with the real CLI (a second of CPU for every run) it plays the smoke tests alone.
+QUICK := not (browser or postgres or chaos or system or thorough or processes) and (not real_cli or smoke)
 quick: dev-install lint
 	$(VENV)/bin/pytest -q -n logical -m "$(QUICK)"
 

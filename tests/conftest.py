@@ -21,7 +21,20 @@ from tests.factories import UserFactory
 
 TESTS = Path(__file__).resolve().parent
 # Files go to the cores in this order: what takes long begins first, so that none waits at the end.
-LONGEST_FIRST = ("chaos", "system", "browser", "real_cli", "thorough")
+LONGEST_FIRST = ("chaos", "system", "browser", "real_cli", "thorough", "processes")
+
+
+# Every case of a table through whole runs.
+MATRICES = {
+    *("test_guard_runs", "test_resume_refused", "test_policy_on_every_path", "test_same_facts"),
+    *("test_prompt_matrix", "test_capabilities"),
+}
+# Interpreters or families of processes are started and waited for.
+PROCESSES = {
+    *("test_process", "test_process_tree", "test_silence", "test_tool_shell", "test_children"),
+    *("test_worker", "test_web_server", "test_fifo_bell", "test_checks", "test_settings"),
+    *("test_start", "test_chaos_small_disk"),
+}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -40,6 +53,7 @@ def kinds_of(item: pytest.Item) -> set[str]:
         "chaos": folder == "system" and item.path.stem.startswith("test_chaos"),
         "browser": "browser" in fixtures_of(item),
         "postgres": uses_postgres(item),
+        "processes": item.path.stem in PROCESSES,
         "thorough": is_thorough(item),
     }
     return {kind for kind, is_it in found.items() if is_it}
@@ -53,8 +67,10 @@ def uses_postgres(item: pytest.Item) -> bool:
 
 
 def is_thorough(item: pytest.Item) -> bool:
-    """Thousands of made-up cases, or races between real processes."""
-    return item.path.stem.endswith(("_fuzz", "_properties")) or "contest" in fixtures_of(item)
+    """Thousands of made-up cases, every case of a table, or races between real processes."""
+    name = item.path.stem
+    made_up = name.endswith(("_fuzz", "_properties"))
+    return made_up or name in MATRICES or "contest" in fixtures_of(item)
 
 
 def fixtures_of(item: pytest.Item) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from sessions_app.models import Cycle, Session
 from tests.real_cli.playing import conversation_text
 
@@ -20,7 +18,6 @@ say = "I still will not."
 """
 
 
-@pytest.mark.smoke
 def test_run_without_report_is_asked_again_in_the_same_conversation(play_drill, write_scenario):
     # Each run reads the tier's script from the start: the second one sees the prompt for a report.
     write_scenario("silent", SILENT)
