@@ -38,7 +38,7 @@ def decide_continuation(
         cli_version=binary.version,
         can_resume=binary.can_resume,
         force_fresh=_is_fresh_wanted(session),
-        context_window=context_window_of(tier.model, binary.version),
+        context_window=_window(session, tier, binary),
     )
     parent = None
     if session.parent_session is not None:
@@ -116,6 +116,13 @@ def context_window_of(model: str, cli_version: str) -> int:
     )
     seen = reported.order_by("-pk").values_list("context_window", flat=True).first()
     return seen or default_window(model, cli_version)
+
+
+def _window(session: Session, tier: Tier, binary: ClaudeBinary) -> int:
+    """Looked up only for a run that continues another: no other fills it beforehand."""
+    if session.parent_session_id is None:
+        return default_window(tier.model, binary.version)
+    return context_window_of(tier.model, binary.version)
 
 
 def _is_fresh_wanted(session: Session) -> bool:

@@ -35,7 +35,9 @@ Purpose = Session.Purpose
 
 
 def decision_after(session: Session, ending: Ending) -> Decision:
-    return decide(ending, session.cycle.current_policy())
+    """The policy is looked up anew only where it decides: before a higher tier."""
+    cycle = session.cycle
+    return decide(ending, cycle.current_policy() if ending.wants_escalation else cycle.policy)
 
 
 def conclude(session: Session, ending: Ending, decision: Decision, *, enqueue: Enqueue) -> None:

@@ -58,5 +58,9 @@ class Ending:
     notes: tuple[Note, ...] = ()
 
     @property
+    def wants_escalation(self) -> bool:
+        return self.report is not None and self.report["escalation"]["needed"]
+
+    @property
     def went_well(self) -> bool:
         return self.status == Session.Status.COMPLETED

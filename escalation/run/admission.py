@@ -25,9 +25,6 @@ def admit(session: Session) -> str:
     the last place, and a place that is freed meanwhile is not missed by one who begins to wait.
     """
     with one_at_a_time():
-        # Looked at first: to lock the row of a session that is just ending could block both.
-        if not Session.objects.filter(pk=session.pk, status=Session.Status.QUEUED).exists():
-            return TAKEN
         if reason := objection(session):
             wait_for_place(session)
             return reason

@@ -15,7 +15,6 @@ from escalation.agent import StreamLine, parse_line, storable
 from escalation.run import spool
 from escalation.run.spool import store_one
 from sessions_app.models import Session, SessionEvent
-from sessions_app.models.event_log import EventLog
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +35,7 @@ class Recorder:
     def __init__(self, session: Session, listener: Listener | None = None) -> None:
         self._session = session
         self._listener = listener
-        self._log = EventLog(session)
+        self._log = session.event_log
         self._waiting: list[SessionEvent] = []
         self._oldest = 0.0
         self._spooled = 0
@@ -130,7 +129,7 @@ class Recorder:
     def _unspool(self) -> None:
         if not self._spooled:
             return
-        spool.read_in(self._session, self._log)
+        spool.read_in(self._session)
         count, self._spooled = self._spooled, 0
         self.note(
             "spool",

@@ -47,7 +47,7 @@ def write(session: Session, events: list[SessionEvent]) -> bool:
     return True
 
 
-def read_in(session: Session, log: EventLog | None = None) -> int:
+def read_in(session: Session) -> int:
     """Move what was spooled into the database; a line cut off by a full disk is left out."""
     path = path_for(session)
     if not path.exists():
@@ -57,18 +57,18 @@ def read_in(session: Session, log: EventLog | None = None) -> int:
         with contextlib.suppress(ValueError, KeyError, TypeError):
             spooled.append(_event(session, json.loads(line)))
     with transaction.atomic():
-        _store_new(session, spooled, log or EventLog(session))
+        _store_new(session, spooled)
     path.unlink()
     return len(spooled)
 
 
-def _store_new(session: Session, spooled: list[SessionEvent], log: EventLog) -> None:
+def _store_new(session: Session, spooled: list[SessionEvent]) -> None:
     """A death between storing and removing the file leaves events in both places."""
     stored = {_identity(event) for event in session.events.all()}
     for event in spooled:
         if _identity(event) not in stored:
             stored.add(_identity(event))
-            store_one(log, event)
+            store_one(session.event_log, event)
 
 
 def _identity(event: SessionEvent) -> tuple[datetime, str, str, str]:

@@ -32,15 +32,20 @@ def encode(entry: Entry) -> bytes:
     return json.dumps(entry, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
-def write_chunks(transcript: Transcript, entries: Iterable[Entry], written: list[str]) -> None:
-    """Add entries behind those that are there. The caller holds the transcript's lock.
+def next_number(transcript: Transcript) -> int:
+    """The number of the chunk that will be added next."""
+    last = transcript.chunks.order_by("-number").values_list("number", flat=True).first()
+    return 0 if last is None else last + 1
+
+
+def write_chunks(
+    transcript: Transcript, entries: Iterable[Entry], written: list[str], *, first: int
+) -> None:
+    """Add entries as chunks from a number on. The caller holds the transcript's lock.
 
     Files do not roll back: `written` gets their names, for a caller whose transaction fails.
     """
-    last = transcript.chunks.order_by("-number").values_list("number", flat=True).first()
-    number = -1 if last is None else last
-    for lines in _in_pieces(entries):
-        number += 1
+    for number, lines in enumerate(_in_pieces(entries), start=first):
         content = zlib.compress(b"\n".join(lines))
         chunk = TranscriptChunk(transcript=transcript, number=number, entries=len(lines))
         if storage := archive_storage():

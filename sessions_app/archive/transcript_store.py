@@ -21,6 +21,7 @@ from django.utils import timezone
 from sessions_app.archive.transcript_chunks import (
     Entry,
     encode,
+    next_number,
     read_chunks,
     remove_files,
     write_chunks,
@@ -95,10 +96,11 @@ def _append(key: SessionKey, entries: Sequence[Entry], choose: Filter) -> int:
     written: list[str] = []
     try:
         with transaction.atomic():
-            transcript = _locked(key)
-            new = choose(list(read_chunks(transcript)), entries)
+            transcript, is_new = _locked(key)
+            new = choose([] if is_new else list(read_chunks(transcript)), entries)
             if new:
-                write_chunks(transcript, new, written)
+                first = 0 if is_new else next_number(transcript)
+                write_chunks(transcript, new, written, first=first)
                 _note_change(transcript, key, new)
     except BaseException:
         remove_files(written)
@@ -106,14 +108,17 @@ def _append(key: SessionKey, entries: Sequence[Entry], choose: Filter) -> int:
     return len(new)
 
 
-def _locked(key: SessionKey) -> Transcript:
-    """One writer at a time: by the row's lock, or by SQLite's for the whole database."""
-    row, _created = Transcript.objects.get_or_create(
+def _locked(key: SessionKey) -> tuple[Transcript, bool]:
+    """One writer at a time: by the row's lock, or by SQLite's for the whole database.
+
+    True beside it: the row is new, so that nobody else can see it yet.
+    """
+    row, is_new = Transcript.objects.get_or_create(
         project_key=key["project_key"],
         session_id=key["session_id"],
         subpath=key.get("subpath", ""),
     )
-    return Transcript.objects.select_for_update().get(pk=row.pk)
+    return row if is_new else Transcript.objects.select_for_update().get(pk=row.pk), is_new
 
 
 def _with_new_uuid(kept: Sequence[Entry], sent: Sequence[Entry]) -> list[Entry]:

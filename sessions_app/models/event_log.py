@@ -35,9 +35,11 @@ class EventLog:
         for number, event in enumerate(events, start=last + 1):
             event.sequence = number
             event.pk = None  # a failed attempt may have left a number on it
+        is_final = not transaction.get_connection().in_atomic_block
         with transaction.atomic():
             self._session.events.model.objects.bulk_create(events)
-        self._last = last + len(events)
+        # What may still be rolled back must not be counted on.
+        self._last = last + len(events) if is_final else None
 
     def _last_number(self) -> int:
         return self._session.events.aggregate(last=models.Max("sequence"))["last"] or 0

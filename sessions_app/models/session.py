@@ -9,6 +9,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models, transaction
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.functional import cached_property
 
 from sessions_app.models.cycle import Cycle
 from sessions_app.models.event_log import EventLog
@@ -256,6 +257,11 @@ class Session(models.Model):
             return None
         return Decimal(self.context_tokens) / Decimal(self.context_window)
 
+    @cached_property
+    def event_log(self) -> EventLog:
+        """Where all that this process writes about the session is numbered."""
+        return EventLog(self)
+
     def claim(self, **runner: Any) -> bool:
         """Take a queued session for this process. False: somebody else has it, or had it."""
         now = timezone.now()
@@ -304,16 +310,20 @@ class Session(models.Model):
         """Change the status if the table allows it, and note the change as an event."""
         sources = [source for source in sources_of(status) if among is None or source in among]
         with transaction.atomic():
-            row = Session.objects.select_for_update().filter(pk=self.pk)
-            before = row.values_list("status", flat=True).first() or ""
-            moved = row.filter(status__in=sources).update(status=status, **facts)
+            before = sources[0] if len(sources) == 1 else self._locked_status()
+            row = Session.objects.filter(pk=self.pk, status__in=sources)
+            moved = row.update(status=status, **facts)
             if moved:
                 for field, value in {"status": status, **facts}.items():
                     setattr(self, field, value)
                 self.note("status", reason, **{"from": before, "to": status})
             else:
-                self.status = before or self.status
+                self.refresh_from_db(fields=["status"])
         return bool(moved)
+
+    def _locked_status(self) -> str:
+        row = Session.objects.select_for_update().filter(pk=self.pk)
+        return row.values_list("status", flat=True).first() or ""
 
     def note(self, kind: str, text: str, level: str = "info", **more: str) -> None:
         """Add a word of ours to the end of the stream."""
@@ -323,4 +333,4 @@ class Session(models.Model):
             kind=kind,
             payload={"text": text, "level": level, **more},
         )
-        EventLog(self).append([event])
+        self.event_log.append([event])

@@ -88,6 +88,7 @@ def test_it_writes_a_full_batch_at_once(running, monkeypatch):
     assert running.events.count() == recorder_module.FLUSH_COUNT
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_batch_costs_one_insert(running, django_assert_max_num_queries):
     recorder = Recorder(running)
     recorder.stream_line(line(0))
