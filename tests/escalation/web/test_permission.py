@@ -12,6 +12,7 @@ from django.urls import reverse
 from django_q.models import OrmQ
 
 from escalation.host.pause import pause
+from escalation.rehearsal.urls import urlpatterns as drills
 from escalation.web.permission import NEEDED, REFUSED, may_act
 from escalation.web.urls import urlpatterns
 from sessions_app.models import Cycle, PauseSwitch, Session, Watch
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
 
 ONLY_SHOWING = {"healthz", "readyz"}
 # Read from the addresses themselves: an endpoint that is added is tried here too.
-ENDPOINTS = [str(route.name) for route in urlpatterns if route.name not in ONLY_SHOWING]
+ENDPOINTS = [str(route.name) for route in [*urlpatterns, *drills] if route.name not in ONLY_SHOWING]
 every_endpoint = pytest.mark.parametrize("name", ENDPOINTS)
 FORM = {"request": "Why?", "confirm": "on", "scenario": "all-healthy", "reason": "fire"}
 
@@ -36,7 +37,7 @@ def subject(workdir) -> dict[str, int]:
 
 
 def address(name: str, subject: dict[str, int]) -> str:
-    route = next(str(route.pattern) for route in urlpatterns if route.name == name)
+    route = next(str(route.pattern) for route in [*urlpatterns, *drills] if route.name == name)
     numbers = [number for kind, number in subject.items() if route.startswith(f"{kind}/")]
     return reverse(f"escalation:{name}", args=numbers)
 

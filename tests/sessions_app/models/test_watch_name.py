@@ -42,7 +42,7 @@ def test_sessions_of_a_removed_watch_can_be_searched_for():
 def test_older_cycles_get_the_name_by_migration():
     executor = MigrationExecutor(connection)
     graph = executor.loader.graph
-    (after,) = [key for key in graph.nodes if key[1].endswith("_watch_name")]
+    (after,) = [key for key in graph.nodes if key[1].endswith("_named_rooms")]
     (before,) = [node.key for node in graph.node_map[after].parents if node.key[0] == after[0]]
     newest = graph.leaf_nodes("sessions_app")
     executor.migrate([before])
