@@ -89,6 +89,10 @@ def _ignore_start(process: ProcessId) -> None:
     """The start is of no interest to this watcher."""
 
 
+def _ignore_stop() -> None:
+    """The stop is of no interest to this watcher."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Watcher:
     """What the process reports to while it runs."""
@@ -99,6 +103,8 @@ class Watcher:
     on_tick: Callable[[], StopAsked | None]
     """Called about ten times a second; an answer stops the run."""
     on_start: Callable[[ProcessId], None] = _ignore_start
+    on_stopping: Callable[[], None] = _ignore_stop
+    """Called before the family is asked to end; what is said afterwards may be about that."""
     silence_budget: Callable[[], float] = _never_silent
     """How many seconds the process may say nothing, as things stand now."""
 
@@ -187,6 +193,7 @@ class _Run:
 
     def stop(self) -> None:
         """End the whole family. Its last words are read meanwhile: they may hold the cost."""
+        self._watcher.on_stopping()
         stop_family(self.living, GRACE_SECONDS, wait=self._read_or_sleep)
         if self._process.poll() is None:
             self._process.kill()

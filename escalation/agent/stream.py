@@ -132,6 +132,8 @@ class StreamFacts:
     tools_started: int = 0
     open_tools: set[str] = field(default_factory=set)
     """Calls that have begun and not answered."""
+    cut_tools: set[str] = field(default_factory=set)
+    """Calls that were under way when the run was stopped, whatever they answered to that."""
     messages: int = 0
     compactions: int = 0
     context_tokens: int = 0
@@ -177,6 +179,10 @@ class StreamFacts:
             self.context_tokens = min(
                 MAX_COUNT, usage.input + usage.cache_read + usage.cache_creation + usage.output
             )
+
+    def note_stop(self) -> None:
+        """From now on a tool's answer may only say that it was ended with its run."""
+        self.cut_tools |= self.open_tools
 
     def learn_usage(self, entry: dict[str, Any]) -> None:
         """A line of the stream states usage as it was when the message began; the transcript, as it

@@ -1,7 +1,7 @@
 """After a death: find the runs whose runner is gone, and bring each to a true end.
 
-1. Stop what survives of the run: the CLI and the tools that it started.
-2. Read in what was spooled; the transcript on disk is read where the stream ends without a result.
+1. Read in what was spooled, and what the transcript on disk holds beyond the last stored event.
+2. Stop what survives of the run: the CLI and the tools that it started.
 3. Finish the run as its own runner would have (`run.finish`): facts, cost, decision, conclusion.
 4. Hand queued sessions to the queue again whose task died with a worker.
 
@@ -30,7 +30,7 @@ from escalation.next_step.lineage import lineage_of
 from escalation.recovery.lost_tasks import without_task
 from escalation.recovery.runners import let_go, orphans, take_over
 from escalation.run import spool
-from escalation.run.finish import finish_run
+from escalation.run.finish import finish_run, hear_the_rest
 from escalation.run.prepare import traces_of
 from escalation.run.recorder import Recorder
 from sessions_app.models import PauseSwitch, Session, SessionEvent
@@ -77,10 +77,12 @@ def _attempt(session: Session, enqueue: Enqueue) -> str:
 def _recover_one(session: Session, enqueue: Enqueue) -> str:
     if not take_over(session):
         return "is being recovered by another process"
-    stop_processes(session)
     spool.read_in(session)
     recorder, facts = Recorder(session), StreamFacts()
     hear_again(session, recorder, facts)
+    hear_the_rest(session, recorder, facts)
+    facts.note_stop()
+    stop_processes(session)
     decision = finish_run(
         lineage_of(session),
         recorder,

@@ -182,7 +182,7 @@ def _after_cut_off(
     return after_cut_off(
         CutOff(
             tier=session.tier,
-            tool_was_running=bool(facts.open_tools),
+            tool_was_running=bool(facts.open_tools | facts.cut_tools),
             can_be_continued=bool(facts.session_id),
             answered=facts.answered,
             interruptions=lineage.interruptions,

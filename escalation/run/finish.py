@@ -43,7 +43,7 @@ def finish_run(
     """The end of a run whose process was started."""
     session = lineage.session
     if not facts.result:
-        _hear_the_rest(session, recorder, facts)
+        hear_the_rest(session, recorder, facts)
     findings, problem = _findings(session)
     cost = settled_cost(session, facts)
     ending = ending_of(
@@ -123,7 +123,7 @@ def _others_may_continue_it() -> bool:
     return connection.vendor != "sqlite" and WorkerBeat.lately_seen().count() > 1
 
 
-def _hear_the_rest(session: Session, recorder: Recorder, facts: StreamFacts) -> None:
+def hear_the_rest(session: Session, recorder: Recorder, facts: StreamFacts) -> None:
     """No result line: the CLI's own transcript may hold more than what reached us."""
     close(session, recorder)
     own, unheard = own_and_unheard(session)

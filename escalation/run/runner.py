@@ -187,6 +187,7 @@ class TierRun:
                 has_result=lambda: bool(self._facts.result),
                 on_tick=on_tick,
                 on_start=on_start,
+                on_stopping=self._facts.note_stop,
                 silence_budget=self._silence_budget,
             ),
             traces=plan.traces,

@@ -125,7 +125,7 @@ def test_recover_dry_run_says_what_it_would_do_and_does_nothing(slow: Installati
 
     said = slow.manage("recover", "--dry-run").stdout
 
-    assert "would be ended as interrupted" in said
+    assert "would be brought to its end" in said
     assert slow.rows("SELECT status FROM sessions") == [("running",)]
     slow.manage("recover")
 

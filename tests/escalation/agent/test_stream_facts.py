@@ -254,3 +254,15 @@ def test_an_odd_share_falls_back_to_what_the_run_reports(odd):
 
     assert facts.own_share is None
     assert (facts.reported_cost_usd, facts.own_tokens.input) == (Decimal("0.2"), 5)
+
+
+def test_a_tool_that_answers_to_the_stop_of_its_run_was_cut_off_all_the_same():
+    """Asked to end, the CLI reports the end of its tool as the tool's own."""
+    call = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {}}
+    ended = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "Exit code 143"}
+    facts = facts_of({"type": "assistant", "message": {"id": "m", "content": [call]}})
+
+    facts.note_stop()
+    facts.observe({"type": "user", "message": {"content": [ended]}})
+
+    assert (facts.open_tools, facts.cut_tools) == (set(), {"toolu_1"})
