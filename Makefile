@@ -22,10 +22,12 @@ up: install
 
 test: dev-install browser postgres old-clis lint types check pytest
 
-# Needs neither root nor chromium nor PostgreSQL, and takes about a minute on two cores. For that it
-# leaves out, besides browser, postgres and chaos, what waits for processes or tries every case of a
-# table; with the real CLI (a second of CPU for every run) it plays the smoke tests alone.
-QUICK := not (browser or postgres or chaos or system or thorough or processes) and (not real_cli or smoke)
+# Needs neither root nor chromium nor PostgreSQL, and takes a minute at most on two cores. For that
+# it leaves out, besides browser, postgres and chaos, what waits for processes, tries every case of a
+# table, or takes sessions of other rooms through whole runs; with the real CLI (a second of CPU for
+# every run) it plays the smoke tests alone. `make test` leaves out nothing.
+SLOW := browser or postgres or chaos or system or thorough or processes or whole_runs
+QUICK := not ($(SLOW)) and (not real_cli or smoke)
 quick: dev-install lint
 	$(VENV)/bin/pytest -q -n logical -m "$(QUICK)"
 

@@ -36,6 +36,8 @@ PROCESSES = {
     *("test_start", "test_chaos_small_disk"),
 }
 
+ROOMS_BESIDE_THE_RUN = {"agent", "continuity", "next_step", "recovery", "host"}
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -54,6 +56,7 @@ def kinds_of(item: pytest.Item) -> set[str]:
         "browser": "browser" in fixtures_of(item),
         "postgres": uses_postgres(item),
         "processes": item.path.stem in PROCESSES,
+        "whole_runs": takes_whole_runs(item),
         "thorough": is_thorough(item),
     }
     return {kind for kind, is_it in found.items() if is_it}
@@ -71,6 +74,11 @@ def is_thorough(item: pytest.Item) -> bool:
     name = item.path.stem
     made_up = name.endswith(("_fuzz", "_properties"))
     return made_up or name in MATRICES or "contest" in fixtures_of(item)
+
+
+def takes_whole_runs(item: pytest.Item) -> bool:
+    """What another room does is looked at through whole runs of the small CLI."""
+    return "fake_cli" in fixtures_of(item) and item.path.parent.name in ROOMS_BESIDE_THE_RUN
 
 
 def fixtures_of(item: pytest.Item) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from claude_agent_sdk import project_key_for_directory
 
 from sessions_app.models import Cycle, Session
@@ -16,7 +15,6 @@ def flag(session: Session, name: str) -> str:
     return session.argv[session.argv.index(name) + 1]
 
 
-@pytest.mark.smoke
 def test_req2_tier_1_escalates_to_tier_2_via_resume(play_drill):
     drill = play_drill("three-tiers")
 
