@@ -6,19 +6,19 @@ import json
 
 import pytest
 
-from escalation.rehearsal.chaos.faults import USUAL
+from escalation.rehearsal.chaos.faults import FAULTS
 from tests.system.conftest import Installation, processes_mentioning
 
 
 @pytest.mark.timeout(500)
 def test_chaos_with_every_fault_leaves_every_session_with_a_true_end(installation: Installation):
-    rounds = str(len(USUAL))
+    rounds = str(len(FAULTS))
 
     played = installation.manage("chaos", "--rounds", rounds, "--seed", "5", "--json", patience=480)
 
     found = json.loads(played.stdout)
     assert [entry for entry in found["rounds"] if entry["violations"]] == []
     assert played.returncode == 0
-    assert sorted(entry["fault"] for entry in found["rounds"]) == sorted(USUAL)
+    assert sorted(entry["fault"] for entry in found["rounds"]) == sorted(FAULTS)
     assert found["left_out"] == ""
     assert processes_mentioning(installation.environment["CLAUDEOPS_WORKDIR"]) == []

@@ -18,7 +18,7 @@ from django.core.management.base import BaseCommand
 
 from escalation.host.operator_account import ensure_operator
 from escalation.rehearsal import chaos
-from escalation.rehearsal.chaos.faults import FAULTS, FILL_THE_DISK, USUAL
+from escalation.rehearsal.chaos.faults import FAULTS, FILL_THE_DISK
 from escalation.rehearsal.chaos.figures import Play, as_json, figures
 from escalation.rehearsal.chaos.installation import Installation
 from escalation.rehearsal.chaos.left_behind import left_after_all
@@ -55,7 +55,7 @@ class Command(BaseCommand):
             sys.exit(_rerun(at_once=max(1, options["at_once"])))
         began = time.monotonic()
         left_out = why_no_small_disk()
-        faults = list(options["only"] or USUAL)
+        faults = list(options["only"] or FAULTS)
         if left_out and FILL_THE_DISK in faults:
             faults.remove(FILL_THE_DISK)
             self.stderr.write(f"The fault {FILL_THE_DISK!r} is left out: {left_out}")

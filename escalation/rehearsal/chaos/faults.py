@@ -22,7 +22,6 @@ from escalation.rehearsal.chaos.left_behind import is_same
 from escalation.rehearsal.chaos.small_disk import keep_full
 
 FILL_THE_DISK = "fill the disk"
-PART_OF_THE_QUEUE = "kill part of the queue"
 VICTIM_SECONDS = 3.0
 
 
@@ -129,12 +128,9 @@ FAULTS: dict[str, Fault] = {
     "nothing": nothing,
     "kill the CLI": kill_cli,
     "kill a worker": kill_worker,
-    PART_OF_THE_QUEUE: kill_part_of_the_queue,
+    "kill part of the queue": kill_part_of_the_queue,
     "kill the cluster": kill_cluster,
     "kill the web server": kill_web_server,
     "lock the database": lock_database,
     FILL_THE_DISK: fill_disk,
 }
-# An idle worker of django-q2 waits with the lock of the task queue in its hands. Killed there, it
-# takes the lock with it, and no other worker ever gets a task: played only when asked for by name.
-USUAL = [name for name in FAULTS if name != PART_OF_THE_QUEUE]
