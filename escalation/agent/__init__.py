@@ -40,7 +40,6 @@ from escalation.agent.stream import (
     Tokens,
     parse_line,
     storable,
-    to_cost,
 )
 from escalation.agent.transcript_files import Entry
 from escalation.agent.verdict import Judgement, Verdict, judge
@@ -87,7 +86,6 @@ __all__ = [
     "occupancy_of",
     "parse_line",
     "storable",
-    "to_cost",
     "transcript_files",
     # the other side of its API, for those who play it
     "Answer",

@@ -9,10 +9,11 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any
 
-from escalation.agent.stream import parse_line
+from escalation.agent.stream import parse_line, to_cost
 
 MAX_FILE_BYTES = 512 * 1024 * 1024
 MAX_SUBPATH = 300
@@ -25,6 +26,15 @@ TOOL_RESULT_FILE = "claudeops_tool_result_file"
 """Ours, for an output too long for the transcript, which the CLI keeps in a file beside it."""
 
 Entry = dict[str, Any]
+
+
+def transcript_path(config_dir: Path, workdir: str | Path, session_id: str) -> Path:
+    """Where the CLI keeps a conversation: links in the working directory are followed, as it
+    does itself whatever PWD says."""
+    # Only here: the SDK takes 35 MB, which a process that looks for no transcript need not have.
+    from claude_agent_sdk import project_key_for_directory
+
+    return config_dir / "projects" / project_key_for_directory(workdir) / f"{session_id}.jsonl"
 
 
 def whole_entries(path: Path) -> tuple[list[Entry], int]:
@@ -61,6 +71,23 @@ def read_lines(path: Path) -> Iterator[bytes]:
 def is_message(entry: Entry) -> bool:
     """Without one of these the CLI finds no conversation in a file."""
     return entry.get("type") in ("user", "assistant") and isinstance(entry.get("uuid"), str)
+
+
+def books_on_disk(path: Path) -> Iterator[Entry]:
+    """The records in which newer CLIs keep the conversation's running total."""
+    for line in read_lines(path):
+        if b'"cost-state"' in line and (entry := entry_in(line)) is not None:
+            yield entry
+
+
+def total_in_books(entries: Iterable[Entry]) -> Decimal | None:
+    """A record without a figure says nothing: the one before it stands."""
+    total = None
+    for entry in entries:
+        if entry.get("type") == "cost-state":
+            stated = to_cost(entry.get("totalCostUSD"))
+            total = total if stated is None else stated
+    return total
 
 
 def companions(session_directory: Path) -> Iterator[tuple[str, Path]]:

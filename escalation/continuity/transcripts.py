@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterable
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from django.db.models import Exists, OuterRef
 
-from escalation.agent import Entry, occupancy_of, to_cost
+from escalation.agent import Entry, occupancy_of
 from escalation.agent import transcript_files as files
 from escalation.continuity.guards import CONVERSATION_ID
 from sessions_app.archive import transcript_store as store
@@ -41,15 +40,6 @@ class TranscriptState(StrEnum):
     """A file without a single message, in which the CLI finds no conversation."""
     UNREADABLE = "unreadable"
     """It belongs to another user, or is no plain file."""
-
-
-def transcript_path(config_dir: Path, workdir: str | Path, session_id: str) -> Path:
-    """Where the CLI keeps a conversation: links in the working directory are followed, as it
-    does itself whatever PWD says."""
-    # Only here: the SDK takes 35 MB, which a process that looks for no transcript need not have.
-    from claude_agent_sdk import project_key_for_directory
-
-    return config_dir / "projects" / project_key_for_directory(workdir) / f"{session_id}.jsonl"
 
 
 def find_on_disk(session: Session, config_dir: Path | None = None) -> TranscriptState:
@@ -126,7 +116,7 @@ def cost_state_total(session: Session) -> Decimal | None:
     path = _path_of(session)
     if path is not None:
         try:
-            total = _last_total(line for line in files.read_lines(path) if b'"cost-state"' in line)
+            total = files.total_in_books(files.books_on_disk(path))
         except OSError:
             total = None
         if total is not None:
@@ -157,7 +147,7 @@ def _path_of(session: Session, config_dir: Path | None = None) -> Path | None:
         return None
     if not session.workdir or not CONVERSATION_ID.fullmatch(session.session_id):
         return None
-    return transcript_path(
+    return files.transcript_path(
         config_dir or Path(session.config_dir), session.workdir, session.session_id
     )
 
@@ -221,7 +211,7 @@ def _restore_companions(project: str, session_id: str, directory: Path) -> None:
 
 
 def _archived_total(session_id: str) -> Decimal | None:
-    return _last_cost(_archived_entries(session_id))
+    return files.total_in_books(_archived_entries(session_id))
 
 
 def _archived_entries(session_id: str) -> list[Entry]:
@@ -233,20 +223,6 @@ def _archived_entries(session_id: str) -> list[Entry]:
     except TranscriptDamaged as error:
         logger.warning("The archived copy of %s says nothing: %s", session_id, error)
         return []
-
-
-def _last_total(lines: Iterable[bytes]) -> Decimal | None:
-    return _last_cost(entry for line in lines if (entry := files.entry_in(line)) is not None)
-
-
-def _last_cost(entries: Iterable[Entry]) -> Decimal | None:
-    """A record without a figure says nothing: the one before it stands."""
-    total = None
-    for entry in entries:
-        if entry.get("type") == "cost-state":
-            stated = to_cost(entry.get("totalCostUSD"))
-            total = total if stated is None else stated
-    return total
 
 
 def _key(project_key: str, session_id: str, subpath: str = "") -> SessionKey:

@@ -102,8 +102,8 @@ def load_work(numbers: Iterable[int]) -> dict[int, Work]:
         SessionEvent.objects.filter(
             MEASURED_EVENTS, session__in=list(numbers), source=SessionEvent.Source.STREAM
         )
-        .order_by("session_id", "sequence")
-        .values_list("session_id", "payload")
+        .order_by("session__pk", "sequence")
+        .values_list("session__pk", "payload")
     )
     grouped = groupby(rows.iterator(chunk_size=EVENTS_AT_ONCE), key=lambda row: row[0])
     return {number: work_in([payload for _, payload in group]) for number, group in grouped}

@@ -14,7 +14,7 @@ from typing import Any
 from django.utils import timezone
 
 from escalation.agent.process_tree import boot_id, started_at
-from escalation.continuity.transcripts import transcript_path
+from escalation.agent.transcript_files import transcript_path
 from escalation.recovery.recover import Recovered, recover
 from sessions_app.models import Session, SessionEvent
 from tests.factories import SessionEventFactory, SessionFactory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from escalation.continuity.transcripts import transcript_path
+from escalation.agent.transcript_files import transcript_path
 from escalation.next_step.cycles import leave_to_caller
 from escalation.run import runner
 from sessions_app.models import Session, Transcript

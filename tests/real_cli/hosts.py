@@ -10,7 +10,7 @@ from pathlib import Path
 
 from escalation.agent.binary import find_binary
 from escalation.agent.environment import cli_environment
-from escalation.continuity.transcripts import transcript_path
+from escalation.agent.transcript_files import transcript_path
 from escalation.rehearsal.drills.messages_api import ScriptedApi
 from sessions_app.models import Session
 from tests.factories import SessionFactory

@@ -13,6 +13,7 @@ from claude_agent_sdk import project_key_for_directory
 from claude_agent_sdk.types import SessionKey
 
 from escalation.agent import transcript_files
+from escalation.agent.transcript_files import transcript_path
 from escalation.continuity.transcripts import (
     TranscriptState,
     archive,
@@ -20,7 +21,6 @@ from escalation.continuity.transcripts import (
     find_on_disk,
     is_archived,
     restore,
-    transcript_path,
 )
 from sessions_app.archive.transcript_store import load_entries
 from sessions_app.models import Session, Transcript, TranscriptChunk

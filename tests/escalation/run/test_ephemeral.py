@@ -9,7 +9,7 @@ import pytest
 from django.core.management import call_command
 from django.urls import reverse
 
-from escalation.continuity import transcripts
+from escalation.agent.transcript_files import transcript_path
 from escalation.errors import OperationRefused
 from escalation.host.cleaning import clean
 from escalation.next_step import by_person, cycles
@@ -131,7 +131,7 @@ def test_what_a_killed_run_left_on_disk_goes_with_the_next_cleaning(fake_cli, no
     """As if the process that removes it had died first."""
     fake_cli.reports(HEALTHY)
     ended = run(not_kept)
-    path = transcripts.transcript_path(Path(ended.config_dir), ended.workdir, ended.session_id)
+    path = transcript_path(Path(ended.config_dir), ended.workdir, ended.session_id)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text('{"type": "user", "uuid": "u", "message": {"role": "user"}}\n')
 
