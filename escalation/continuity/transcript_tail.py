@@ -19,6 +19,18 @@ def own_and_unheard(session: Session) -> tuple[list[Entry], list[Entry]]:
     return own, [entry for entry in own if str(entry.get("uuid")) not in heard]
 
 
+def is_torn(session: Session, heard: set[str]) -> bool:
+    """Whether calls that were heard of are missing from the transcript: a CLI that was killed, or
+    had no room on its disk, has not written them down, and whoever resumes would not know of them.
+    """
+    entries = transcripts.messages_on_disk(session)
+    written = {
+        call for entry in entries for call in shape.begun_calls(entry) | shape.answered_calls(entry)
+    }
+    # Where there is no transcript at all, a guard of its own says so.
+    return bool(entries) and not heard <= written
+
+
 def own_messages(session: Session) -> list[Entry]:
     """What was said in this run, of all that its transcript holds.
 

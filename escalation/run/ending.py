@@ -160,7 +160,7 @@ def _told(facts: StreamFacts) -> dict[str, Any]:
 
 def _broken(verdict: Verdict, facts: StreamFacts) -> str:
     if facts.writes_lost:
-        return "the CLI could not write all of it down (a full disk?), so it has a hole"
+        return "the CLI has not written all of it down (killed, or a full disk), so it has a hole"
     return verdict.error if verdict.conversation_broken else ""
 
 
@@ -207,7 +207,7 @@ def _notes(session: Session, facts: StreamFacts, ended: Ended, seen: Seen) -> li
     if named := _id_warning(session, facts):
         notes.append(Note("warning", named, "warning"))
     if facts.writes_lost:
-        torn = "The CLI could not write its transcript down: the next run gets a handoff."
+        torn = "The CLI has not written all of its transcript down: the next run gets a handoff."
         notes.append(Note("warning", torn, "warning"))
     if facts.compactions:
         compacted = (

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable
-from typing import TypeVar
 
 from django.conf import settings
-from django.db import OperationalError, connection
+from django.db import connection
 
 from escalation.agent import Ended, StreamFacts
 from escalation.continuity import findings_file, transcripts
-from escalation.continuity.transcript_tail import own_and_unheard
+from escalation.continuity.transcript_tail import is_torn, own_and_unheard
 from escalation.next_step.conclude import conclude, decision_after
 from escalation.next_step.cycles import Enqueue
 from escalation.next_step.decision import Decision
@@ -21,14 +18,11 @@ from escalation.next_step.lineage import Lineage
 from escalation.run.cost import settled_cost, tokens_of
 from escalation.run.effective_tier import effective_tier
 from escalation.run.ending import Limits, Seen, ending_of
+from escalation.run.persistence import persistently
 from escalation.run.recorder import Recorder
 from sessions_app.models import Session, WorkerBeat
 
 logger = logging.getLogger(__name__)
-
-Result = TypeVar("Result")
-
-CONCLUDING_PATIENCE_SECONDS = 300.0
 
 
 def finish_run(
@@ -94,18 +88,6 @@ def close(session: Session, recorder: Recorder) -> None:
         logger.exception("Session %s: events could not be stored", session.pk)
 
 
-def persistently(action: Callable[[], Result]) -> Result:
-    """What the database would not take for a while (locked, or its disk full) must not be lost."""
-    give_up = time.monotonic() + CONCLUDING_PATIENCE_SECONDS
-    while True:
-        try:
-            return action()
-        except OperationalError:
-            if time.monotonic() > give_up:
-                raise
-            time.sleep(1.0)
-
-
 def archive(session: Session, session_id: str) -> None:
     """The conversation's copy, for whoever continues it on whichever host."""
     if not session_id:
@@ -132,6 +114,7 @@ def hear_the_rest(session: Session, recorder: Recorder, facts: StreamFacts) -> N
         facts.observe(entry)
     for entry in own:
         facts.learn_usage(entry)
+    facts.writes_lost = facts.writes_lost or is_torn(session, facts.tool_ids)
 
 
 def _findings(session: Session) -> tuple[str, str]:

@@ -31,6 +31,7 @@ from escalation.continuity.guards import Continuation, Fresh, Guard, Handoff, Re
 from escalation.errors import CannotRun, RecordTooThin
 from escalation.next_step.lineage import Lineage
 from escalation.run.effective_tier import effective_tier
+from escalation.run.persistence import persistently
 from escalation.run.plan import Circumstances, Plan, plan_run
 from escalation.run.prompts import prompt_for
 from escalation.run.recorder import Recorder
@@ -70,7 +71,7 @@ def prepare(lineage: Lineage, recorder: Recorder, surroundings: Mapping[str, str
             prompt=prompt_for(lineage, tier, continuation, record, _findings_path(session)),
         ),
     )
-    _store(session, plan)
+    persistently(lambda: _store(session, plan))
     return plan
 
 

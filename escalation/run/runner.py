@@ -27,8 +27,9 @@ from escalation.next_step.cycles import Enqueue
 from escalation.next_step.lineage import Lineage, lineage_of
 from escalation.run.admission import admit
 from escalation.run.ending import ending_without_facts
-from escalation.run.finish import close, finish, finish_run, persistently
+from escalation.run.finish import close, finish, finish_run
 from escalation.run.heartbeat import Heartbeat
+from escalation.run.persistence import persistently
 from escalation.run.plan import Plan
 from escalation.run.prepare import prepare
 from escalation.run.recorder import Listener, Recorder
@@ -57,7 +58,7 @@ def run(
     recorder = Recorder(session, listener)
     tier_run = TierRun(session, recorder, asked_to_stop)
     try:
-        session.cycle.begin()
+        persistently(session.cycle.begin)
         try:
             with surroundings_of(session) as surroundings:
                 tier_run.carry_out(surroundings)

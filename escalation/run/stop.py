@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from django.db import OperationalError
+
 from escalation.agent import StopAsked
 from sessions_app.models import Session
 
@@ -32,8 +34,11 @@ class StopRequest:
         if time.monotonic() < self._next_look:
             return None
         self._next_look = time.monotonic() + LOOK_SECONDS
-        rows = Session.objects.filter(pk=self._session.pk)
-        cause, words = rows.values_list("stop_cause", "stop_requested").first() or ("", "")
+        try:
+            rows = Session.objects.filter(pk=self._session.pk)
+            cause, words = rows.values_list("stop_cause", "stop_requested").first() or ("", "")
+        except OperationalError:
+            return None  # the next look will tell
         return StopAsked(cause, words) if cause else None
 
 

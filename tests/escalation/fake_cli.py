@@ -72,6 +72,9 @@ def tool(command, output, failed=False):
         "usage": {{"input_tokens": 100, "output_tokens": 1}}}})
     emit(type="user", message={{"role": "user", "content": [{{"type": "tool_result",
         "tool_use_id": f"tool_{{used}}", "content": output, "is_error": failed}}]}})
+    remember(asked, type="assistant", uuid=f"{{asked}}-tool-{{used}}",
+        parentUuid=f"{{asked}}-{{number}}" if used == 1 else f"{{asked}}-tool-{{used - 1}}",
+        message={{"role": "assistant", "content": [block]}})
 
 def result(report=None, **fields):
     emit(**{{

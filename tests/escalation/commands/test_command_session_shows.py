@@ -172,7 +172,7 @@ def test_messages_come_from_the_archived_transcript(fake_cli, session):
     ended = run(session)
     assert Transcript.objects.exists()
 
-    (shown,) = json.loads(session_says("messages", ended.pk, "--json"))
+    shown, *_more = json.loads(session_says("messages", ended.pk, "--json"))
 
     assert (shown["source"], shown["type"]) == ("transcript", "user")
     assert shown["message"]["content"] == "the prompt"

@@ -10,7 +10,7 @@ import pytest
 
 from escalation.continuity.transcript_tail import own_and_unheard
 from escalation.run import spool
-from sessions_app.models import Session, SessionEvent
+from sessions_app.models import Conversation, Session, SessionEvent
 from tests.escalation.recovery_cases import (
     Handed,
     answer,
@@ -287,3 +287,27 @@ def test_a_cut_off_answer_counts_with_the_length_that_it_had_in_the_end(tmp_path
     after, _done = recovered(session)
 
     assert (after.input_tokens, after.output_tokens) == (100, 92)
+
+
+def test_a_transcript_that_lacks_what_was_heard_is_not_resumed(tmp_path):
+    """A CLI that was killed has not written its last words down; who resumes would not know."""
+    session = orphan(tmp_path)
+    heard(session, answer("a"), tool_call("b"), tool_result("c"))
+    write_transcript(session, answer("a"))
+
+    recovered(session)
+
+    conversation = Conversation.objects.get(session_id=session.session_id)
+    assert conversation.state == Conversation.State.RETIRED
+    assert "has a hole" in conversation.reason
+
+
+def test_a_transcript_with_all_that_was_heard_is_resumed(tmp_path):
+    session = orphan(tmp_path)
+    heard(session, answer("a"), tool_call("b"), tool_result("c"))
+    write_transcript(session, answer("a"), tool_call("b"), tool_result("c"))
+
+    recovered(session)
+
+    states = Conversation.objects.filter(session_id=session.session_id)
+    assert not states.filter(state=Conversation.State.RETIRED).exists()
