@@ -126,7 +126,7 @@ class TierRun:
 
     def finish_after_crash(self, error: BaseException, enqueue: Enqueue) -> None:
         """Something of ours failed, or somebody ended this process."""
-        self._session.refresh_from_db()
+        persistently(self._session.refresh_from_db)
         if not self._session.is_open:
             return
         is_ours = isinstance(error, Exception)
