@@ -135,7 +135,7 @@ class StreamFacts:
     cut_tools: set[str] = field(default_factory=set)
     """Calls that were under way when the run was stopped, whatever they answered to that."""
     tool_ids: set[str] = field(default_factory=set)
-    """Every call that was begun or answered."""
+    """Every call of the main thread; a subagent's are written down elsewhere."""
     messages: int = 0
     compactions: int = 0
     context_tokens: int = 0
@@ -163,7 +163,6 @@ class StreamFacts:
             case "user":
                 self.messages += 1
                 self.open_tools -= shape.answered_calls(payload)
-                self.tool_ids |= shape.answered_calls(payload)
             case "result":
                 self._observe_result(payload)
 
@@ -174,12 +173,12 @@ class StreamFacts:
         self.answered = True
         self.tools_started += len(shape.calls_of(payload))
         self.open_tools |= shape.begun_calls(payload)
-        self.tool_ids |= shape.begun_calls(payload)
         usage = tokens_in(_object(message.get("usage")))
         if (message_id := shape.text(message.get("id"))) not in self.streamed:
             self.messages += 1
             self.streamed[message_id] = usage
         if shape.is_main_thread(payload):
+            self.tool_ids |= shape.begun_calls(payload)
             self.context_tokens = min(
                 MAX_COUNT, usage.input + usage.cache_read + usage.cache_creation + usage.output
             )

@@ -20,15 +20,19 @@ def own_and_unheard(session: Session) -> tuple[list[Entry], list[Entry]]:
 
 
 def is_torn(session: Session, heard: set[str]) -> bool:
-    """Whether calls that were heard of are missing from the transcript: a CLI that was killed, or
-    had no room on its disk, has not written them down, and whoever resumes would not know of them.
+    """Whether the transcript lacks calls that were heard of, or that its parent's transcript has.
+
+    A CLI that was killed, or had no room on its disk, has not written them down, and whoever
+    resumes would not know of them. Where there is no transcript at all, a guard says so.
     """
     entries = transcripts.messages_on_disk(session)
-    written = {
-        call for entry in entries for call in shape.begun_calls(entry) | shape.answered_calls(entry)
-    }
-    # Where there is no transcript at all, a guard of its own says so.
-    return bool(entries) and not heard <= written
+    parent = session.parent_session if session.resumed else None
+    inherited = _calls_in(transcripts.messages_on_disk(parent)) if parent is not None else set()
+    return bool(entries) and not heard | inherited <= _calls_in(entries)
+
+
+def _calls_in(entries: list[Entry]) -> set[str]:
+    return {call for entry in entries for call in shape.begun_calls(entry)}
 
 
 def own_messages(session: Session) -> list[Entry]:

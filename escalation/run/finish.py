@@ -38,8 +38,8 @@ def finish_run(
     session = lineage.session
     if not facts.result:
         hear_the_rest(session, recorder, facts)
-        # Only now: a CLI that is still alive may have more to write down.
-        facts.writes_lost = facts.writes_lost or is_torn(session, facts.tool_ids)
+    # Only now: a CLI that is still alive may have more to write down.
+    facts.writes_lost = facts.writes_lost or is_torn(session, facts.tool_ids)
     findings, problem = _findings(session)
     cost = settled_cost(session, facts)
     ending = ending_of(

@@ -44,12 +44,22 @@ def emit(**fields):
 def init(**fields):
     fields = {{"session_id": asked, "model": model, **fields}}
     emit(type="system", subtype="init", **fields)
+    if "--resume" in sys.argv and "--session-id" in sys.argv:
+        take_over(sys.argv[sys.argv.index("--resume") + 1], fields["session_id"] or asked)
     remember(fields["session_id"] or asked)
+
+project = re.sub("[^a-zA-Z0-9]", "-", os.path.realpath(os.getcwd()))
+folder = os.path.join(os.environ["CLAUDE_CONFIG_DIR"], "projects", project)
+
+def take_over(parent, conversation):
+    # As the CLI does: a fork begins with a copy of what it resumes.
+    source = os.path.join(folder, f"{{parent}}.jsonl")
+    if os.path.exists(source):
+        with open(os.path.join(folder, f"{{conversation}}.jsonl"), "w") as transcript:
+            transcript.write(open(source).read())
 
 def remember(conversation, **entry):
     # As the CLI does: without a transcript there is nothing to resume.
-    project = re.sub("[^a-zA-Z0-9]", "-", os.path.realpath(os.getcwd()))
-    folder = os.path.join(os.environ["CLAUDE_CONFIG_DIR"], "projects", project)
     os.makedirs(folder, exist_ok=True)
     entry = entry or {{"type": "user", "uuid": f"{{conversation}}-{{number}}",
         "message": {{"role": "user", "content": "the prompt"}}}}

@@ -23,6 +23,7 @@ from tests.escalation.recovery_cases import (
     uuids,
     write_transcript,
 )
+from tests.escalation.runs import change
 from tests.factories import SessionFactory
 
 pytestmark = pytest.mark.django_db
@@ -311,3 +312,18 @@ def test_a_transcript_with_all_that_was_heard_is_resumed(tmp_path):
 
     states = Conversation.objects.filter(session_id=session.session_id)
     assert not states.filter(state=Conversation.State.RETIRED).exists()
+
+
+def test_a_fork_that_lost_what_its_parent_had_is_not_resumed(tmp_path):
+    """On a full disk the copy that a fork begins with may have holes."""
+    session = continuing(tmp_path, before=Decimal(0))
+    parent = session.parent_session
+    assert parent is not None
+    change(parent, workdir=session.workdir, config_dir=session.config_dir)
+    write_transcript(Session.objects.get(pk=parent.pk), tool_call("a"), tool_result("b"))
+    write_transcript(session, answer("c"))
+
+    recovered(session)
+
+    conversation = Conversation.objects.get(session_id=session.session_id)
+    assert conversation.state == Conversation.State.RETIRED
