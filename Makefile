@@ -14,13 +14,16 @@ export PYTHONDONTWRITEBYTECODE :=
 OLD_CLI := @anthropic-ai/claude-code-linux-$(if $(filter aarch64,$(shell uname -m)),arm64,x64)@2.1.197
 OLDER_CLI := @anthropic-ai/claude-code@2.0.77
 OLD_CLIS := $(VENV)/old-clis
+# What looks at the pages as somebody would who does not see them.
+AXE_VERSION := 4.10.3
+AXE := $(VENV)/axe-core/$(AXE_VERSION)/axe.min.js
 
-.PHONY: up test quick install dev-install lint types check pytest lock browser postgres node old-clis clean
+.PHONY: up test test-postgres quick install dev-install lint types check pytest lock wheel bubblewrap clients browser postgres proxy node old-clis axe clean
 
-up: install
-	@$(RUN) manage.py up
+up: install bubblewrap
+	@$(VENV)/bin/claudeops up
 
-test: dev-install browser postgres old-clis lint types check pytest
+test: dev-install bubblewrap clients browser postgres proxy old-clis axe lint types check pytest
 
 # Needs neither root nor chromium nor PostgreSQL, and takes a minute at most on two cores. For that
 # it leaves out, besides browser, postgres and chaos, what waits for processes, tries every case of a
@@ -31,9 +34,23 @@ QUICK := not ($(SLOW)) and (not real_cli or smoke)
 quick: dev-install lint
 	$(VENV)/bin/pytest -q -n logical -m "$(QUICK)"
 
-install: $(VENV)/.installed
+# The whole suite again, on a PostgreSQL server of its own.
+test-postgres: dev-install bubblewrap clients browser postgres proxy old-clis axe
+	$(RUN) -m tests.on_postgres -n logical
 
-dev-install: $(VENV)/.dev-installed
+install: $(VENV)/.installed $(VENV)/bin/claudeops
+
+dev-install: $(VENV)/.dev-installed $(VENV)/bin/claudeops
+
+# As the installed package has it, for the code as it lies here.
+$(VENV)/bin/claudeops: Makefile | $(VENV)/bin/pip
+	@printf '%s\n' '#!$(CURDIR)/$(RUN)' 'import sys' 'sys.path.insert(0, "$(CURDIR)")' \
+		'from escalation.management.command_line import main' 'main()' > $@ && chmod +x $@
+
+# What is installed is named as it comes; the exit code is pip's own.
+PIP_INSTALL = bash -o pipefail -c '$(VENV)/bin/pip install --disable-pip-version-check --no-input \
+	--progress-bar off --require-hashes -r $(1) | sed -un \
+	"s/^Collecting \([^ =]*\)==\([^ ;]*\).*/  \1 \2/p; s/^Installing collected packages.*/  unpacking …/p"'
 
 $(VENV)/bin/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -41,15 +58,29 @@ $(VENV)/bin/pip:
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null \
 		|| { echo "Debian keeps venv in a package of its own: installing it"; \
 		     $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq python3-venv; }
-	$(PYTHON) -m venv $(VENV)
+	@echo "Making a Python environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: requirements.lock | $(VENV)/bin/pip
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@echo "Installing what Claude Ops needs into $(VENV), once:"
+	@$(call PIP_INSTALL,requirements.lock)
 	@touch $@
 
 $(VENV)/.dev-installed: requirements-dev.lock | $(VENV)/bin/pip
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@echo "Installing what Claude Ops and its tests need into $(VENV), once:"
+	@$(call PIP_INSTALL,requirements-dev.lock)
 	@touch $@ $(VENV)/.installed
+
+bubblewrap:
+	@command -v bwrap >/dev/null || { echo "Installing Debian's bubblewrap: it holds what agents run"; \
+		$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq bubblewrap >/dev/null; }
+
+# What harmless commands of the walls' corpus are: on an ordinary host they are there.
+CLIENTS := docker:docker.io ssh:openssh-client curl:curl git:git openssl:openssl ps:procps
+clients:
+	@missing=$$(for pair in $(CLIENTS); do command -v $${pair%%:*} >/dev/null || echo $${pair#*:}; done); \
+	[ -z "$$missing" ] || { echo "Installing for the tests of the walls:" $$missing; \
+		$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; }
 
 browser:
 	@command -v chromium >/dev/null || { echo "Installing Debian's chromium for the browser tests"; \
@@ -59,6 +90,12 @@ postgres:
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { \
 		echo "Installing Debian's PostgreSQL for the tests of concurrency"; \
 		$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq postgresql >/dev/null; }
+
+# Unpacked, not installed: no server of the machine's own is started.
+proxy: dev-install
+	@[ -x /usr/sbin/nginx ] || [ -x $(VENV)/nginx/usr/sbin/nginx ] || { \
+		echo "Fetching Debian's nginx for the tests behind a proxy"; \
+		mkdir -p $(VENV)/nginx && cd $(VENV)/nginx && apt-get download -qq nginx && dpkg -x nginx_*.deb . ; }
 
 node:
 	@{ command -v node && command -v npm; } >/dev/null || { \
@@ -74,6 +111,14 @@ $(OLD_CLIS)/2.1.197/claude $(OLD_CLIS)/2.0.77/cli.js: | node
 		&& tar xzf *.tgz --strip-components=1 && rm -f *.tgz && test -x $(@F) && touch $(@F) \
 		|| { rm -rf "$(CURDIR)/$(@D)"; \
 		     echo "npm could not fetch $(PACKAGE), which the tests need. Is there a network?"; exit 1; }
+
+axe: $(AXE)
+
+$(AXE): | node
+	@mkdir -p $(@D) && cd $(@D) && npm pack --silent axe-core@$(AXE_VERSION) >/dev/null \
+		&& tar xzf *.tgz --strip-components=1 package/axe.min.js && rm -f *.tgz && touch $(@F) \
+		|| { rm -rf "$(CURDIR)/$(@D)"; \
+		     echo "npm could not fetch axe-core $(AXE_VERSION), which the tests need. Is there a network?"; exit 1; }
 
 lint: dev-install
 	$(VENV)/bin/ruff check .
@@ -95,5 +140,9 @@ lock: dev-install
 	$(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-emit-index-url --extra postgres --group dev -c requirements.lock pyproject.toml -o requirements-dev.lock
 
+# A wheel and an sdist in dist/: `pipx install dist/claudeops-*.whl`, then `claudeops up`.
+wheel: dev-install
+	$(VENV)/bin/hatchling build
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf dist $(VENV) .mypy_cache .ruff_cache .pytest_cache
