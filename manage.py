@@ -1,18 +1,13 @@
 #!/usr/bin/env python
-"""The command line of Claude Ops: `python manage.py help` lists the commands."""
+"""The command line in a checkout, with Django's own commands: `python manage.py help`."""
 
-import os
 import sys
 
-
-def main() -> None:
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "claudeops.settings")
+if __name__ == "__main__":
     try:
-        from django.core.management import execute_from_command_line
+        import django  # noqa: F401  (asked for first, to say what is missing)
     except ImportError:
         sys.exit("Django is not installed here. Run `make install`, then use .venv/bin/python.")
-    execute_from_command_line(sys.argv)
+    from escalation.management.command_line import main
 
-
-if __name__ == "__main__":
     main()

@@ -10,12 +10,23 @@ import dj_database_url
 Database: TypeAlias = dict[str, Any]
 
 SQLITE, POSTGRESQL = "django.db.backends.sqlite3", "django.db.backends.postgresql"
+RECONNECTING_POSTGRESQL = "claudeops.postgresql"
 SQLITE_OPTIONS = {
     # A writer waits for another writer instead of failing; readers never wait under WAL.
     "timeout": 20,
     # Taking the write lock at once avoids the "database is locked" of a late upgrade.
     "transaction_mode": "IMMEDIATE",
     "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+}
+
+POSTGRESQL_OPTIONS = {
+    # A server that cannot be reached is an error within seconds, not within a quarter of an hour:
+    # a runner that is cut off must know it before another host goes on with its work.
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
 }
 
 dj_database_url.register("sqlite3", SQLITE)
@@ -37,7 +48,8 @@ def database_from_url(url: str) -> Database:
         raise ValueError("must begin with sqlite:/// or postgresql://")
     if not database["NAME"]:
         raise ValueError("must name a database, as in postgresql://user@host/claudeops")
-    return database
+    options = {**POSTGRESQL_OPTIONS, **database.get("OPTIONS", {})}
+    return {**database, "ENGINE": RECONNECTING_POSTGRESQL, "OPTIONS": options}
 
 
 def _parsed(url: str) -> Database:

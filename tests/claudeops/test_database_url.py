@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from claudeops.database_url import database_from_url, sqlite_database
+from escalation.run.heartbeat import LEASE_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -42,15 +43,27 @@ def test_postgresql_is_read_from_its_address(scheme):
     assert (
         database.items()
         >= {
-            "ENGINE": "django.db.backends.postgresql",
+            "ENGINE": "claudeops.postgresql",
             "NAME": "record",
             "USER": "ops",
             "PASSWORD": "p@ss",
             "HOST": "db.local",
             "PORT": 5433,
-            "OPTIONS": {"sslmode": "require"},
         }.items()
     )
+    assert database["OPTIONS"]["sslmode"] == "require"
+
+
+def test_a_postgresql_server_that_is_cut_off_is_an_error_before_another_host_takes_over():
+    options = database_from_url("postgresql://db/record")["OPTIONS"]
+
+    assert options["tcp_user_timeout"] / 1000 < LEASE_SECONDS
+
+
+def test_what_the_address_says_of_the_connection_stands():
+    options = database_from_url("postgresql://db/record?connect_timeout=60")["OPTIONS"]
+
+    assert int(options["connect_timeout"]) == 60
 
 
 def test_postgresql_needs_no_more_than_a_name():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from claudeops.env import Environment, read_dotenv, split_outside_parentheses
+from claudeops.env import Environment, read_dotenv, split_outside_parentheses, unknown_names
 
 
 def problems_of(environment: Environment) -> list[str]:
@@ -280,3 +280,33 @@ def test_one_wrong_origin_is_a_problem(text):
 
     assert environment.origins("NAME") == ()
     assert "https://ops.example.org" in environment.problems[0].message
+
+
+def test_every_variable_is_known_with_its_value_and_where_it_comes_from():
+    env = Environment(
+        {"CLAUDEOPS_PORT": "8123", "CLAUDEOPS_ROOMS": "on", "CLAUDEOPS_WORKERS": "x"},
+        file="/srv/.env",
+        in_file={"CLAUDEOPS_ROOMS"},
+    )
+    env.integer("CLAUDEOPS_PORT", 8000, minimum=1)
+    env.choice("CLAUDEOPS_ROOMS", "auto", ("auto", "on"))
+    env.integer("CLAUDEOPS_WORKERS", 2, minimum=1)
+    env.text("CLAUDEOPS_HOST", "127.0.0.1")
+
+    assert [(known.name, known.value, known.source) for known in env.variables] == [
+        ("CLAUDEOPS_PORT", 8123, "environment"),
+        ("CLAUDEOPS_ROOMS", "on", "/srv/.env"),
+        ("CLAUDEOPS_WORKERS", 2, "environment"),
+        ("CLAUDEOPS_HOST", "127.0.0.1", "default"),
+    ]
+
+
+def test_a_misspelt_name_finds_the_one_that_was_meant():
+    known = {"CLAUDEOPS_PORT", "CLAUDEOPS_ROOMS", "CLAUDEOPS_TIER1_MODEL"}
+    given = ["CLAUDEOPS_PROT", "CLAUDEOPS_ROOM", "CLAUDEOPS_PORT", "CLAUDEOPS_XYZ", "PATH"]
+
+    assert unknown_names(given, known) == {
+        "CLAUDEOPS_PROT": "CLAUDEOPS_PORT",
+        "CLAUDEOPS_ROOM": "CLAUDEOPS_ROOMS",
+        "CLAUDEOPS_XYZ": "",
+    }
