@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import multiprocessing
 
-from claudeops.secret_key import stored_secret_key
+from cryptography.fernet import Fernet
+
+from claudeops.secret_key import stored_encryption_keys, stored_secret_key
 
 
 def test_a_key_is_made_once_and_stays(tmp_path):
@@ -50,3 +52,17 @@ def test_processes_that_start_together_agree(tmp_path):
 
             assert len(keys) == 1
             assert [path.name for path in directory.iterdir()] == ["secret_key"]
+
+
+def test_the_key_that_seals_is_made_once_and_is_fernets(tmp_path):
+    [key] = stored_encryption_keys(tmp_path)
+
+    assert Fernet(key)
+    assert stored_encryption_keys(tmp_path) == (key,)
+    assert (tmp_path / "encryption_key").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_second_line_is_a_second_key(tmp_path):
+    (tmp_path / "encryption_key").write_text("new\nold\n")
+
+    assert stored_encryption_keys(tmp_path) == ("new", "old")
