@@ -1,0 +1,150 @@
+"""What stands around Django: headers on every answer, and bodies that end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.core.files.uploadedfile import SimpleUploadedFile
+
+from claudeops.answer_headers import HEADERS, with_answer_headers
+from claudeops.asgi import application
+from claudeops.body_limit import LONGEST_BODY, with_body_limit
+
+pytestmark = pytest.mark.django_db(transaction=True)
+ROOT = Path(__file__).resolve().parents[2]
+FORM = (b"content-type", b"application/x-www-form-urlencoded")
+
+
+def asked(app: Any, path: str, *headers: tuple[bytes, bytes], chunks: tuple[bytes, ...] = ()):
+    """Status, headers and how many of the chunks were read."""
+    sent: list[Any] = []
+    waiting = list(chunks or (b"",))
+
+    async def receive() -> dict[str, Any]:
+        if not waiting:
+            await asyncio.Event().wait()
+        return {"type": "http.request", "body": waiting.pop(0), "more_body": bool(waiting)}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        **{"type": "http", "path": path, "raw_path": path.encode(), "query_string": b""},
+        **{"method": "POST" if chunks else "GET", "headers": [(b"host", b"localhost"), *headers]},
+        **{"http_version": "1.1", "scheme": "http", "server": ("localhost", 80)},
+    }
+    async_to_sync(app)(scope, receive, send)
+    given = {name.lower(): value for name, value in sent[0]["headers"]}
+    return sent[0]["status"], given, len(chunks) - len(waiting)
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/healthz", 200),
+        ("/", 302),
+        ("/nowhere", 404),
+        ("/static/sessions_app/claudeops.css", 200),
+        ("/static/../manage.py", 404),
+        ("/admin/", 302),
+    ],
+)
+def test_every_answer_has_the_security_headers(path, status, settings):
+    settings.CLAUDEOPS_CLAUDE_BIN = "/nonexistent/claude"
+
+    found, headers, _read = asked(application, path)
+
+    assert found == status
+    assert [name for name in HEADERS if name not in headers] == []
+
+
+def test_what_an_answer_says_for_itself_stays():
+    async def strict(scope: Any, receive: Any, send: Any) -> None:
+        headers = [(b"X-Frame-Options", b"SAMEORIGIN")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+    _status, headers, _read = asked(with_answer_headers(strict), "/")
+
+    assert headers[b"x-frame-options"] == b"SAMEORIGIN"
+
+
+def test_a_body_that_says_it_is_too_long_is_not_read():
+    length = str(LONGEST_BODY + 1).encode()
+
+    status, headers, read = asked(
+        application, "/login/", FORM, (b"content-length", length), chunks=(b"x",) * 3
+    )
+
+    assert (status, read) == (413, 0)
+    assert b"content-security-policy" in headers
+
+
+def test_a_body_that_does_not_end_is_cut_off():
+    chunk = b"x" * (LONGEST_BODY // 4)
+
+    status, _headers, read = asked(application, "/login/", FORM, chunks=(chunk,) * 100)
+
+    assert (status, read) == (413, 5)
+
+
+@pytest.mark.parametrize("length", [b"abc", b"-1", b"9" * 100])
+def test_a_length_that_is_nonsense_is_refused(length):
+    async def reached(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError
+
+    status, _headers, _read = asked(with_body_limit(reached), "/", (b"content-length", length))
+
+    assert status == 413
+
+
+def test_a_file_is_refused(client):
+    response = client.post("/login/", {"username": SimpleUploadedFile("a.txt", b"x")})
+
+    assert response.status_code == 400
+
+
+SWITCHED = (
+    *("SESSION_COOKIE_SECURE", "CSRF_COOKIE_SECURE", "SECURE_SSL_REDIRECT"),
+    *("SECURE_HSTS_SECONDS", "SECURE_PROXY_SSL_HEADER"),
+)
+
+
+def run(*words: str, https: str, state: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "CLAUDEOPS_HTTPS": https, "CLAUDEOPS_STATE_DIR": str(state)}
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(("value", "expected"), [("yes", True), ("no", False)])
+def test_https_switches_all_of_it(tmp_path, value, expected):
+    code = (
+        "import json; from claudeops import settings; "
+        f"print(json.dumps([bool(getattr(settings, name)) for name in {SWITCHED}]))"
+    )
+
+    said = run("-c", code, https=value, state=tmp_path)
+
+    assert json.loads(said.stdout) == [expected] * len(SWITCHED)
+
+
+@pytest.mark.parametrize(("value", "is_clean"), [("yes", True), ("no", False)])
+def test_with_https_djangos_own_check_for_deployment_is_clean(tmp_path, value, is_clean):
+    """Our own checks may still have something to say about this machine."""
+    done = run("manage.py", "check", "--deploy", https=value, state=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert ("(security." not in done.stderr) is is_clean
