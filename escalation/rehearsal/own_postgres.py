@@ -1,0 +1,107 @@
+"""A PostgreSQL server of a rehearsal's own, from Debian's package, on a free port of loopback."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+NOT_INSTALLED = "PostgreSQL's server is not installed: run `make postgres`"
+
+
+class NoPostgres(Exception):
+    """With a sentence that says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPostgres:
+    directory: Path
+    programs: Path
+    port: int
+
+    @property
+    def data(self) -> Path:
+        return self.directory / "data"
+
+    def new_database(self) -> str:
+        """The address of an empty database."""
+        return new_database(self.port)
+
+    def begin(self) -> None:
+        _run(str(self.programs / "initdb"), "-D", str(self.data), "-A", "trust", "-U", "tests")
+        self.start()
+
+    def start(self) -> None:
+        options = f"-p {self.port} -k {self.directory} -c listen_addresses=127.0.0.1 -c fsync=off"
+        log = str(self.directory / "log")
+        self._control("-w", "-l", log, "-o", options, "start")
+
+    def stop(self, manner: str = "immediate") -> None:
+        """`immediate` leaves its clients as a server that dies; `fast` rolls their work back."""
+        self._control("-m", manner, "stop")
+
+    def _control(self, *words: str) -> None:
+        _run(str(self.programs / "pg_ctl"), "-D", str(self.data), *words)
+
+
+@contextmanager
+def own_postgres() -> Iterator[OwnPostgres]:
+    """It goes with its directory at the end."""
+    programs = newest_programs()
+    directory = Path(tempfile.mkdtemp(prefix="claudeops-postgres-"))
+    _hand_over(directory)
+    server = OwnPostgres(directory, programs, _free_port())
+    server.begin()
+    try:
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def newest_programs() -> Path:
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    if not found:
+        raise NoPostgres(NOT_INSTALLED)
+    return found[-1]
+
+
+@contextmanager
+def postgres_server() -> Iterator[int]:
+    """Gives the port."""
+    with own_postgres() as server:
+        yield server.port
+
+
+def new_database(port: int) -> str:
+    """The address of an empty database."""
+    name = f"contest_{uuid.uuid4().hex}"
+    _run("createdb", "-h", "127.0.0.1", "-p", str(port), "-U", "tests", name)
+    return f"postgresql://tests@127.0.0.1:{port}/{name}"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _hand_over(directory: Path) -> None:
+    """PostgreSQL refuses to run as root; its package brings a user for it."""
+    if os.getuid() == 0:
+        owner = pwd.getpwnam("postgres")
+        os.chown(directory, owner.pw_uid, owner.pw_gid)
+
+
+def _run(*command: str) -> None:
+    as_user = ("runuser", "-u", "postgres", "--") if os.getuid() == 0 else ()
+    subprocess.run([*as_user, *command], check=True, capture_output=True, cwd="/", timeout=60)
