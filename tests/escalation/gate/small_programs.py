@@ -1,0 +1,109 @@
+"""A few programs with simple grammars, and policies to judge them by: enough to test the gate
+without knowing each program's own words."""
+
+from __future__ import annotations
+
+from escalation.gate.decision import Decision, decide
+from escalation.gate.doors import BUS, DOCKER, NETWORK, SSH, Doors, doors_for
+from escalation.gate.policy import GatePolicy
+from escalation.gate.programs import wrappers
+from escalation.gate.understanding import FULL, LOOK, NEVER, SAFE, Inner, Understanding, Word
+from escalation.tiers import DEFAULT_TIERS
+
+READERS = {
+    *("ls", "cat", "grep", "echo", "printf", "true", "false", "pwd", "cd", "wc", "head", "tail"),
+    *("df", "sleep", "read", "test", "exit", "set", "seq", ":"),
+}
+DOCKER_LEVELS = {"ps": LOOK, "inspect": LOOK, "logs": LOOK, "restart": SAFE, "rm": FULL}
+DOCKER_LEVELS |= {"prune": NEVER, "exec": FULL, "--version": LOOK}
+SYSTEMCTL_LEVELS = {"status": LOOK, "restart": SAFE, "disable": FULL}
+
+
+def understand(argv: tuple[Word, ...]) -> Understanding | None:
+    name, rest = argv[0] or "", argv[1:]
+    if name in wrappers.GRAMMARS:
+        return wrappers.GRAMMARS[name](argv)
+    if name in READERS:
+        return Understanding(action=name, arguments=rest)
+    grammar = {
+        **{"docker": docker, "systemctl": systemctl, "ssh": ssh, "tee": tee, "rm": tee},
+        **{"curl": curl, "git": git},
+    }.get(name)
+    return grammar(argv) if grammar and None not in rest[:1] else None
+
+
+def docker(argv: tuple[Word, ...]) -> Understanding | None:
+    rest = argv[1:]
+    if rest[:1] == ("--context",):
+        rest = rest[2:]
+    if rest[:1] == ("container",):
+        rest = rest[1:]
+    if not rest or rest[0] not in DOCKER_LEVELS:
+        return None
+    verb = rest[0]
+    inner = (Inner(argv=rest[2:], elsewhere=True),) if verb == "exec" else ()
+    return Understanding(
+        action=f"docker {verb}",
+        arguments=rest[1:],
+        level=LOOK if inner else DOCKER_LEVELS[verb],
+        doors=frozenset({DOCKER}),
+        inner=inner,
+        why="restarts a container" if verb == "restart" else "",
+    )
+
+
+def systemctl(argv: tuple[Word, ...]) -> Understanding | None:
+    if len(argv) < 2 or argv[1] not in SYSTEMCTL_LEVELS:
+        return None
+    return Understanding(
+        action=f"systemctl {argv[1]}",
+        arguments=argv[2:],
+        level=SYSTEMCTL_LEVELS[argv[1]],
+        doors=frozenset({BUS}),
+    )
+
+
+def ssh(argv: tuple[Word, ...]) -> Understanding | None:
+    words = [word for word in argv[2:] if word is not None]
+    if len(words) < len(argv) - 2:
+        return None
+    inner = Inner(text=" ".join(words), from_stdin=not words, elsewhere=True)
+    doors = frozenset({SSH, NETWORK})
+    return Understanding(action="ssh", arguments=argv[1:], doors=doors, inner=(inner,))
+
+
+def tee(argv: tuple[Word, ...]) -> Understanding | None:
+    paths = tuple(word for word in argv[1:] if word is None or not word.startswith("-"))
+    return Understanding(action=str(argv[0]), arguments=argv[1:], level=SAFE, writes=paths)
+
+
+def curl(argv: tuple[Word, ...]) -> Understanding | None:
+    doors = frozenset({NETWORK})
+    return Understanding(action="curl", arguments=argv[1:], doors=doors) if argv[1:] else None
+
+
+def git(argv: tuple[Word, ...]) -> Understanding | None:
+    if argv[1:2] == ("status",):
+        return Understanding(action="git status", arguments=argv[2:], runs_unseen=True)
+    if argv[1:2] != ("push",):
+        return None
+    doors = frozenset({NETWORK})
+    return Understanding(action="git push", arguments=argv[2:], level=SAFE, doors=doors)
+
+
+def policy(tier: int = 1, **changes: object) -> GatePolicy:
+    settings: dict[str, object] = {
+        "tier": tier,
+        "doors": doors_for(tier),
+        "denied": DEFAULT_TIERS[tier - 1].disallowed_tools,
+        "workdir": "/srv/app",
+    }
+    return GatePolicy(**{**settings, **changes})  # type: ignore[arg-type]
+
+
+def judged(command: str, tier: int = 1, **changes: object) -> Decision:
+    return decide(policy(tier, **changes), command, understand)
+
+
+def with_doors(*names: str, writable: tuple[str, ...] = ()) -> Doors:
+    return Doors(names=frozenset(names), writable=writable)
