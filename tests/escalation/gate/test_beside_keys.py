@@ -1,0 +1,85 @@
+"""Keys lie in the room of an ssh or kubectl, so nothing that reads files may stand beside it."""
+
+from __future__ import annotations
+
+import pytest
+
+from escalation.gate.beside_keys import reads_files, takes_a_file_in
+from escalation.gate.decision import Verdict, decide
+from escalation.gate.doors import doors_for
+from escalation.gate.policy import GatePolicy
+
+
+def judged(command: str, tier: int = 1):
+    return decide(GatePolicy(tier=tier, doors=doors_for(tier), workdir="/srv/shop"), command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ssh lighthouse uptime",
+        "ssh lighthouse df -h | head -3",
+        "ssh lighthouse df -h | head -n 3 | grep data",
+        "ssh lighthouse 'docker ps' | grep -v Exited | wc -l",
+        "ssh lighthouse df | awk '$5 > 80 {print $6}' | sort -rn | cut -d' ' -f1",
+        'for h in lighthouse harbour; do echo "== $h"; ssh $h uptime; done',
+        "timeout 5 ssh lighthouse uptime",
+        "kubectl get pods -A | grep -c Running",
+        "ssh lighthouse uptime < /dev/null",
+    ],
+)
+def test_what_only_reads_its_input_may_stand_beside_keys(command):
+    assert judged(command).verdict == Verdict.ALLOW
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ssh lighthouse uptime; cat /root/.ssh/id_ed25519",
+        "ssh lighthouse uptime; cat key",
+        "ssh lighthouse uptime | cat - key",
+        "ssh lighthouse uptime; base64 ~/.ssh/*",
+        "ssh lighthouse uptime; grep -r . ~/.ssh",
+        "ssh lighthouse uptime; grep . key",
+        "ssh lighthouse uptime; grep -f key README.md",
+        "ssh lighthouse uptime; head -c 500 key",
+        "ssh lighthouse uptime; sort --files0-from=key",
+        "ssh lighthouse uptime; date -f key",
+        "echo $(ssh lighthouse uptime) $(</root/.ssh/id_ed25519)",
+        "ssh lighthouse cat < ~/.ssh/id_ed25519",
+        "cd; ssh lighthouse uptime; cat .ssh/id_ed25519",
+        "kubectl get pods; cat ~/.kube/config",
+        "ssh lighthouse uptime; sed -n p key",
+        "ssh lighthouse uptime; jq -Rr . key",
+    ],
+)
+def test_what_could_read_a_file_may_not(command):
+    decision = judged(command)
+
+    assert decision.verdict != Verdict.ALLOW
+    assert not decision.doors
+
+
+def test_the_reason_says_to_run_them_one_by_one():
+    decision = judged("ssh lighthouse uptime; cat key")
+
+    assert decision.rule == "beside keys"
+    assert "one by one" in decision.reason
+
+
+@pytest.mark.parametrize(
+    "command", ["cat key; ls", "docker ps; cat app.log", "curl -s http://x/ | cat - README.md"]
+)
+def test_without_keys_in_the_room_files_may_be_read(command):
+    assert judged(command).verdict == Verdict.ALLOW
+
+
+def test_a_computed_word_may_be_a_file():
+    assert reads_files(("head", None))
+    assert not reads_files(("echo", None))
+
+
+def test_only_nothing_may_be_taken_in():
+    assert not takes_a_file_in("ssh h uptime < /dev/null")
+    assert takes_a_file_in("ssh h uptime < /dev/nullx/../../key")
+    assert takes_a_file_in("ssh h uptime <key")
