@@ -1,0 +1,1 @@
+"""Rooms: where the agent and each of its commands run, held by the kernel (bubblewrap)."""

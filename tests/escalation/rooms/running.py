@@ -1,0 +1,106 @@
+"""A tool runner under test, and the CLI's side of it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from escalation.gate.decision import Decision, Verdict
+from escalation.rooms.client import write_client
+from escalation.rooms.limits import Limits
+from escalation.rooms.place import RunPlace
+from escalation.rooms.records import CommandEnd, GateRecord
+from escalation.rooms.tool_runner import ToolRunner
+
+
+def wait_until(condition: Callable[[], Any], seconds: float = 20.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def living(words: str) -> list[int]:
+    """Processes of this host whose command line is exactly these words."""
+    return [
+        process.pid
+        for process in psutil.process_iter(["cmdline"])
+        if " ".join(process.info["cmdline"] or ()) == words
+    ]
+
+
+def allowed(*doors: str) -> Decision:
+    return Decision(verdict=Verdict.ALLOW, rule="test", doors=frozenset(doors))
+
+
+CONTAINED = Decision(verdict=Verdict.CONTAIN, rule="test", reason="It was not understood.")
+DENIED = Decision(verdict=Verdict.DENY, rule="needs Tier 2", reason="Ask for escalation.")
+
+
+def shell_text(command: str, directory_file: str = "/nowhere/claude-1-cwd") -> str:
+    """As CLI 2.1 writes it."""
+    return (
+        "source /nowhere/snapshot.sh 2>/dev/null || true && "
+        f"{{ shopt -u extglob || setopt NO_EXTENDED_GLOB; }} >/dev/null 2>&1 || true && "
+        f"eval {shlex.quote(command)} < /dev/null && pwd -P >| {shlex.quote(directory_file)}"
+    )
+
+
+@dataclass
+class Running:
+    place: RunPlace
+    decisions: list[GateRecord] = field(default_factory=list)
+    ends: list[CommandEnd] = field(default_factory=list)
+    runner: Any = None
+
+    def start(self, command: str | bytes, **options: Any) -> Any:
+        """The client, as the CLI starts it."""
+        text = shell_text(command) if isinstance(command, str) else command
+        cwd = options.pop("cwd", self.place.workdir)
+        return subprocess.Popen(
+            [self.place.client, text],
+            stdin=subprocess.DEVNULL,
+            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
+            text=True,
+            errors="replace",
+            env={"PATH": os.environ["PATH"]},
+            cwd=cwd,
+        )
+
+    def call(self, command: str | bytes, **options: Any) -> subprocess.CompletedProcess[str]:
+        with self.start(command, **options) as client:
+            said, complained = client.communicate(timeout=60)
+        return subprocess.CompletedProcess(command, client.returncode, said, complained)
+
+
+@contextmanager
+def running(
+    place: RunPlace,
+    decide: Decision | Callable[[str], Decision] = DENIED,
+    limits: Limits | None = None,
+    on_decision: Callable[[GateRecord], None] | None = None,
+) -> Iterator[Running]:
+    found = Running(place)
+    write_client(Path(place.run_directory))
+
+    def on_end(record: GateRecord, end: CommandEnd) -> None:
+        found.ends.append(end)
+
+    found.runner = ToolRunner(
+        place,
+        (lambda command: decide) if isinstance(decide, Decision) else decide,
+        on_decision or found.decisions.append,
+        on_end,
+        limits=limits,
+    )
+    with found.runner.serving():
+        yield found

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from escalation.rooms import bubblewrap
+from escalation.rooms.bubblewrap import KernelFacts, explain, kernel_facts, rooms_state
+
+
+@pytest.fixture(autouse=True)
+def looked_up_anew():
+    bubblewrap.forget_rooms_state()
+    yield
+    bubblewrap.forget_rooms_state()
+
+
+def program(tmp_path: Path, text: str, monkeypatch) -> None:
+    path = tmp_path / "bwrap"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    monkeypatch.setattr(bubblewrap, "BWRAP", str(path))
+
+
+VERSION = '[ "$1" = --version ] && echo bubblewrap 0.8.0 && exit; '
+
+
+@pytest.mark.parametrize("mode", ["auto", "on"])
+def test_rooms_are_in_force_where_a_real_one_can_be_built(mode):
+    state = rooms_state(mode)
+
+    assert (state.in_force, state.why) == (True, "")
+    assert state.version.startswith("0.")
+
+
+def test_rooms_can_be_switched_off():
+    assert not rooms_state("off").in_force
+    assert "CLAUDEOPS_ROOMS=off" in rooms_state("off").why
+
+
+def test_a_missing_program_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(bubblewrap, "BWRAP", "/nowhere/bwrap")
+
+    assert not rooms_state("auto").in_force
+    assert "apt-get install bubblewrap" in rooms_state("auto").why
+
+
+def test_a_program_that_is_too_old_says_so(tmp_path, monkeypatch):
+    program(tmp_path, "echo bubblewrap 0.6.1", monkeypatch)
+
+    assert "0.6.1 is too old" in rooms_state("on").why
+
+
+def test_a_killed_program_is_no_room(tmp_path, monkeypatch):
+    program(tmp_path, f"{VERSION} kill -9 $$", monkeypatch)
+
+    assert not rooms_state("on").in_force
+    assert "-9" in rooms_state("on").why
+
+
+def test_a_kernel_that_really_refuses_is_no_room(tmp_path, monkeypatch):
+    """In a room that forbids further namespaces."""
+    inside = "/usr/bin/bwrap --unshare-user --disable-userns --ro-bind / / --dev /dev --proc /proc"
+    program(tmp_path, f'{VERSION} exec {inside} -- /usr/bin/bwrap "$@"', monkeypatch)
+
+    state = rooms_state("auto")
+
+    assert not state.in_force
+    assert "the kernel forbids user namespaces" in state.why
+
+
+def test_it_is_looked_up_once_for_each_process(tmp_path, monkeypatch):
+    log = tmp_path / "log"
+    program(tmp_path, f"echo x >> {log}; {VERSION} exit 0", monkeypatch)
+
+    rooms_state("auto"), rooms_state("on")
+
+    assert log.read_text() == "x\nx\n"  # its version and one room
+
+
+REFUSED = "bwrap: No permissions to create new namespace, likely because the kernel does not allow"
+REFUSALS = {
+    "kernel": (REFUSED, KernelFacts(namespaces_off=True), "user.max_user_namespaces"),
+    "container": (
+        "bwrap: Creating new namespace failed: Operation not permitted",
+        KernelFacts(in_container=True),
+        "seccomp=unconfined",
+    ),
+    "container's proc": (
+        "bwrap: Can't mount proc on /newroot/proc: Operation not permitted",
+        KernelFacts(in_container=True),
+        "systempaths=unconfined",
+    ),
+    "AppArmor": (
+        "bwrap: setting up uid map: Permission denied",
+        KernelFacts(apparmor_restricts=True),
+        "/etc/apparmor.d/bwrap",
+    ),
+    "AppArmor's network": (
+        "bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted",
+        KernelFacts(apparmor_restricts=True),
+        "apparmor_restrict_unprivileged_userns=0",
+    ),
+    "unknown": ("bwrap: setting up uid map: Permission denied", KernelFacts(), "uid map"),
+    "no refusal": (
+        "bwrap: Can't find source path /x",
+        KernelFacts(in_container=True),
+        "does not work here: bwrap: Can't find source path /x",
+    ),
+}
+
+
+@pytest.mark.parametrize(("error", "facts", "advice"), REFUSALS.values(), ids=REFUSALS)
+def test_a_refusal_says_which_wall_it_is_and_what_to_set(error, facts, advice):
+    assert advice in explain(error, facts)
+
+
+def test_the_walls_are_told_apart_by_what_the_kernel_says(tmp_path):
+    settings = tmp_path / "proc/sys"
+    (settings / "user").mkdir(parents=True)
+    (settings / "kernel").mkdir()
+    (settings / "user/max_user_namespaces").write_text("0\n")
+    (settings / "kernel/apparmor_restrict_unprivileged_userns").write_text("1\n")
+    (tmp_path / ".dockerenv").touch()
+
+    assert kernel_facts(tmp_path) == KernelFacts(
+        namespaces_off=True, apparmor_restricts=True, in_container=True
+    )
+    assert kernel_facts(tmp_path / "nowhere") == KernelFacts()

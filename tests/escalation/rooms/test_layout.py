@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from escalation.rooms.layout import (
+    Hidden,
+    Linked,
+    Mount,
+    Private,
+    Shown,
+    is_hidden,
+    mount_arguments,
+)
+
+ONE_SHOWN_HOME: list[Mount] = [Hidden(path="/home"), Shown(path="/home/me")]
+
+
+def test_a_hidden_directory_is_empty_and_closed_at_the_end():
+    assert mount_arguments([Hidden(path="/state")]) == [
+        *("--tmpfs", "/state"),
+        *("--remount-ro", "/state"),
+    ]
+
+
+def test_a_hidden_file_has_nothing_in_it():
+    found = mount_arguments([Hidden(path="/etc/shadow", is_directory=False)])
+
+    assert found == ["--ro-bind", "/dev/null", "/etc/shadow"]
+
+
+def test_a_shown_path_inside_a_hidden_one_comes_after_it_in_whatever_order_they_are_given():
+    mounts: list[Mount] = [Shown(path="/home/me/app"), Hidden(path="/home")]
+
+    expected = ["--tmpfs", "/home", "--ro-bind", "/home/me/app", "/home/me/app"]
+    assert mount_arguments(mounts)[:5] == expected
+    assert mount_arguments(reversed(mounts))[:5] == expected
+
+
+def test_a_hidden_path_inside_a_shown_one_comes_after_it():
+    mounts: list[Mount] = [
+        Hidden(path="/srv/ops/state", sealed=True),
+        Shown(path="/srv", writable=True),
+    ]
+
+    assert mount_arguments(mounts)[:5] == ["--bind", "/srv", "/srv", "--tmpfs", "/srv/ops/state"]
+
+
+def test_what_lies_in_a_hidden_place_is_not_hidden_again():
+    assert "/home/me/.ssh" not in mount_arguments(
+        [Hidden(path="/home"), Hidden(path="/home/me/.ssh")]
+    )
+
+
+def test_what_lies_in_a_shown_place_inside_a_hidden_one_is_hidden_again():
+    mounts: list[Mount] = [
+        Hidden(path="/home"),
+        Shown(path="/home/me"),
+        Hidden(path="/home/me/.ssh"),
+    ]
+
+    assert mount_arguments(mounts)[5:7] == ["--tmpfs", "/home/me/.ssh"]
+
+
+def test_an_empty_directory_that_must_be_there_is_made_in_a_hidden_place_too():
+    assert mount_arguments([Hidden(path="/home"), Hidden(path="/home/me", is_kept=True)])[:4] == [
+        *("--tmpfs", "/home"),
+        *("--tmpfs", "/home/me"),
+    ]
+
+
+def test_at_the_same_path_what_is_named_wins_over_what_is_hidden_by_custom():
+    assert "--tmpfs" not in mount_arguments([Hidden(path="/home"), Shown(path="/home")])
+
+
+def test_at_the_same_path_what_is_sealed_wins_over_what_is_named():
+    mounts: list[Mount] = [Shown(path="/state", writable=True), Hidden(path="/state", sealed=True)]
+
+    assert mount_arguments(mounts)[:2] == ["--tmpfs", "/state"]
+
+
+def test_a_writable_mount_wins_over_a_readable_one():
+    assert mount_arguments([Shown(path="/a"), Shown(path="/a", writable=True)])[0] == "--bind"
+
+
+def test_a_private_directory_has_a_size():
+    assert mount_arguments([Private(path="/tmp", size=7, mode="1777")]) == [
+        *("--perms", "1777", "--size", "7", "--tmpfs", "/tmp"),
+    ]
+
+
+def test_a_neighbour_with_the_same_beginning_is_not_inside():
+    assert not is_hidden("/home2/x", [Hidden(path="/home")])
+
+
+def test_the_nearest_mount_says_whether_a_path_is_hidden():
+    mounts: list[Mount] = [
+        Hidden(path="/home"),
+        Shown(path="/home/me"),
+        Hidden(path="/home/me/state"),
+    ]
+
+    assert [is_hidden(path, mounts) for path in ("/home/x", "/home/me/x", "/home/me/state/x")] == [
+        *(True, False, True)
+    ]
+
+
+def test_a_link_is_made_in_a_hidden_place_and_is_there_already_in_a_shown_one():
+    link = Linked(path="/home/me/app", target="/srv/app")
+
+    assert mount_arguments([Hidden(path="/home"), link])[2:5] == [
+        *("--symlink", "/srv/app", "/home/me/app"),
+    ]
+    assert "--symlink" not in mount_arguments([Hidden(path="/home"), Shown(path="/home/me"), link])
+
+
+def test_what_the_room_shows_from_the_beginning_needs_no_mount():
+    assert mount_arguments([Shown(path="/srv"), Shown(path="/srv/app")]) == []
+
+
+def test_a_readable_path_inside_a_writable_one_is_only_read():
+    mounts: list[Mount] = [Shown(path="/srv", writable=True), Shown(path="/srv/app")]
+
+    assert mount_arguments(mounts)[3:] == ["--ro-bind", "/srv/app", "/srv/app"]
