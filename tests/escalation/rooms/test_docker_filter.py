@@ -1,0 +1,304 @@
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from escalation.rehearsal.walls.docker_engine import DockerEngine, docker_engine
+from escalation.rooms.docker_filter import DockerFilter, engine_socket
+from tests.escalation.rooms.docker_cases import filters_before
+
+CREATE = b"POST /containers/create HTTP/1.1\r\nHost: x\r\n"
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[DockerEngine]:
+    with docker_engine(tmp_path / "engine.sock") as engine:
+        yield engine
+
+
+@pytest.fixture
+def filtered(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
+    with filters_before(tmp_path / "engine.sock") as at:
+        yield at
+
+
+def raw(path: Path, request: bytes) -> bytes:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(10)
+        client.connect(str(path))
+        client.sendall(request)
+        return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+def status_of(answer: bytes) -> int:
+    return int(answer.split()[1])
+
+
+# What no honest client sends.
+
+
+KILL = b"POST /containers/web/kill HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [
+        b"\r\n",
+        b"Content-Length: %d\r\n\r\n" % len(KILL),
+        b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"Connection: Upgrade\r\nUpgrade: tcp\r\n\r\n",
+        b"Connection: keep-alive\r\n\r\n",
+    ],
+)
+def test_a_second_request_on_one_connection_is_not_heard(engine, filtered, opening):
+    answer = raw(filtered(1), b"GET /_ping HTTP/1.1\r\nHost: x\r\n" + opening + KILL)
+
+    assert status_of(answer) == 200
+    assert b"connection: close" in answer.lower()
+    assert len(engine.requests) == 1
+    assert engine.changes == []
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"Content-Length: 5\r\nTransfer-Encoding: chunked",
+        b"Content-Length: 5\r\nContent-Length: 6",
+        b"Content-Length: +5",
+        b"Content-Length: -1",
+        b"Transfer-Encoding: gzip, chunked",
+        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
+        b"Transfer-Encoding : chunked",
+        b"X-Nul: a\x00b",
+        b"X-Cr: a\rb",
+        b"X-Long: " + b"x" * 300_000,
+    ],
+)
+def test_a_head_that_can_be_read_in_two_ways_is_refused(engine, filtered, head):
+    answer = raw(
+        filtered(3), b"POST /containers/web/kill HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n\r\n"
+    )
+
+    assert 400 <= status_of(answer) < 502
+    assert engine.requests == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"GET /containers/../volumes HTTP/1.1",
+        b"GET http://x/version HTTP/1.1",
+        b"CONNECT x:1 HTTP/1.1",
+        b"GET /%2e%2e/version HTTP/1.1",
+        b"get /version HTTP/1.1",
+        b"nonsense",
+        b"\x16\x03\x01\x00",
+    ],
+)
+def test_a_line_that_is_not_clear_is_refused(engine, filtered, line):
+    answer = raw(filtered(3), line + b"\r\nHost: x\r\n\r\n")
+
+    assert status_of(answer) == 400
+    assert engine.requests == []
+
+
+def test_what_was_judged_is_what_arrives(engine, filtered):
+    raw(filtered(1), b"GET /v1.47//containers/%77eb/json?size=1 HTTP/1.1\r\nHost: x\r\n\r\n")
+
+    assert engine.requests == ["GET /containers/web/json"]
+
+
+def chunked(body: bytes) -> bytes:
+    return b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+
+
+def sized(body: bytes) -> bytes:
+    return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+@pytest.mark.parametrize("framed", [chunked, sized])
+def test_a_body_is_judged_however_it_is_sent(engine, filtered, framed):
+    path = filtered(3)
+    refused = json.dumps({"hostConfig": {"privileged": True}}).encode()
+    passed = json.dumps({"Image": "shop", "HostConfig": {"Privileged": False}}).encode()
+
+    assert status_of(raw(path, CREATE + framed(refused))) == 403
+    assert engine.requests == []
+    assert status_of(raw(path, CREATE + framed(passed))) == 201
+    assert json.loads(engine.bodies[-1]) == json.loads(passed)
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b'{"a": 1, "a": 2}', b"[" * 100_000, b" " * 5_000_000, b"{} {}"]
+)
+def test_a_body_that_cannot_be_judged_is_refused(engine, filtered, body):
+    assert status_of(raw(filtered(3), CREATE + sized(body))) == 400
+    assert engine.requests == []
+
+
+def test_a_client_that_waits_to_be_asked_for_its_body_is_asked(engine, filtered):
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(10)
+        client.connect(str(filtered(3)))
+        client.sendall(CREATE + b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+        assert client.recv(65536).startswith(b"HTTP/1.1 100 ")
+        client.sendall(b"{}")
+        assert client.recv(65536).startswith(b"HTTP/1.1 201 ")
+
+
+def test_a_refused_upload_is_answered_before_its_end(engine, filtered):
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(10)
+        client.connect(str(filtered(1)))
+        client.sendall(b"POST /build HTTP/1.1\r\nHost: x\r\nContent-Length: 900000000\r\n\r\n")
+        assert status_of(client.recv(65536)) == 403
+
+
+def test_half_a_request_reaches_nobody(engine, filtered):
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(10)
+        client.connect(str(filtered(3)))
+        client.sendall(CREATE + b"Content-Length: 100\r\n\r\n{}")
+        client.shutdown(socket.SHUT_WR)
+        assert status_of(client.recv(65536)) == 400
+
+    assert engine.requests == []
+
+
+def test_a_terminal_that_was_refused_stays_a_request(engine, filtered):
+    """The engine answers 404 and would listen on: the client must not speak to it any more."""
+    answer = raw(
+        filtered(3),
+        b"POST /containers/nobody/attach HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
+        b"Upgrade: tcp\r\n\r\nPOST /volumes/prune HTTP/1.1\r\nHost: x\r\n\r\n",
+    )
+
+    assert status_of(answer) == 404
+    assert engine.changes == ["POST /containers/nobody/attach"]
+
+
+def test_the_way_past_the_filter_is_hidden_under_every_name(engine, filtered, tmp_path):
+    link = tmp_path.with_name(f"{tmp_path.name}-link")
+    link.symlink_to(tmp_path)
+    path = filtered(3)
+
+    for source in (tmp_path, link, tmp_path / "engine.sock"):
+        body = json.dumps({"HostConfig": {"Binds": [f"{source}:/x"]}}).encode()
+        assert status_of(raw(path, CREATE + sized(body))) == 403
+    assert engine.requests == []
+
+
+def test_a_request_that_cannot_be_judged_is_not_passed_on(engine, filtered, monkeypatch):
+    monkeypatch.setattr("escalation.rooms.docker_rules.Rules.objection", lambda *_words: 1 / 0)
+
+    assert raw(filtered(3), KILL) == b""
+    assert engine.requests == []
+
+
+# An engine that breaks.
+
+
+@pytest.fixture
+def broken_engine(tmp_path: Path) -> Iterator[Callable[[bytes], None]]:
+    """Says the same bytes to everybody, then hangs up."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "engine.sock"))
+        listener.listen()
+
+        def say(words: bytes) -> None:
+            def serve() -> None:
+                client, _address = listener.accept()
+                with client:
+                    client.recv(65536)
+                    client.sendall(words)
+
+            threading.Thread(target=serve, daemon=True).start()
+
+        yield say
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n64\r\nhalf",
+    ],
+)
+def test_an_answer_that_breaks_off_does_not_look_like_an_end(broken_engine, filtered, words):
+    broken_engine(words)
+
+    answer = raw(filtered(1), b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+
+    assert answer.endswith(b"half") or answer.endswith(b"half\r\n")
+    assert b"\r\n0\r\n" not in answer
+
+
+@pytest.mark.parametrize(
+    "words", [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 101 Hi\r\nUpgrade: x\r\n\r\n"]
+)
+def test_an_engine_that_talks_nonsense_is_not_believed(broken_engine, filtered, words):
+    broken_engine(words)
+
+    assert raw(filtered(1), b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n") == b""
+
+
+# Many, and the end.
+
+
+def test_a_hundred_clients_at_once_are_all_answered(engine, filtered):
+    path = filtered(1)
+    request = b"GET /containers/json HTTP/1.1\r\nHost: x\r\n\r\n"
+
+    with ThreadPoolExecutor(100) as pool:
+        answers = list(pool.map(lambda _number: raw(path, request), range(100)))
+
+    assert {status_of(answer) for answer in answers} == {200}
+
+
+def test_at_the_end_the_socket_and_every_connection_are_gone(engine, tmp_path):
+    path = tmp_path / "filter.sock"
+    with socket.socket(socket.AF_UNIX) as client:
+        with DockerFilter(path, tmp_path / "engine.sock", 1).serving():
+            assert path.stat().st_mode & 0o777 == 0o600
+            client.settimeout(10)
+            client.connect(str(path))
+            client.sendall(b"GET /containers/web/logs?follow=1 HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert client.recv(65536)
+
+        while client.recv(65536):
+            pass
+
+    assert not path.exists()
+    assert engine.follower_left.wait(30)
+
+
+def test_an_engine_may_be_reached_by_tcp(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            client, _address = listener.accept()
+            with client:
+                client.recv(65536)
+                client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK")
+
+        threading.Thread(target=serve, daemon=True).start()
+        address = ("127.0.0.1", listener.getsockname()[1])
+        with DockerFilter(tmp_path / "filter.sock", address, 1).serving() as path:
+            answer = raw(path, b"GET /_ping HTTP/1.1\r\nHost: x\r\n\r\n")
+
+    assert answer.endswith(b"\r\n\r\nOK")
+
+
+def test_the_operators_engine_is_found_by_its_variable(engine, tmp_path):
+    socket_path = tmp_path / "engine.sock"
+
+    assert engine_socket({"DOCKER_HOST": f"unix://{socket_path}"}) == socket_path
+    assert engine_socket({"DOCKER_HOST": f"unix://{tmp_path}/none"}) is None
+    assert engine_socket({"DOCKER_HOST": "tcp://10.0.0.1:2375"}) is None
+    assert engine_socket({"DOCKER_HOST": "ssh://me@host"}) is None
