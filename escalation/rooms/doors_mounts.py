@@ -1,0 +1,85 @@
+"""What an open door puts into a command's room: mounts, variables, and what is not taken away."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from escalation.gate import doors
+from escalation.rooms.layout import Mount, Shown
+from escalation.rooms.lookup import hiding, showing
+from escalation.rooms.place import RunPlace
+
+DOCKER_SOCKETS = ("/run/docker.sock", "/var/run/docker.sock")
+BUSES = ("/run/systemd", "/run/dbus", "/run/log/journal", "/var/log/journal")
+USER_BUSES = ("bus", "systemd")
+SSH_SETTINGS = "/etc/ssh/ssh_config.d"
+CLUSTER_LOGINS = ("/etc/rancher/k3s/k3s.yaml", "/etc/kubernetes/admin.conf")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Opened:
+    mounts: tuple[Mount, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+def opened(names: Iterable[str], place: RunPlace, hidden: list[Mount]) -> Opened:
+    """All that the named doors put into the room; a door to what is not there puts in nothing."""
+    found = [_BEHIND[name](place, hidden) for name in sorted(names) if name in _BEHIND]
+    return Opened(
+        mounts=tuple(mount for each in found for mount in each.mounts),
+        environment=tuple(pair for each in found for pair in each.environment),
+    )
+
+
+def _docker(place: RunPlace, hidden: list[Mount]) -> Opened:
+    """The filter in the engine's usual places. Without a filter there is no way to the engine."""
+    if place.docker_socket is None:
+        return Opened()
+    source = os.path.realpath(place.docker_socket)
+    places = {
+        os.path.join(os.path.realpath(Path(path).parent), "docker.sock") for path in DOCKER_SOCKETS
+    }
+    return Opened(
+        mounts=tuple(Shown(path=path, source=source) for path in sorted(places)),
+        environment=(("DOCKER_HOST", f"unix://{DOCKER_SOCKETS[0]}"),),
+    )
+
+
+def _ssh(place: RunPlace, hidden: list[Mount]) -> Opened:
+    mounts: list[Mount] = [*showing(place.operator.home / ".ssh", hidden)]
+    environment: tuple[tuple[str, str], ...] = ()
+    if agent := place.operator.ssh_agent:
+        mounts += showing(agent, hidden)
+        environment = (("SSH_AUTH_SOCK", str(agent)),)
+    if os.getuid() != 0:
+        # Root's files seem to be nobody's in the room, and ssh refuses such an included file.
+        mounts += hiding([SSH_SETTINGS])
+    return Opened(mounts=tuple(mounts), environment=environment)
+
+
+def _bus(place: RunPlace, hidden: list[Mount]) -> Opened:
+    """The system's, and the operator's own; the rest of /run/user stays hidden."""
+    own = Path(f"/run/user/{os.getuid()}")
+    paths = (*map(Path, BUSES), *(own / name for name in USER_BUSES))
+    environment = (("XDG_RUNTIME_DIR", str(own)),) if own.is_dir() else ()
+    return Opened(mounts=tuple(_shown(paths, hidden)), environment=environment)
+
+
+def _kube(place: RunPlace, hidden: list[Mount]) -> Opened:
+    named = place.operator.kubeconfigs
+    if not named:
+        usual = (place.operator.home / ".kube", *map(Path, CLUSTER_LOGINS))
+        return Opened(mounts=tuple(_shown(usual, hidden)))
+    joined = ":".join(map(str, named))
+    return Opened(mounts=tuple(_shown(named, hidden)), environment=(("KUBECONFIG", joined),))
+
+
+def _shown(paths: Iterable[Path], hidden: list[Mount]) -> list[Mount]:
+    return [mount for path in paths for mount in showing(path, hidden)]
+
+
+# `network`, `processes` and `host` change the room itself, not what lies in it.
+_BEHIND = {doors.DOCKER: _docker, doors.SSH: _ssh, doors.BUS: _bus, doors.KUBE: _kube}

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from escalation.rooms import client
+from escalation.rooms.client import base_python, write_client
+from tests.escalation.rooms.running import allowed, running, shell_text
+
+
+def call(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [program, *arguments], capture_output=True, text=True, timeout=30, check=False, env={}
+    )
+
+
+def test_without_a_socket_nothing_runs_and_it_says_so(tmp_path):
+    said = call(write_client(tmp_path), shell_text("echo ran"))
+
+    assert (said.stdout, said.returncode) == ("", 126)
+    assert "tool runner is gone" in said.stderr
+
+
+def test_a_socket_on_which_nobody_listens_is_the_same(tmp_path):
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "tools.sock"))
+
+    assert call(write_client(tmp_path), "x").returncode == 126
+
+
+def test_a_runner_that_dies_in_the_middle_leaves_a_clear_end(tmp_path):
+    program = write_client(tmp_path)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "tools.sock"))
+        server.listen()
+        with subprocess.Popen([program, "x"], stderr=subprocess.PIPE, env={}) as process:
+            connection, _address = server.accept()
+            connection.recv(100)
+            connection.close()
+            _said, complained = process.communicate(timeout=30)
+
+    assert process.returncode == 126
+    assert b"tool runner is gone" in complained
+
+
+def test_it_takes_exactly_one_argument(tmp_path):
+    program = write_client(tmp_path)
+
+    assert [call(program, *words).returncode for words in ([], ["a", "b"])] == [126, 126]
+
+
+def test_it_is_not_to_be_written_and_runs_no_code_of_the_environment(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("print('from outside')")
+    (tmp_path / "_socket.py").write_text("print('from outside')")
+    program = write_client(tmp_path)
+
+    said = subprocess.run(
+        [program, "x"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path), "PYTHONSTARTUP": str(tmp_path / "_socket.py")},
+        check=False,
+    )
+
+    assert said.stdout == ""
+    assert program.stat().st_mode & 0o777 == 0o500
+
+
+def test_it_starts_with_the_python_outside_of_the_virtual_environment(tmp_path):
+    assert base_python().is_relative_to(sys.base_prefix)
+    assert write_client(tmp_path).read_text().startswith(f"#!{base_python()} -IS\n")
+
+
+def test_a_python_with_blanks_in_its_path_starts_it_too(tmp_path, monkeypatch):
+    link = tmp_path / "it's a python"
+    link.symlink_to(base_python())
+    monkeypatch.setattr(client, "base_python", lambda: link)
+
+    said = call(write_client(tmp_path), "x")
+
+    assert "tool runner is gone" in said.stderr
+
+
+def test_a_socket_with_a_long_path_is_found(own_host):
+    directory = own_host.root / "state" / ("long" * 40)
+    directory.mkdir()
+    with running(own_host.place(run_directory=directory), allowed()) as runner:
+        said = runner.call("echo fine")
+
+    assert said.stdout == "fine\n"
+
+
+def test_a_working_directory_that_is_gone_is_said(own_host):
+    gone = own_host.root / "system/gone"
+    gone.mkdir()
+    program = write_client(own_host.place().run_directory)
+
+    said = subprocess.run(
+        ["/bin/sh", "-c", 'cd "$1" && rmdir "$1" && exec "$2" x', "sh", gone, program],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert said.returncode == 126
+    assert "working directory is gone" in said.stderr
+
+
+def test_a_command_of_many_lines_and_letters_arrives_as_it_is(own_host):
+    text = "".join(f"echo 'line {number} é 日本 \"'\n" for number in range(2000))
+    with running(own_host.place(), allowed()) as runner:
+        said = runner.call(text)
+
+    assert said.stdout.count("\n") == 2000
+    assert runner.decisions[0].command == text
+    assert os.path.getsize(runner.place.client) < 10_000

@@ -1,0 +1,77 @@
+"""The process that runs the tier is killed in the middle: nothing in a room survives it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from escalation.rooms.cli_room import cli_room_argv
+from tests.escalation.rooms.places import PATH
+from tests.escalation.rooms.running import allowed, living, running, wait_until
+
+RUNNER = """
+import os, sys
+from pathlib import Path
+import django
+django.setup()
+from escalation.gate.decision import Decision, Verdict
+from escalation.rooms.place import Operator, RunPlace
+from escalation.rooms.tool_runner import ToolRunner
+
+root = Path(sys.argv[1])
+place = RunPlace(
+    workdir=root / "system", config_directory=root / "state/config",
+    temp_directory=root / "state/tmp", run_directory=root / "state/run",
+    operator=Operator(home=root / "home"), tool_environment={"PATH": os.environ["PATH"]},
+)
+allowed = Decision(verdict=Verdict.ALLOW, rule="test")
+with ToolRunner(place, lambda command: allowed, lambda record: None).serving():
+    print("serving", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_no_command_survives_the_death_of_its_runner(own_host):
+    with running(own_host.place(), allowed()) as ours:
+        pass  # writes the client
+    runner = subprocess.Popen(
+        [sys.executable, "-c", RUNNER, own_host.root],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={
+            "PATH": PATH,
+            "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path]),
+            "DJANGO_SETTINGS_MODULE": "claudeops.settings",
+        },
+    )
+    with runner:
+        assert runner.stdout is not None
+        assert runner.stdout.readline() == b"serving\n"
+        clients = [ours.start("echo begun; setsid sleep 1013") for _ in range(3)]
+        for client in clients:
+            assert client.stdout.readline() == "begun\n"
+        wait_until(lambda: len(living("sleep 1013")) == 3)
+        runner.kill()
+
+        said = [client.communicate(timeout=20)[1] for client in clients]
+
+    wait_until(lambda: not living("sleep 1013"))
+    assert [client.returncode for client in clients] == [126, 126, 126]
+    assert all("tool runner is gone" in words for words in said)
+
+
+def test_the_room_of_the_cli_dies_with_the_process_that_started_it(own_host):
+    argv = cli_room_argv(["/bin/bash", "-c", "echo begun; setsid sleep 1014"], own_host.place())
+    starter = subprocess.Popen(
+        [sys.executable, "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])", *argv],
+        stdout=subprocess.PIPE,
+        env={"PATH": PATH},
+    )
+    with starter:
+        assert starter.stdout is not None
+        starter.stdout.readline()
+        wait_until(lambda: living("sleep 1014"))
+        starter.kill()
+
+    wait_until(lambda: not living("sleep 1014"))
