@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+
+from escalation.gateway.models import may_ask
+
+
+@pytest.mark.parametrize(
+    ("word", "model"),
+    [
+        ("haiku", "haiku"),
+        ("haiku", "claude-haiku-4-5-20251001"),
+        ("haiku", "claude-3-5-haiku-20241022"),
+        ("haiku", "us.anthropic/claude-haiku-4-5"),
+        ("Sonnet", "claude-sonnet-4-5[1m]"),
+        ("sonnet[1m]", "claude-sonnet-4-5"),
+        ("opusplan", "claude-sonnet-4-5"),
+        ("opusplan", "claude-opus-4-1"),
+        ("claude-opus-4-1", "claude-opus-4-1"),
+        ("claude-opus-4-1", "claude-opus-4-1-20250805"),
+        ("claude-opus-4-1", "claude-opus-4-1[1m]"),
+        ("claude-opus-4-1", "claude-opus-4-1-20250805[1m]"),
+        ("claude-opus-4-1-20250805", "claude-opus-4-1-20250805"),
+        ("my-proxy/large", "my-proxy/large"),
+    ],
+)
+def test_a_word_means_a_model(word, model):
+    assert may_ask(model, (word,))
+
+
+@pytest.mark.parametrize(
+    ("word", "model"),
+    [
+        ("haiku", "claude-opus-4-1"),
+        ("haiku", "claude-haikuish-1"),
+        ("haiku", ""),
+        ("", "claude-opus-4-1"),
+        ("claude-opus-4-1", "claude-opus-4"),
+        ("claude-opus-4", "claude-opus-4-1"),
+        ("claude-opus-4-1", "claude-opus-4-1-preview"),
+        ("claude-opus-4-1-20250805", "claude-opus-4-1-20260101"),
+    ],
+)
+def test_a_word_does_not_mean_another_model(word, model):
+    assert not may_ask(model, (word,))
+
+
+def test_each_of_a_tiers_words_is_tried():
+    assert may_ask("claude-sonnet-4-5", ("haiku", "sonnet"))
+    assert not may_ask("claude-sonnet-4-5", ())
