@@ -11,6 +11,8 @@ from escalation.tiers import Tier
 
 # The CLI deletes transcripts after 30 days by itself; a conversation that can be resumed is kept.
 RUN_SETTINGS = json.dumps({"cleanupPeriodDays": 3650})
+# A child of the CLI could read the run's token there.
+NO_ENVIRONMENT = ("Read(//proc/*/environ)", "Read(//proc/*/task/**)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,6 +28,8 @@ class RunRequest:
     """What is left of the tier's budget."""
     is_kept: bool = True
     """The conversation is saved, so that it can be continued."""
+    sealed: str = ""
+    """The CLI's own configuration, conversations included: its tools have no business there."""
 
 
 def build_argv(binary: ClaudeBinary, request: RunRequest) -> list[str]:
@@ -47,8 +51,13 @@ def build_argv(binary: ClaudeBinary, request: RunRequest) -> list[str]:
         "--strict-mcp-config",
         *("--tools", ",".join(tier.tool_names)),
         *("--allowedTools", ",".join(tier.allowed_tools)),
-        *("--disallowedTools", ",".join(tier.disallowed_tools)),
+        *("--disallowedTools", ",".join((*tier.disallowed_tools, *_sealed(request.sealed)))),
     ]
+
+
+def _sealed(directory: str) -> tuple[str, ...]:
+    """In its room the CLI must be able to write these itself; a rule keeps its tools from it."""
+    return (f"Edit(/{directory}/**)", *NO_ENVIRONMENT) if directory else NO_ENVIRONMENT
 
 
 def conversation_id(binary: ClaudeBinary, request: RunRequest) -> str:

@@ -93,13 +93,19 @@ class Capabilities:
 def capabilities_of(binary: ClaudeBinary) -> Capabilities:
     """From memory, else from the state directory, else by experiment, which takes seconds."""
     fingerprint = fingerprint_of(Path(binary.path))
-    known = _recall(binary, fingerprint) or _read(fingerprint)
+    known = known_capabilities(binary)
     if known is None:
         known = find_out(binary)
         if known.is_settled:
             _store(known, fingerprint)
     _remember(binary, fingerprint, known)
     return known
+
+
+def known_capabilities(binary: ClaudeBinary) -> Capabilities | None:
+    """What an earlier experiment found; None where none was made with this very binary."""
+    fingerprint = fingerprint_of(Path(binary.path))
+    return _recall(binary, fingerprint) or _read(fingerprint)
 
 
 def find_out(binary: ClaudeBinary) -> Capabilities:

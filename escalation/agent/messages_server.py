@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -80,8 +80,10 @@ class MessagesHandler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing: stderr belongs to the program."""
 
-    def send_error_body(self, status: int, message: str) -> None:
-        self._send_json(status, error_body(status, message))
+    def send_error_body(
+        self, status: int, message: str, headers: Mapping[str, str] | None = None
+    ) -> None:
+        self._send_json(status, error_body(status, message), headers)
 
     def send_answer(self, answer: Answer, request: dict[str, Any], pace: float = 0) -> bool:
         """Whether it went out whole: a CLI that is stopped hangs up in the middle."""
@@ -94,11 +96,15 @@ class MessagesHandler(BaseHTTPRequestHandler):
             return False
         return True
 
-    def _send_json(self, status: int, body: dict[str, Any]) -> None:
+    def _send_json(
+        self, status: int, body: dict[str, Any], headers: Mapping[str, str] | None = None
+    ) -> None:
         content = json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(content)

@@ -158,17 +158,17 @@ class ProbeRuns:
     def __init__(self, directory: Path, api: ProbeApi, port: int) -> None:
         self._directory = directory
         self._api = api
-        self._environment = cli_environment(
-            {
+        self._environment = {
+            **cli_environment(
                 # A CLI that is a script finds its interpreter there.
-                "PATH": os.environ.get("PATH", ""),
-                "ANTHROPIC_API_KEY": "probe",
-                "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}",
-            },
-            home=directory,
-            config_directory=directory / "claude",
-            api_retries=0,
-        )
+                {"PATH": os.environ.get("PATH", "")},
+                home=directory,
+                config_directory=directory / "claude",
+                api_retries=0,
+            ),
+            "ANTHROPIC_API_KEY": "probe",
+            "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}",
+        }
 
     def run(
         self, name: str, binary: ClaudeBinary, weight: int, request: RunRequest, words: str

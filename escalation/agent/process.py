@@ -32,6 +32,7 @@ GRACE_SECONDS = 5.0
 LINGER_SECONDS = 20.0
 # A tool's leftover child can hold the pipes open after the CLI is gone.
 DRAIN_SECONDS = 1.0
+ORDINARY_UMASK = 0o022
 
 
 class Manner(StrEnum):
@@ -56,6 +57,8 @@ class StopAsked:
 
     cause: str
     words: str
+    by_fault: bool = False
+    """The run itself gave the reason: it has failed, and nobody cut it off."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,6 +88,10 @@ def _never_silent() -> float:
     return float("inf")
 
 
+def _none() -> float:
+    return 0.0
+
+
 def _ignore_start(process: ProcessId) -> None:
     """The start is of no interest to this watcher."""
 
@@ -107,6 +114,8 @@ class Watcher:
     """Called before the family is asked to end; what is said afterwards may be about that."""
     silence_budget: Callable[[], float] = _never_silent
     """How many seconds the process may say nothing, as things stand now."""
+    uncounted: Callable[[], float] = _none
+    """How many seconds so far are not its own: it waited for a person."""
 
 
 def run_process(
@@ -132,6 +141,8 @@ def run_process(
             cwd=cwd,
             env=dict(environment),
             start_new_session=True,
+            # Ours is closed; what an agent writes for a service must be readable for it.
+            umask=ORDINARY_UMASK,
         )
     run = _Run(process, watcher, traces)
     try:
@@ -186,7 +197,8 @@ class _Run:
         self._reader.finish()
         with contextlib.suppress(subprocess.TimeoutExpired):
             # Both pipes are closed, so the end is near.
-            self._process.wait(max(0.0, min(GRACE_SECONDS, deadline - time.monotonic())))
+            left = deadline + self._watcher.uncounted() - time.monotonic()
+            self._process.wait(max(0.0, min(GRACE_SECONDS, left)))
         if self._process.poll() is None:
             self.stop()
         return Ended(manner=Manner.EXITED, exit_code=None)
@@ -215,7 +227,7 @@ class _Run:
     def _reason_to_stop(self, now: float, deadline: float) -> Ended | None:
         if stop := self._watcher.on_tick():
             return Ended(manner=Manner.STOPPED, exit_code=None, stop=stop)
-        if now > deadline:
+        if now > deadline + self._watcher.uncounted():
             return Ended(manner=Manner.TIMED_OUT, exit_code=None)
         silent = now - self._reader.last_read
         if self._watcher.has_result():

@@ -25,6 +25,7 @@ from pathlib import Path
 
 PROC = Path("/proc")
 TOOL_LINE = re.compile(r"([0-9]{1,10}) ([0-9]{1,19})")
+ROOM_NAME = b"bwrap"
 LOOK_SECONDS = 0.1
 # After a kill nothing is left to wait for but the kernel.
 KILL_PATIENCE_SECONDS = 5.0
@@ -94,12 +95,17 @@ def stop_family(
     grace_seconds: float,
     wait: Callable[[float], None] = time.sleep,
 ) -> set[ProcessId]:
-    """Ask every process to end, wait for all of them, kill what is left; give back survivors."""
+    """Ask every process to end, wait for all of them, kill what is left; give back survivors.
+
+    A room ends by itself when it is empty. It is not asked: it would take all that is in it along,
+    before that had time to write its last words down.
+    """
     asked: set[ProcessId] = set()
     give_up = time.monotonic() + grace_seconds
     while (living := find()) and time.monotonic() < give_up:
         for process in living - asked:
-            process.send(signal.SIGTERM)
+            if not _is_room(process):
+                process.send(signal.SIGTERM)
         asked |= living
         wait(LOOK_SECONDS)
     give_up = time.monotonic() + KILL_PATIENCE_SECONDS
@@ -116,6 +122,10 @@ def boot_id() -> str:
         return (PROC / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return ""
+
+
+def _is_room(process: ProcessId) -> bool:
+    return _read(process.pid, "comm").strip() == ROOM_NAME
 
 
 def _entries() -> list[_Entry]:

@@ -13,6 +13,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from sessions_app.reading import stream_shape as shape
+from sessions_app.reading.edits import EDITING_TOOLS
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
 MAX_COUNT = 2**53
@@ -130,6 +131,7 @@ class StreamFacts:
     answered: bool = False
     """The model has said something: money was spent and tools may have run."""
     tools_started: int = 0
+    edits_begun: int = 0
     open_tools: set[str] = field(default_factory=set)
     """Calls that have begun and not answered."""
     cut_tools: set[str] = field(default_factory=set)
@@ -146,6 +148,8 @@ class StreamFacts:
     result: dict[str, Any] = field(default_factory=dict)
     """The last result line; newer CLIs print several in one run."""
     turns: int = 0
+    rate_limit: dict[str, Any] = field(default_factory=dict)
+    """What the API said of the account's limit; a later word stands over an earlier one."""
     own_share: OwnShare | None = None
     """What the CLI states for this run alone, over all result lines; None where one does not."""
 
@@ -163,6 +167,8 @@ class StreamFacts:
             case "user":
                 self.messages += 1
                 self.open_tools -= shape.answered_calls(payload)
+            case "rate_limit_event":
+                self.rate_limit |= _object(payload.get("rate_limit_info"))
             case "result":
                 self._observe_result(payload)
 
@@ -171,7 +177,9 @@ class StreamFacts:
             return
         message = shape.message_of(payload)
         self.answered = True
-        self.tools_started += len(shape.calls_of(payload))
+        calls = shape.calls_of(payload)
+        self.tools_started += len(calls)
+        self.edits_begun += sum(call.get("name") in EDITING_TOOLS for call in calls)
         self.open_tools |= shape.begun_calls(payload)
         usage = tokens_in(_object(message.get("usage")))
         if (message_id := shape.text(message.get("id"))) not in self.streamed:

@@ -10,7 +10,7 @@ import pytest
 
 from claudeops.env import Environment
 from claudeops.tier_settings import tiers_from
-from escalation.agent.argv import RunRequest, build_argv, conversation_id
+from escalation.agent.argv import NO_ENVIRONMENT, RunRequest, build_argv, conversation_id
 from escalation.agent.binary import ClaudeBinary
 from escalation.report import REPORT_SCHEMA_JSON
 
@@ -52,7 +52,8 @@ def test_req6_session_manager_always_passes_tier_appropriate_tool_flags(binary, 
     argv = argv_of(binary, tier, resumes)
 
     assert value_of(argv, "--allowedTools") == ",".join(TIERS[tier].allowed_tools)
-    assert value_of(argv, "--disallowedTools") == ",".join(TIERS[tier].disallowed_tools)
+    denied = ",".join((*TIERS[tier].disallowed_tools, *NO_ENVIRONMENT))
+    assert value_of(argv, "--disallowedTools") == denied
     assert value_of(argv, "--tools") == ",".join(TIERS[tier].tool_names)
 
 
@@ -212,3 +213,10 @@ def test_the_id_to_expect_follows_from_how_the_run_begins(binary, resumes, expec
 @pytest.mark.parametrize(("binary", "tier", "resumes"), EVERY_RUN)
 def test_every_entry_fits_the_limits_of_a_command_line(binary, tier, resumes):
     assert max(len(entry) for entry in argv_of(binary, tier, resumes)) < 128 * 1024
+
+
+def test_the_clis_own_configuration_is_sealed_against_its_tools():
+    request = replace(request_for(2, None), sealed="/state/claude/cycle-1")
+    argv = build_argv(FORKING, request)
+
+    assert "Edit(//state/claude/cycle-1/**)" in value_of(argv, "--disallowedTools").split(",")

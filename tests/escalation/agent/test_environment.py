@@ -9,8 +9,10 @@ import pytest
 from escalation.agent.environment import (
     CREDENTIALS,
     cli_environment,
+    credential_in,
     credentials_configured,
     has_credentials,
+    login_from,
 )
 
 PASSED = {
@@ -18,6 +20,8 @@ PASSED = {
     "LANG": "C.UTF-8",
     "LC_ALL": "C.UTF-8",
     "TZ": "Europe/Vienna",
+}
+LOGIN = {
     "ANTHROPIC_API_KEY": "sk-test",
     "ANTHROPIC_BASE_URL": "http://127.0.0.1:9",
 }
@@ -46,7 +50,6 @@ SET_BY_US = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
     "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS",
     "CLAUDE_CODE_DISABLE_AUTO_MEMORY",
-    "CLAUDE_CODE_SHELL_PREFIX",
     "DISABLE_AUTOUPDATER",
 }
 
@@ -62,7 +65,7 @@ def environment_from(surroundings: dict[str, str], also_pass: tuple[str, ...] = 
 
 
 def test_nothing_leaks_that_is_not_on_the_list():
-    environment = environment_from({**PASSED, **SECRETS, "HOME": "/root"})
+    environment = environment_from({**PASSED, **LOGIN, **SECRETS, "HOME": "/root"})
 
     assert environment.keys() == PASSED.keys() | SET_BY_US
 
@@ -77,7 +80,28 @@ def test_an_empty_environment_is_enough():
 
 
 def test_an_empty_value_is_not_passed():
-    assert "ANTHROPIC_BASE_URL" not in environment_from({"ANTHROPIC_BASE_URL": ""})
+    assert "LC_ALL" not in environment_from({"LC_ALL": ""})
+
+
+@pytest.mark.parametrize("name", sorted({*LOGIN, *CREDENTIALS, "ANTHROPIC_CUSTOM_HEADERS"}))
+def test_no_way_to_log_in_reaches_the_cli_by_itself_not_even_when_it_is_named(name):
+    assert name not in environment_from({name: "secret"}, also_pass=(name,))
+
+
+def test_the_login_is_what_opens_the_api_its_address_and_the_way_there():
+    around = {**LOGIN, **SECRETS, "HTTPS_PROXY": "http://proxy:3128", "PATH": "/bin"}
+    opens = {name: value for name, value in SECRETS.items() if name in CREDENTIALS}
+
+    assert login_from(around, ()) == {**LOGIN, **opens, "HTTPS_PROXY": "http://proxy:3128"}
+
+
+def test_of_what_the_operator_names_only_what_opens_the_api_is_the_login():
+    around = {"ANTHROPIC_CUSTOM_HEADERS": "x", "GITHUB_TOKEN": "x"}
+
+    assert login_from(around, ()) == {}
+    assert login_from(around, ("ANTHROPIC_CUSTOM_HEADERS", "GITHUB_TOKEN")) == {
+        "ANTHROPIC_CUSTOM_HEADERS": "x"
+    }
 
 
 def test_a_named_variable_is_passed_and_its_neighbours_are_not():
@@ -124,11 +148,38 @@ def test_without_a_key_nothing_is_configured(monkeypatch):
     assert not credentials_configured()
 
 
-def test_a_token_counts_only_when_the_operator_names_it(monkeypatch, settings):
+@pytest.mark.parametrize("name", CREDENTIALS)
+def test_each_way_to_log_in_works_out_of_the_box(monkeypatch, name):
     monkeypatch.delenv("ANTHROPIC_API_KEY")
-    monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "x")
-    before = credentials_configured()
+    monkeypatch.setenv(name, "1")
 
-    settings.CLAUDEOPS_PASS_ENV = ("ANTHROPIC_AUTH_TOKEN",)
+    assert credentials_configured()
 
-    assert (before, credentials_configured()) == (False, True)
+
+def test_what_the_cli_signs_with_comes_only_with_its_switch():
+    around = {"AWS_SECRET_ACCESS_KEY": "x", "CLOUD_ML_REGION": "here", "AWS_REGION": "there"}
+
+    assert login_from(around, ()) == {}
+    assert login_from({**around, "CLAUDE_CODE_USE_BEDROCK": "1"}, ()) == {
+        "CLAUDE_CODE_USE_BEDROCK": "1",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "AWS_REGION": "there",
+    }
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        ([], ""),
+        (["ANTHROPIC_API_KEY"], "ANTHROPIC_API_KEY: an API key"),
+        (["CLAUDE_CODE_OAUTH_TOKEN"], "CLAUDE_CODE_OAUTH_TOKEN: a subscription"),
+        (["ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"], "ANTHROPIC_API_KEY: an API key"),
+        (
+            ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"],
+            "ANTHROPIC_AUTH_TOKEN: a token for a proxy of your own",
+        ),
+        (["ANTHROPIC_API_KEY", "CLAUDE_CODE_USE_VERTEX"], "CLAUDE_CODE_USE_VERTEX: Vertex"),
+    ],
+)
+def test_the_login_that_is_used_is_named_and_not_shown(names, found):
+    assert credential_in(dict.fromkeys(names, "the-secret")) == found

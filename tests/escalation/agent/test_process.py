@@ -56,6 +56,14 @@ def test_it_runs_in_the_directory_with_only_the_given_environment(tmp_path, monk
     assert ran.stdout == [str(tmp_path).encode(), b"unset"]
 
 
+def test_what_it_writes_can_be_read_by_the_services_it_looks_after(tmp_path):
+    before = os.umask(0o077)
+    try:
+        assert run_sh("umask", tmp_path).stdout == [b"0022"]
+    finally:
+        os.umask(before)
+
+
 def test_both_pipes_flooded_at_once_do_not_block(tmp_path):
     program = """
 import os, threading

@@ -286,6 +286,23 @@ def test_a_family_that_obeys_is_asked_and_not_killed(started):
     assert (survivors, process.wait()) == (set(), 3)
 
 
+def test_what_is_in_a_room_is_asked_before_the_room_takes_it_along(started):
+    obeys = "import signal, sys; signal.signal(15, lambda *_: sys.exit(3)); print(1, flush=True);"
+    room = ["bwrap", "--unshare-user", "--unshare-pid", "--die-with-parent", "--ro-bind", "/", "/"]
+    process = subprocess.Popen(
+        [*room, "--proc", "/proc", sys.executable, "-IS", "-c", obeys + "signal.pause()"],
+        stdout=subprocess.PIPE,
+    )
+    started.append(process)
+    assert process.stdout is not None
+    process.stdout.readline()
+    root = known(process.pid)
+
+    survivors = stop_family(lambda: family(root, [], ""), 5.0)
+
+    assert (survivors, process.wait()) == (set(), 3)
+
+
 def test_what_ignores_the_question_is_killed_after_the_grace(started):
     process = subprocess.Popen([sys.executable, "-IS", "-c", IGNORES], stdout=subprocess.PIPE)
     started.append(process)

@@ -1,0 +1,40 @@
+"""The one place where a conversation lies in the clear: the CLI's own files, for their owner alone
+and for a time."""
+
+from __future__ import annotations
+
+import stat
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.utils import timezone
+
+from escalation.host.cleaning import clean
+from sessions_app.models import Cycle, Transcript
+from tests.real_cli.playing import play
+
+pytestmark = pytest.mark.django_db
+
+
+def transcripts_in(state: Path) -> list[Path]:
+    return list(state.rglob("projects/**/*.jsonl"))
+
+
+def is_for_its_owner_alone(path: Path) -> bool:
+    return not stat.S_IMODE(path.stat().st_mode) & 0o077
+
+
+def test_a_conversation_in_the_clear_is_its_owners_alone_and_goes_after_its_time(own_state):
+    drill = play("fixed-at-tier-2")
+    found = transcripts_in(own_state)
+
+    assert found
+    assert [path for path in found if not is_for_its_owner_alone(path)] == []
+
+    Cycle.objects.filter(pk=drill.cycle.pk).update(finished_at=timezone.now() - timedelta(days=91))
+    clean()
+
+    assert transcripts_in(own_state) == []
+    assert Transcript.objects.exists()
+    assert not Transcript.objects.filter(chunks__sealed=False).exists()
