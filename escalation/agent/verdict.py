@@ -14,6 +14,7 @@ from typing import Any
 
 from escalation.agent.process import Ended, Manner
 from escalation.agent.stream import StreamFacts
+from sessions_app.reading.masking import masked
 
 API_ADVICE = {
     400: "The API refused the request as invalid.",
@@ -29,7 +30,7 @@ LIMIT_ADVICE = {
     "error_max_turns": "The run used up its turns. Raise CLAUDEOPS_TIER{tier}_MAX_TURNS, or narrow "
     "what the watch asks for.",
     "error_max_budget_usd": "The run used up its budget. Raise CLAUDEOPS_TIER{tier}_MAX_BUDGET_USD "
-    "if it should be allowed to spend more.",
+    "if it should be allowed to spend more, or the budget that left it so little.",
     "error_max_structured_output_retries": "The model could not write a valid report.",
 }
 UNREACHABLE = re.compile(
@@ -58,6 +59,8 @@ class Verdict:
     conversation_broken: bool = False
     """The API will not take this conversation's history again."""
     turn_limit: bool = False
+    budget_spent: bool = False
+    """The CLI itself stopped at what it was given."""
 
 
 def judge(
@@ -70,7 +73,9 @@ def judge(
     resumed: bool = False,
 ) -> Verdict:
     result = facts.result
-    if result.get("subtype") == "success" and result.get("is_error") is False:
+    by_fault = ended.stop is not None and ended.stop.by_fault
+    says_well = result.get("subtype") == "success" and result.get("is_error") is False
+    if says_well and not by_fault:
         return _with_good_result(ended, stderr)
     if cut_short := _cut_short(ended, result, tier, timeout_seconds, stderr):
         return cut_short
@@ -88,6 +93,7 @@ def judge(
         and ended.exit_code != 0
         and (broken or not _is_api_failure(result, stderr)),
         turn_limit=result.get("subtype") == "error_max_turns",
+        budget_spent=result.get("subtype") == "error_max_budget_usd",
     )
 
 
@@ -97,6 +103,8 @@ def _cut_short(
     """The run did not end by itself."""
     match ended.manner:
         case Manner.STOPPED:
+            if ended.stop and ended.stop.by_fault:
+                return Verdict(judgement=Judgement.FAILED, error=ended.stop.words)
             words = ended.stop.words if ended.stop else "nobody said why"
             return Verdict(judgement=Judgement.STOPPED, error=f"Stopped: {words}.")
         case Manner.EXITED if ended.exit_code is not None and ended.exit_code < 0:
@@ -202,5 +210,6 @@ def _listed(errors: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    cut = text.strip()[:ERROR_TEXT_LENGTH]
+    """Masked before it is cut: half a secret looks like none."""
+    cut = masked(text.strip())[:ERROR_TEXT_LENGTH]
     return f" It said: {cut}" if cut else ""

@@ -13,7 +13,6 @@ from tests.real_cli.conftest import report_call
     ("status", "advice"),
     [
         (401, "Check ANTHROPIC_API_KEY"),
-        (429, "rate limit"),
         (500, "failed with status 500"),
         (529, "overloaded"),
     ],

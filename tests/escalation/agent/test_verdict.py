@@ -168,6 +168,19 @@ def test_a_requested_stop_says_who_asked():
     assert verdict == Verdict(judgement=Judgement.STOPPED, error="Stopped: the operator.")
 
 
+@pytest.mark.parametrize("result", [None, GOOD])
+def test_a_run_that_gave_the_reason_for_its_stop_has_failed(result):
+    facts = StreamFacts()
+    if result:
+        facts.observe(result)
+    stop = StopAsked("unguarded", "A command ran past the gate.", by_fault=True)
+    ended = Ended(exit_code=-15, manner=Manner.STOPPED, stop=stop)
+
+    verdict = judge(facts, ended, tier=1, timeout_seconds=900, stderr="")
+
+    assert verdict == Verdict(judgement=Judgement.FAILED, error="A command ran past the gate.")
+
+
 @pytest.mark.parametrize("manner", [Manner.STOPPED, Manner.TIMED_OUT])
 def test_a_stopped_run_with_an_error_result_is_what_stopped_it(manner):
     verdict = judged(failed("error_during_execution"), exit_code=1, manner=manner, why="x")

@@ -1,0 +1,59 @@
+"""The real CLI meets the account's limit: the run waits, and continues its own conversation."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+import time_machine
+from django.utils import timezone
+
+from escalation.rehearsal.drills.scenario import Reply, ToolCall
+from escalation.run.foreground import run_to_end
+from sessions_app.models import AccountClock, Cycle, Session
+from tests.real_cli.conftest import report_call
+from tests.real_cli.playing import conversation_text
+
+LOOKS = Reply(say="I look.", calls=(ToolCall(tool="Bash", input={"command": "uptime"}),))
+WELL = Reply(say="Fine.", calls=(report_call(),))
+
+
+def hand_over(cycle: Cycle, minutes: int) -> Cycle:
+    """What the worker does once the limit has passed."""
+    with time_machine.travel(timezone.now() + timedelta(minutes=minutes), tick=True):
+        return run_to_end(cycle, lambda line: None)
+
+
+# 2.0.77 asks again by itself, whatever the API says, and is not cut by a single refusal.
+@pytest.mark.parametrize("cli_version", ["2.1.197", "bundled"], indirect=True)
+@pytest.mark.parametrize("login", ["ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"])
+def test_a_run_that_was_cut_resumes_its_own_conversation(
+    scripted_api, watch_cycle, cli_version, monkeypatch, settings, login
+):
+    api = scripted_api(LOOKS, Reply(limit=1800), WELL)
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    monkeypatch.setenv(login, "test-key")
+    settings.CLAUDEOPS_PASS_ENV = (login,)
+
+    cycle = watch_cycle.run()
+    first = cycle.sessions.order_by("pk")[0]
+    assert (first.status, first.stop_cause) == ("interrupted", "account_limit")
+    clock = AccountClock.current()
+    assert clock.until is not None
+    assert timedelta(minutes=29) < clock.until - timezone.now() <= timedelta(minutes=30, seconds=1)
+
+    cycle = hand_over(cycle, minutes=31)
+
+    second = cycle.sessions.order_by("pk")[1]
+    assert cycle.outcome == Cycle.Outcome.HEALTHY
+    assert (second.continued_by, second.purpose) == (Session.ContinuedBy.RESUME, "recovery")
+    assert "I look." in conversation_text(api.requests[-1].body)
+
+
+def test_the_drill_meets_the_limit_once_and_ends_well(play_drill):
+    drill = play_drill("limit-reached")
+
+    assert [session.stop_cause for session in drill.sessions] == ["account_limit", ""]
+    assert drill.sessions[1].continued_by == Session.ContinuedBy.RESUME
+    assert drill.cycle.outcome == Cycle.Outcome.HEALTHY
+    assert not AccountClock.objects.exists()
