@@ -1,17 +1,25 @@
-"""`manage.py doctor`: what the installed CLI really does, for a person and for a script."""
+"""`claudeops doctor`: what the installed CLI really does, for a person and for a script."""
 
 from __future__ import annotations
 
 import io
 import json
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import OperationalError
 
 from escalation.agent.capabilities import Capabilities
+from escalation.management import policy_text
 from escalation.management.commands import doctor
 from tests.escalation.fake_cli import PER_RUN, FakeCli
+from tests.factories import SessionFactory
+
+pytestmark = pytest.mark.django_db
+
+pytestmark = pytest.mark.django_db
 
 
 def doctor_says(*arguments: str) -> tuple[int, str]:
@@ -53,7 +61,12 @@ def test_with_json_it_prints_data(found):
 
     data = json.loads(said)
     assert code == 0
-    assert {*PER_RUN, "path", "source", "verdict"} == set(data)
+    walls = {"rooms", "why_no_rooms", "key", "why_key_inside", "limits"}
+    policy = {"a_new_watch", "watches_that_run", "budgets", "expected_this_month"}
+    ours = {"sealed", "login", *policy}
+    assert {*PER_RUN, "path", "source", "verdict", *walls, *ours} == set(data)
+    assert data["login"] == "ANTHROPIC_API_KEY: an API key"
+    assert data["sealed"] == "the key opens all that was looked at"
     assert data["verdict"] == "usable (studied); cost is reported per run"
 
 
@@ -107,3 +120,50 @@ def test_a_cli_that_breaks_when_asked_is_an_error_that_quotes_it(settings, tmp_p
 
     with pytest.raises(CommandError, match="missing library"):
         doctor_says("--json")
+
+
+def test_it_says_what_a_new_watch_may_do_and_how_budgets_stand(found, settings):
+    settings.CLAUDEOPS_BUDGET_DAY = Decimal(4)
+    SessionFactory(cost_usd=Decimal(1))
+    found()
+
+    _code, said = doctor_says()
+
+    assert "look, and runs only when asked" in said
+    assert "Today, all watches: $1.00 of the $4.00 for today is spent" in said
+    assert "expected this month" in said
+
+
+def test_a_database_without_tables_does_not_hide_what_the_cli_does(found, monkeypatch):
+    def away() -> None:
+        raise OperationalError("no such table: sessions")
+
+    monkeypatch.setattr(policy_text, "load_budgets", away)
+    found()
+
+    code, said = doctor_says()
+
+    assert code == 0
+    assert "unknown: no such table: sessions" in said
+
+
+def test_it_says_how_to_log_in_where_nothing_is_found(found, monkeypatch):
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    found()
+
+    code, said = doctor_says("--probe")
+
+    assert code == 0
+    assert "No API key is configured" in said
+    assert "login tried" not in said
+
+
+@pytest.mark.parametrize(("answer", "exit_code"), [((True, "it works"), 0), ((False, "401"), 2)])
+def test_with_probe_it_tries_the_login_that_was_found(found, monkeypatch, answer, exit_code):
+    found()
+    monkeypatch.setattr(doctor, "try_login", lambda binary, login: answer)
+
+    code, said = doctor_says("--probe")
+
+    assert code == exit_code
+    assert answer[1] in said

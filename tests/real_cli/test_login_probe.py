@@ -1,0 +1,34 @@
+"""`doctor --probe` on the real CLI: a login that opens the API, and one that does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from escalation.agent import MessagesHandler, find_binary, serve_messages, try_login
+from escalation.agent.message_stream import NO_USAGE, Answer
+
+KEY = "sk-ant-api03-the-right-one"
+
+
+class Door(MessagesHandler):
+    """Answers whoever has the right key."""
+
+    def answer_to(self, request: dict[str, Any]) -> None:
+        given = f"{self.headers['x-api-key']} {self.headers['authorization']}"
+        if KEY in given:
+            self.send_answer(Answer(say="ok", usage=NO_USAGE), request)
+        else:
+            self.send_error_body(401, "invalid x-api-key")
+
+
+@pytest.mark.parametrize("variable", ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"])
+@pytest.mark.parametrize("key", [KEY, "sk-ant-api03-another"])
+def test_a_login_is_let_in_or_not(variable, key):
+    with serve_messages(Door, None) as port:
+        base = f"http://127.0.0.1:{port}"
+        let_in, said = try_login(find_binary(), {variable: key, "ANTHROPIC_BASE_URL": base})
+
+    assert let_in == (key == KEY)
+    assert ("it works" if let_in else "does not work") in said
