@@ -1,0 +1,113 @@
+"""What the gate decided becomes events, whichever thread it comes from."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+
+import pytest
+
+from escalation.gate.decision import Verdict
+from escalation.rooms.records import CommandEnd, GateRecord
+from escalation.run.changes import RunChanges
+from escalation.run.gate_events import GateEvents
+from escalation.run.recorder import Recorder
+from escalation.run.unguarded import UnguardedCommands
+from sessions_app.models import SessionEvent
+from tests.factories import SessionFactory
+
+pytestmark = pytest.mark.django_db
+
+
+def record(verdict: Verdict = Verdict.ALLOW, command: str = "docker ps") -> GateRecord:
+    return GateRecord(
+        command=command,
+        verdict=verdict,
+        rule="understood" if verdict == Verdict.ALLOW else "needs Tier 2",
+        reason="" if verdict == Verdict.ALLOW else "Ask for escalation.",
+        doors=("docker",) if verdict == Verdict.ALLOW else (),
+        actions=(command,),
+        decision_ms=1.234,
+        cwd="/srv/shop",
+        at=datetime.now(UTC),
+    )
+
+
+@pytest.fixture
+def session():
+    return SessionFactory(running=True)
+
+
+@pytest.fixture
+def recorder(session) -> Recorder:
+    return Recorder(session)
+
+
+@pytest.fixture
+def events(session, recorder) -> GateEvents:
+    return GateEvents(recorder, UnguardedCommands(), RunChanges(session))
+
+
+def stored(session) -> list[SessionEvent]:
+    return list(session.events.filter(kind__startswith="gate").order_by("sequence"))
+
+
+def test_a_decision_holds_all_that_was_decided(session, recorder, events):
+    events.on_decision(record())
+    events.write()
+    recorder.close()
+
+    (event,) = stored(session)
+    assert event.source == SessionEvent.Source.SUPERVISOR
+    assert event.payload["text"] == "Allowed with docker: docker ps"
+    assert {key: event.payload[key] for key in ("command", "verdict", "rule", "doors", "cwd")} == {
+        "command": "docker ps",
+        "verdict": "allow",
+        "rule": "understood",
+        "doors": ["docker"],
+        "cwd": "/srv/shop",
+    }
+    assert event.payload["milliseconds"] == 1.23
+
+
+def test_an_end_is_tied_to_its_decision(session, recorder, events):
+    decided = record()
+    events.on_decision(decided)
+    events.on_end(decided, CommandEnd(exit_code=3, run_ms=12.34, room="room"))
+    events.write()
+    recorder.close()
+
+    begun, ended = stored(session)
+    assert begun.payload["call"] == ended.payload["call"]
+    assert (ended.payload["exit_code"], ended.payload["milliseconds"]) == (3, 12.3)
+
+
+def test_what_was_denied_did_not_run_and_has_no_end(session, recorder, events):
+    denied = record(Verdict.DENY, "docker restart web")
+    events.on_decision(denied)
+    events.on_end(denied, CommandEnd(exit_code=126, run_ms=0, room=""))
+    events.write()
+    recorder.close()
+
+    (event,) = stored(session)
+    assert event.payload["level"] == "warning"
+    assert event.payload["text"] == "Denied (needs Tier 2): docker restart web"
+
+
+def test_decisions_of_many_threads_are_all_written_and_all_counted(session, recorder):
+    unguarded = UnguardedCommands()
+    events = GateEvents(recorder, unguarded, RunChanges(session))
+    threads = [
+        threading.Thread(target=events.on_decision, args=(record(command=f"ls {number}"),))
+        for number in range(50)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    events.write()
+    recorder.close()
+
+    assert {event.payload["command"] for event in stored(session)} == {
+        f"ls {number}" for number in range(50)
+    }

@@ -1,0 +1,61 @@
+"""Commands that the CLI's own rules refused are judged afterwards, and kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from escalation.gate.decision import Decision, Verdict
+from escalation.run.refusals import RULE, CliRefusals
+
+DENIED = Decision(verdict=Verdict.DENY, rule="needs Tier 2", reason="Not here.", allowed_from=2)
+ALLOWED = Decision(verdict=Verdict.ALLOW, rule="understood")
+
+
+def denial(command: object, name: str = "1", tool: str = "Bash") -> dict[str, object]:
+    return {"tool_name": tool, "tool_use_id": name, "tool_input": {"command": command}}
+
+
+def result(*denials: object) -> dict[str, object]:
+    return {"type": "result", "permission_denials": list(denials)}
+
+
+def test_a_refused_command_is_kept_with_the_tier_that_would_have_run_it():
+    refusals = CliRefusals(lambda command: DENIED, "/srv")
+
+    (record,) = refusals.in_line(result(denial("docker restart web")))
+
+    assert (record.command, record.verdict, record.rule) == (
+        "docker restart web",
+        Verdict.DENY,
+        RULE,
+    )
+    assert (record.allowed_from, record.reason, record.cwd) == (2, "Not here.", "/srv")
+
+
+def test_what_the_gate_would_have_let_pass_is_denied_all_the_same():
+    (record,) = CliRefusals(lambda command: ALLOWED, "/").in_line(result(denial("ls")))
+
+    assert (record.verdict, record.allowed_from) == (Verdict.DENY, 0)
+
+
+def test_a_refusal_that_is_told_twice_is_kept_once():
+    refusals = CliRefusals(lambda command: DENIED, "/")
+    line = result(denial("ls"), denial("ls", name="2"))
+
+    assert (len(list(refusals.in_line(line))), len(list(refusals.in_line(line)))) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"type": "assistant", "permission_denials": [denial("ls")]},
+        {"type": "result"},
+        {"type": "result", "permission_denials": None},
+        {"type": "result", "permission_denials": "none"},
+        result(denial("x", tool="Write")),
+        result(denial(None), denial(3), denial("")),
+        result(None, "x", 3, {}),
+    ],
+)
+def test_other_lines_and_nonsense_hold_none(line):
+    assert list(CliRefusals(lambda command: DENIED, "/").in_line(line)) == []

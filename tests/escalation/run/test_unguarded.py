@@ -1,0 +1,92 @@
+"""A command whose result comes without a decision of the gate has gone past the walls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from escalation.run.unguarded import UnguardedCommands
+
+
+def call(command: str, number: str = "t1", tool: str = "Bash") -> dict[str, Any]:
+    block = {"type": "tool_use", "id": number, "name": tool, "input": {"command": command}}
+    return {"type": "assistant", "message": {"content": [block]}}
+
+
+def result(output: str, number: str = "t1", *, failed: bool = False) -> dict[str, Any]:
+    block = {
+        "type": "tool_result",
+        "tool_use_id": number,
+        "content": output,
+        "is_error": failed,
+    }
+    return {"type": "user", "message": {"content": [block]}}
+
+
+def test_a_decided_command_may_have_a_result():
+    commands = UnguardedCommands()
+    commands.look_at(call("ls"))
+    commands.decided("ls")
+
+    assert commands.look_at(result("README.md")) == ""
+
+
+def test_a_result_without_a_decision_is_named():
+    commands = UnguardedCommands()
+    commands.look_at(call("docker restart web"))
+
+    assert commands.look_at(result("web")) == "docker restart web"
+
+
+def test_one_decision_is_good_for_one_result():
+    commands = UnguardedCommands()
+    commands.look_at(call("ls", "t1"))
+    commands.look_at(call("ls", "t2"))
+    commands.decided("ls")
+
+    assert commands.look_at(result("README.md", "t1")) == ""
+    assert commands.look_at(result("README.md", "t2")) == "ls"
+
+
+def test_a_command_that_ran_and_failed_needs_a_decision_too():
+    commands = UnguardedCommands()
+    commands.look_at(call("false"))
+
+    assert commands.look_at(result("Exit code 1", failed=True)) == "false"
+
+
+def test_a_call_that_the_cli_itself_refused_never_came_to_the_gate():
+    commands = UnguardedCommands()
+    commands.look_at(call("helm list"))
+
+    refused = result("Permission to use Bash with command helm list has been denied.", failed=True)
+
+    assert commands.look_at(refused) == ""
+
+
+def test_other_tools_do_not_pass_the_gate():
+    commands = UnguardedCommands()
+    commands.look_at(call("whatever", tool="Read"))
+
+    assert commands.look_at(result("text")) == ""
+
+
+def test_a_subagents_calls_count_like_any_others():
+    commands = UnguardedCommands()
+    commands.look_at({**call("ls"), "parent_tool_use_id": "toolu_1"})
+
+    assert commands.look_at({**result("x"), "parent_tool_use_id": "toolu_1"}) == "ls"
+
+
+def test_spaces_around_a_command_make_no_difference():
+    commands = UnguardedCommands()
+    commands.look_at(call("  ls   -l \n"))
+    commands.decided("ls -l")
+
+    assert commands.look_at(result("README.md")) == ""
+
+
+def test_lines_of_any_shape_are_taken():
+    commands = UnguardedCommands()
+
+    for line in ({}, {"type": "user"}, {"type": "assistant", "message": 3}, result("x", "other")):
+        assert commands.look_at(line) == ""
