@@ -9,16 +9,19 @@ from __future__ import annotations
 import re
 import secrets
 
-# The CLI looks for a mention after white space and after 。、？！; newer versions may look further.
-# So an @ stays as it is only where it is part of a name, as in an address: ops@example.org.
-MENTION = re.compile(r"(?<![\w.%+›-])@+(?=\S)")
+# Where the CLI looks for a mention (after white space, after 。、？！) differs by version, and
+# so does what it takes for white space. So the rule asks for nothing before the @, and after it for
+# white space that nobody takes for the beginning of a name.
+MENTION = re.compile(r"@(?![ \t\n])")
 COMMAND = re.compile(r"(?m)^/(?=\w)")
 
 
 def disarmed(text: str) -> str:
-    """The same words, which the CLI cannot take for a command or a file to pull in."""
-    without_mentions = MENTION.sub(lambda found: "@ " * len(found[0]), text.strip())
-    return COMMAND.sub(" /", without_mentions)
+    """The same words, which the CLI cannot take for a command or a file to pull in.
+
+    An address gets its space too (`ops@ example.org`): the prompts tell the model so.
+    """
+    return COMMAND.sub(" /", MENTION.sub("@ ", text.strip()))
 
 
 def new_token() -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from escalation.run.foreign_text import disarmed, new_token
 
@@ -38,9 +40,23 @@ def test_no_text_can_pull_a_file_in(text):
     assert not MENTION.search(disarmed(text))
 
 
-@pytest.mark.parametrize("before", ["(", '"', "'", ":", ">", "，", "（", "\u200b", "*", "`", "/"])
-def test_a_mention_after_any_other_mark_is_disarmed_too(before):
-    assert disarmed(f"see {before}@file") == f"see {before}@ file"
+@given(st.text(), st.text())
+def test_no_at_sign_begins_a_name_whatever_stands_before_it(before, after):
+    """Also where a text ends with one: the words that follow it in the prompt are ours."""
+    told = disarmed(f"{before}@{after}") + "'s words"
+
+    assert all(told[found.end()] in " \t\n" for found in re.finditer("@", told))
+
+
+@pytest.mark.parametrize("after", ["\x1c", "\x85", "\u200b", "\u2060", '"', "~/", "./", "agent-"])
+def test_a_mention_is_disarmed_whatever_its_name_begins_with(after):
+    """JavaScript takes some characters for the beginning of a name that Python takes for space."""
+    assert disarmed(f"see @{after}file") == f"see @ {after}file"
+
+
+def test_an_address_is_disarmed_like_a_mention():
+    """A rule with an exception for words would depend on what the CLI takes for a word."""
+    assert disarmed("mail ops@example.org") == "mail ops@ example.org"
 
 
 @pytest.mark.parametrize("text", ["/compact", "  /clear now", "fine\n/clear", "\n\n/init"])
@@ -51,7 +67,6 @@ def test_no_line_begins_with_a_slash_command(text):
 @pytest.mark.parametrize(
     "text",
     [
-        *("mail ops@example.org", "git@github.com:shop/web.git", "first.last+tag@example.org"),
         *("a / b", "GET /health", "5 @ 3", "plain words", ""),
     ],
 )
