@@ -20,8 +20,8 @@ from django.conf import settings
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare, salted_hmac
 
-from escalation.continuity.masking import masked, masked_data
 from sessions_app.models import Session
+from sessions_app.reading.masking import masked, masked_data
 from sessions_app.reading.tool_calls import ToolCall, tool_calls
 
 SCHEMA_VERSION = 2

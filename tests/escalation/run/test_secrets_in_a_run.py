@@ -1,0 +1,123 @@
+"""What a run says is masked before it is stored; what follows from it is not changed by that."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from escalation.run import spool
+from escalation.run.recorder import Recorder
+from sessions_app.models import Session, SessionEvent
+from tests.escalation.runs import run
+from tests.factories import SessionFactory, TargetFactory
+
+pytestmark = pytest.mark.django_db
+
+SECRET = "hunter22-and-more"
+
+
+def stored_text(session: Session) -> str:
+    """All that the database holds of a session and its cycle."""
+    rows = [
+        *Session.objects.filter(pk=session.pk).values(),
+        *session.events.values(),
+        *Session.objects.filter(parent_session=session).values(),
+        type(session.cycle).objects.filter(pk=session.cycle_id).values().get(),
+    ]
+    return json.dumps(rows, default=str)
+
+
+LEAKING = {
+    "in its words and its report": (
+        f"init(); say('password={SECRET}');"
+        f"result({{**ESCALATE, 'summary': 'password={SECRET}', 'escalation': {{'needed': True,"
+        f" 'reason': 'password={SECRET}', 'services': []}}}}, result='password={SECRET}')"
+    ),
+    "in a command and its output": (
+        f"init(); say(); tool('mysql -p{SECRET}', 'token: {SECRET}'); result(HEALTHY)"
+    ),
+    "in a report that is not valid": (f"init(); say(); result({{'summary': 'password={SECRET}'}})"),
+    "in an error of the API": (
+        f"init(); say(); result(None, is_error=True, result='API Error: 401 api_key={SECRET}')"
+    ),
+}
+
+
+@pytest.mark.parametrize("program", LEAKING.values(), ids=LEAKING.keys())
+def test_no_secret_of_a_run_is_stored(fake_cli, session, program):
+    fake_cli.then(program)
+
+    ended = run(session)
+
+    assert SECRET not in stored_text(ended)
+    assert "[masked: " in stored_text(ended)
+
+
+def test_a_secret_in_a_report_does_not_change_what_follows(fake_cli, session):
+    fake_cli.then(LEAKING["in its words and its report"])
+
+    ended = run(session)
+
+    assert ended.status == Session.Status.ESCALATED
+    assert ended.report is not None
+    assert ended.report["escalation"]["reason"] == "password=[masked: password]"
+
+
+def test_everything_that_is_recorded_is_masked(db):
+    session = SessionFactory(running=True)
+    heard: list[str] = []
+    recorder = Recorder(session, lambda event: heard.append(json.dumps(event.payload)))
+    recorder.stream_line(json.dumps({"type": "user", "password": SECRET}).encode())
+    recorder.stream_line(f"noise: password={SECRET}".encode())
+    recorder.stderr_line(f"password={SECRET}".encode())
+    recorder.note("gate", f"Allowed: PGPASSWORD={SECRET} psql", command=f"PGPASSWORD={SECRET} psql")
+    recorder.message_from_transcript({"type": "user", "text": f"token={SECRET}"})
+
+    recorder.close()
+
+    assert session.events.count() == len(heard) == 5
+    assert SECRET not in stored_text(session) + "".join(heard) + recorder.stderr
+
+
+def test_what_waits_on_disk_for_the_database_is_masked(db):
+    session = SessionFactory(running=True)
+    events: list[SessionEvent] = []
+    recorder = Recorder(session, events.append)
+    recorder.stderr_line(f"password={SECRET}".encode())
+
+    spool.write(session, events)
+
+    assert SECRET not in spool.path_for(session).read_text()
+
+
+def test_the_engine_reads_a_line_as_it_was_said(db):
+    recorder = Recorder(SessionFactory(running=True))
+
+    parsed = recorder.stream_line(f'{{"type": "result", "result": "password={SECRET}"}}'.encode())
+
+    assert parsed.payload["result"] == f"password={SECRET}"
+
+
+def test_a_secret_that_is_split_over_two_lines_is_stored_in_no_two_events(db, monkeypatch):
+    key = "sk-ant-api03-Zq8rZq8rZq8rZq8r"
+    monkeypatch.setenv("ANTHROPIC_API_KEY", key)
+    session = SessionFactory(running=True)
+    recorder = Recorder(session)
+
+    for half in (key[:14], key[14:]):
+        recorder.stderr_line(half.encode())
+    recorder.close()
+
+    said = [event.payload["text"] for event in session.events.order_by("sequence")]
+    assert said == [key[:14], "[masked: ANTHROPIC_API_KEY]"]
+
+
+def test_the_address_of_a_target_is_a_secret_of_a_run_too(fake_cli, session):
+    TargetFactory(address="ntfy://a-topic-is-a-password")
+    fake_cli.then("init(); say('it posts to ntfy://a-topic-is-a-password'); result(HEALTHY)")
+
+    ended = run(session)
+
+    assert "a-topic-is-a-password" not in stored_text(ended)
+    assert "[masked: notification address]" in stored_text(ended)

@@ -1,0 +1,136 @@
+"""A secret that is known is hidden wherever it stands, also encoded."""
+
+from __future__ import annotations
+
+import base64
+import json
+from urllib.parse import quote, quote_plus
+
+import pytest
+
+from sessions_app.reading.known_values import KnownValues
+from sessions_app.reading.masking import masked
+
+VALUE = 'Tr0ub4dor&3/ "ä'
+KNOWN = KnownValues([("the key", VALUE)])
+HIDDEN = "[masked: the key]"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        VALUE,
+        quote(VALUE, safe=""),
+        quote_plus(VALUE),
+        json.dumps(VALUE)[1:-1],
+        json.dumps(VALUE, ensure_ascii=False)[1:-1],
+    ],
+)
+def test_a_known_value_is_hidden_as_it_is_and_as_others_write_it(form):
+    assert KNOWN.hidden_in(f"it said x{form}x twice {form}") == (
+        f"it said x{HIDDEN}x twice {HIDDEN}"
+    )
+
+
+@pytest.mark.parametrize("before", ["", "a", "ap", "app:", "users:"])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_a_known_value_is_hidden_in_base64_whatever_stands_before_it(before, encode):
+    encoded = encode(f"{before}{VALUE}; and more".encode()).decode()
+
+    hidden = KNOWN.hidden_in(f"Basic {encoded}")
+
+    assert HIDDEN in hidden
+    assert len(hidden) - len(HIDDEN) < len("Basic ") + len(encoded) - 4 * len(VALUE) // 3 + 3
+
+
+def test_a_value_of_fewer_than_six_characters_is_not_looked_for():
+    assert KnownValues([("short", "abc12")]).hidden_in("abc12") == "abc12"
+
+
+def test_an_ordinary_word_is_hidden_as_a_word_alone():
+    known = KnownValues([("database password", "postgres")])
+
+    assert known.hidden_in("postgres, postgresql") == "[masked: database password], postgresql"
+
+
+def test_of_two_values_the_longer_is_hidden_whole():
+    known = KnownValues([("password", "hunter2-xyz"), ("address", "db://app:hunter2-xyz@x")])
+
+    assert known.hidden_in("at db://app:hunter2-xyz@x") == "at [masked: address]"
+
+
+def test_nothing_known_hides_nothing():
+    assert KnownValues([]).hidden_in("text") == "text"
+
+
+@pytest.mark.parametrize(
+    "name", ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"]
+)
+def test_the_login_of_the_installation_is_known(monkeypatch, name):
+    monkeypatch.setenv(name, "plain-words-only")
+
+    assert masked("it is plain-words-only, yes") == f"it is [masked: {name}], yes"
+
+
+def test_passwords_and_the_secret_key_of_the_installation_are_known(monkeypatch, settings):
+    monkeypatch.setenv("CLAUDEOPS_SECRET_KEY", "set")
+    settings.SECRET_KEY = "the-secret-key-of-django"
+    settings.CLAUDEOPS_ADMIN_PASSWORD = "let-me-in"
+    monkeypatch.setitem(settings.DATABASES["default"], "PASSWORD", "open-sesame")
+
+    text = masked("1 the-secret-key-of-django 2 let-me-in 3 open-sesame 4")
+
+    assert text == (
+        "1 [masked: CLAUDEOPS_SECRET_KEY] 2 [masked: CLAUDEOPS_ADMIN_PASSWORD] "
+        "3 [masked: database password] 4"
+    )
+
+
+def test_a_variable_that_is_passed_on_is_known_if_its_name_sounds_secret(monkeypatch, settings):
+    settings.CLAUDEOPS_PASS_ENV = ("SHOP_TOKEN", "DEPLOY_KEY", "KUBECONFIG")
+    monkeypatch.setenv("SHOP_TOKEN", "quite-ordinary")
+    monkeypatch.setenv("DEPLOY_KEY", "also-ordinary")
+    monkeypatch.setenv("KUBECONFIG", "/etc/kube/config")
+
+    assert masked("quite-ordinary also-ordinary /etc/kube/config") == (
+        "[masked: SHOP_TOKEN] [masked: DEPLOY_KEY] /etc/kube/config"
+    )
+
+
+def test_masking_makes_no_secret_key(settings, tmp_path, monkeypatch):
+    monkeypatch.delenv("CLAUDEOPS_SECRET_KEY", raising=False)
+    settings.CLAUDEOPS_STATE_DIR = tmp_path / "none"
+
+    masked("a line of a log")
+
+    assert not (tmp_path / "none").exists()
+
+
+LONG = "sk-ant-api03-" + "Zq8r" * 12
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\n    ", "\\n"])
+@pytest.mark.parametrize("place", [1, 20, len(LONG) - 1])
+def test_a_long_value_is_hidden_where_a_program_wrapped_it(line_end, place):
+    known = KnownValues([("key", LONG)])
+
+    hidden = known.hidden_in(f"it is {LONG[:place]}{line_end}{LONG[place:]}, yes")
+
+    assert hidden == "it is [masked: key], yes"
+
+
+def test_base64_that_was_wrapped_at_76_characters_is_hidden():
+    known = KnownValues([("key", LONG * 2)])
+    wrapped = base64.encodebytes((LONG * 2).encode()).decode()
+    assert wrapped.count("\n") > 1
+
+    hidden = known.hidden_in(f"data: |\n{wrapped}")
+
+    assert "[masked: key]" in hidden
+    assert not any(line[:20] in hidden for line in wrapped.split())
+
+
+def test_words_on_two_lines_are_no_secret():
+    known = KnownValues([("password", "horsebattery")])
+
+    assert known.hidden_in("horse\nbattery") == "horse\nbattery"

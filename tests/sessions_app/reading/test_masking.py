@@ -1,0 +1,129 @@
+"""What looks like a secret is hidden; what only resembles one survives."""
+
+from __future__ import annotations
+
+import json
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessions_app.reading.mask_words import BEGINNING
+from sessions_app.reading.masking import masked, masked_data
+from tests.sessions_app.reading.secret_tables import HARMLESS, SECRETS
+
+
+@pytest.mark.parametrize(("text", "secret"), SECRETS.values(), ids=SECRETS.keys())
+def test_a_secret_is_masked(text, secret):
+    assert secret in text
+    assert secret not in masked(text)
+    assert BEGINNING in masked(text)
+
+
+@pytest.mark.parametrize(("text", "secret"), SECRETS.values(), ids=SECRETS.keys())
+def test_a_secret_is_masked_inside_other_output_and_inside_json(text, secret):
+    output = f"$ cat file\n{text}\n$ echo done\ndone\n"
+
+    assert secret not in masked(output)
+    assert secret not in json.dumps(masked_data({"content": [{"text": output}]}))
+    assert masked(output).endswith("\n$ echo done\ndone\n")
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_is_no_secret_stays_as_it_is(text):
+    assert masked(text) == text
+
+
+def test_the_tables_are_as_long_as_they_should_be():
+    assert len(SECRETS) >= 60
+    assert len(HARMLESS) >= 60
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("DB_PASSWORD=hunter22 PATH=/bin", "DB_PASSWORD=[masked: password] PATH=/bin"),
+        ('{"token": "abcdef", "a": 1}', '{"token": "[masked: token]", "a": 1}'),
+        ('{"password": 12345678}', '{"password": "[masked: password]"}'),
+        ("postgres://app:hunter22@db/shop", "postgres://app:[masked: url password]@db/shop"),
+        ("Authorization: Bearer abcdef", "Authorization: Bearer [masked: authorization]"),
+        ("password=one1 and token=two2", "password=[masked: password] and token=[masked: token]"),
+    ],
+)
+def test_the_name_stays_and_only_the_value_goes(text, left):
+    assert masked(text) == left
+
+
+@pytest.mark.parametrize("text", [text for text, _secret in SECRETS.values()], ids=SECRETS.keys())
+def test_masking_twice_changes_nothing_more(text):
+    once = masked(text)
+
+    assert masked(once) == once
+
+
+PIECES = st.sampled_from(
+    [text for text, _secret in SECRETS.values()]
+    + [*HARMLESS, *"\"'\\ =:\n[]{}@", "password", "token: ", "-----BEGIN PRIVATE KEY-----"]
+)
+
+
+@given(st.lists(PIECES | st.text(string.printable, max_size=8), max_size=6).map("".join))
+def test_masking_any_mixture_twice_changes_nothing_more(text):
+    once = masked(text)
+
+    assert masked(once) == once
+
+
+def test_data_keeps_its_shape_and_loses_its_secrets():
+    data = {"a": ["password=hunter22", 7, None, True], "b": {"c": "fine"}, "password": "x y"}
+
+    assert masked_data(data) == {
+        "a": ["password=[masked: password]", 7, None, True],
+        "b": {"c": "fine"},
+        "password": "[masked: password]",
+    }
+
+
+def test_ids_and_words_that_the_engine_reads_stay_even_if_they_are_a_password(settings):
+    settings.CLAUDEOPS_ADMIN_PASSWORD = "healthy"
+    line = {
+        "type": "assistant",
+        "uuid": "0a0a0a0a-0000-4000-8000-000000000001",
+        "session_id": "0a0a0a0a-0000-4000-8000-000000000002",
+        "message": {"id": "msg_01", "content": [{"type": "tool_use", "id": "toolu_01"}]},
+        "structured_output": {"services": [{"name": "web", "status": "healthy"}]},
+    }
+
+    assert masked_data(line) == line
+
+
+# Beginnings that never become a secret, again and again: what a pattern might go back for.
+ENDLESS = (
+    *("a", "deadbeef", "password", "://", "eyJ-", "sk-", "-----BEGIN PRIVATE KEY-----", "curl -u "),
+    *(
+        'password="',
+        "login x ",
+        "://a:",
+        "token: ",
+        "-- ",
+        "cookie: a=",
+        "htpasswd -b ",
+        "$6$",
+        "eyJa.",
+    ),
+    *("a:1234:", "<password>", "identified by ", "\\", "secret:\\", " -p", "authorization: "),
+    *("-----END PRIVATE KEY-----", "A\n", "xoxb-", "SG.", "a-", "--a", "_auth", "bearer ", 'key="'),
+)
+
+
+@pytest.mark.parametrize("piece", ENDLESS)
+def test_a_long_output_takes_time_in_proportion(piece):
+    """What goes back again and again would not end within the limit of a test."""
+    masked(piece * (400_000 // len(piece)))
+
+
+def test_the_password_that_is_shown_once_at_the_first_start_can_be_read():
+    line = "Operator account: operator, password aB3dE5gH7jK9mN1p (shown only this once)"
+
+    assert masked(line) == line
