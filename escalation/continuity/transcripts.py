@@ -23,7 +23,7 @@ from escalation.agent import Entry, occupancy_of
 from escalation.agent import transcript_files as files
 from escalation.continuity.guards import CONVERSATION_ID
 from sessions_app.archive import transcript_store as store
-from sessions_app.archive.transcript_chunks import TranscriptDamaged
+from sessions_app.archive.transcript_chunks import TranscriptDamaged, TranscriptLocked
 from sessions_app.models import Session
 from sessions_app.models.querysets import SessionQuerySet
 
@@ -177,6 +177,9 @@ def _archive_file(key: SessionKey, path: Path) -> int:
         )
     try:
         return store.append_missing(key, entries)
+    except TranscriptLocked as error:
+        logger.error("%s: not archived, because the copy is locked: %s", path, error)
+        return 0
     except TranscriptDamaged as error:
         logger.warning("%s: archived again, because the copy is damaged: %s", path, error)
         store.delete_transcript(key, alone=True)

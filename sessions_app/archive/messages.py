@@ -1,4 +1,4 @@
-"""The messages of a session as they are stored, complete.
+"""The messages of a session as they are stored, complete but for secrets, which are masked.
 
 From the archived transcript, which holds the whole conversation; where none is archived (the run
 goes on, was not kept, or its copy is damaged), from the run's own stream.
@@ -13,6 +13,7 @@ from sessions_app.archive.ordered import load_readable, messages_in_order
 from sessions_app.archive.transcript_chunks import TranscriptDamaged
 from sessions_app.archive.transcript_store import latest_project
 from sessions_app.models import Session, SessionEvent
+from sessions_app.reading.masking import masked_data
 
 SPOKEN = ("user", "assistant")
 
@@ -49,7 +50,7 @@ def _from_transcript(session: Session) -> list[StoredMessage]:
             type=message.type,
             uuid=message.uuid,
             at=said_at.get(message.uuid),
-            message=message.message,
+            message=masked_data(message.message),
         )
         for number, message in enumerate(messages_in_order(session.session_id, entries), start=1)
     ]

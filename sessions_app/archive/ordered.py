@@ -9,6 +9,7 @@ from asgiref.sync import async_to_sync
 from sessions_app.archive.transcript_chunks import Entry
 from sessions_app.archive.transcript_store import load_entries
 from sessions_app.models import Transcript
+from sessions_app.reading.target_addresses import learn_addresses
 
 if TYPE_CHECKING:
     from claude_agent_sdk import SessionMessage
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
 
 
 def load_readable(project: str, session_id: str, subagent: Transcript | None = None) -> list[Entry]:
-    """Raises TranscriptDamaged rather than give a conversation with a hole in it."""
+    """Raises TranscriptDamaged rather than give a conversation with a hole in it.
+
+    What is read here was never masked, and will be shown: so all that must be masked is learned.
+    """
+    learn_addresses()
     key: SessionKey = {"project_key": project, "session_id": session_id}
     if subagent is None:
         return _readable(load_entries(key))

@@ -1,4 +1,5 @@
-"""Lines of a transcript as they are kept: compressed, in a row or in a directory of the operator's.
+"""Lines of a transcript as they are kept: compressed and sealed, in a row or in a directory of the
+operator's.
 
 The directory (`CLAUDEOPS_ARCHIVE_DIR`) may be a mount that several hosts share. What is kept is
 JSON in ASCII, so that half a surrogate pair, which some tool printed, comes back as it was.
@@ -16,6 +17,7 @@ from django.core.files.base import ContentFile
 from django.core.files.storage import FileSystemStorage
 
 from sessions_app.models import Transcript, TranscriptChunk
+from sessions_app.reading.sealing import PRINT_BYTES, SealedWithAnotherKey, seal, unseal
 
 CHUNK_BYTES = 4 * 1024 * 1024
 """Of uncompressed lines; one longer line is a chunk of its own."""
@@ -25,6 +27,10 @@ Entry = dict[str, Any]
 
 class TranscriptDamaged(Exception):
     """A chunk is gone or cannot be read: without it the conversation would have a silent gap."""
+
+
+class TranscriptLocked(TranscriptDamaged):
+    """A chunk is whole, and sealed with another key: it must stay until that key is back."""
 
 
 def encode(entry: Entry) -> bytes:
@@ -46,22 +52,37 @@ def write_chunks(
     Files do not roll back: `written` gets their names, for a caller whose transaction fails.
     """
     for number, lines in enumerate(_in_pieces(entries), start=first):
-        content = zlib.compress(b"\n".join(lines))
         chunk = TranscriptChunk(transcript=transcript, number=number, entries=len(lines))
-        if storage := archive_storage():
-            name = f"transcript-{transcript.pk}/{number:06d}.jsonl.z"
-            chunk.stored_as = storage.save(name, ContentFile(content))
-            written.append(chunk.stored_as)
-        else:
-            chunk.content = content
-        chunk.save()
+        _put(chunk, zlib.compress(b"\n".join(lines)), written)
+
+
+def seal_chunk(chunk: TranscriptChunk, written: list[str]) -> str:
+    """What was kept in the clear is sealed where it is. Gives the name of the file that may go
+    once this is committed."""
+    clear_file = chunk.stored_as
+    _put(chunk, _content(chunk), written)
+    return clear_file
+
+
+def _put(chunk: TranscriptChunk, compressed: bytes, written: list[str]) -> None:
+    content = seal(compressed)
+    chunk.sealed = True
+    if storage := archive_storage():
+        name = f"transcript-{chunk.transcript_id}/{chunk.number:06d}.jsonl.z.sealed"
+        chunk.stored_as, chunk.content = storage.save(name, ContentFile(content)), b""
+        written.append(chunk.stored_as)
+    else:
+        chunk.stored_as, chunk.content = "", content
+    chunk.save()
 
 
 def read_chunks(transcript: Transcript) -> Iterator[Entry]:
     for chunk in transcript.chunks.order_by("number").iterator(chunk_size=4):
         try:
-            lines = zlib.decompress(_content(chunk)).splitlines()
+            lines = zlib.decompress(_opened(chunk)).splitlines()
             entries = [json.loads(line) for line in lines]
+        except SealedWithAnotherKey as error:
+            raise TranscriptLocked(str(error)) from error
         except (OSError, ValueError, RecursionError, zlib.error) as error:
             raise TranscriptDamaged(f"{chunk} cannot be read: {error}") from error
         yield from entries
@@ -84,6 +105,11 @@ def remove_files(names: Iterable[str]) -> None:
             storage.delete(name)
 
 
+def _opened(chunk: TranscriptChunk) -> bytes:
+    content = _content(chunk)
+    return unseal(content, str(chunk)) if chunk.sealed else content
+
+
 def _content(chunk: TranscriptChunk) -> bytes:
     if not chunk.stored_as:
         return bytes(chunk.content)
@@ -92,6 +118,15 @@ def _content(chunk: TranscriptChunk) -> bytes:
         raise FileNotFoundError(f"{chunk.stored_as}: CLAUDEOPS_ARCHIVE_DIR is not set")
     with storage.open(chunk.stored_as) as file:
         return bytes(file.read())
+
+
+def beginning_of(chunk: TranscriptChunk) -> bytes:
+    """Of one that lies in a file: enough to see which key sealed it."""
+    storage = archive_storage()
+    if storage is None:
+        raise FileNotFoundError(chunk.stored_as)
+    with storage.open(chunk.stored_as) as file:
+        return bytes(file.read(PRINT_BYTES))
 
 
 def _in_pieces(entries: Iterable[Entry]) -> Iterator[list[bytes]]:

@@ -27,6 +27,7 @@ from sessions_app.archive.transcript_chunks import (
     write_chunks,
 )
 from sessions_app.models import Transcript, TranscriptChunk
+from sessions_app.reading.masking import masked
 from sessions_app.reading.plain_text import clean
 
 if TYPE_CHECKING:
@@ -83,11 +84,17 @@ def delete_transcript(key: SessionKey, *, alone: bool = False) -> None:
         rows = Transcript.objects.filter(
             project_key=key["project_key"], session_id=key["session_id"]
         )
+    remove_transcripts(rows)
+
+
+def remove_transcripts(rows: QuerySet[Transcript]) -> int:
+    """With their files, once that is committed. Gives their number."""
     with transaction.atomic():
         chunks = TranscriptChunk.objects.filter(transcript__in=rows)
         files = list(chunks.exclude(stored_as="").values_list("stored_as", flat=True))
-        rows.delete()
+        _total, by_kind = rows.delete()
         transaction.on_commit(lambda: remove_files(files))
+    return by_kind.get(Transcript._meta.label, 0)
 
 
 def _append(key: SessionKey, entries: Sequence[Entry], choose: Filter) -> int:
@@ -175,9 +182,10 @@ def _folded(transcript: Transcript, key: SessionKey, new: Sequence[Entry]) -> di
 
 
 def _storable(data: Entry) -> dict[str, Any]:
-    """Without what PostgreSQL refuses in JSON: NUL and half surrogate pairs."""
+    """Masked, because only the chunks are sealed, and without what PostgreSQL refuses in JSON: NUL
+    and half surrogate pairs."""
     return {
-        name: clean(value) if isinstance(value, str) else value
+        name: masked(clean(value)) if isinstance(value, str) else value
         for name, value in data.items()
         if isinstance(value, str | int | float | bool | None)
     }

@@ -31,6 +31,8 @@ class Conversation(models.Model):
         indexes = [
             # The cleaning task's look for what is old enough to expire.
             models.Index(fields=["state", "last_used_at"], name="conversation_age"),
+            # The admin's list: the latest first.
+            models.Index(fields=["-last_used_at", "-id"], name="conversation_latest"),
         ]
 
     def __str__(self) -> str:

@@ -26,6 +26,8 @@ class Transcript(models.Model):
         indexes = [
             # Restoring on another host, where only the id is known for sure.
             models.Index(fields=["session_id"], name="transcript_session"),
+            # The admin's list: the latest first.
+            models.Index(fields=["-updated_at", "-id"], name="transcript_latest"),
         ]
 
     def __str__(self) -> str:
@@ -33,7 +35,8 @@ class Transcript(models.Model):
 
 
 class TranscriptChunk(models.Model):
-    """Some lines of a transcript, compressed: in the row, or in the storage that is configured."""
+    """Some lines of a transcript, compressed and sealed: in the row, or in the storage that is
+    configured."""
 
     transcript = models.ForeignKey(Transcript, on_delete=models.CASCADE, related_name="chunks")
     number = models.PositiveIntegerField()
@@ -42,11 +45,18 @@ class TranscriptChunk(models.Model):
         max_length=500, blank=True, help_text="Its name in the storage, when it is not in the row."
     )
     entries = models.PositiveIntegerField()
+    sealed = models.BooleanField(
+        default=False, help_text="Encrypted. What was kept before that, cleaning seals."
+    )
 
     class Meta:
         ordering = ["transcript", "number"]
         constraints = [
             models.UniqueConstraint(fields=["transcript", "number"], name="chunk_order"),
+        ]
+        indexes = [
+            # What is still to be sealed: soon nothing.
+            models.Index(fields=["id"], condition=models.Q(sealed=False), name="chunk_clear"),
         ]
 
     def __str__(self) -> str:

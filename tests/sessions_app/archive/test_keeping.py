@@ -1,0 +1,136 @@
+"""The archive at rest: sealed, faithful, and gone after its time."""
+
+from __future__ import annotations
+
+import zlib
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from claude_agent_sdk.types import SessionKey
+from cryptography.fernet import Fernet
+from django.conf import settings
+from django.utils import timezone
+
+from sessions_app.archive.keeping import old_transcripts, remove_old, seal_clear_chunks
+from sessions_app.archive.transcript_chunks import TranscriptLocked, encode
+from sessions_app.archive.transcript_store import append_entries, append_missing, load_entries
+from sessions_app.models import Session, Transcript, TranscriptChunk
+from tests.factories import SessionFactory
+
+pytestmark = pytest.mark.django_db
+KEY: SessionKey = {"project_key": "-srv-shop", "session_id": "11111111-1111-4111-8111-111111111111"}
+SECRET = "ghp_" + "a1B2" * 9
+SAID = {"type": "user", "uuid": "a", "message": f"the token is {SECRET} \ud800 \x00"}
+KEYS = (Fernet.generate_key().decode(),)
+OTHER_KEYS = (Fernet.generate_key().decode(),)
+
+
+@pytest.fixture(params=["database", "directory"])
+def place(request, settings, tmp_path: Path) -> Path:
+    directory = tmp_path / "archive"
+    settings.CLAUDEOPS_ENCRYPTION_KEYS = KEYS
+    settings.CLAUDEOPS_ARCHIVE_DIR = str(directory) if request.param == "directory" else ""
+    return directory
+
+
+def stored(place: Path) -> bytes:
+    """All that lies on disk of the archive, in rows and in files."""
+    rows = b"".join(bytes(chunk.content) for chunk in TranscriptChunk.objects.all())
+    return rows + b"".join(path.read_bytes() for path in place.rglob("*") if path.is_file())
+
+
+def kept_in_the_clear(place: Path, entry: dict[str, Any]) -> TranscriptChunk:
+    """As it was stored before the archive was sealed."""
+    content = zlib.compress(encode(entry))
+    transcript = Transcript.objects.create(**KEY)
+    chunk = TranscriptChunk(transcript=transcript, number=0, entries=1)
+    if settings.CLAUDEOPS_ARCHIVE_DIR:
+        place.mkdir()
+        (place / "old.z").write_bytes(content)
+        chunk.stored_as = "old.z"
+    else:
+        chunk.content = content
+    chunk.save()
+    return chunk
+
+
+def readable(content: bytes) -> bool:
+    try:
+        return b"ghp_" in zlib.decompress(content)
+    except zlib.error:
+        return b"ghp_" in content
+
+
+def test_what_is_kept_is_sealed_and_comes_back_as_it_was(place):
+    append_entries(KEY, [SAID])
+
+    assert not readable(stored(place))
+    assert load_entries(KEY) == [SAID]
+
+
+def test_what_was_kept_in_the_clear_is_still_read(place):
+    kept_in_the_clear(place, SAID)
+
+    assert readable(stored(place))
+    assert load_entries(KEY) == [SAID]
+
+
+def test_what_was_kept_in_the_clear_is_sealed_once(place, django_capture_on_commit_callbacks):
+    kept_in_the_clear(place, SAID)
+
+    with django_capture_on_commit_callbacks(execute=True):
+        assert seal_clear_chunks() == 1
+
+    assert not readable(stored(place))
+    assert load_entries(KEY) == [SAID]
+    assert seal_clear_chunks() == 0
+
+
+def test_a_chunk_whose_file_is_gone_does_not_keep_others_from_being_sealed(place, caplog):
+    first = kept_in_the_clear(place, SAID)
+    TranscriptChunk.objects.create(
+        transcript=first.transcript, number=1, entries=1, stored_as="nowhere.z"
+    )
+
+    assert seal_clear_chunks() == 1
+    assert "could not be sealed" in caplog.text
+
+
+def test_another_key_opens_nothing_and_loses_nothing(place, settings):
+    append_entries(KEY, [SAID])
+    settings.CLAUDEOPS_ENCRYPTION_KEYS = OTHER_KEYS
+
+    with pytest.raises(TranscriptLocked, match="sealed with another key"):
+        load_entries(KEY)
+    with pytest.raises(TranscriptLocked):
+        append_missing(KEY, [SAID, {**SAID, "uuid": "b"}])
+
+    settings.CLAUDEOPS_ENCRYPTION_KEYS = KEYS
+    assert load_entries(KEY) == [SAID]
+
+
+def test_the_summary_beside_it_is_masked(place):
+    append_entries(KEY, [{**SAID, "message": {"role": "user", "content": SECRET}}])
+
+    assert SECRET not in str(Transcript.objects.get().summary)
+
+
+def test_an_old_transcript_goes_with_its_files(place, django_capture_on_commit_callbacks):
+    append_entries(KEY, [SAID])
+
+    with django_capture_on_commit_callbacks(execute=True):
+        assert remove_old(timezone.now() + timedelta(seconds=1)) == 1
+
+    assert stored(place) == b""
+    assert load_entries(KEY) is None
+
+
+def test_a_young_one_stays_and_so_does_one_that_is_in_use(place):
+    append_entries(KEY, [SAID])
+    now = timezone.now()
+
+    assert not old_transcripts(now - timedelta(days=1)).exists()
+    SessionFactory(session_id=KEY["session_id"], status=Session.Status.RUNNING)
+    assert not old_transcripts(now + timedelta(days=1)).exists()
