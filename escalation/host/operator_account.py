@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 
 
 def ensure_operator() -> str:
-    """Create the account where there is none; give back a sentence for the person who starts.
+    """Create the account where there is none; give back what to tell the person who starts.
 
     A password from the environment is applied at every start, so a forgotten one can be set anew;
     a generated one is printed this once and stored only as a hash.
@@ -22,9 +22,9 @@ def ensure_operator() -> str:
         password = chosen or secrets.token_urlsafe(12)
         User.objects.create_superuser(username=name, password=password)
         shown = "from CLAUDEOPS_ADMIN_PASSWORD" if chosen else f"{password} (shown only this once)"
-        return f"Operator account: {name}, password {shown}"
+        return f"{name}, password {shown}"
     if chosen and not user.check_password(chosen):
         user.set_password(chosen)
         user.save(update_fields=["password"])
-        return f"Operator account: {name}, password set anew from CLAUDEOPS_ADMIN_PASSWORD"
-    return f"Operator account: {name}"
+        return f"{name}, password set anew from CLAUDEOPS_ADMIN_PASSWORD"
+    return name

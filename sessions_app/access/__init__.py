@@ -1,0 +1,1 @@
+"""Who may what: the table, and the places that ask it."""

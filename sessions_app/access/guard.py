@@ -1,0 +1,72 @@
+"""How a view says which right it needs, and the middleware that asks the table for it.
+
+A view that says nothing is served to nobody: whoever forgets it notices at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest
+from django.urls import ResolverMatch
+from django.utils.deprecation import MiddlewareMixin
+from django.views.decorators.http import require_POST
+
+from sessions_app.access.roles import Right, may, refusal
+
+View = TypeVar("View", bound=Callable[..., Any])
+NEEDED = "needed_right"
+ANY_ACCOUNT = "any account"
+
+
+def needs(right: Right) -> Callable[[View], View]:
+    """Goes above all other decorators: the middleware looks at the outermost function."""
+
+    def mark(view: View) -> View:
+        setattr(view, NEEDED, right)
+        return view
+
+    return mark
+
+
+def acting(right: Right) -> Callable[[View], Callable[..., Any]]:
+    """An endpoint that acts: by POST alone, and only for those who may."""
+
+    def mark(view: View) -> Callable[..., Any]:
+        return needs(right)(require_POST(view))
+
+    return mark
+
+
+def for_any_account(view: View) -> View:
+    """For those without a role too: leaving, and changing one's own password."""
+    setattr(view, NEEDED, ANY_ACCOUNT)
+    return view
+
+
+class AccessMiddleware(MiddlewareMixin):
+    """After Django's own, which has sent strangers to the login."""
+
+    def process_view(
+        self, request: HttpRequest, view: Callable[..., Any], *_arguments: object
+    ) -> None:
+        found = request.resolver_match
+        if found is not None and "admin" in found.app_names:
+            needed: str | None = _needed_in_admin(request, found)
+        elif not getattr(view, "login_required", True):
+            return
+        else:
+            needed = getattr(view, NEEDED, None)
+        if needed == ANY_ACCOUNT:
+            return
+        right = Right(needed) if needed else Right.MANAGE_KEYS
+        if needed is None or not may(request.user, right):
+            raise PermissionDenied(refusal(request.user, right))
+
+
+def _needed_in_admin(request: HttpRequest, found: ResolverMatch) -> str:
+    """To enter at all: its site sends strangers to the login, its pages ask for more themselves."""
+    is_way_in = found.url_name == "login" or not request.user.is_authenticated
+    return ANY_ACCOUNT if is_way_in else Right.SEE_OUTPUT

@@ -1,0 +1,254 @@
+"""Every endpoint that acts: by POST, from our own forms, and only for those who may."""
+
+from __future__ import annotations
+
+import html
+import re
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import Permission
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+from django_q.models import OrmQ
+
+from escalation.host.pause import pause
+from escalation.rehearsal.urls import urlpatterns as drills
+from escalation.web.urls import urlpatterns
+from sessions_app.models import (
+    AccountClock,
+    Approval,
+    Cycle,
+    Incident,
+    PauseSwitch,
+    Session,
+    Target,
+    WallsProof,
+    Watch,
+)
+from tests.factories import (
+    ApprovalFactory,
+    CycleFactory,
+    IncidentFactory,
+    SessionEventFactory,
+    SessionFactory,
+    TargetFactory,
+    WallsProofFactory,
+    WatchFactory,
+    user_with,
+)
+
+# Every page names the CLI, so there is one to name.
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
+
+# The link asks for no login and has tests of its own.
+ONLY_SHOWING = {"healthz", "readyz", "approval_link"}
+# Read from the addresses themselves: an endpoint that is added is tried here too.
+ENDPOINTS = [str(route.name) for route in [*urlpatterns, *drills] if route.name not in ONLY_SHOWING]
+every_endpoint = pytest.mark.parametrize("name", ENDPOINTS)
+FORM = {
+    **{"request": "Why?", "confirm": "on", "scenario": "all-healthy", "reason": "fire"},
+    **{"name": "hook", "address": "json://127.0.0.1/hook", "least_severity": "2"},
+    "workdir": "/srv",
+}
+# A form of many fields may say that some are missing: whoever is told so may act.
+DONE = {302, 422}
+
+
+@pytest.fixture
+def subject(workdir) -> dict[str, int]:
+    """The numbers that addresses need: a watch that can run, a run that can be gone on from."""
+    watch = WatchFactory(name="shop", workdir=str(workdir))
+    failed = SessionFactory(failed=True, workdir=str(workdir), cycle=CycleFactory(watch=watch))
+    before = SessionFactory(tier=2, escalated=True, cycle=CycleFactory(running=True))
+    waiting = SessionFactory(tier=3, parent_session=before, status=Session.Status.AWAITING_APPROVAL)
+    return {
+        "watches": watch.pk,
+        "sessions": failed.pk,
+        "cycles": waiting.cycle_id,
+        "walls": WallsProofFactory(worse=True).pk,
+        "incidents": IncidentFactory(watch=watch).pk,
+        "approvals": ApprovalFactory(session=waiting).pk,
+        "targets": TargetFactory().pk,
+    }
+
+
+def address(name: str, subject: dict[str, int]) -> str:
+    route = next(str(route.pattern) for route in [*urlpatterns, *drills] if route.name == name)
+    numbers = [number for kind, number in subject.items() if route.startswith(f"{kind}/<")]
+    return reverse(f"escalation:{name}", args=numbers)
+
+
+def everything() -> list[object]:
+    """All that an endpoint could have changed."""
+    return [
+        list(Watch.objects.values()),
+        list(Cycle.objects.values()),
+        list(Session.objects.values()),
+        list(PauseSwitch.objects.values()),
+        list(WallsProof.objects.values()),
+        list(Incident.objects.values()),
+        list(Approval.objects.values()),
+        list(Target.objects.values()),
+        OrmQ.objects.count(),
+    ]
+
+
+def a_client(role: str, **user: object) -> Client:
+    client = Client()
+    client.force_login(user_with(role, **user))
+    return client
+
+
+def test_the_endpoints_are_found():
+    assert {"run_watch", "pause_watch", "pause_all", "start_drill", "stop_session"} <= set(
+        ENDPOINTS
+    )
+    assert {"follow_up", "fork_session", "retry_session", "escalate_session"} <= set(ENDPOINTS)
+
+
+@every_endpoint
+def test_a_stranger_is_sent_to_the_login(client, subject, name):
+    before = everything()
+
+    response = client.post(address(name, subject), FORM)
+
+    assert response.status_code == 302
+    assert response.url.startswith(reverse("login"))
+    assert everything() == before
+
+
+@every_endpoint
+def test_it_acts_only_on_post(operator_client, subject, name):
+    before = everything()
+
+    assert operator_client.get(address(name, subject), FORM).status_code == 405
+    assert everything() == before
+
+
+@every_endpoint
+def test_a_form_from_another_site_is_refused(operator, subject, name):
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(operator)
+    before = everything()
+
+    assert strict.post(address(name, subject), FORM).status_code == 403
+    assert everything() == before
+
+
+@every_endpoint
+@pytest.mark.parametrize("staff", [False, True])
+def test_who_may_only_look_is_told_what_it_takes(subject, name, staff):
+    before = everything()
+
+    response = a_client("viewer", is_staff=staff).post(address(name, subject), FORM)
+
+    assert response.status_code == 403
+    assert "that takes the role" in html.unescape(response.content.decode())
+    assert everything() == before
+
+
+@every_endpoint
+def test_djangos_own_permissions_decide_nothing(subject, name):
+    user = user_with("viewer", is_staff=True)
+    user.user_permissions.set(Permission.objects.all())
+    client = Client()
+    client.force_login(user)
+
+    assert client.post(address(name, subject), FORM).status_code == 403
+
+
+@every_endpoint
+def test_an_admin_may_do_everything_here(subject, name):
+    assert a_client("admin").post(address(name, subject), FORM).status_code in DONE
+
+
+@every_endpoint
+def test_an_approver_may_do_all_but_manage_keys(subject, name):
+    expected = {403} if name.endswith("_target") else DONE
+
+    assert a_client("approver").post(address(name, subject), FORM).status_code in expected
+
+
+def test_a_right_that_was_taken_is_gone_with_the_next_request(subject):
+    user = user_with("operator")
+    client = Client()
+    client.force_login(user)
+    user.groups.clear()
+
+    assert client.post(address("pause_all", subject), FORM).status_code == 403
+
+
+def pages(client: Client, subject: dict[str, int]) -> str:
+    running = SessionFactory(running=True)
+    addresses = [
+        reverse("sessions_app:dashboard"),
+        f"{reverse('sessions_app:start')}?new=1",
+        reverse("sessions_app:new_watch"),
+        reverse("sessions_app:watch_settings", args=[subject["watches"]]),
+        reverse("sessions_app:watch_removal", args=[subject["watches"]]),
+        reverse("sessions_app:cycle", args=[subject["cycles"]]),
+        reverse("sessions_app:walls"),
+        reverse("sessions_app:approval", args=[subject["approvals"]]),
+        reverse("sessions_app:session", args=[subject["sessions"]]),
+        reverse("sessions_app:session", args=[running.pk]),
+        reverse("sessions_app:cycle", args=[running.cycle_id]),
+        reverse("sessions_app:incident", args=[subject["incidents"]]),
+        reverse("sessions_app:trust", args=[subject["watches"]]),
+        reverse("sessions_app:targets"),
+        *(reverse("sessions_app:target", args=[target.pk]) for target in Target.objects.all()),
+        IncidentFactory(state=Incident.State.RESOLVED).get_absolute_url(),
+    ]
+    return "".join(client.get(url).content.decode() for url in addresses)
+
+
+def forms_in(text: str) -> int:
+    return text.count('method="post"') - text.count(f'action="{reverse("logout")}"')
+
+
+def test_who_may_not_act_is_offered_no_form(subject):
+    WatchFactory(enabled=False)
+
+    assert forms_in(pages(a_client("viewer"), subject)) == 0
+
+
+def test_who_may_not_act_cannot_lift_a_pause(subject):
+    pause("new disks")
+
+    shown = pages(a_client("viewer"), subject)
+
+    assert "Paused: no new tier starts." in shown
+    assert forms_in(shown) == 0
+
+
+def test_who_may_act_is_offered_every_form(subject):
+    WatchFactory(enabled=False)
+    in_an_hour = timezone.now() + timedelta(hours=1)
+    AccountClock.objects.create(pk=AccountClock.THE_ONE, until=in_an_hour)
+    TargetFactory(enabled=False)
+    shown = pages(a_client("admin"), subject)
+    pause("x")
+
+    shown += pages(a_client("admin"), subject)
+
+    offered = {re.sub(r"\d+", "N", action) for action in re.findall(r'action="([^"]+)"', shown)}
+    assert {re.sub(r"\d+", "N", address(name, subject)) for name in ENDPOINTS} <= offered
+
+
+OUTPUT = "said by a program"
+
+
+@pytest.mark.parametrize(("role", "is_shown"), [("viewer", False), ("operator", True)])
+def test_output_is_shown_to_those_who_may_see_it(role, is_shown):
+    session = SessionFactory(
+        failed=True, prompt=f"{OUTPUT} 1", result=f"{OUTPUT} 2", handoff=f"{OUTPUT} 3"
+    )
+    SessionEventFactory(session=session, payload={"text": f"{OUTPUT} 4"})
+    page = reverse("sessions_app:session", args=[session.pk])
+
+    client = a_client(role)
+    shown = client.get(page).content.decode()
+    fragment = client.get(page, headers={"HX-Request": "true"}).content.decode()
+
+    assert [OUTPUT in shown, OUTPUT in fragment] == [is_shown] * 2
