@@ -1,0 +1,180 @@
+"""Every list of the admin: all models have one, it reads a fixed number of times, and is found."""
+
+from __future__ import annotations
+
+import pytest
+from django.apps import apps
+from django.contrib import admin
+from django.contrib.admin.models import LogEntry
+from django.contrib.contenttypes.models import ContentType
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+from django_q.models import OrmQ, Schedule, Task
+from django_q.signing import SignedPackage
+
+from sessions_app.models import (
+    AccountClock,
+    BudgetNotice,
+    Conversation,
+    DailyVerdict,
+    LoginFailure,
+    PauseSwitch,
+    SearchText,
+    Session,
+    Transcript,
+    TranscriptChunk,
+    Watch,
+    WorkerBeat,
+)
+from tests.factories import (
+    ApprovalFactory,
+    ChangeFactory,
+    HappeningFactory,
+    IncidentFactory,
+    MessageFactory,
+    SessionEventFactory,
+    UserFactory,
+    WallsProofFactory,
+    WatchFactory,
+    three_tier_chain,
+    user_with,
+)
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
+
+MOST_QUERIES = 12
+# Not rows that somebody would look for: an index of words, and sealed bytes.
+WITHOUT_A_LIST = {SearchText, TranscriptChunk}
+LISTED = sorted(model._meta.label_lower for model in admin.site._registry)
+
+
+def add_rows(number: int) -> None:
+    now = timezone.now()
+    session = three_tier_chain()[1]
+    SessionEventFactory(session=session, sequence=1)
+    ChangeFactory(session=session)
+    ApprovalFactory(of_a_command=True, decided_by=UserFactory())
+    incident = IncidentFactory(owner=UserFactory())
+    incident.events.create(kind="opened", by=UserFactory())
+    HappeningFactory(watch=WatchFactory())
+    MessageFactory()
+    WallsProofFactory()
+    user_with("operator", username=f"person-of-{number}")
+    Conversation.objects.create(session_id=f"a-{number}", in_use_by=session)
+    Transcript.objects.create(session_id=f"a-{number}")
+    DailyVerdict.objects.create(day=now.date(), verdict=f"v{number}", count=1)
+    BudgetNotice.objects.create(budget=f"watch:{number}", period=now.date(), percent=80)
+    PauseSwitch.objects.get_or_create(pk=number, defaults={"changed_by": UserFactory()})
+    AccountClock.objects.get_or_create(pk=number, defaults={"lifted_by": UserFactory()})
+    WorkerBeat.objects.create(host=f"lab-{number}", pid=1)
+    LoginFailure.objects.create(username="ada")
+    OrmQ.objects.create(payload=SignedPackage.dumps({"id": "1", "name": "x", "func": "f"}))
+    Schedule.objects.create(name=f"s-{number}", func="f")
+    for success in (True, False):
+        facts = {"name": "t", "func": "f", "started": now, "stopped": now}
+        Task.objects.create(id=f"t-{number}-{success}", success=success, **facts)
+    LogEntry.objects.create(
+        user=UserFactory(),
+        content_type=ContentType.objects.get_for_model(Session),
+        object_id=session.pk,
+        action_flag=2,
+    )
+
+
+def address_of(label: str) -> str:
+    return reverse(f"admin:{label.replace('.', '_')}_changelist")
+
+
+def queries_of(client, url: str) -> int:
+    with CaptureQueriesContext(connection) as queries:
+        assert client.get(url).status_code == 200
+    return len(queries)
+
+
+def test_every_model_of_ours_has_a_list():
+    ours = set(apps.get_app_config("sessions_app").get_models())
+
+    assert ours - set(admin.site._registry) == WITHOUT_A_LIST
+
+
+@pytest.mark.parametrize("label", LISTED)
+def test_a_list_reads_as_often_for_many_rows_as_for_some(operator_client, label):
+    add_rows(1)
+    ContentType.objects.clear_cache()
+    url = address_of(label)
+    operator_client.get(url)
+    some = queries_of(operator_client, url)
+    for number in range(2, 6):
+        add_rows(number)
+
+    assert queries_of(operator_client, url) == some <= MOST_QUERIES
+
+
+@pytest.mark.parametrize("label", [label for label in LISTED if label != "django_q.ormq"])
+def test_a_list_can_be_searched_and_filtered(label):
+    """All but what waits in the queue, which is packed."""
+    shown = admin.site._registry[apps.get_model(label)]
+
+    assert shown.search_fields
+    assert shown.list_filter
+
+
+def test_the_index_shows_the_inbox(operator_client):
+    incident = IncidentFactory(title="web answers 502")
+    approval = ApprovalFactory(of_a_command=True)
+
+    page = operator_client.get(reverse("admin:index")).content.decode()
+
+    assert f'<a href="{incident.get_absolute_url()}">web answers 502</a>' in page
+    assert f'<a href="{approval.get_absolute_url()}">docker restart web</a>' in page
+
+
+def test_an_empty_inbox_says_so(operator_client):
+    page = operator_client.get(reverse("admin:index")).content.decode()
+
+    assert "Nothing waits for a person" in page
+
+
+def test_a_cycle_shows_its_chain(operator_client):
+    first, second, third = three_tier_chain()
+    url = reverse("admin:sessions_app_cycle_change", args=[first.cycle.pk])
+
+    page = operator_client.get(url).content.decode()
+
+    for session in (first, second, third):
+        assert f'<a href="{session.get_absolute_url()}">#{session.pk}</a>' in page
+    assert "$2.00" in page
+
+
+def test_a_chain_costs_as_many_queries_long_as_short(operator_client):
+    short, long = three_tier_chain()[0].cycle, three_tier_chain()[0].cycle
+    for _ in range(4):
+        three_tier_chain(cycle=long)
+    urls = [reverse("admin:sessions_app_cycle_change", args=[one.pk]) for one in (short, long)]
+    operator_client.get(urls[0])
+
+    assert queries_of(operator_client, urls[0]) == queries_of(operator_client, urls[1])
+
+
+def test_the_pages_and_the_admin_link_to_each_other(operator_client):
+    session = three_tier_chain()[1]
+    watch = Watch.objects.get(pk=session.cycle.watch_id)
+    in_admin = reverse("admin:sessions_app_session_change", args=[session.pk])
+    watch_in_admin = reverse("admin:sessions_app_watch_change", args=[watch.pk])
+    trust = reverse("sessions_app:trust", args=[watch.pk])
+
+    page = operator_client.get(session.get_absolute_url()).content.decode()
+
+    assert f'<a href="{in_admin}">The same in admin</a>' in page
+    assert "View on site" in operator_client.get(in_admin).content.decode()
+    assert f'href="{watch_in_admin}"' in operator_client.get(trust).content.decode()
+    assert f'href="{trust}"' in operator_client.get(watch_in_admin).content.decode()
+
+
+def test_who_may_not_enter_the_admin_is_not_led_there(client):
+    session = three_tier_chain()[1]
+    client.force_login(user_with("viewer"))
+
+    assert "The same in admin" not in client.get(session.get_absolute_url()).content.decode()

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+from django.contrib import admin
+from django.urls import reverse
+from django_q.models import Schedule
+
+from sessions_app.access.admin_site import TableAdmin
+
+pytestmark = pytest.mark.django_db
+SESSIONS = "admin:sessions_app_session_changelist"
+
+
+def test_every_page_of_the_admin_asks_the_table():
+    assert [m for m, page in admin.site._registry.items() if not isinstance(page, TableAdmin)] == []
+
+
+@pytest.mark.parametrize(
+    "lookup",
+    ["error__regex", "error__iregex", "prompt__contains", "result", "cycle__prompt__regex"],
+)
+def test_a_lookup_that_no_filter_offers_never_reaches_the_database(operator_client, lookup):
+    assert operator_client.get(reverse(SESSIONS), {lookup: "(a+)+$"}).status_code == 400
+
+
+def test_a_filter_may_not_be_asked_by_pattern(operator_client):
+    assert operator_client.get(reverse(SESSIONS), {"model__regex": "(a+)+$"}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    "lookup", [{"status__exact": "failed"}, {"tier__exact": 1}, {"on": "2026-11"}]
+)
+def test_what_a_filter_offers_is_answered(operator_client, lookup):
+    assert operator_client.get(reverse(SESSIONS), lookup).status_code == 200
+
+
+def test_a_filter_by_another_record_is_answered(operator_client):
+    cycles = reverse("admin:sessions_app_cycle_changelist")
+
+    assert operator_client.get(cycles, {"watch__id__exact": 1}).status_code == 200
+
+
+def test_no_function_can_be_scheduled_by_anybody(operator_client):
+    form = {"func": "os.system", "args": "'id'", "schedule_type": "O", "repeats": "1"}
+
+    response = operator_client.post(reverse("admin:django_q_schedule_add"), form)
+
+    assert response.status_code == 403
+    assert not Schedule.objects.filter(func="os.system").exists()
+
+
+def test_a_task_cannot_be_sent_again(operator_client):
+    page = operator_client.get(reverse("admin:django_q_failure_changelist")).content.decode()
+
+    assert "resubmit" not in page
