@@ -15,19 +15,42 @@ LOWEST_TIER, HIGHEST_TIER = 1, 3
 class Policy:
     max_tier: int
     dry_run: bool
+    approval_tiers: frozenset[int] = frozenset()
+    """Those that start only after a person's word."""
+
+    def needs_approval(self, tier: int) -> bool:
+        return tier in self.approval_tiers
 
     def narrowed_by(self, other: Policy) -> Policy:
         return Policy(
-            max_tier=min(self.max_tier, other.max_tier), dry_run=self.dry_run or other.dry_run
+            max_tier=min(self.max_tier, other.max_tier),
+            dry_run=self.dry_run or other.dry_run,
+            approval_tiers=self.approval_tiers | other.approval_tiers,
         )
 
 
+def read_tiers(words: str) -> frozenset[int]:
+    """`2,3` as tiers; `none` and nothing are none. ValueError names what is neither."""
+    tiers = set()
+    for word in words.replace(",", " ").split():
+        if word.lower() == "none":
+            continue
+        if not word.isdecimal() or not LOWEST_TIER <= int(word) <= HIGHEST_TIER:
+            raise ValueError(f"{word!r} is no tier: write 2, 3, 2,3 or none")
+        tiers.add(int(word))
+    return frozenset(tiers)
+
+
+def written_tiers(tiers: frozenset[int]) -> str:
+    """As a watch keeps them."""
+    return ",".join(map(str, sorted(tiers)))
+
+
 def objection_to(tier: int, policy: Policy) -> str:
-    """Why a tier must not be started, or nothing. Looking is always allowed."""
+    """Why a tier must not be started, or nothing. Looking is always allowed, and in a dry run
+    every tier that starts does nothing else."""
     if tier == LOWEST_TIER:
         return ""
-    if policy.dry_run:
-        return "this is a dry run"
     if tier > HIGHEST_TIER:
         return f"there is no tier above {HIGHEST_TIER}"
     if tier > policy.max_tier:

@@ -1,0 +1,77 @@
+"""Five steps of trust, as another way to write three settings."""
+
+from __future__ import annotations
+
+from itertools import chain, combinations, product
+
+import pytest
+
+from sessions_app.models import Watch
+from sessions_app.models.policy import Policy, objection_to
+from sessions_app.models.trust import Step, step_of, trust_title
+
+APPROVALS = [frozenset(some) for some in chain(*(combinations((1, 2, 3), n) for n in range(4)))]
+EVERY_POLICY = [
+    Policy(max_tier=tier, dry_run=dry, approval_tiers=asked)
+    for tier, dry, asked in product((1, 2, 3), (False, True), APPROVALS)
+]
+
+
+@pytest.mark.parametrize("step", Step)
+def test_what_a_step_sets_is_read_as_that_step(step):
+    assert step_of(step.policy) == step
+
+
+@pytest.mark.parametrize("step", Step)
+def test_a_watch_takes_a_step_and_has_it(step):
+    watch = Watch(max_tier=3, dry_run=False, approval="1")
+
+    watch.trust(step)
+
+    assert (watch.step, watch.trust_title) == (step, step.label)
+
+
+def reach(policy: Policy) -> list[tuple[bool, bool]]:
+    """For each tier: may it act, and does it act without a person?"""
+    acts = [not objection_to(tier, policy) and not policy.dry_run for tier in (2, 3)]
+    alone = [tier not in policy.approval_tiers for tier in (2, 3)]
+    return [(may, may and by_itself) for may, by_itself in zip(acts, alone, strict=True)]
+
+
+@pytest.mark.parametrize(("lower", "higher"), list(zip(Step, list(Step)[1:], strict=False)))
+def test_each_step_may_all_that_the_one_before_may_and_more(lower, higher):
+    below, above = reach(lower.policy), reach(higher.policy)
+
+    assert below != above
+    assert all(now >= before for before, now in zip(below, above, strict=True))
+    assert higher.rank == lower.rank + 1
+
+
+def test_policies_with_the_same_step_act_alike():
+    for policy in EVERY_POLICY:
+        if step := step_of(policy):
+            assert reach(policy) == reach(step.policy)
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (Policy(max_tier=3, dry_run=True), "by hand: up to Tier 3, dry run"),
+        (
+            Policy(max_tier=3, dry_run=False, approval_tiers=frozenset({2, 3})),
+            "by hand: up to Tier 3, approval for Tier 2, 3",
+        ),
+        (
+            Policy(max_tier=1, dry_run=False, approval_tiers=frozenset({1})),
+            "by hand: up to Tier 1, approval for Tier 1",
+        ),
+    ],
+)
+def test_what_is_no_step_is_by_hand_and_says_what_is_set(policy, words):
+    assert step_of(policy) is None
+    assert trust_title(policy) == words
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_watch_that_stops_at_tier_1_looks_dry_or_not(dry_run):
+    assert step_of(Policy(max_tier=1, dry_run=dry_run)) == Step.LOOK
