@@ -1,0 +1,1 @@
+"""How often and for how much: cooldowns of services, and budgets."""

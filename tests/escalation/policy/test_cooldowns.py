@@ -1,0 +1,199 @@
+"""How often a service may be restarted or redeployed: tables and properties."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from random import Random
+
+import pytest
+
+from escalation.policy.cooldowns import (
+    UNCOUNTED,
+    Done,
+    Limit,
+    healthy_in,
+    left,
+    limits_of,
+    objection,
+    recovered,
+    tier_objection,
+    used,
+)
+from escalation.policy.effects import EVERYTHING, Effect
+from sessions_app.models import Watch
+from tests.escalation.rows import a_report
+
+NOW = datetime(2026, 3, 29, 2, 30, tzinfo=UTC)
+RESTART, REDEPLOY = "restart", "redeploy"
+LIMITS = {RESTART: Limit(allowed=2, hours=4), REDEPLOY: Limit(allowed=1, hours=24)}
+NEVER = {RESTART: Limit(allowed=0, hours=4), REDEPLOY: Limit(allowed=0, hours=24)}
+
+
+def done(service: str = "web", hours_ago: float = 1, kind: str = RESTART) -> Done:
+    return Done(kind=kind, service=service, at=NOW - timedelta(hours=hours_ago))
+
+
+def doing(service: str = "web", kind: str = RESTART) -> Effect:
+    return Effect(kind=kind, service=service, action=f"{kind} {service}")
+
+
+def why(effects: list[Effect], record: list[Done], limits=LIMITS, may_repeat: bool = False) -> str:
+    reached = objection(effects, may_repeat, record, limits, NOW)
+    return reached.reason if reached else ""
+
+
+def test_a_new_watch_allows_two_restarts_in_4_hours_and_a_redeployment_a_day():
+    assert limits_of(None) == limits_of(Watch()) == LIMITS
+
+
+@pytest.mark.parametrize(
+    ("record", "count"),
+    [
+        ([], 2),
+        ([done()], 1),
+        ([done(), done()], 0),
+        ([done(), done(), done()], 0),
+        ([done(hours_ago=4.01), done(hours_ago=5)], 2),
+        ([done(hours_ago=4)], 2),
+        ([done(hours_ago=3.99)], 1),
+        ([done("db"), done("db")], 2),
+        ([done(kind=REDEPLOY), done(kind="other")], 2),
+        ([done(EVERYTHING)], 1),
+        ([done(EVERYTHING), done()], 0),
+        ([done(hours_ago=-1)], 1),
+    ],
+)
+def test_how_many_restarts_of_web_are_left(record, count):
+    assert left(RESTART, "web", record, LIMITS, NOW) == count
+
+
+@pytest.mark.parametrize(
+    ("effects", "record", "words"),
+    [
+        ([doing()], [done()], ""),
+        (
+            [doing()],
+            [done(), done()],
+            "web was restarted twice in the last 4 h: do not try again, ask for a person in your "
+            "report.",
+        ),
+        ([doing(kind=REDEPLOY)], [done(), done()], ""),
+        ([doing(kind=REDEPLOY)], [done(kind=REDEPLOY)], "web was redeployed once in the last 24 h"),
+        ([doing(), doing()], [], ""),
+        ([doing(), doing(), doing()], [], "web was restarted twice"),
+        ([doing("db"), doing()], [done(), done()], "web was restarted twice"),
+        ([doing(EVERYTHING)], [done("db"), done("db")], "something here was restarted twice"),
+        ([doing(), doing(EVERYTHING)], [done()], "something here was restarted twice"),
+        ([doing(kind="other")], [done(), done()], ""),
+    ],
+)
+def test_a_command_is_stopped_where_none_is_left(effects, record, words):
+    told = why(effects, record)
+
+    assert told.startswith(words) if words else told == ""
+
+
+def test_nothing_allowed_means_never():
+    assert why([doing()], [], NEVER).startswith("web may never be restarted in this watch")
+
+
+def test_what_cannot_be_counted_is_to_be_run_by_itself():
+    assert why([doing()], [], may_repeat=True) == UNCOUNTED
+    assert why([doing(kind="other")], [], may_repeat=True) == ""
+
+
+@pytest.mark.parametrize(
+    ("tier", "services", "record", "held"),
+    [
+        (2, ["web"], [done(), done()], True),
+        (2, ["Web", "web.service"], [done(), done()], True),
+        (2, ["web"], [done()], False),
+        (2, ["web", "db"], [done(), done()], False),
+        (2, ["web", "db"], [done(), done(), done("db"), done("db")], True),
+        (2, [], [done(), done()], False),
+        (2, [""], [done(), done()], False),
+        (3, ["web"], [done(), done()], False),
+        (3, ["web"], [done(), done(), done(kind=REDEPLOY)], True),
+        (3, ["web"], [done(kind=REDEPLOY)], False),
+        (4, ["web"], [done(), done(), done(kind=REDEPLOY)], False),
+    ],
+)
+def test_a_tier_is_not_started_where_all_that_it_could_do_was_tried(tier, services, record, held):
+    assert (tier_objection(tier, services, record, LIMITS, NOW) is not None) == held
+
+
+def test_the_reason_says_what_was_tried():
+    record = [done(), done(), done(kind=REDEPLOY)]
+
+    reached = tier_objection(3, ["web"], record, LIMITS, NOW)
+
+    assert reached is not None
+    assert reached.reason == (
+        "web was restarted twice in the last 4 h; web was redeployed once in the last 24 h"
+    )
+
+
+def test_where_nothing_was_tried_a_tier_may_think_though_nothing_is_allowed():
+    assert tier_objection(2, ["web"], [], NEVER, NOW) is None
+    assert tier_objection(2, ["web"], [done()], NEVER, NOW) is not None
+
+
+def test_whatever_is_asked_in_whatever_order_no_more_is_let_through_than_allowed():
+    """Two hundred questions over five hours, against a count of our own."""
+    random = Random(9)  # noqa: S311 (chance, not secrecy)
+    for allowed, hours in product((0, 1, 2, 5), (1, 4)):
+        limits = {RESTART: Limit(allowed=allowed, hours=hours), REDEPLOY: LIMITS[REDEPLOY]}
+        record: list[Done] = []
+        for _ in range(200):
+            now = NOW + timedelta(seconds=random.randrange(5 * 3600))
+            if objection([doing()], False, record, limits, now) is None:
+                record.append(Done(kind=RESTART, service="web", at=now))
+        for start in record:
+            window = [
+                other
+                for other in record
+                if start.at <= other.at < start.at + timedelta(hours=hours)
+            ]
+            assert len(window) <= max(allowed, 0)
+
+
+def test_more_on_record_never_leaves_more():
+    random = Random(9)  # noqa: S311 (chance, not secrecy)
+    names = ("web", "db", EVERYTHING)
+    for _ in range(300):
+        record = [
+            done(random.choice(names), random.uniform(-2, 30), random.choice((RESTART, REDEPLOY)))
+            for _ in range(random.randrange(8))
+        ]
+        more = [*record, done(random.choice(names), random.uniform(-2, 30))]
+        for kind, service in product(LIMITS, names):
+            assert used(kind, service, more, LIMITS, NOW) >= used(
+                kind, service, record, LIMITS, NOW
+            )
+            assert left(kind, service, more, LIMITS, NOW) <= left(
+                kind, service, record, LIMITS, NOW
+            )
+
+
+def test_a_clock_that_is_set_back_opens_nothing():
+    record = [done(hours_ago=0.1), done(hours_ago=0.1)]
+
+    for back in (timedelta(hours=1), timedelta(days=400)):
+        assert left(RESTART, "web", record, LIMITS, NOW - back) == 0
+
+
+def test_a_service_is_healthy_in_a_round_where_no_report_says_otherwise():
+    first = a_report(services=(("web", "down"), ("db", "healthy")))
+    then = a_report(services=(("Web", "healthy"), ("cache", "unknown")))
+
+    assert healthy_in([first, then]) == {"db"}
+    assert healthy_in([then]) == {"web"}
+    assert healthy_in([]) == set()
+
+
+def test_two_healthy_rounds_in_a_row_end_a_cooldown():
+    well, ill = a_report(services=(("web", "healthy"),)), a_report(services=(("web", "degraded"),))
+
+    assert recovered([well], [well]) == {"web"}
+    assert recovered([well], [ill]) == recovered([ill], [well]) == recovered([well], []) == set()

@@ -1,0 +1,53 @@
+"""Edits become changes: once, masked, whoever saw the end of the run."""
+
+from __future__ import annotations
+
+import pytest
+
+from escalation.run.edits import record_edits
+from sessions_app.models import Change
+from tests.factories import SessionEventFactory, SessionFactory
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def session():
+    """A run that has replaced a line."""
+    session = SessionFactory(tier=2)
+    given = {"file_path": "/srv/a.conf", "old_string": "a", "new_string": "token = b"}
+    call = {"type": "tool_use", "id": "toolu_1", "name": "Edit", "input": given}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "done"}
+    for sequence, (kind, block) in enumerate({"assistant": call, "user": result}.items()):
+        payload = {"type": kind, "message": {"content": [block]}}
+        SessionEventFactory(session=session, sequence=sequence, kind=kind, payload=payload)
+    return session
+
+
+def test_an_edit_is_written_once_however_often_its_run_ends(session):
+    record_edits(session)
+    record_edits(session)
+
+    change = Change.objects.get()
+    assert (change.session, change.watch) == (session, session.cycle.watch)
+    assert (change.kind, change.action, change.path) == ("edit", "edit /srv/a.conf", "/srv/a.conf")
+    assert change.diff == "@@ -1 +1 @@\n-a\n+token = b"
+    assert change.at == session.events.get(sequence=1).created_at
+    assert not change.has_failed
+
+
+def test_a_run_without_edits_changes_nothing():
+    record_edits(SessionFactory())
+
+    assert not Change.objects.exists()
+
+
+def test_secrets_in_a_diff_are_masked(session, monkeypatch):
+    monkeypatch.setenv("SHOP_API_KEY", "sk-ant-api03-" + "x" * 40)
+    event = session.events.get(sequence=0)
+    event.payload["message"]["content"][0]["input"]["new_string"] = "sk-ant-api03-" + "x" * 40
+    event.save()
+
+    record_edits(session)
+
+    assert "sk-ant-api03-xxxx" not in Change.objects.get().diff

@@ -1,0 +1,67 @@
+"""A cooldown inside a real run, and before the next tier."""
+
+from __future__ import annotations
+
+from escalation.rehearsal.drills.scenario import Reply, ToolCall
+from sessions_app.models import Change, Cycle, Happening, Incident, Session
+from tests.factories import ChangeFactory, CycleFactory, SessionFactory, WatchFactory
+from tests.real_cli.conftest import report_call
+from tests.real_cli.playing import tool_outputs
+
+
+def bash(*commands: str) -> Reply:
+    calls = [ToolCall(tool="Bash", input={"command": command}) for command in commands]
+    return Reply(calls=tuple(calls))
+
+
+def test_the_third_restart_of_a_run_is_denied_and_the_model_is_told(scripted_api, watch_cycle):
+    scripted_api(
+        bash("docker restart web"),
+        bash("docker restart web", "docker restart shop-web-1"),
+        bash("docker restart db"),
+        Reply(calls=(report_call(status="down"),)),
+    )
+
+    cycle = watch_cycle.run(tier=2)
+
+    session = cycle.sessions.get()
+    told = [output for output in tool_outputs(session) if "was restarted twice" in output]
+    denied = session.events.filter(kind="gate", payload__rule="cooldown")
+    assert len(told) == 1
+    assert "do not try again, ask for a person" in told[0]
+    assert denied.count() == 1
+    assert sorted(Change.objects.values_list("service", flat=True)) == ["db", "web", "web"]
+    assert None not in Change.objects.values_list("exit_code", flat=True)
+    assert cycle.outcome == Cycle.Outcome.NEEDS_PERSON
+    assert Happening.objects.filter(kind=Happening.Kind.COOLDOWN).count() == 1
+
+
+def test_a_run_that_met_a_cooldown_leaves_an_incident_whatever_it_reports(
+    scripted_api, watch_cycle
+):
+    scripted_api(
+        bash("docker restart web", "docker restart web", "docker restart web"),
+        Reply(calls=(report_call(status="healthy"),)),
+    )
+
+    watch_cycle.run(tier=2)
+
+    [incident] = Incident.objects.filter(cause="web")
+    assert incident.is_unresolved
+    assert "was restarted twice" in incident.detail
+
+
+def test_where_all_was_tried_the_next_tier_is_not_started(scripted_api, watch_cycle):
+    watch = WatchFactory(name="shop", workdir=str(watch_cycle.workdir))
+    before = SessionFactory(tier=2, cycle=CycleFactory(watch=watch))
+    ChangeFactory.create_batch(2, session=before, service="web")
+    scripted_api(Reply(calls=(report_call(status="down", escalate="needs a restart"),)))
+
+    cycle = watch_cycle.run_watch(watch)
+
+    session = cycle.sessions.get()
+    assert session.status == Session.Status.COMPLETED
+    assert cycle.outcome == Cycle.Outcome.NEEDS_PERSON
+    assert cycle.outcome_reason.endswith("Not escalated: web was restarted twice in the last 4 h.")
+    told = Happening.objects.get(kind=Happening.Kind.COOLDOWN)
+    assert told.path == session.get_absolute_url()
