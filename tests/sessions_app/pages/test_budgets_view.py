@@ -1,0 +1,54 @@
+"""Budgets on the dashboard and on the page of costs."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from django.urls import reverse
+
+from tests.factories import CycleFactory, SessionFactory, WatchFactory
+
+pytestmark = pytest.mark.django_db
+
+
+def page_of(client, name: str, **parameters: str) -> str:
+    page = client.get(reverse(f"sessions_app:{name}"), parameters).content.decode()
+    return " ".join(str(page).split())
+
+
+def test_without_limits_the_page_says_how_to_set_one(operator_client):
+    page = page_of(operator_client, "costs")
+
+    assert "Nothing is limited." in page
+    assert "CLAUDEOPS_BUDGET_DAY" in page
+    assert "Expected for this month:</b> $0.00" in page
+
+
+def test_what_is_spent_stands_beside_what_is_allowed(operator_client, settings):
+    settings.CLAUDEOPS_BUDGET_DAY = Decimal(5)
+    watch = WatchFactory(name="shop", budget_day_usd=Decimal("2.2"))
+    SessionFactory(cycle=CycleFactory(watch=watch), cost_usd=Decimal("1.75"))
+    SessionFactory(
+        cycle=CycleFactory(watch=watch), cost_usd=None, estimated_cost_usd=Decimal("0.25")
+    )
+
+    costs, dashboard = page_of(operator_client, "costs"), page_of(operator_client, "dashboard")
+
+    assert 'Today, shop <span class="badge tone-warn">nearly spent</span>' in costs
+    assert "≈ $0.25 estimated" in costs
+    assert "$2.00 of $5.00, with estimates" in dashboard
+    assert "the budget is spent" not in dashboard
+
+
+def test_a_spent_budget_is_said_on_the_dashboard(operator_client, settings):
+    settings.CLAUDEOPS_BUDGET_MONTH = Decimal(0)
+
+    page = page_of(operator_client, "dashboard")
+
+    assert "This month, all watches: the budget is spent." in page
+    assert "Raise CLAUDEOPS_BUDGET_MONTH" in page
+
+
+def test_drills_have_no_budgets(operator_client):
+    assert "Budgets" not in page_of(operator_client, "costs", drills="yes")
