@@ -1,0 +1,90 @@
+"""What incidents answer: what one cost, what a fixed one costs, and how long a repair takes.
+
+A cost is what the runs of its cycles cost themselves. Two incidents may share a cycle, so sums over
+many count each run once. Drills never count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from statistics import median
+
+from django.db.models import Sum
+
+from sessions_app.models import Cycle, Incident, IncidentEvent, Session
+
+ResolvedBy, Step = Incident.ResolvedBy, IncidentEvent.Kind
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IncidentCost:
+    runs: int
+    cost_usd: Decimal
+    without_figure: int
+    """Ended runs whose cost is not known; an estimate is never added."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IncidentFigures:
+    """Of the real incidents that were resolved in a period."""
+
+    resolved: int
+    fixed: int
+    """By the agent, and verified."""
+    cost_per_fix: Decimal | None
+    time_to_repair: timedelta | None
+    """The median of those that were fixed, from the first sight to the verification."""
+
+
+def cost_of(incident: Incident) -> IncidentCost:
+    """One query."""
+    runs = Session.objects.filter(cycle__incidents=incident, started_at__isnull=False)
+    costs = list(runs.values_list("cost_usd", "finished_at"))
+    known = [cost for cost, _end in costs if cost is not None]
+    return IncidentCost(
+        runs=len(costs),
+        cost_usd=sum(known, Decimal(0)),
+        without_figure=sum(cost is None and end is not None for cost, end in costs),
+    )
+
+
+def figures_since(start: datetime) -> IncidentFigures:
+    """Two queries, however many there were."""
+    ended = Incident.objects.filter(drill="", resolved_at__gte=start)
+    facts = list(ended.values_list("pk", "resolved_as", "first_seen_at", "resolved_at"))
+    fixed = [row for row in facts if row[1] == ResolvedBy.AGENT]
+    seconds = [(until - first).total_seconds() for _pk, _by, first, until in fixed if until]
+    return IncidentFigures(
+        resolved=len(facts),
+        fixed=len(fixed),
+        cost_per_fix=_cost_of_fixed(start) / len(fixed) if fixed else None,
+        time_to_repair=timedelta(seconds=median(seconds)) if seconds else None,
+    )
+
+
+def _cost_of_fixed(start: datetime) -> Decimal:
+    fixed = Incident.objects.filter(
+        drill="", resolved_at__gte=start, resolved_as=ResolvedBy.AGENT
+    ).values("cycles")
+    runs = Session.objects.filter(cycle__in=fixed)
+    total: Decimal = runs.aggregate(total=Sum("cost_usd", default=Decimal(0)))["total"]
+    return total
+
+
+def failed_remedies(events: Iterable[IncidentEvent]) -> tuple[str, ...]:
+    """What was done and did not hold, newest last."""
+    return tuple(event.text for event in events if event.kind == Step.DID_NOT_HOLD and event.text)
+
+
+def remedies_that_failed(cycle: Cycle) -> list[str]:
+    """Of the causes that a cycle works on, ever, for whoever is about to try the same again."""
+    own = cycle.incidents.all()
+    of_these = IncidentEvent.objects.filter(
+        kind=Step.DID_NOT_HOLD,
+        incident__scope__in=own.values("scope"),
+        incident__cause__in=own.values("cause"),
+    )
+    return list(of_these.exclude(text="").order_by("pk").values_list("text", flat=True))

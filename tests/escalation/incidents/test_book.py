@@ -1,0 +1,379 @@
+"""What ends a cycle changes its incidents in the same step: opened once, kept, resolved, told."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from escalation.errors import WhyNot
+from escalation.incidents import book
+from escalation.incidents.findings import Finding
+from escalation.next_step.conclude import finish_cycle
+from escalation.report import Report
+from sessions_app.models import (
+    Cycle,
+    Happening,
+    Incident,
+    IncidentEvent,
+    PauseSwitch,
+    Session,
+    Watch,
+)
+from tests.escalation.rows import a_report
+from tests.factories import CycleFactory, IncidentFactory, SessionFactory, WatchFactory
+
+pytestmark = pytest.mark.django_db
+Kind, State, Step = Incident.Kind, Incident.State, IncidentEvent.Kind
+Outcome = Cycle.Outcome
+
+DOWN = a_report(needed=True, reason="it is down", services=(("web", "down"), ("db", "healthy")))
+WELL = a_report(services=(("web", "healthy"), ("db", "healthy")))
+MENDED = a_report(services=(("web", "healthy"),), actions=(("restarted web", "succeeded"),))
+
+
+@pytest.fixture
+def watch() -> Watch:
+    watch: Watch = WatchFactory(name="shop")
+    return watch
+
+
+def a_cycle(watch: Watch | None, **facts: Any) -> Cycle:
+    cycle: Cycle = CycleFactory(running=True, watch=watch, **facts)
+    return cycle
+
+
+def a_run(cycle: Cycle, report: Report | None, tier: int = 1, **facts: Any) -> Session:
+    run: Session = SessionFactory(cycle=cycle, tier=tier, report=report, messages=4, **facts)
+    return run
+
+
+def ended(watch: Watch | None, report: Report | None, outcome: str, **facts: Any) -> Cycle:
+    cycle = a_cycle(watch, **facts)
+    a_run(cycle, report)
+    finish_cycle(cycle, outcome, "as it was told")
+    return cycle
+
+
+def fixed_by_tier_2(watch: Watch | None, **facts: Any) -> Cycle:
+    cycle = a_cycle(watch, **facts)
+    book.note_escalation(a_run(cycle, DOWN, status="escalated"), 2)
+    a_run(cycle, MENDED, tier=2)
+    finish_cycle(cycle, Outcome.FIXED, "Tier 2 fixed it.")
+    return cycle
+
+
+def verification_of(incident: Incident, watch: Watch | None) -> Cycle:
+    cycle = a_cycle(watch, trigger=Cycle.Trigger.VERIFICATION, drill=incident.drill)
+    Incident.objects.filter(pk=incident.pk).update(last_cycle=cycle, verify_at=None)
+    return cycle
+
+
+def the_incident() -> Incident:
+    return Incident.objects.get(kind=Kind.PROBLEM)
+
+
+def story(incident: Incident) -> list[str]:
+    return list(incident.events.values_list("kind", flat=True))
+
+
+def told() -> list[str]:
+    return list(Happening.objects.values_list("kind", flat=True))
+
+
+def test_a_round_that_finds_something_opens_one_incident(watch):
+    cycle = ended(watch, DOWN, Outcome.NEEDS_PERSON)
+
+    incident = the_incident()
+    assert (incident.watch, incident.watch_name, incident.cause) == (watch, "shop", "web")
+    assert (incident.kind, incident.state, incident.severity) == (Kind.PROBLEM, State.OPEN, 3)
+    assert list(incident.cycles.all()) == [cycle]
+    assert told() == [Happening.Kind.INCIDENT_OPENED]
+
+
+def test_whatever_number_of_rounds_see_it_it_is_one(watch):
+    for _ in range(3):
+        ended(watch, DOWN, Outcome.NEEDS_PERSON)
+
+    incident = the_incident()
+    assert (incident.times_seen, incident.cycles.count()) == (3, 3)
+    assert incident.last_seen_at > incident.first_seen_at
+    assert story(incident) == [Step.OPENED, Step.SEEN, Step.SEEN]
+    assert told() == [Happening.Kind.INCIDENT_OPENED]
+
+
+def test_two_watches_have_an_incident_each(watch):
+    ended(watch, DOWN, Outcome.NEEDS_PERSON)
+    ended(WatchFactory(), DOWN, Outcome.NEEDS_PERSON)
+
+    assert Incident.objects.count() == 2
+
+
+def test_a_healthy_round_makes_it_seem_recovered_and_a_second_resolves_it(watch):
+    ended(watch, DOWN, Outcome.NEEDS_PERSON)
+
+    ended(watch, WELL, Outcome.HEALTHY)
+    assert the_incident().seems_recovered
+
+    ended(watch, WELL, Outcome.HEALTHY)
+    incident = the_incident()
+    assert (incident.state, incident.resolved_as) == (State.RESOLVED, "itself")
+    assert told() == [Happening.Kind.INCIDENT_OPENED, Happening.Kind.INCIDENT_RESOLVED]
+
+
+def test_a_service_that_a_report_does_not_mention_is_not_healthy(watch):
+    ended(watch, DOWN, Outcome.NEEDS_PERSON)
+
+    for _ in range(3):
+        ended(watch, a_report(services=(("db", "healthy"),)), Outcome.HEALTHY)
+
+    assert (the_incident().state, the_incident().healthy_rounds) == (State.OPEN, 0)
+
+
+def test_what_comes_back_after_it_was_resolved_is_a_new_incident(watch):
+    ended(watch, DOWN, Outcome.NEEDS_PERSON)
+    Incident.objects.update(state=State.RESOLVED, resolved_at=timezone.now())
+
+    ended(watch, DOWN, Outcome.NEEDS_PERSON)
+
+    assert [one.state for one in Incident.objects.all()] == [State.OPEN, State.RESOLVED]
+
+
+def test_an_escalation_makes_it_being_worked_on_with_its_chain(watch):
+    cycle = a_cycle(watch)
+    run = a_run(cycle, DOWN, status="escalated")
+
+    book.note_escalation(run, 2)
+
+    incident = the_incident()
+    assert incident.state == State.WORKING
+    assert incident.events.get(kind=Step.WORKED_ON).session == run
+    assert told() == [Happening.Kind.INCIDENT_OPENED]
+
+
+def test_one_round_is_counted_once_however_far_it_goes(watch):
+    cycle = a_cycle(watch)
+    for tier in (1, 2):
+        book.note_escalation(a_run(cycle, DOWN, tier=tier, status="escalated"), tier + 1)
+    a_run(cycle, DOWN, tier=3)
+    finish_cycle(cycle, Outcome.NEEDS_PERSON, "Tier 3 could not mend it.")
+
+    assert (the_incident().state, the_incident().times_seen) == (State.OPEN, 1)
+
+
+def test_a_fix_is_to_be_verified_after_a_while(watch, settings):
+    settings.CLAUDEOPS_VERIFY_AFTER = 300
+
+    fixed_by_tier_2(watch)
+
+    incident = the_incident()
+    assert (incident.state, incident.remedy) == (State.VERIFYING, "restarted web")
+    assert incident.verify_at is not None
+    due_in = incident.verify_at - incident.last_seen_at
+    assert timedelta(seconds=299) < due_in < timedelta(seconds=310)
+
+
+def test_a_healthy_round_of_the_schedule_does_not_verify_a_fix(watch):
+    fixed_by_tier_2(watch)
+
+    for _ in range(3):
+        ended(watch, WELL, Outcome.HEALTHY)
+
+    assert the_incident().state == State.VERIFYING
+
+
+def test_a_verification_that_finds_it_healthy_resolves_it(watch):
+    fixed_by_tier_2(watch)
+    cycle = verification_of(the_incident(), watch)
+    a_run(cycle, WELL)
+
+    finish_cycle(cycle, Outcome.HEALTHY, "all is well")
+
+    incident = the_incident()
+    assert (incident.state, incident.resolved_as) == (State.RESOLVED, "agent")
+    assert told() == [Happening.Kind.INCIDENT_OPENED, Happening.Kind.FIX_VERIFIED]
+
+
+def test_a_verification_that_finds_it_unwell_opens_it_again_and_remembers_the_remedy(watch):
+    fixed_by_tier_2(watch)
+    cycle = verification_of(the_incident(), watch)
+    a_run(cycle, DOWN)
+
+    finish_cycle(cycle, Outcome.NEEDS_PERSON, "Not escalated: no tier above 1.")
+
+    incident = the_incident()
+    assert (incident.state, incident.times_reopened) == (State.OPEN, 1)
+    assert incident.events.get(kind=Step.DID_NOT_HOLD).text == "restarted web"
+    assert told() == [Happening.Kind.INCIDENT_OPENED, Happening.Kind.FIX_DID_NOT_HOLD]
+
+
+@pytest.mark.parametrize("report", [None, a_report(services=(("db", "healthy"),))])
+def test_a_verification_that_cannot_say_is_tried_again_and_then_a_person_looks(watch, report):
+    fixed_by_tier_2(watch)
+
+    states = []
+    for _ in range(3):
+        cycle = verification_of(the_incident(), watch)
+        a_run(cycle, report, status="completed" if report else "failed")
+        outcome = Outcome.HEALTHY if report else Outcome.COULD_NOT_RUN
+        finish_cycle(cycle, outcome, "as it was told")
+        incident = Incident.objects.get(cause="web")
+        states.append((incident.state, incident.verify_at is not None))
+
+    assert states == [(State.VERIFYING, True), (State.VERIFYING, True), (State.OPEN, False)]
+
+
+def test_a_chain_that_dies_leaves_nothing_being_worked_on(watch):
+    cycle = a_cycle(watch)
+    book.note_escalation(a_run(cycle, DOWN, status="escalated"), 2)
+    a_run(cycle, None, tier=2, status="interrupted")
+
+    finish_cycle(cycle, Outcome.NEEDS_PERSON, "Tier 2 was cut off.")
+
+    incident = the_incident()
+    assert incident.state == State.OPEN
+    assert "Tier 2 was cut off." in incident.detail
+
+
+def test_a_chain_that_says_nothing_more_of_it_leaves_it_open(watch):
+    cycle = a_cycle(watch)
+    book.note_escalation(a_run(cycle, DOWN, status="escalated"), 2)
+    Incident.objects.update(cause="cart")
+    a_run(cycle, MENDED, tier=2)
+
+    finish_cycle(cycle, Outcome.FIXED, "as it was told")
+
+    assert Incident.objects.get(cause="cart").state == State.OPEN
+
+
+def test_a_service_that_was_mended_without_an_incident_gets_one_to_be_verified(watch):
+    cycle = a_cycle(watch, first_tier=2)
+    mended = {**MENDED}
+    mended["actions_taken"] = [{"action": "restarted", "service": "web", "result": "succeeded"}]
+    a_run(cycle, mended, tier=2)  # type: ignore[arg-type]
+
+    finish_cycle(cycle, Outcome.FIXED, "Tier 2 fixed it.")
+
+    assert the_incident().state == State.VERIFYING
+
+
+def test_what_a_person_resolved_while_a_chain_was_at_work_stays_resolved(watch):
+    cycle = a_cycle(watch)
+    book.note_escalation(a_run(cycle, DOWN, status="escalated"), 2)
+    Incident.objects.update(state=State.RESOLVED)
+    a_run(cycle, MENDED, tier=2)
+
+    finish_cycle(cycle, Outcome.FIXED, "Tier 2 fixed it.")
+
+    assert the_incident().state == State.RESOLVED
+
+
+def test_a_run_that_came_to_nothing_is_over_when_one_ends_with_a_report(watch):
+    ended(watch, None, Outcome.NEEDS_PERSON)
+    assert the_incident().cause == "#no_report"
+
+    ended(watch, WELL, Outcome.HEALTHY)
+    ended(watch, WELL, Outcome.HEALTHY)
+
+    assert the_incident().state == State.RESOLVED
+
+
+def test_skipped_schedules_open_one_incident_of_the_installation():
+    for _ in range(3):
+        book.note_no_credentials("Set ANTHROPIC_API_KEY.")
+
+    incident = Incident.objects.get()
+    assert (incident.scope, incident.kind) == ("installation", Kind.COULD_NOT_RUN)
+    assert (incident.watch, incident.cause) == (None, WhyNot.NO_CREDENTIALS)
+    assert (incident.times_seen, story(incident)) == (3, [Step.OPENED])
+    assert told() == [Happening.Kind.INCIDENT_OPENED]
+
+
+def test_what_is_found_outside_of_a_round_is_the_watchs_own(watch):
+    finding = Finding(
+        kind=Kind.PROBLEM, scope=f"watch:{watch.pk}", cause="web", title="web", severity=2
+    )
+
+    for _ in range(2):
+        book.note(finding, watch)
+
+    assert (the_incident().watch, the_incident().times_seen) == (watch, 2)
+
+
+def test_what_kept_everything_from_running_ends_by_itself_when_it_runs(watch):
+    book.note_no_credentials("Set ANTHROPIC_API_KEY.")
+
+    ended(watch, WELL, Outcome.HEALTHY)
+    assert Incident.objects.get().seems_recovered
+    ended(WatchFactory(), WELL, Outcome.HEALTHY)
+
+    assert (Incident.objects.get().state, Incident.objects.get().resolved_as) == (
+        State.RESOLVED,
+        "itself",
+    )
+
+
+def test_what_cannot_run_is_of_another_kind_than_what_needs_a_person(watch):
+    cycle = a_cycle(watch)
+    SessionFactory(cycle=cycle, failed=True)
+
+    finish_cycle(cycle, Outcome.COULD_NOT_RUN, "No directory.", WhyNot.WORKDIR)
+
+    incident = Incident.objects.get()
+    assert (incident.kind, incident.scope) == (Kind.COULD_NOT_RUN, f"watch:{watch.pk}")
+    assert incident.cause == WhyNot.WORKDIR
+
+
+def test_a_drill_keeps_its_incidents_apart_and_tells_nobody(watch):
+    IncidentFactory(watch=None, scope="installation", kind=Kind.COULD_NOT_RUN)
+
+    fixed_by_tier_2(None, drill="three-tiers")
+
+    incident = Incident.objects.exclude(drill="").get()
+    assert (incident.scope, incident.drill) == ("drill:three-tiers", "three-tiers")
+    assert incident.subject == "drill three-tiers"
+    assert incident.verify_at is not None
+    assert incident.verify_at - incident.last_seen_at < timedelta(seconds=10)
+    assert Incident.objects.get(scope="installation").healthy_rounds == 0
+    assert told() == []
+
+
+def test_an_ending_that_is_rolled_back_leaves_no_incident_and_no_word(watch):
+    with transaction.atomic():
+        ended(watch, DOWN, Outcome.NEEDS_PERSON)
+        transaction.set_rollback(True)
+
+    assert not Incident.objects.exists()
+    assert told() == []
+
+
+def test_a_round_with_nothing_to_enter_costs_few_queries(watch):
+    cycle = a_cycle(watch)
+    a_run(cycle, WELL)
+    cycle.finish(Outcome.HEALTHY, "all is well")
+    PauseSwitch.objects.get_or_create(pk=PauseSwitch.THE_ONE)
+
+    with CaptureQueriesContext(connection) as queries:
+        book.note_outcome(cycle)
+
+    # Runs and incidents are read; the services are read and written. PostgreSQL takes a row for the
+    # lock that SQLite has by itself.
+    locking = int(connection.features.has_select_for_update)
+    assert len([q for q in queries if "SAVEPOINT" not in q["sql"]]) <= 4 + locking
+
+
+def test_a_thousand_incidents_take_a_few_questions_each(watch):
+    many = a_report(services=tuple((f"service-{n}", "down") for n in range(1_000)))
+    well = a_report(services=tuple((f"service-{n}", "healthy") for n in range(1_000)))
+    ended(watch, many, Outcome.NEEDS_PERSON)
+
+    with CaptureQueriesContext(connection) as asked:
+        ended(watch, many, Outcome.NEEDS_PERSON)
+        ended(watch, well, Outcome.HEALTHY)
+
+    assert Incident.objects.filter(times_seen=2, healthy_rounds=1).count() == 1_000
+    assert len(asked) < 2 * 4 * 1_000

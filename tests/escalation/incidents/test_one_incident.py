@@ -1,0 +1,94 @@
+"""Real processes that find the same at the same moment open one incident, and resolve it once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from escalation.rehearsal.own_postgres import new_database, postgres_server
+from tests.escalation.contenders import CONTENDERS, Contest
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def contest(request, tmp_path_factory) -> Iterator[Contest]:
+    directory = tmp_path_factory.mktemp("contest")
+    if request.param == "sqlite":
+        with closing(Contest(directory)) as contest:
+            yield contest
+        return
+    with (
+        postgres_server() as port,
+        closing(Contest(directory, database_url=new_database(port))) as contest,
+    ):
+        yield contest
+
+
+def test_one_incident_for_a_cause_however_many_find_it(contest):
+    _answers, (incidents, seen, told) = contest.race(
+        setup="""
+from escalation.errors import WhyNot
+from escalation.next_step.conclude import finish_cycle
+sessions = [queued(f"watch {n}") for n in range(4)]
+for session in sessions:
+    session.finish("failed", "no CLI")
+""",
+        before="cycle = Cycle.objects.get(pk=sessions[number].cycle_id)",
+        attempt="""
+finish_cycle(cycle, "could_not_run", "no CLI", WhyNot.CLI)
+answer = cycle.outcome
+""",
+        look="""
+found = Incident.objects.filter(cause="cli")
+told = Happening.objects.filter(incident__cause="cli").count()
+seen = [found.count(), found.get().times_seen, told]
+""",
+    )
+
+    assert (incidents, seen, told) == (1, CONTENDERS, 1)
+
+
+def test_a_person_among_many_resolves_it_once(contest):
+    answers, (ends, told) = contest.race(
+        setup="""
+from escalation.errors import OperationRefused
+from escalation.incidents import by_person
+incident = Incident.objects.create(
+    kind="problem", scope="watch:1", cause="contested", title="web is down"
+)
+""",
+        attempt="""
+try:
+    by_person.resolve(incident)
+    answer = "resolved"
+except OperationRefused:
+    answer = "too late"
+""",
+        look="""
+ends = incident.events.filter(kind="resolved").count()
+seen = [ends, Happening.objects.filter(incident=incident).count()]
+""",
+    )
+
+    assert sorted(answers) == ["resolved"] + ["too late"] * (CONTENDERS - 1)
+    assert (ends, told) == (1, 1)
+
+
+def test_one_round_verifies_a_fix_however_many_workers_look(contest):
+    answers, (cycles, linked) = contest.race(
+        setup="""
+from django.utils import timezone
+from escalation.next_step.verification import verify_watch
+watch = Watch.objects.create(name="fixed", workdir="/tmp")
+incident = Incident.objects.create(
+    watch=watch, kind="problem", scope=f"watch:{watch.pk}", cause="web", title="web is down",
+    state="verifying", verify_at=timezone.now(),
+)
+""",
+        attempt="answer = verify_watch(watch, leave_to_caller) is not None",
+        look="seen = [watch.cycles.count(), incident.cycles.count()]",
+    )
+
+    assert sorted(answers) == [False] * (CONTENDERS - 1) + [True]
+    assert (cycles, linked) == (1, 1)

@@ -1,0 +1,96 @@
+"""Incidents through whole runs: what stops one is a cause by name, what mends is verified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from escalation.next_step import by_person
+from escalation.next_step.cycles import leave_to_caller
+from sessions_app.models import Cycle, Incident, Session, Watch
+from tests.escalation.rows import ESCALATE, a_report, queued_session
+from tests.escalation.runs import child_of, run
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
+Kind, State = Incident.Kind, Incident.State
+MENDED = a_report(actions=(("restarted web", "succeeded"),))
+
+
+def without_cli(settings: Any, monkeypatch: Any, session: Session) -> None:
+    settings.CLAUDEOPS_CLAUDE_BIN = "/nonexistent/claude"
+
+
+def without_credentials(settings: Any, monkeypatch: Any, session: Session) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+
+
+def without_prompts(settings: Any, monkeypatch: Any, session: Session) -> None:
+    settings.CLAUDEOPS_PROMPTS_DIR = "/nonexistent/prompts"
+
+
+def without_workdir(settings: Any, monkeypatch: Any, session: Session) -> None:
+    Session.objects.update(workdir="/nonexistent/system")
+    session.refresh_from_db()
+
+
+def with_a_broken_address(settings: Any, monkeypatch: Any, session: Session) -> None:
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "nonsense")
+
+
+SPOIL: dict[str, tuple[Callable[..., None], bool]] = {
+    "cli": (without_cli, True),
+    "no_credentials": (without_credentials, True),
+    "prompts": (without_prompts, True),
+    "way_to_the_api": (with_a_broken_address, True),
+    "workdir": (without_workdir, False),
+}
+
+
+@pytest.mark.parametrize("cause", SPOIL)
+def test_what_keeps_a_run_from_starting_is_a_cause_by_name(cause, session, settings, monkeypatch):
+    spoil, is_everywhere = SPOIL[cause]
+    spoil(settings, monkeypatch, session)
+
+    run(session)
+
+    incident = Incident.objects.get()
+    assert (incident.kind, incident.cause) == (Kind.COULD_NOT_RUN, cause)
+    assert (incident.scope == "installation") == is_everywhere
+    assert session.cycle.incidents.get() == incident
+
+
+def test_a_run_that_fails_before_it_says_anything_could_not_run(fake_cli, session):
+    fake_cli.then("sys.exit(1)")
+
+    run(session)
+
+    assert Incident.objects.get().cause == "failed"
+
+
+def test_a_chain_that_mends_it_leads_from_open_to_being_verified(fake_cli, session):
+    fake_cli.reports(ESCALATE).reports(MENDED)
+    first = run(session)
+    assert Incident.objects.get().state == State.WORKING
+
+    run(child_of(first))
+
+    incident = Incident.objects.get()
+    assert (incident.state, incident.cause) == (State.VERIFYING, "web")
+    assert [event.kind for event in incident.events.all()] == ["opened", "worked_on", "fixed"]
+
+
+def test_a_person_who_escalates_has_it_worked_on_again(fake_cli, workdir):
+    fake_cli.reports(ESCALATE).reports(MENDED)
+    first = run(queued_session(workdir, max_tier=1))
+    assert Incident.objects.get().state == State.OPEN
+    Watch.objects.update(max_tier=3)
+    Cycle.objects.update(max_tier=3)
+    first = Session.objects.get(pk=first.pk)
+
+    second = by_person.escalate(first, "mend it", enqueue=leave_to_caller)
+    assert Incident.objects.get().state == State.WORKING
+    run(second)
+
+    assert Incident.objects.get().state == State.VERIFYING

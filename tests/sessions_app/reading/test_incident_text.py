@@ -1,0 +1,75 @@
+"""An incident in words."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import time_machine
+from django.utils import timezone
+
+from sessions_app.models import Incident
+from sessions_app.reading.incident_text import SNOOZES, snooze_until, wish_of
+from tests.factories import IncidentFactory, UserFactory, WatchFactory
+
+State, Kind = Incident.State, Incident.Kind
+NIGHT = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("name", SNOOZES)
+def test_every_period_that_is_offered_lies_ahead(name):
+    until = snooze_until(name, NIGHT)
+
+    assert until is not None
+    assert until > NIGHT
+
+
+def test_tomorrow_is_the_next_morning_where_the_people_are(settings):
+    settings.TIME_ZONE = "Asia/Tokyo"
+    with timezone.override("Asia/Tokyo"):
+        until = snooze_until("tomorrow", NIGHT)
+
+    assert until == datetime(2026, 3, 2, 23, 0, tzinfo=UTC)
+
+
+def test_an_unknown_period_is_none():
+    assert snooze_until("nonsense", NIGHT) is None
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({}, "nobody has it yet"),
+        ({"kind": Kind.COULD_NOT_RUN}, "Mend the configuration."),
+        ({"kind": Kind.COULD_NOT_RUN, "detail": "Set the key."}, "configuration: Set the key."),
+        ({"state": State.WORKING}, "a chain is at work"),
+        ({"state": State.VERIFYING}, "is looking whether the fix holds"),
+        ({"state": State.VERIFYING, "verify_at": NIGHT}, "the fix holds, at 2026-03-01"),
+        ({"healthy_rounds": 1}, "one more resolves it"),
+        ({"snoozed_until": NIGHT + timedelta(days=9000)}, "it is snoozed"),
+        ({"times_reopened": 1, "remedy": "restarted web"}, "did not hold: restarted web"),
+        ({"verifications_tried": 3}, "no round could say"),
+        ({"watch": None, "scope": "watch:9"}, "the watch is gone"),
+        ({"state": State.RESOLVED, "resolved_as": "agent"}, "fixed by the agent"),
+    ],
+)
+def test_one_line_says_what_it_wants(facts, words):
+    assert words in wish_of(IncidentFactory(**facts))
+
+
+@pytest.mark.django_db
+def test_who_has_it_is_named():
+    ada = UserFactory(username="ada")
+
+    assert wish_of(IncidentFactory(state=State.ACKNOWLEDGED, owner=ada)) == "ada has it."
+
+
+@pytest.mark.django_db
+def test_a_fix_on_a_paused_watch_says_why_it_waits():
+    watch = WatchFactory(enabled=False)
+
+    with time_machine.travel(NIGHT):
+        assert "Unpause" in wish_of(
+            IncidentFactory(watch=watch, state=State.VERIFYING, verify_at=NIGHT)
+        )
