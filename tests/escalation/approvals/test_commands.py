@@ -1,0 +1,114 @@
+"""The same command asked again finds its answer, and an approval is used once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from escalation.approvals.asking import CommandAsked
+from escalation.approvals.commands import give_back, question_about, take
+from sessions_app.models import Approval, Session
+from tests.factories import SessionFactory
+
+pytestmark = pytest.mark.django_db
+State = Approval.State
+ASKED = CommandAsked(
+    command="docker restart web",
+    cwd="/srv",
+    why="The operator wants to.",
+    doors=("docker",),
+    actions=("docker restart web",),
+)
+
+
+@pytest.fixture
+def session() -> Session:
+    return SessionFactory(running=True, tier=2)
+
+
+def answered(approval: Approval, state: str, **facts) -> Approval:
+    Approval.objects.filter(pk=approval.pk).update(state=state, **facts)
+    return approval
+
+
+@pytest.mark.parametrize("state", [State.WAITING, State.APPROVED, State.REJECTED])
+def test_asked_again_it_is_the_same_question(session, state):
+    first = answered(question_about(session, ASKED), state)
+
+    assert question_about(session, ASKED) == first
+
+
+@pytest.mark.parametrize("state", [State.EXPIRED, State.WITHDRAWN])
+def test_what_nobody_answered_is_asked_anew(session, state):
+    first = answered(question_about(session, ASKED), state)
+
+    assert question_about(session, ASKED) != first
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"command": "docker restart  web"},
+        {"cwd": "/srv/other"},
+        {"doors": ()},
+        {"actions": ("docker restart db",)},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_another_command_is_another_question(session, change):
+    first = answered(question_about(session, ASKED), State.APPROVED)
+
+    assert question_about(session, replace(ASKED, **change)) != first
+
+
+def test_two_commands_that_look_alike_when_masked_are_two(session):
+    one, other = (replace(ASKED, command=f"login --password={word}") for word in ("aaaa1", "bbbb2"))
+    first = answered(question_about(session, one), State.APPROVED)
+
+    second = question_about(session, other)
+
+    assert (second.command, second.pk) != (first.command, first.pk)
+    assert "bbbb2" not in second.command
+    assert second != first
+
+
+def test_an_answer_is_found_in_a_later_run_of_the_tier_but_not_in_another_tier(session):
+    first = answered(question_about(session, ASKED), State.APPROVED)
+    later = SessionFactory(running=True, tier=2, cycle=session.cycle, parent_session=session)
+    higher = SessionFactory(running=True, tier=3, cycle=session.cycle, parent_session=session)
+
+    assert question_about(later, ASKED) == first
+    assert question_about(higher, ASKED) != first
+
+
+def test_a_question_of_another_run_that_still_waits_is_not_this_ones(session):
+    first = question_about(session, ASKED)
+    later = SessionFactory(running=True, tier=2, cycle=session.cycle, parent_session=session)
+
+    assert question_about(later, ASKED) != first
+
+
+def test_an_old_answer_holds_no_more(session):
+    first = answered(
+        question_about(session, ASKED), State.APPROVED, expires_at=timezone.now() - timedelta(1)
+    )
+
+    assert question_about(session, ASKED) != first
+
+
+def test_an_approval_is_taken_once_and_can_be_given_back(session):
+    approval = answered(question_about(session, ASKED), State.APPROVED)
+
+    assert [take(approval), take(approval)] == [True, False]
+    assert question_about(session, ASKED) != approval
+
+    give_back(approval)
+    assert take(approval)
+
+
+@pytest.mark.parametrize("state", [State.WAITING, State.REJECTED, State.EXPIRED, State.WITHDRAWN])
+def test_only_what_was_approved_can_be_taken(session, state):
+    assert not take(answered(question_about(session, ASKED), state))

@@ -1,0 +1,109 @@
+"""What follows an answer about a tier, or that nobody gave one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from django_q.models import OrmQ
+
+from escalation.errors import OperationRefused
+from escalation.next_step.approval import approve, expire_overdue, reject
+from sessions_app.models import Approval, Cycle, Session, Watch
+from tests.factories import ApprovalFactory, user_with
+
+pytestmark = pytest.mark.django_db
+State, Status = Approval.State, Session.Status
+
+
+@pytest.fixture
+def approver():
+    return user_with("approver", username="grace")
+
+
+def overdue(**facts) -> Approval:
+    return ApprovalFactory(expires_at=timezone.now() - timedelta(seconds=1), **facts)
+
+
+def session_of(approval: Approval) -> Session:
+    return Session.objects.select_related("cycle").get(pk=approval.session_id)
+
+
+def test_an_approved_tier_is_queued_and_handed_to_the_queue(approver):
+    approval = approve(ApprovalFactory(), by=approver, note="Go on.")
+
+    assert (approval.state, approval.decided_by, approval.note) == (
+        State.APPROVED,
+        approver,
+        "Go on.",
+    )
+    assert session_of(approval).status == Status.QUEUED
+    assert [row.task["args"][0] for row in OrmQ.objects.all()] == [approval.session_id]
+
+
+def test_a_tier_that_cannot_be_queued_stays_unanswered(approver):
+    def broken(session: Session) -> None:
+        raise RuntimeError("the queue is away")
+
+    approval = ApprovalFactory()
+    with pytest.raises(RuntimeError):
+        approve(approval, by=approver, enqueue=broken)
+
+    assert Approval.objects.get().state == State.WAITING
+    assert session_of(approval).status == Status.AWAITING_APPROVAL
+
+
+def test_a_rejected_tier_is_cancelled_and_its_cycle_needs_a_person(approver):
+    approval = reject(ApprovalFactory(), by=approver, note="Wait for the backup.")
+
+    session = session_of(approval)
+    assert session.status == Status.CANCELLED
+    assert session.cycle.outcome == Cycle.Outcome.NEEDS_PERSON
+    assert session.cycle.outcome_reason == "grace did not approve Tier 3: Wait for the backup."
+    assert not OrmQ.objects.exists()
+
+
+def test_a_tier_that_nobody_answers_expires_and_its_cycle_needs_a_person():
+    approval, other = overdue(), ApprovalFactory()
+
+    assert expire_overdue() == 1
+
+    session = session_of(approval)
+    assert Approval.objects.get(pk=approval.pk).state == State.EXPIRED
+    assert (session.status, session.cycle.outcome) == (Status.EXPIRED, Cycle.Outcome.NEEDS_PERSON)
+    assert Approval.objects.get(pk=other.pk).state == State.WAITING
+
+
+def test_nobody_answering_does_not_speak_against_the_watch():
+    approval = overdue()
+
+    expire_overdue()
+
+    assert Watch.objects.get(pk=approval.session.cycle.watch_id).failures_in_a_row == 0
+
+
+def test_an_answer_after_the_expiry_is_too_late_and_ends_it_at_once(approver):
+    approval = overdue()
+
+    with pytest.raises(OperationRefused, match="has expired: nobody answered in time"):
+        approve(approval, by=approver)
+
+    assert session_of(approval).status == Status.EXPIRED
+    assert not OrmQ.objects.exists()
+
+
+def test_a_second_answer_changes_nothing_and_is_told_who_was_first(approver):
+    approval = reject(ApprovalFactory(), by=approver, note="No.")
+
+    with pytest.raises(OperationRefused, match="was rejected already by grace"):
+        approve(approval, by=user_with("admin"))
+
+    assert Approval.objects.get().state == State.REJECTED
+
+
+def test_a_commands_answer_touches_neither_session_nor_queue(approver):
+    approval = approve(ApprovalFactory(of_a_command=True), by=approver)
+
+    assert session_of(approval).status == Status.RUNNING
+    assert not OrmQ.objects.exists()

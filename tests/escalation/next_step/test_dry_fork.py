@@ -1,0 +1,156 @@
+"""The tier that waits is asked for its plan first, by a fork that can change nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.urls import reverse
+
+from escalation.errors import OperationRefused
+from escalation.next_step.approval import approve, expire_overdue, plan, reject
+from escalation.next_step.cycles import leave_to_caller
+from escalation.next_step.lineage import lineage_of
+from sessions_app.models import Approval, Cycle, Happening, Session
+from tests.escalation.rows import ESCALATE, HEALTHY, a_report, queued_session
+from tests.escalation.runs import run
+from tests.factories import ApprovalFactory, user_with
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
+Status, Purpose, State = Session.Status, Session.Purpose, Approval.State
+TWO: dict[str, Any] = {"approval": "2"}
+PLAN = {**a_report(), "summary": "First I move the logs away."}
+
+
+@pytest.fixture
+def approver():
+    return user_with("approver", username="grace")
+
+
+def asked(fake_cli, workdir) -> Approval:
+    """Tier 1 has run, and Tier 2 waits."""
+    fake_cli.reports(ESCALATE)
+    run(queued_session(workdir, **TWO))
+    return Approval.objects.select_related("session__cycle").get()
+
+
+def planning(approval: Approval) -> Session:
+    return Session.objects.get(purpose=Purpose.PLAN)
+
+
+def test_its_plan_is_shown_with_the_approval_which_still_waits(fake_cli, workdir, approver):
+    approval = asked(fake_cli, workdir)
+    fake_cli.reports(PLAN)
+    fork = plan(approval, by=approver, enqueue=leave_to_caller)
+
+    ended = run(fork)
+
+    approval.refresh_from_db()
+    assert (ended.status, ended.tier, ended.purpose) == (Status.COMPLETED, 2, Purpose.PLAN)
+    assert "First I move the logs away." in approval.plan
+    assert "What was seen." in approval.plan, "what the tier before reported stays"
+    assert approval.state == State.WAITING
+    assert Session.objects.get(pk=approval.session_id).status == Status.AWAITING_APPROVAL
+    assert Cycle.objects.get().is_active
+
+
+def test_it_is_told_to_change_nothing_and_held_to_it(fake_cli, workdir, approver):
+    approval = asked(fake_cli, workdir)
+    fake_cli.reports(PLAN)
+
+    ended = run(plan(approval, by=approver, enqueue=leave_to_caller))
+
+    assert ended.walls["changes_nothing"]
+    assert ended.walls["writable"] == []
+    assert "they want to see its plan" in ended.prompt
+    assert "**Dry run:** change nothing" in ended.prompt
+    assert "Write" not in ended.argv[ended.argv.index("--tools") + 1].split(",")
+
+
+def test_the_tier_itself_begins_where_it_would_have_begun(fake_cli, workdir, approver):
+    approval = asked(fake_cli, workdir)
+    fake_cli.reports(PLAN)
+    fake_cli.reports(HEALTHY)
+    fork = run(plan(approval, by=approver, enqueue=leave_to_caller))
+    approve(approval, by=approver, enqueue=leave_to_caller)
+
+    ended = run(approval.session)
+
+    assert ended.status == Status.COMPLETED
+    assert ended.parent_session_id == fork.parent_session_id
+    assert lineage_of(ended).attempts == (), "a plan is no attempt"
+
+
+def test_with_the_option_it_runs_first_and_people_are_told_when_the_plan_is_there(
+    fake_cli, workdir, settings
+):
+    settings.CLAUDEOPS_DRY_FORK = True
+    approval = asked(fake_cli, workdir)
+    wanted = Happening.objects.filter(kind=Happening.Kind.APPROVAL_WANTED)
+    told_before = wanted.count()
+    fake_cli.reports(PLAN)
+
+    run(planning(approval))
+
+    assert told_before == 0
+    assert "First I move the logs away." in wanted.get().text
+
+
+def test_a_fork_that_fails_leaves_the_question_as_it_was(fake_cli, workdir, approver):
+    approval = asked(fake_cli, workdir)
+    fake_cli.then("import sys; sys.exit(3)")
+
+    run(plan(approval, by=approver, enqueue=leave_to_caller))
+
+    approval.refresh_from_db()
+    assert "The dry fork gave no plan" in approval.plan
+    assert approval.state == State.WAITING
+    assert Cycle.objects.get().is_active
+
+
+@pytest.mark.parametrize("answer", ["approve", "reject", "expire"])
+def test_an_answer_does_not_wait_for_the_plan(fake_cli, workdir, approver, answer):
+    approval = asked(fake_cli, workdir)
+    plan(approval, by=approver, enqueue=leave_to_caller)
+    match answer:
+        case "approve":
+            approve(approval, by=approver, enqueue=leave_to_caller)
+        case "reject":
+            reject(approval, by=approver, note="No.")
+        case "expire":
+            expire_overdue(approval.expires_at)
+
+    assert planning(approval).status == Status.CANCELLED
+
+
+def test_a_running_fork_is_stopped_by_the_answer(fake_cli, workdir, approver):
+    approval = asked(fake_cli, workdir)
+    plan(approval, by=approver, enqueue=leave_to_caller).claim()
+
+    approve(approval, by=approver, enqueue=leave_to_caller)
+
+    assert planning(approval).stop_cause == Session.StopCause.PERSON
+
+
+def test_it_is_asked_for_once_and_only_of_what_continues_a_conversation(
+    fake_cli, workdir, approver
+):
+    approval = asked(fake_cli, workdir)
+    plan(approval, by=approver, enqueue=leave_to_caller)
+
+    with pytest.raises(OperationRefused, match="was asked for already"):
+        plan(approval, by=approver, enqueue=leave_to_caller)
+    with pytest.raises(OperationRefused, match="no conversation before this"):
+        plan(ApprovalFactory(), by=approver, enqueue=leave_to_caller)
+    assert Session.objects.filter(purpose=Purpose.PLAN).count() == 1
+
+
+def test_the_page_offers_it_and_leads_to_it(fake_cli, workdir, operator_client):
+    approval = asked(fake_cli, workdir)
+    page = operator_client.get(approval.get_absolute_url()).content.decode()
+
+    assert "Ask for its plan first" in page
+    url = reverse("escalation:plan", args=[approval.pk])
+    page = operator_client.post(url, follow=True).content.decode()
+    assert planning(approval).get_absolute_url() in page
+    assert "Ask for its plan first" not in page
