@@ -1,0 +1,88 @@
+"""`claudeops approval`: what waits for a person, and answering it."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from sessions_app.models import Approval
+from tests.factories import ApprovalFactory, user_with
+
+pytestmark = pytest.mark.django_db
+State = Approval.State
+
+
+def said_by(*arguments: str) -> str:
+    said = StringIO()
+    call_command("approval", *arguments, stdout=said)
+    return said.getvalue()
+
+
+@pytest.fixture(autouse=True)
+def grace():
+    return user_with("approver", username="grace")
+
+
+def test_the_list_shows_what_waits():
+    ApprovalFactory(of_a_command=True)
+    ApprovalFactory(of_a_command=True, command="touch over", state=State.REJECTED)
+
+    assert "docker restart web" in said_by("list")
+    assert "touch over" not in said_by("list")
+    assert "touch over" in said_by("list", "--all")
+
+
+def test_an_empty_list_says_so():
+    assert "Nothing waits for a person." in said_by("list")
+
+
+def test_one_is_shown_with_its_reason_doors_and_plan():
+    approval = ApprovalFactory(of_a_command=True, why="By rule.", plan="I restart it.")
+
+    said = said_by("show", str(approval.pk))
+
+    assert all(words in said for words in ("docker restart web", "By rule.", "I restart it."))
+    assert json.loads(said_by("show", str(approval.pk), "--json"))["doors"] == ["docker"]
+    assert json.loads(said_by("list", "--json"))[0]["id"] == approval.pk
+
+
+@pytest.mark.parametrize(
+    ("verb", "state"), [("approve", State.APPROVED), ("reject", State.REJECTED)]
+)
+def test_it_is_answered_as_somebody(verb, state, grace):
+    approval = ApprovalFactory()
+
+    said_by(verb, str(approval.pk), "--note", "Seen.", "--as", "grace")
+
+    approval.refresh_from_db()
+    assert (approval.state, approval.decided_by, approval.note) == (state, grace, "Seen.")
+
+
+def test_the_answer_as_data():
+    said = said_by("approve", str(ApprovalFactory().pk), "--as", "grace", "--json")
+
+    assert json.loads(said)["decided_by"] == "grace"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("approve", "NUMBER", "--as", "viewer"), "may not approve"),
+        (("approve", "NUMBER", "--as", "nobody-here"), "There is no account nobody-here"),
+        (("reject", "NUMBER", "--as", "grace"), "Say why it is rejected"),
+        (("approve", "999", "--as", "grace"), "There is no approval 999"),
+        (("show", "abc"), "There is no approval abc"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_exit_code_2(arguments, why):
+    user_with("viewer", username="viewer")
+    number = str(ApprovalFactory().pk)
+
+    with pytest.raises(CommandError, match=why) as refused:
+        said_by(*(number if word == "NUMBER" else word for word in arguments))
+
+    assert refused.value.returncode == 2
+    assert Approval.objects.get().state == State.WAITING
