@@ -1,0 +1,189 @@
+"""A fresh round looks whether a fix holds: once, when it is due, and when it may."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.utils import timezone
+from django_q.models import OrmQ
+
+from escalation import queue, tasks
+from escalation.next_step.cycles import leave_to_caller
+from escalation.next_step.verification import due, taking, verify_due, verify_watch
+from sessions_app.models import Cycle, Incident, PauseSwitch, Watch
+from tests.escalation.rows import HEALTHY
+from tests.factories import CycleFactory, IncidentFactory, WatchFactory
+
+pytestmark = pytest.mark.django_db
+State = Incident.State
+
+
+@pytest.fixture
+def watch(workdir) -> Watch:
+    watch: Watch = WatchFactory(workdir=str(workdir), max_tier=3)
+    return watch
+
+
+def a_fix(watch: Watch | None, minutes: int = -1, **facts) -> Incident:
+    incident: Incident = IncidentFactory(
+        watch=watch,
+        state=State.VERIFYING,
+        verify_at=timezone.now() + timedelta(minutes=minutes),
+        remedy="restarted web",
+        **facts,
+    )
+    return incident
+
+
+def test_what_is_due_gets_one_round_of_tier_1(watch):
+    web, db = a_fix(watch), a_fix(watch)
+
+    [cycle] = verify_due(leave_to_caller)
+
+    assert (cycle.trigger, cycle.max_tier) == (Cycle.Trigger.VERIFICATION, 1)
+    assert cycle.sessions.get().tier == 1
+    assert set(cycle.incidents.all()) == {web, db}
+    web.refresh_from_db()
+    assert (web.verify_at, web.last_cycle, web.state) == (None, cycle, State.VERIFYING)
+
+
+def test_the_round_is_told_nothing_of_a_fix(watch):
+    a_fix(watch)
+
+    [cycle] = verify_due(leave_to_caller)
+
+    assert (cycle.prompt, cycle.instructions) == ("", watch.instructions)
+
+
+def test_what_is_not_due_yet_waits(watch):
+    a_fix(watch, minutes=5)
+
+    assert verify_due(leave_to_caller) == []
+
+
+def test_it_is_started_once(watch):
+    a_fix(watch)
+
+    verify_due(leave_to_caller)
+
+    assert verify_due(leave_to_caller) == []
+    assert watch.cycles.count() == 1
+
+
+def test_an_active_cycle_is_waited_for(watch):
+    incident, active = a_fix(watch), CycleFactory(watch=watch, running=True)
+    assert verify_due(leave_to_caller) == []
+
+    active.finish("healthy", "well")
+
+    assert len(verify_due(leave_to_caller)) == 1
+    assert incident.cycles.count() == 1
+
+
+def test_a_paused_watch_and_the_pause_switch_are_waited_for(watch):
+    a_fix(watch)
+    PauseSwitch.objects.create(pk=PauseSwitch.THE_ONE, paused=True)
+    assert verify_due(leave_to_caller) == []
+    PauseSwitch.objects.all().delete()
+    Watch.objects.update(enabled=False)
+    assert verify_due(leave_to_caller) == []
+    assert due().count() == 1
+
+    Watch.objects.update(enabled=True)
+
+    assert len(verify_due(leave_to_caller)) == 1
+
+
+def test_a_spent_budget_is_waited_for(watch, settings):
+    a_fix(watch)
+    settings.CLAUDEOPS_BUDGET_DAY = Decimal(0)
+    assert verify_due(leave_to_caller) == []
+    assert due().count() == 1
+
+    settings.CLAUDEOPS_BUDGET_DAY = None
+
+    assert len(verify_due(leave_to_caller)) == 1
+
+
+def test_a_queue_that_refuses_leaves_the_fix_due(watch):
+    a_fix(watch)
+
+    def refuse(session: object) -> None:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        verify_watch(watch, refuse)
+
+    assert due().count() == 1
+    assert not watch.cycles.exists()
+
+
+def test_whoever_comes_second_starts_nothing(watch):
+    a_fix(watch)
+
+    def begin() -> Cycle:
+        Incident.objects.update(verify_at=None)  # another process was first
+        cycle: Cycle = CycleFactory(watch=watch, running=True)
+        return cycle
+
+    assert taking(due(), begin) is None
+    assert not watch.cycles.exists()
+
+
+def test_the_fix_of_a_removed_watch_is_left_to_a_person():
+    incident = a_fix(None, scope="watch:9")
+
+    verify_due(leave_to_caller)
+
+    incident.refresh_from_db()
+    assert (incident.state, incident.verify_at) == (State.OPEN, None)
+
+
+def test_the_task_hands_the_round_to_the_queue(watch):
+    a_fix(watch)
+
+    said = tasks.verify_fixes()
+
+    assert said == "Rounds that look whether a fix holds: 1."
+    assert OrmQ.objects.count() == 1
+
+
+def test_while_everything_is_paused_the_task_starts_nothing(watch):
+    a_fix(watch)
+    PauseSwitch.objects.create(pk=PauseSwitch.THE_ONE, paused=True)
+
+    assert "paused" in tasks.verify_fixes()
+    assert not watch.cycles.exists()
+
+
+def test_without_credentials_the_fix_waits_and_the_installation_says_why(watch, monkeypatch):
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    a_fix(watch)
+
+    tasks.verify_fixes()
+
+    assert due().count() == 1
+    assert Incident.objects.get(scope="installation").cause == "no_credentials"
+
+
+def test_a_schedule_that_is_skipped_for_want_of_a_key_opens_one_incident(watch, monkeypatch):
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+
+    for one in (watch, WatchFactory()):
+        tasks.start_scheduled_cycle(one.pk)
+
+    incident = Incident.objects.get()
+    assert (incident.kind, incident.times_seen) == (Incident.Kind.COULD_NOT_RUN, 2)
+
+
+def test_a_fix_that_holds_is_verified_by_a_whole_run(watch, fake_cli):
+    incident = a_fix(watch, cause="web")
+    fake_cli.reports(HEALTHY)
+    [cycle] = verify_due(queue.enqueue)
+
+    tasks.run_session(cycle.sessions.get().pk)
+
+    incident.refresh_from_db()
+    assert (incident.state, incident.resolved_as) == (State.RESOLVED, "agent")
