@@ -1,0 +1,1 @@
+"""Word to people: what happened that they may want to know, and how it reaches them."""

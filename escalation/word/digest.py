@@ -1,0 +1,165 @@
+"""The daily digest: what was fixed, what needs you, what was changed, what it cost, what is flaky.
+
+From the record alone, in a fixed number of queries. Drills are in none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from django.db.models import Count, Q, QuerySet, Sum
+
+from sessions_app.models import Approval, Change, Incident, Session
+from sessions_app.reading.formatting import ago, money
+from sessions_app.reading.masking import masked
+from sessions_app.reading.plain_text import clean, one_line
+
+FLAKY_DAYS = timedelta(days=7)
+FLAKY_TIMES = 2
+"""What came so often within that time, or opened again, comes and goes."""
+SHOWN = 10
+LONGEST_LINE = 160
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Section:
+    title: str
+    lines: tuple[str, ...]
+    more: int = 0
+    """Those that are not shown."""
+
+    def __str__(self) -> str:
+        shown = [f"- {line}" for line in self.lines]
+        left = [f"… and {self.more} more"] if self.more else []
+        return "\n".join([f"{self.title}:", *shown, *left])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Digest:
+    since: datetime
+    until: datetime
+    needs_you: Section
+    fixed: Section
+    changed: Section
+    flaky: Section
+    runs: int
+    cost_usd: Decimal
+    without_figure: int
+    """Runs that have ended and of whose cost nothing is known for sure."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing that a person would miss: rounds that found all well are no news."""
+        sections = (self.needs_you, self.fixed, self.changed, self.flaky)
+        return not any(section.lines for section in sections)
+
+    @property
+    def title(self) -> str:
+        count = len(self.needs_you.lines) + self.needs_you.more
+        if count:
+            return f"Daily digest: {count} thing{'s' if count > 1 else ''} need you"
+        return "Daily digest: nothing needs you"
+
+    @property
+    def body(self) -> str:
+        sections = (self.needs_you, self.fixed, self.changed, self.flaky)
+        told = [str(section) for section in sections if section.lines]
+        return "\n\n".join([*told, self._cost])
+
+    @property
+    def _cost(self) -> str:
+        unknown = f"; of {self.without_figure} the cost is not known" if self.without_figure else ""
+        return f"Cost: {money(self.cost_usd)} for {self.runs} runs{unknown}."
+
+
+def load_digest(since: datetime, until: datetime, watches: Iterable[int] = ()) -> Digest:
+    """Of these watches, or of all, and of what belongs to none."""
+    chosen = list(watches)
+    incidents = Incident.objects.filter(drill="").select_related("watch")
+    sessions = Session.objects.filter(cycle__drill="", started_at__gte=since, started_at__lt=until)
+    approvals = Approval.objects.filter(state=Approval.State.WAITING, session__cycle__drill="")
+    changes = Change.objects.filter(at__gte=since, at__lt=until, session__cycle__drill="")
+    if chosen:
+        incidents = incidents.filter(Q(watch__in=chosen) | Q(watch=None))
+        sessions = sessions.filter(cycle__watch__in=chosen)
+        approvals = approvals.filter(session__cycle__watch__in=chosen)
+        changes = changes.filter(watch__in=chosen)
+    cost = sessions.aggregate(
+        runs=Count("pk"),
+        spent=Sum("cost_usd"),
+        unknown=Count("pk", filter=Q(cost_usd=None) & ~Q(status__in=Session.OPEN_STATUSES)),
+    )
+    return Digest(
+        since=since,
+        until=until,
+        needs_you=_needs_you(incidents, approvals, until),
+        fixed=_fixed(incidents, since, until),
+        changed=_changed(changes),
+        flaky=_flaky(incidents, until),
+        runs=cost["runs"],
+        cost_usd=cost["spent"] or Decimal(0),
+        without_figure=cost["unknown"],
+    )
+
+
+def _needs_you(
+    incidents: QuerySet[Incident], approvals: QuerySet[Approval], now: datetime
+) -> Section:
+    """What is being worked on or verified needs nobody yet."""
+    waiting = (Incident.State.OPEN, Incident.State.ACKNOWLEDGED)
+    asked = approvals.select_related("session__cycle__watch").order_by("expires_at")
+    found = incidents.filter(state__in=waiting).order_by("-severity", "pk")
+    return _section(
+        "Needs you",
+        [
+            *(f"approval wanted: {one.session.cycle.subject}, {one.why}" for one in asked),
+            *(
+                f"[{one.get_severity_display()}] {one.subject}: {one.title} "
+                f"(first seen {ago(one.first_seen_at, now)})"
+                for one in found
+            ),
+        ],
+    )
+
+
+def _fixed(incidents: QuerySet[Incident], since: datetime, until: datetime) -> Section:
+    ended = incidents.filter(resolved_at__gte=since, resolved_at__lt=until).order_by("resolved_at")
+    return _section(
+        "Fixed",
+        [f"{one.subject}: {one.title} ({one.get_resolved_as_display()})" for one in ended],
+    )
+
+
+def _changed(changes: QuerySet[Change]) -> Section:
+    found = changes.select_related("watch").order_by("at")
+    return _section(
+        "Changed",
+        [f"{f'{one.watch.name}: ' if one.watch else ''}{one.action}" for one in found],
+    )
+
+
+def _flaky(incidents: QuerySet[Incident], until: datetime) -> Section:
+    lately = incidents.filter(first_seen_at__gte=until - FLAKY_DAYS, kind=Incident.Kind.PROBLEM)
+    counted = (
+        lately.order_by()
+        .values("watch__name", "cause")
+        .annotate(times=Count("pk") + Sum("times_reopened"))
+        .filter(times__gte=FLAKY_TIMES)
+        .order_by("-times", "cause")
+    )
+    return _section(
+        "Flaky",
+        [
+            f"{one['watch__name'] or 'this installation'}: {one['cause']} "
+            f"({one['times']} times in {FLAKY_DAYS.days} days)"
+            for one in counted
+        ],
+    )
+
+
+def _section(title: str, lines: Sequence[str]) -> Section:
+    shown = [masked(one_line(clean(line), LONGEST_LINE)) for line in lines[:SHOWN]]
+    return Section(title=title, lines=tuple(shown), more=max(0, len(lines) - SHOWN))

@@ -1,0 +1,121 @@
+"""Real servers on this machine that take word, or do what a bad one does."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import subprocess
+import threading
+from asyncio import Server
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email import message_from_bytes, policy
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from aiosmtpd.controller import Controller
+
+
+class Webhook(ThreadingHTTPServer):
+    """Takes what is posted, and answers with `status`; while `hangs`, it does not answer."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self) -> None:
+        self.got: list[dict[str, Any]] = []
+        self.status = 200
+        self.hangs = False
+        self.released = threading.Event()
+        super().__init__(("127.0.0.1", 0), _Hook)
+
+    @property
+    def place(self) -> str:
+        return f"127.0.0.1:{self.server_address[1]}"
+
+    @property
+    def address(self) -> str:
+        return f"json://{self.place}/"
+
+
+class _Hook(BaseHTTPRequestHandler):
+    server: Webhook
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.got.append(json.loads(body))
+        if self.server.hangs:
+            self.server.released.wait(60)
+        self.send_response(self.server.status)
+        self.end_headers()
+
+    def log_message(self, *_arguments: object) -> None:
+        """Nothing to the test's output."""
+
+
+@contextmanager
+def webhook(certificate: Path | None = None) -> Iterator[Webhook]:
+    server = Webhook()
+    if certificate:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.released.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def own_certificate(directory: Path) -> Path:
+    """One that nobody trusts."""
+    both = directory / "own.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+        + ["-subj", "/CN=nobody", "-keyout", str(directory / "key.pem")]
+        + ["-out", str(directory / "certificate.pem")],
+        check=True,
+        capture_output=True,
+    )
+    texts = [(directory / name).read_text() for name in ("key.pem", "certificate.pem")]
+    both.write_text("".join(texts))
+    return both
+
+
+class Mailbox:
+    """A mail server's handler that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.mails: list[Any] = []
+        self.port = 0
+
+    async def handle_DATA(self, server: object, session: object, envelope: Any) -> str:
+        self.mails.append(message_from_bytes(envelope.content, policy=policy.default))
+        return "250 taken"
+
+
+class AnyPort(Controller):
+    """On a port that the system chooses."""
+
+    def _trigger_server(self) -> None:
+        """The library sees by a connection whether it runs."""
+        assert isinstance(self.server, Server)
+        self.port = self.server.sockets[0].getsockname()[1]
+        super()._trigger_server()
+
+
+@contextmanager
+def mail_server() -> Iterator[Mailbox]:
+    mailbox = Mailbox()
+    controller = AnyPort(mailbox, hostname="127.0.0.1", port=0)
+    controller.start()
+    try:
+        mailbox.port = controller.port
+        yield mailbox
+    finally:
+        controller.stop()

@@ -1,0 +1,207 @@
+"""The daily digest: from the record, once a day, silent when there is nothing to tell."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, time, timedelta
+from decimal import Decimal
+
+import pytest
+import time_machine
+from django.core.management import call_command
+from django.utils import timezone
+
+from escalation.word.digest import load_digest
+from escalation.word.digests import LONGEST_LOOK_BACK, is_due, since_when, write_due
+from sessions_app.models import Incident, Message, Target
+from tests.factories import (
+    ApprovalFactory,
+    ChangeFactory,
+    CycleFactory,
+    IncidentFactory,
+    SessionFactory,
+    TargetFactory,
+    WatchFactory,
+)
+
+NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("at", "last", "due"),
+    [
+        (time(8), NOON - DAY, True),
+        (time(8), NOON - timedelta(hours=3), False),
+        (time(8), NOON - timedelta(hours=5), True),
+        (time(12), NOON - DAY, True),
+        (time(12, 1), NOON - DAY, False),
+        (time(0), NOON - DAY, True),
+        (time(8), NOON + DAY, False),
+    ],
+)
+def test_when_a_digest_is_due(at, last, due):
+    assert is_due(at, last, NOON) == due
+
+
+def test_it_tells_from_the_last_one_on_and_never_a_long_story():
+    assert since_when(None, NOON) == NOON - DAY
+    assert since_when(NOON - 2 * DAY, NOON) == NOON - 2 * DAY
+    assert since_when(NOON - 90 * DAY, NOON) == NOON - LONGEST_LOOK_BACK
+
+
+def digest(**options):
+    now = timezone.now()
+    return load_digest(now - DAY, now + timedelta(seconds=1), **options)
+
+
+@pytest.fixture
+def shop(db):
+    return WatchFactory(name="shop")
+
+
+def test_it_tells_what_was_fixed_and_by_whom(shop):
+    IncidentFactory(
+        watch=shop,
+        title="web is down",
+        state=Incident.State.RESOLVED,
+        resolved_at=timezone.now(),
+        resolved_as=Incident.ResolvedBy.AGENT,
+    )
+
+    assert digest().fixed.lines == ("shop: web is down (fixed by the agent and verified)",)
+
+
+def test_it_tells_what_needs_a_person_the_worst_first(shop):
+    IncidentFactory(watch=shop, title="mail is slow", severity=Incident.Severity.NOTICE)
+    IncidentFactory(watch=shop, title="web is down", severity=Incident.Severity.CRITICAL)
+    IncidentFactory(watch=shop, title="is being worked on", state=Incident.State.WORKING)
+    ApprovalFactory(session__cycle=CycleFactory(watch=shop))
+
+    found = digest()
+
+    assert found.needs_you.lines == (
+        "approval wanted: shop, Tier 3 needs approval.",
+        "[critical] shop: web is down (first seen just now)",
+        "[notice] shop: mail is slow (first seen just now)",
+    )
+    assert found.title == "Daily digest: 3 things need you"
+
+
+def test_it_tells_what_was_changed_and_what_it_cost(shop):
+    session = SessionFactory(cycle=CycleFactory(watch=shop), cost_usd=Decimal("0.50"))
+    SessionFactory(cycle=CycleFactory(watch=shop), cost_usd=None)
+    ChangeFactory(session=session, watch=shop)
+
+    found = digest()
+
+    assert found.changed.lines == ("shop: docker restart web",)
+    assert "Cost: $0.50 for 2 runs; of 1 the cost is not known." in found.body
+
+
+def test_what_comes_and_goes_is_flaky(shop):
+    for cause, reopened in (("web", 0), ("db", 1), ("mail", 0)):
+        IncidentFactory(watch=shop, cause=cause, times_reopened=reopened, state="resolved")
+    IncidentFactory(watch=shop, cause="web", state="resolved")
+
+    assert digest().flaky.lines == (
+        "shop: db (2 times in 7 days)",
+        "shop: web (2 times in 7 days)",
+    )
+
+
+def test_drills_are_in_none_of_it(db):
+    drill = SessionFactory(drill=True)
+    ChangeFactory(session=drill, watch=None)
+    IncidentFactory(watch=None, drill="three-tiers")
+    ApprovalFactory(session=drill)
+
+    found = digest()
+
+    assert found.is_empty
+    assert found.runs == 0
+
+
+def test_a_target_of_some_watches_is_told_of_those(shop):
+    IncidentFactory(watch=shop, title="web is down")
+    IncidentFactory(watch=WatchFactory(), title="not mine")
+    IncidentFactory(watch=None, title="nothing can run")
+
+    lines = " ".join(digest(watches=[shop.pk]).needs_you.lines)
+
+    assert "web is down" in lines
+    assert "nothing can run" in lines
+    assert "not mine" not in lines
+
+
+def test_it_costs_as_many_queries_with_much_data_as_with_some(shop, django_assert_num_queries):
+    for _ in range(20):
+        IncidentFactory(watch=shop)
+        ChangeFactory(watch=shop)
+
+    with django_assert_num_queries(6):
+        found = digest()
+
+    assert len(found.needs_you.lines) == 10
+    assert found.needs_you.more == 10
+
+
+def wants_a_digest(**fields) -> Target:
+    target = TargetFactory(digest_at=time(8), **fields)
+    Target.objects.filter(pk=target.pk).update(created_at=NOON - 2 * DAY)
+    return target
+
+
+@time_machine.travel(NOON)
+def test_it_is_written_once_a_day(db):
+    IncidentFactory(title="web is down")
+    wants_a_digest()
+
+    assert (write_due(), write_due()) == (1, 0)
+    with time_machine.travel(NOON + DAY):
+        assert write_due() == 1
+
+    assert all("web is down" in message.body for message in Message.objects.all())
+
+
+@time_machine.travel(NOON)
+def test_on_a_day_without_news_it_comes_only_where_it_is_wanted(db):
+    wants_a_digest()
+    asked = wants_a_digest(digest_when_quiet=True)
+
+    write_due()
+
+    assert [message.target for message in Message.objects.all()] == [asked]
+    assert Message.objects.get().title == "Daily digest: nothing needs you"
+
+
+@time_machine.travel(NOON)
+def test_a_new_target_gets_its_first_one_the_next_morning(db):
+    TargetFactory(digest_at=time(8), digest_when_quiet=True)
+
+    assert write_due() == 0
+
+
+@time_machine.travel(NOON)
+def test_a_target_that_is_off_gets_none(db):
+    wants_a_digest(enabled=False, digest_when_quiet=True)
+
+    assert write_due() == 0
+
+
+def test_the_command_prints_it(shop, capsys):
+    IncidentFactory(watch=shop, title="web is down")
+
+    call_command("digest")
+
+    assert "shop: web is down" in capsys.readouterr().out
+    assert not Message.objects.exists()
+
+
+def test_the_command_sends_it_to_whom_it_is_for(shop, capsys):
+    TargetFactory()
+    target = TargetFactory(digest_at=time(8))
+
+    call_command("digest", "--send")
+
+    assert "goes to 1 targets" in capsys.readouterr().out
+    assert Message.objects.get().target == target
