@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+
+from sessions_app.reading.stopped import stop_of, stopped_by
+from tests.factories import SessionFactory
+
+
+@pytest.mark.parametrize(
+    ("cause", "words", "told"),
+    [
+        ("person", "ada", "stopped by ada"),
+        ("person", "", "stopped by a person"),
+        ("person", "ada\nevent: x", "stopped by ada event: x"),
+        ("pause", "paused: a storm", "stopped by the pause of everything"),
+        ("worker", "the worker was told to stop", "stopped by the worker, which was told to end"),
+        ("foreground", "", "stopped by whoever ended the command in the terminal"),
+        ("time_limit", "15 min", ""),
+        ("", "", ""),
+    ],
+)
+def test_only_what_somebody_wanted_is_a_stop(cause, words, told):
+    assert stopped_by(cause, words) == told
+
+
+def test_a_chain_without_runs_was_not_stopped():
+    assert stop_of([]) == ""
+
+
+@pytest.mark.django_db
+def test_a_chain_that_went_on_after_a_stop_was_not_stopped():
+    stopped = SessionFactory(status="interrupted", stop_cause="person", stop_requested="ada")
+    assert stop_of([stopped]) == "stopped by ada"
+
+    later = SessionFactory(parent_session=stopped)
+
+    assert stop_of([stopped, later]) == ""
