@@ -64,3 +64,29 @@ def after_cut_off(cut: CutOff, *, limit: int) -> AfterCutOff:
     if cut.started_again:
         return AskPerson("it was cut off twice before its conversation began")
     return StartAgain("is started again: nothing was said or done yet")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LimitMet:
+    """What is known about a run that the account's own limit ended."""
+
+    tier: int
+    until: str
+    """When the limit is over, in words."""
+    can_be_continued: bool
+    answered: bool
+    times: int
+    """How often this tier has met it in a row, this time included."""
+    is_question: bool = False
+
+
+def after_limit(met: LimitMet, *, most: int) -> AfterCutOff:
+    """No tool was running: the API refused to go on, and the CLI ended by itself."""
+    if met.times > most:
+        return AskPerson(f"Tier {met.tier} met the account's limit {met.times} times in a row")
+    if met.can_be_continued and met.answered and not met.is_question:
+        return ContinueAfterCutOff(
+            f"waits for the account's limit until {met.until} and then continues its own "
+            "conversation"
+        )
+    return StartAgain(f"waits for the account's limit until {met.until} and is then started again")

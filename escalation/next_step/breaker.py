@@ -2,7 +2,8 @@
 
 What counts is whether a cycle came to a usable end. One that found a real problem and asks a person
 through a valid report has done its work; one whose last run failed, timed out or was cut off has
-not, however much it had said before. A run that somebody stopped speaks neither for nor against.
+not, however much it had said before. A run that somebody stopped, or that met the account's own
+limit, speaks neither for nor against.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from itertools import islice, takewhile
 
 from croniter import CroniterBadDateError, croniter
 from django.conf import settings
-from django.db.models import F, Q
+from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 
-from sessions_app.models import Cycle, Session, Watch
+from sessions_app.models import Approval, Cycle, Session, Watch
 
 LONGEST_WAIT = timedelta(hours=24)
 # Due times of more than a day, for a watch of every minute.
@@ -43,7 +44,8 @@ class LastRun:
     status: str
     has_report: bool = False
     """It left a report that was checked and stored."""
-    was_asked_to_stop: bool = False
+    by_no_fault: bool = False
+    """Somebody stopped it, or the account's limit did; or nobody approved it in time."""
 
 
 FAILED_STATUSES = (Status.FAILED, Status.TIMED_OUT, Status.INTERRUPTED, Status.EXPIRED)
@@ -56,7 +58,7 @@ def evidence_of(outcome: str, last: LastRun | None) -> Evidence:
         return Evidence.FAILED
     if last.status in Session.GOOD_STATUSES:
         return Evidence.WORKED if last.has_report else Evidence.FAILED
-    if last.status == Status.INTERRUPTED and last.was_asked_to_stop:
+    if last.status in (Status.INTERRUPTED, Status.EXPIRED) and last.by_no_fault:
         return Evidence.NONE
     return Evidence.FAILED if last.status in FAILED_STATUSES else Evidence.NONE
 
@@ -113,12 +115,17 @@ def _due_times(cron: str, now: datetime) -> Iterator[datetime]:
 
 
 def _last_run_of(cycle: Cycle) -> LastRun | None:
-    ended = cycle.sessions.annotate(has_report=Q(report__isnull=False)).order_by("-pk")
-    last = ended.values("status", "has_report", "stop_cause").first()
+    unanswered = Approval.objects.filter(
+        session=OuterRef("pk"), kind=Approval.Kind.TIER, state=Approval.State.EXPIRED
+    )
+    ended = cycle.sessions.annotate(
+        has_report=Q(report__isnull=False), unanswered=Exists(unanswered)
+    ).order_by("-pk")
+    last = ended.values("status", "has_report", "stop_cause", "unanswered").first()
     if last is None:
         return None
     return LastRun(
         status=last["status"],
         has_report=last["has_report"],
-        was_asked_to_stop=last["stop_cause"] in Session.ASKED_TO_STOP,
+        by_no_fault=last["stop_cause"] in Session.NO_FAULT_OF_THE_WATCH or last["unanswered"],
     )

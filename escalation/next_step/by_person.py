@@ -1,7 +1,8 @@
 """What a person can do with a finished session: ask, try another way, try again, escalate.
 
 Each creates a run in the same cycle, reopened for it, so that the chain stays one tree and the
-database still allows only one active cycle per watch.
+database still allows only one active cycle per watch. Where its tier needs approval, somebody who
+may approve and confirms the start has given it thereby; for anybody else it is asked for.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ from typing import TYPE_CHECKING
 from django.db import IntegrityError, transaction
 
 from escalation.errors import OperationRefused
-from escalation.next_step.conclude import sibling, successor
+from escalation.incidents import book
 from escalation.next_step.cycles import Enqueue
 from escalation.next_step.run_choice import AS_USUAL, RunChoice
+from escalation.next_step.starting import begin
+from escalation.next_step.successors import sibling, successor
+from escalation.policy.budgets import require_budget
 from sessions_app.models import Session
 from sessions_app.models.policy import refusal
 from sessions_app.models.transitions import RETRIED
+from sessions_app.reading.masking import masked
 from sessions_app.reading.session_actions import LONGEST_REASON, LONGEST_REQUEST
 
 if TYPE_CHECKING:
@@ -29,7 +34,9 @@ def stop(session: Session, *, by: str) -> bool:
 
     It ends as interrupted and its cycle needs a person: who stops a run wants to look first.
     """
-    return bool(Session.objects.filter(pk=session.pk).ask_to_stop(Session.StopCause.PERSON, by))
+    return bool(
+        Session.objects.filter(pk=session.pk).ask_to_stop(Session.StopCause.PERSON, masked(by))
+    )
 
 
 def follow_up(
@@ -53,11 +60,14 @@ def fork(
     enqueue: Enqueue,
     requested_by: User | None = None,
     choice: RunChoice = AS_USUAL,
+    confirmed: bool = False,
 ) -> Session:
     """Another approach from where the session ended; the original stays as it is."""
     _require_text(request, "what to try instead")
     require_policy(session, session.tier)
-    return _asked(session, Session.Purpose.FORK, request, enqueue, requested_by, choice)
+    return _asked(
+        session, Session.Purpose.FORK, request, enqueue, requested_by, choice, confirmed=confirmed
+    )
 
 
 def retry(
@@ -67,6 +77,7 @@ def retry(
     requested_by: User | None = None,
     force_fresh: bool = False,
     choice: RunChoice = AS_USUAL,
+    confirmed: bool = False,
 ) -> Session:
     """The same tier once more, from the state that its parent left."""
     if session.status not in RETRIED:
@@ -88,6 +99,8 @@ def retry(
             force_fresh=force_fresh,
             **choice.fields(session.tier),
         ),
+        by=requested_by,
+        confirmed=confirmed,
     )
 
 
@@ -99,17 +112,19 @@ def escalate(
     requested_by: User | None = None,
     force_fresh: bool = False,
     choice: RunChoice = AS_USUAL,
+    confirmed: bool = False,
 ) -> Session:
     """A person sends the findings on to the next tier. Of two at once, one wins."""
     _require_text(reason, "a reason", at_most=LONGEST_REASON)
     require_policy(session, session.tier + 1)
 
     def next_tier() -> Session:
-        if not session.mark_escalated(f"Escalated by hand: {reason}"):
+        if not session.mark_escalated(masked(f"Escalated by hand: {reason}")):
             raise OperationRefused(
                 f"Session {session.pk} is {session.get_status_display()}: it has been escalated "
                 "already, or cannot be."
             )
+        book.note_escalation(session, session.tier + 1)
         return successor(
             session,
             session.tier + 1,
@@ -120,7 +135,7 @@ def escalate(
             **choice.fields(session.tier + 1),
         )
 
-    return _started(session, enqueue, next_tier)
+    return _started(session, enqueue, next_tier, by=requested_by, confirmed=confirmed)
 
 
 def require_policy(session: Session, tier: int) -> None:
@@ -135,6 +150,8 @@ def _asked(
     enqueue: Enqueue,
     requested_by: User | None,
     choice: RunChoice,
+    *,
+    confirmed: bool = False,
 ) -> Session:
     """The same tier once more, with a person's words, from where the session ended."""
     if session.cycle.ephemeral:
@@ -153,20 +170,30 @@ def _asked(
             requested_by=requested_by,
             **choice.fields(session.tier),
         ),
+        by=requested_by,
+        confirmed=confirmed,
     )
 
 
-def _started(session: Session, enqueue: Enqueue, create: Callable[[], Session]) -> Session:
+def _started(
+    session: Session,
+    enqueue: Enqueue,
+    create: Callable[[], Session],
+    *,
+    by: User | None,
+    confirmed: bool,
+) -> Session:
     if session.cycle.is_active:
         raise OperationRefused(
             f"Cycle {session.cycle_id} is still {session.cycle.get_state_display()}; wait for it."
         )
+    require_budget(session.cycle)
     try:
         with transaction.atomic():
             if not session.cycle.reopen():
                 raise OperationRefused(f"Somebody else has just reopened cycle {session.cycle_id}.")
             created = create()
-            enqueue(created)
+            begin(created, enqueue=enqueue, by=by, confirmed=confirmed)
     except IntegrityError as error:
         raise OperationRefused(
             f"Another cycle of {session.cycle.subject} is under way; wait for it to finish."

@@ -9,6 +9,8 @@ from django.db import IntegrityError, transaction
 
 from escalation.errors import CycleActive, OperationRefused
 from escalation.next_step.run_choice import AS_USUAL, RunChoice
+from escalation.next_step.starting import begin
+from escalation.policy.budgets import require_budget
 from escalation.tiers import LOWEST_TIER
 from sessions_app.models import Cycle, Session, Watch
 from sessions_app.models.policy import refusal
@@ -33,11 +35,14 @@ def start(
     tier: int = LOWEST_TIER,
     force_fresh: bool = False,
     ephemeral: bool = False,
+    max_tier: int | None = None,
     choice: RunChoice = AS_USUAL,
+    confirmed: bool = False,
 ) -> Cycle:
     """Create the cycle and its first session, and hand that on, in one transaction."""
     if why := refusal(tier, watch.policy):
         raise OperationRefused(why)
+    require_budget(Cycle(watch=watch))
     cycle = Cycle(
         watch=watch,
         watch_name=watch.name,
@@ -47,15 +52,22 @@ def start(
         workdir=watch.workdir,
         instructions=watch.instructions,
         first_tier=tier,
-        max_tier=watch.max_tier,
+        max_tier=watch.max_tier if max_tier is None else min(max_tier, watch.max_tier),
         dry_run=watch.dry_run,
+        approval=watch.approval,
+        ask=watch.ask,
         force_fresh=force_fresh,
         ephemeral=ephemeral,
     )
     try:
         with transaction.atomic():
             cycle.save()
-            enqueue(first_session(cycle, choice))
+            begin(
+                first_session(cycle, choice),
+                enqueue=enqueue,
+                by=requested_by,
+                confirmed=confirmed,
+            )
     except IntegrityError as error:
         active = Cycle.objects.filter(watch=watch, state__in=Cycle.ACTIVE_STATES).first()
         if active is None:

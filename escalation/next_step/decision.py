@@ -2,17 +2,26 @@
 
 The model asks, the supervisor decides. Every answer carries a reason, which is stored with the
 session and shown on its page.
+
+A run has "fixed" something when all services are healthy, it says what it did, and the record does
+not say otherwise: a claim of "succeeded" whose command failed or was denied makes it a matter for a
+person. What is only claimed does not: remedies inside containers, on other hosts and in scripts
+leave no trace that could be matched. It is shown as such, and the round that verifies a fix looks
+at the services, not at the report.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from escalation.next_step.after_cut_off import AskPerson, ContinueAfterCutOff, StartAgain
 from escalation.next_step.ending import Ending
+from escalation.policy.holding import Held
 from escalation.report import HEALTHY, Report
 from sessions_app.models import Cycle
 from sessions_app.models.policy import Policy, objection_to
+from sessions_app.reading.claims import Claim, Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +41,10 @@ class AskAgain:
 class Stop:
     outcome: str
     reason: str
+    held: Held | None = None
+    """What stopped it, where people are told of that beside the cycle's outcome."""
+    stopped_by: str = ""
+    """The person who wanted that, where one did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +89,13 @@ class Leave:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A dry fork has ended; the tier that it was for still waits for a person."""
+
+    reason: str
+
+
 Decision = (
     Escalate
     | AskAgain
@@ -85,11 +105,26 @@ Decision = (
     | RunAgain
     | AskForFindings
     | Leave
+    | Planned
     | Stop
 )
 
 
-def decide(end: Ending, policy: Policy) -> Decision:
+def decide(
+    end: Ending, policy: Policy, held: Held | None = None, claims: Sequence[Claim] = ()
+) -> Decision:
+    """The claims are those of the report, held against the record."""
+    if end.is_plan:
+        return Planned("The plan is shown with the approval." if end.went_well else end.error)
+    if end.stopped_by and not end.is_question:
+        reason = f"Tier {end.tier} was stopped by {end.stopped_by}."
+        return Stop(Cycle.Outcome.NEEDS_PERSON, reason, stopped_by=end.stopped_by)
+    return _after_work(end, policy, held, claims)
+
+
+def _after_work(
+    end: Ending, policy: Policy, held: Held | None, claims: Sequence[Claim]
+) -> Decision:
     if end.record_too_thin:
         return AskForFindings(end.error)
     if end.resume_refused:
@@ -110,8 +145,8 @@ def decide(end: Ending, policy: Policy) -> Decision:
     if end.report is None:
         return _without_report(end)
     if end.report["escalation"]["needed"]:
-        return _escalation(end, end.report, policy)
-    return _closing(end, end.report)
+        return _escalation(end, end.report, policy, held)
+    return _closing(end, end.report, claims)
 
 
 def _after_failure(end: Ending) -> Stop:
@@ -155,14 +190,18 @@ def _without_report(end: Ending) -> Decision:
     return AskAgain(f"Asked again in the same conversation: {end.report_problem}.")
 
 
-def _escalation(end: Ending, report: Report, policy: Policy) -> Decision:
+def _escalation(end: Ending, report: Report, policy: Policy, held: Held | None) -> Decision:
     asked = f"Tier {end.tier} asked for escalation: {wanted_because(report)}"
     if why := objection_to(end.tier + 1, policy):
         return Stop(Cycle.Outcome.NEEDS_PERSON, f"{asked} Not escalated: {why}.")
+    if held is not None:
+        return Stop(Cycle.Outcome.NEEDS_PERSON, f"{asked} Not escalated: {held.reason}.", held)
+    if policy.needs_approval(end.tier + 1):
+        return Escalate(end.tier + 1, f"{asked} Tier {end.tier + 1} waits for a person's approval.")
     return Escalate(end.tier + 1, asked)
 
 
-def _closing(end: Ending, report: Report) -> Stop:
+def _closing(end: Ending, report: Report, claims: Sequence[Claim]) -> Stop:
     if not report["services"]:
         return Stop(Cycle.Outcome.NEEDS_PERSON, f"Tier {end.tier} reported on no service at all.")
     unwell = [service for service in report["services"] if service["status"] != HEALTHY]
@@ -172,11 +211,22 @@ def _closing(end: Ending, report: Report) -> Stop:
             Cycle.Outcome.NEEDS_PERSON,
             f"Tier {end.tier} asked for no escalation, but {named}.",
         )
+    for claim in claims:
+        if claim.finding is Finding.OTHERWISE:
+            return Stop(Cycle.Outcome.NEEDS_PERSON, _contradiction(end, claim))
     done = [action for action in report["actions_taken"] if action["result"] == "succeeded"]
     if done:
         named = "; ".join(action["action"] for action in done)
         return Stop(Cycle.Outcome.FIXED, f"Tier {end.tier} fixed it: {named}.")
     return Stop(Cycle.Outcome.HEALTHY, f"Tier {end.tier} found everything healthy.")
+
+
+def _contradiction(end: Ending, claim: Claim) -> str:
+    seen = f": {claim.evidence.action} ({claim.evidence.told})" if claim.evidence else ""
+    return (
+        f"Tier {end.tier} reports that “{claim.action}” succeeded, and the record says "
+        f"otherwise{seen}."
+    )
 
 
 def wanted_because(report: Report) -> str:

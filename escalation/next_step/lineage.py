@@ -45,7 +45,16 @@ class Lineage:
     def interruptions(self) -> int:
         """How often this tier has been cut off in a row, the session included."""
         _own, *before = self.runs_of_this_tier
-        return 1 + len(list(takewhile(lambda run: run.status == Status.INTERRUPTED, before)))
+        in_a_row = takewhile(lambda run: run.status == Status.INTERRUPTED, before)
+        return 1 + sum(not run.met_account_limit for run in in_a_row)
+
+    @property
+    def limits_met(self) -> int:
+        """How often this tier has met the account's limit in a row, the session included."""
+        of_tier = [run for run in self.relatives if run.tier == self.session.tier]
+        before = [run for run in of_tier if run.pk < self.session.pk and run.started_at]
+        newest_first = sorted(before, key=lambda run: -run.pk)
+        return 1 + len(list(takewhile(lambda run: run.met_account_limit, newest_first)))
 
     @property
     def continuations(self) -> int:
@@ -67,7 +76,9 @@ class Lineage:
     def started_again(self) -> bool:
         """The same run was cut off before already, and this is its second start."""
         return any(
-            run.status == Status.INTERRUPTED and run.purpose == self.session.purpose
+            run.status == Status.INTERRUPTED
+            and not run.met_account_limit
+            and run.purpose == self.session.purpose
             for run in self.attempts
         )
 

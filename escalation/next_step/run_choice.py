@@ -14,6 +14,7 @@ from typing import Any
 from escalation.errors import OperationRefused
 from escalation.tiers import LOWEST_TIER, Tier, get_tier
 from sessions_app.models import Session
+from sessions_app.reading.formatting import exact_money
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,6 +79,6 @@ def _objection_to_budget(budget: Decimal | None, tier: Tier) -> str:
     if budget is None or 0 < budget <= tier.max_budget_usd:
         return ""
     return (
-        f"Tier {tier.number} may spend more than 0 and at most {tier.max_budget_usd} dollars, not "
-        f"{budget}."
+        f"Tier {tier.number} may spend more than $0.00 and at most "
+        f"{exact_money(tier.max_budget_usd)}, not {exact_money(budget)}."
     )

@@ -10,8 +10,10 @@ from escalation.next_step.after_cut_off import (
     AskPerson,
     ContinueAfterCutOff,
     CutOff,
+    LimitMet,
     StartAgain,
     after_cut_off,
+    after_limit,
 )
 
 LIMIT = 2
@@ -150,3 +152,31 @@ def test_a_question_is_never_asked_again_by_itself(cut, limit):
 @quietly
 def test_the_same_facts_give_the_same_answer(cut, limit):
     assert after_cut_off(cut, limit=limit) == after_cut_off(cut, limit=limit)
+
+
+def limit_met(**facts) -> LimitMet:
+    """A run that had said something and met the account's limit for the first time."""
+    usual = {"tier": 2, "until": "8 pm", "can_be_continued": True, "answered": True, "times": 1}
+    return LimitMet(**{**usual, **facts})
+
+
+@pytest.mark.parametrize(
+    ("met", "follows"),
+    [
+        (limit_met(), ContinueAfterCutOff),
+        (limit_met(times=3), ContinueAfterCutOff),
+        (limit_met(times=4), AskPerson),
+        (limit_met(answered=False), StartAgain),
+        (limit_met(answered=False, times=4), AskPerson),
+        (limit_met(can_be_continued=False), StartAgain),
+        (limit_met(is_question=True), StartAgain),
+        (limit_met(is_question=True, times=4), AskPerson),
+    ],
+)
+def test_what_follows_the_accounts_limit(met, follows):
+    assert isinstance(after_limit(met, most=3), follows)
+
+
+def test_a_run_that_waits_says_until_when():
+    assert "until 8 pm" in after_limit(limit_met(), most=3).reason
+    assert "until 8 pm" in after_limit(limit_met(answered=False), most=3).reason

@@ -67,14 +67,14 @@ def test_asking_a_person_through_a_valid_report_is_no_failure(status, has_report
 
 
 def test_a_run_that_somebody_stopped_says_nothing():
-    last = LastRun(status=Status.INTERRUPTED, was_asked_to_stop=True)
+    last = LastRun(status=Status.INTERRUPTED, by_no_fault=True)
 
     assert evidence_of(Outcome.NEEDS_PERSON, last) == Evidence.NONE
 
 
 @pytest.mark.parametrize("status", [Status.FAILED, Status.TIMED_OUT])
 def test_a_run_that_failed_before_it_could_be_stopped_counts(status):
-    last = LastRun(status=status, was_asked_to_stop=True)
+    last = LastRun(status=status, by_no_fault=True)
 
     assert evidence_of(Outcome.NEEDS_PERSON, last) == Evidence.FAILED
 
@@ -257,7 +257,9 @@ def test_the_dashboard_says_when_it_is_tried_again_and_how_to_try_at_once(operat
         page = operator_client.get(reverse("sessions_app:dashboard")).content.decode()
 
     words = " ".join(page.split())
-    assert "The schedule tries again at 2026-03-01 08:00; <b>Run now</b> tries at once." in words
+    assert (
+        "The schedule tries again at 2026-03-01 08:00 UTC; <b>Run now</b> tries at once." in words
+    )
 
 
 @pytest.mark.django_db
@@ -271,7 +273,7 @@ def test_the_time_shown_for_an_interval_is_the_first_due_time_after_the_wait(ope
         fail(watch, 3)
         page = operator_client.get(reverse("sessions_app:dashboard")).content.decode()
 
-    assert "tries again at 2026-03-01 14:30;" in page
+    assert "tries again at 2026-03-01 14:30 UTC;" in page
 
 
 @pytest.mark.django_db

@@ -92,7 +92,7 @@ def test_a_failed_run_keeps_its_status_and_facts(running):
     assert running.finished_at is not None
 
 
-@pytest.mark.parametrize("limits", [{"max_tier": 1}, {"dry_run": True}])
+@pytest.mark.parametrize("limits", [{"max_tier": 1}, {"max_tier": 1, "dry_run": True}])
 def test_the_limits_are_those_of_the_cycle_not_of_the_edited_watch(limits):
     watch = WatchFactory(max_tier=3, dry_run=False)
     cycle = CycleFactory(running=True, watch=watch, **limits)

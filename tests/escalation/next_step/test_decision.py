@@ -16,6 +16,7 @@ from escalation.next_step.decision import (
 from escalation.next_step.ending import Ending
 from sessions_app.models import Cycle
 from sessions_app.models.policy import Policy
+from sessions_app.reading.claims import Claim, Finding, Recorded
 from tests.escalation.rows import CONVERSATION, a_report
 
 Outcome = Cycle.Outcome
@@ -97,13 +98,7 @@ def test_it_escalates_exactly_when_asked_and_allowed_also_without_an_id():
         (end, policy)
         for end, policy in EVERY_END
         if isinstance(decide(end, policy), Escalate)
-        != (
-            end.went_well
-            and asks_for_more(end)
-            and not policy.dry_run
-            and end.tier < 3
-            and end.tier < policy.max_tier
-        )
+        != (end.went_well and asks_for_more(end) and end.tier < 3 and end.tier < policy.max_tier)
     ]
 
     assert wrong == []
@@ -214,7 +209,7 @@ def asking(tier: int, **fields) -> Ending:
 @pytest.mark.parametrize(
     ("end", "policy", "why"),
     [
-        (asking(1), Policy(max_tier=3, dry_run=True), "dry run"),
+        (asking(1), Policy(max_tier=1, dry_run=True), "policy allows no tier above 1"),
         (asking(3), Policy(max_tier=3, dry_run=False), "no tier above 3"),
         (asking(2), Policy(max_tier=2, dry_run=False), "policy allows no tier above 2"),
         (asking(2), Policy(max_tier=1, dry_run=False), "policy allows no tier above 1"),
@@ -289,3 +284,34 @@ def test_a_report_about_no_service_is_never_healthy():
     decision = decide(end, Policy(max_tier=3, dry_run=False))
 
     assert decision == Stop(Outcome.NEEDS_PERSON, "Tier 1 reported on no service at all.")
+
+
+def claimed(finding: Finding) -> Claim:
+    seen = Recorded(action="docker restart web", told="exit code 1")
+    return Claim(
+        action="restarted web", service="web", result="succeeded", finding=finding, evidence=seen
+    )
+
+
+def mended() -> Ending:
+    return Ending(tier=2, status="completed", report=REPORTS["fixed"], session_id=CONVERSATION)
+
+
+def test_a_claim_that_the_record_contradicts_is_for_a_person():
+    claims = [claimed(Finding.SEEN), claimed(Finding.OTHERWISE)]
+
+    decision = decide(mended(), Policy(max_tier=3, dry_run=False), claims=claims)
+
+    assert decision == Stop(
+        Outcome.NEEDS_PERSON,
+        "Tier 2 reports that “restarted web” succeeded, and the record says otherwise: docker "
+        "restart web (exit code 1).",
+    )
+
+
+@pytest.mark.parametrize("finding", [Finding.SEEN, Finding.CLAIMED, Finding.NOTHING])
+def test_every_other_finding_leaves_a_fix_a_fix(finding):
+    decision = decide(mended(), Policy(max_tier=3, dry_run=False), claims=[claimed(finding)])
+
+    assert isinstance(decision, Stop)
+    assert decision.outcome == Outcome.FIXED

@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pytest
 
+from escalation.rehearsal.own_postgres import new_database, postgres_server
 from tests.escalation.contenders import CONTENDERS, Contest
-from tests.escalation.postgres_server import new_database, postgres_server
 
 ONE_OF_ALL = [False] * (CONTENDERS - 1) + [True]
 
@@ -32,7 +32,7 @@ def test_one_active_cycle_per_watch(contest):
         setup="""
 from escalation.next_step import cycles
 from escalation.errors import CycleActive
-watch = Watch.objects.create(name="cycles", workdir="/tmp")
+watch = Watch.objects.create(name="cycles", workdir="/tmp", max_tier=3, dry_run=False)
 """,
         attempt="""
 try:
@@ -167,7 +167,7 @@ seen = sorted(housekeeping.values_list("name", flat=True))
 """,
     )
 
-    assert names == ["cleaning", "recovery"]
+    assert names == ["cleaning", "recovery", "verification", "walls"]
 
 
 NO_PLACE_YET = f"""
@@ -220,3 +220,80 @@ seen = [began, OrmQ.objects.count()]
     )
 
     assert (began, offered) in {(1, 0), (0, 1), (1, 1)}
+
+
+APPROVERS = """
+from datetime import timedelta
+from django.contrib.auth.models import Group, User
+from django.utils import timezone
+from django_q.models import OrmQ
+from escalation.errors import OperationRefused
+from escalation.next_step.approval import approve, expire_overdue, reject
+from escalation.approvals.commands import take
+OrmQ.objects.all().delete()
+user = User.objects.create(username=f"approver-{time.time_ns()}")
+user.groups.add(Group.objects.get(name="approver"))
+session = queued(f"approval-{time.time_ns()}", tier=3)
+session.await_approval("asks")
+approval = Approval.objects.create(
+    kind="tier", session=session, why="x", expires_at=timezone.now() + timedelta(hours=1)
+)
+"""
+
+
+def test_one_answer_to_an_approval(contest):
+    """Two approve and two reject at once: one is heard, and what follows is its own."""
+    answers, (state, status, tasks) = contest.race(
+        setup=APPROVERS,
+        before="mine = Approval.objects.get(pk=approval.pk)",
+        attempt="""
+try:
+    give = approve if number % 2 else reject
+    answer = give(mine, by=user, note=f"by {number}").state
+except OperationRefused as refused:
+    answer = str(refused)
+""",
+        look="""
+session.refresh_from_db()
+approval.refresh_from_db()
+seen = [approval.state, session.status, OrmQ.objects.count()]
+""",
+    )
+
+    assert [answer for answer in answers if answer in {"approved", "rejected"}] == [state]
+    assert sum("already by" in answer for answer in answers) == CONTENDERS - 1
+    assert (status, tasks) == (("queued", 1) if state == "approved" else ("cancelled", 0))
+
+
+def test_one_of_answer_and_expiry(contest):
+    answers, (state, status, tasks) = contest.race(
+        setup=APPROVERS,
+        before="mine = Approval.objects.get(pk=approval.pk)",
+        attempt="""
+try:
+    if number % 2:
+        answer = expire_overdue(timezone.now() + timedelta(hours=2)) and "expired"
+    else:
+        answer = approve(mine, by=user).state
+except OperationRefused:
+    answer = ""
+""",
+        look="""
+session.refresh_from_db()
+approval.refresh_from_db()
+seen = [approval.state, session.status, OrmQ.objects.count()]
+""",
+    )
+
+    assert [answer for answer in answers if answer] == [state]
+    assert (status, tasks) == (("queued", 1) if state == "approved" else ("expired", 0))
+
+
+def test_one_use_of_an_approval(contest):
+    answers, _seen = contest.race(
+        setup=APPROVERS + "Approval.objects.filter(pk=approval.pk).update(state='approved')",
+        attempt="answer = take(approval)",
+        look="seen = None",
+    )
+
+    assert sorted(answers) == ONE_OF_ALL

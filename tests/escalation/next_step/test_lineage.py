@@ -89,3 +89,13 @@ def test_an_earlier_start_of_the_same_run_is_known():
 
     assert not lineage_of(first).started_again
     assert lineage_of(second).started_again
+
+
+def test_the_accounts_limit_is_counted_apart_from_interruptions():
+    limit = Session.StopCause.ACCOUNT_LIMIT
+    first = cut_off(stop_cause=limit)
+    second = cut_off(cut_off(first), stop_cause=limit)
+    third = cut_off(cut_off(second, stop_cause=limit), stop_cause=limit)
+
+    assert lineage_of(third).limits_met == 3
+    assert lineage_of(third).interruptions == 2
