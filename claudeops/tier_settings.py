@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from claudeops.env import Environment
@@ -24,4 +25,14 @@ def _overridden(default: Tier, environment: Environment) -> Tier:
         max_turns=environment.integer(prefix + "MAX_TURNS", default.max_turns, minimum=1),
         max_budget_usd=environment.amount(prefix + "MAX_BUDGET_USD", default.max_budget_usd),
         timeout_seconds=environment.seconds(prefix + "TIMEOUT", default.timeout_seconds),
+        doors=environment.text(prefix + "DOORS", default.doors),
+        ask=_rules(environment, prefix + "ASK"),
     )
+
+
+def _rules(environment: Environment, name: str) -> tuple[str, ...]:
+    one = r"Bash\([^()]*[^()\s:*][^()]*\)"
+    words = environment.matching(
+        name, "", rf"{one}([\s,]+{one})*", "rules like Bash(docker restart:*)"
+    )
+    return tuple(re.findall(one, words))

@@ -24,6 +24,10 @@ class Tier:
     max_turns: int
     max_budget_usd: Decimal
     timeout_seconds: int
+    doors: str = ""
+    """Words that open or close doors, over those that a tier of this number has (`gate/doors`)."""
+    ask: tuple[str, ...] = ()
+    """`Bash(prefix:*)` rules for commands that wait until a person has approved them."""
 
     @property
     def tool_names(self) -> tuple[str, ...]:

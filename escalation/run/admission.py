@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from escalation.queue.hosts import not_for_this_host
 from escalation.queue.one_at_a_time import one_at_a_time
 from escalation.queue.places import Limits, running_tiers, wait_for_place
 from escalation.run.heartbeat import this_runner
-from sessions_app.models import PauseSwitch, Session
+from escalation.tiers import LOWEST_TIER
+from sessions_app.models import AccountClock, PauseSwitch, Session, WallsProof
 
 TAKEN = "it was already taken"
 
@@ -15,7 +17,17 @@ def objection(session: Session) -> str:
     switch = PauseSwitch.current()
     if switch.paused:
         return f"Claude Ops is paused: {switch.reason or 'no reason given'}"
+    if why := not_for_this_host(session) or waits_for_account(session):
+        return why
+    if session.tier > LOWEST_TIER and WallsProof.holding():
+        return "the walls got worse since their last proof; an operator has to accept that"
     return Limits.configured().objection(session.tier, running_tiers(without=session))
+
+
+def waits_for_account(session: Session) -> str:
+    """A drill asks nothing of the account."""
+    clock = None if session.is_drill else AccountClock.holding()
+    return clock.sentence if clock else ""
 
 
 def admit(session: Session) -> str:

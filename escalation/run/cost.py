@@ -38,8 +38,11 @@ class OwnCost:
     estimated_cost_usd: Decimal | None = None
 
 
-def settled_cost(session: Session, facts: StreamFacts) -> OwnCost:
-    """What a run cost, however it ended: by its result line, by the CLI's own books, or a guess."""
+def settled_cost(session: Session, facts: StreamFacts, counted: Tokens) -> OwnCost:
+    """What a run cost, however it ended: by its result line, by the CLI's own books, or a guess.
+
+    The guess is about prices alone where the gateway has counted the tokens.
+    """
     if not facts.result and not facts.writes_lost and (by_books := _by_the_books(session, facts)):
         return by_books
     return own_cost(
@@ -48,11 +51,17 @@ def settled_cost(session: Session, facts: StreamFacts) -> OwnCost:
         accumulates=lambda: _accumulates(session),
         baseline=lambda: session.baseline_cost_usd,
         unit_price=lambda: last_unit_price(session.model),
+        counted=counted,
     )
 
 
-def tokens_of(facts: StreamFacts, cost: OwnCost) -> Tokens:
-    """Where the CLI reports each run by itself, its figures by model hold subagents too."""
+def tokens_of(facts: StreamFacts, cost: OwnCost, counted: Tokens) -> Tokens:
+    """Where the CLI reports each run by itself, its figures by model hold subagents too.
+
+    A run that was cut off reported nothing: there the gateway's count stands.
+    """
+    if not facts.result and counted != Tokens():
+        return counted
     if cost.basis == Session.CostBasis.PER_RUN and facts.reported_tokens is not None:
         return facts.reported_tokens
     return facts.own_tokens
@@ -92,6 +101,7 @@ def own_cost(
     accumulates: Callable[[], bool | None],
     baseline: Callable[[], Decimal | None],
     unit_price: Callable[[], Decimal | None],
+    counted: Tokens = Tokens(),  # noqa: B008 (frozen: nothing can be shared by mistake)
 ) -> OwnCost:
     """The callables are asked only where their answer decides: each may cost a look elsewhere.
 
@@ -99,7 +109,7 @@ def own_cost(
     """
     reported = facts.reported_cost_usd
     if reported is None:
-        return _without_figure(facts, unit_price)
+        return _without_figure(facts, unit_price, counted)
     if facts.own_share is not None:
         share = facts.own_share.cost_usd
         return OwnCost(
@@ -133,13 +143,16 @@ def _by_difference(reported: Decimal, before: Decimal | None) -> OwnCost:
     )
 
 
-def _without_figure(facts: StreamFacts, unit_price: Callable[[], Decimal | None]) -> OwnCost:
-    if not facts.answered:
+def _without_figure(
+    facts: StreamFacts, unit_price: Callable[[], Decimal | None], counted: Tokens
+) -> OwnCost:
+    spent = counted if counted != Tokens() else facts.streamed_tokens
+    if not facts.answered and spent == Tokens():
         return OwnCost(cost_usd=None, reported_cost_usd=None, basis=Session.CostBasis.UNKNOWN)
     price = unit_price()
     if price is None:
         return OwnCost(cost_usd=None, reported_cost_usd=None, basis=Session.CostBasis.UNKNOWN)
-    estimate = (weighted_tokens(facts.streamed_tokens) * price).quantize(COST_STEP)
+    estimate = (weighted_tokens(spent) * price).quantize(COST_STEP)
     return OwnCost(
         cost_usd=None,
         reported_cost_usd=None,

@@ -10,7 +10,7 @@ from sessions_app.models import Session
 
 def effective_tier(session: Session) -> Tier:
     tier = _as_chosen(get_tier(session.tier), session)
-    if session.cycle.dry_run and tier.number > LOWEST_TIER:
+    if (session.cycle.policy.dry_run or session.is_plan) and tier.number > LOWEST_TIER:
         tier = dry_run_walls(tier, get_tier(LOWEST_TIER))
     return question_walls(tier) if session.is_question else tier
 

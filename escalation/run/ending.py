@@ -11,8 +11,24 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from escalation.agent import Ended, Judgement, StreamFacts, Tokens, Verdict, judge
-from escalation.next_step.after_cut_off import AfterCutOff, CutOff, after_cut_off
+from escalation.agent import (
+    AccountLimit,
+    Ended,
+    Judgement,
+    Manner,
+    StreamFacts,
+    Tokens,
+    Verdict,
+    Window,
+    judge,
+)
+from escalation.next_step.after_cut_off import (
+    AfterCutOff,
+    CutOff,
+    LimitMet,
+    after_cut_off,
+    after_limit,
+)
 from escalation.next_step.ending import Ending, Note
 from escalation.next_step.lineage import Lineage
 from escalation.report import checked_report
@@ -20,6 +36,8 @@ from escalation.run.cost import OwnCost
 from escalation.run.plan import SMALLEST_BUDGET
 from escalation.tiers import Tier
 from sessions_app.models import Session
+from sessions_app.models.account_clock import moment_text
+from sessions_app.reading.masking import masked, masked_data
 
 StopCause, Status = Session.StopCause, Session.Status
 
@@ -36,6 +54,7 @@ STATUS_OF = {
 class Limits:
     continuations: int
     interruptions: int
+    limit_waits: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,6 +69,8 @@ class Seen:
     """By the transcript, which knows how long the last answer became; the stream does not."""
     findings: str = ""
     findings_problem: str = ""
+    account_limit: AccountLimit | None = None
+    windows: tuple[Window, ...] = ()
 
 
 def ending_of(
@@ -72,7 +93,13 @@ def ending_of(
         stderr=seen.stderr,
         resumed=session.resumed,
     )
+    limit = seen.account_limit if _failed_by_itself(verdict, ended) else None
+    if limit is not None:
+        verdict = _cut_by_limit(limit)
     report, problem = checked_report(facts.structured_output)
+    if problem:
+        # The words quote what was said, cut: said again of what is masked, if that is as wrong.
+        problem = checked_report(masked_data(facts.structured_output))[1] or masked(problem)
     return Ending(
         tier=session.tier,
         status=STATUS_OF[verdict.judgement],
@@ -84,10 +111,15 @@ def ending_of(
         asked_again=session.purpose == Session.Purpose.REPORT,
         asked_for_by_tier=lineage.tier_that_asked,
         is_question=session.is_question,
+        is_plan=session.is_plan,
         resume_refused=verdict.resume_refused,
         turn_limit=verdict.turn_limit,
         may_continue=_may_continue(lineage, tier, cost, limits),
-        after_cut_off=_after_cut_off(lineage, facts, ended, verdict, limits),
+        stopped_by=_stopped_by(verdict, ended),
+        after_cut_off=_after_limit(lineage, facts, limit, limits)
+        or _after_cut_off(lineage, facts, ended, verdict, limits),
+        account_limit=limit,
+        windows=seen.windows,
         conversation_broken=_broken(verdict, facts),
         stored={
             **_spent(cost, tokens),
@@ -95,7 +127,7 @@ def ending_of(
             "context_tokens": max(facts.context_tokens, seen.context_tokens),
             "session_id": facts.session_id,
             "exit_code": ended.exit_code,
-            "stop_cause": _stop_cause(verdict, ended),
+            "stop_cause": StopCause.ACCOUNT_LIMIT if limit else _stop_cause(verdict, ended),
             "duration_ms": seen.duration_ms,
             "first_activity_at": seen.first_line_at,
             "last_activity_at": seen.last_line_at or session.started_at,
@@ -114,6 +146,7 @@ def ending_without_facts(
     *,
     answered: bool = False,
     record_too_thin: bool = False,
+    why_not: str = "",
 ) -> Ending:
     """The ending of a session whose process never began, or whose facts cannot be made out."""
     session = lineage.session
@@ -125,7 +158,9 @@ def ending_without_facts(
         asked_again=session.purpose == Session.Purpose.REPORT,
         asked_for_by_tier=lineage.tier_that_asked,
         is_question=session.is_question,
+        is_plan=session.is_plan,
         record_too_thin=record_too_thin,
+        why_not=why_not,
         stored={} if record_too_thin else {"error": error},
     )
 
@@ -193,10 +228,51 @@ def _after_cut_off(
     )
 
 
+def _failed_by_itself(verdict: Verdict, ended: Ended) -> bool:
+    """A fault of the run or of ours is told before what the account has to do with it."""
+    by_itself = ended.manner in (Manner.EXITED, Manner.RUNNER_GONE) and ended.stop is None
+    return by_itself and verdict.judgement == Judgement.FAILED
+
+
+def _cut_by_limit(limit: AccountLimit) -> Verdict:
+    """Neither the run nor its conversation is to blame."""
+    return Verdict(
+        judgement=Judgement.STOPPED,
+        error=f"The account's limit was reached. The API said: {limit.words.rstrip('.')}.",
+    )
+
+
+def _after_limit(
+    lineage: Lineage, facts: StreamFacts, limit: AccountLimit | None, limits: Limits
+) -> AfterCutOff | None:
+    if limit is None:
+        return None
+    session = lineage.session
+    return after_limit(
+        LimitMet(
+            tier=session.tier,
+            until=moment_text(limit.until),
+            can_be_continued=bool(facts.session_id),
+            answered=facts.answered,
+            times=lineage.limits_met,
+            is_question=session.is_question,
+        ),
+        most=limits.limit_waits,
+    )
+
+
 def _stop_cause(verdict: Verdict, ended: Ended) -> str:
     if verdict.judgement == Judgement.TIMED_OUT:
         return StopCause.SILENCE if ended.silent_seconds else StopCause.TIME_LIMIT
+    if verdict.budget_spent and ended.stop is None:
+        return StopCause.BUDGET
     return ended.stop.cause if ended.stop else ""
+
+
+def _stopped_by(verdict: Verdict, ended: Ended) -> str:
+    stop = ended.stop
+    by_person = stop is not None and stop.cause == StopCause.PERSON
+    return stop.words if stop and by_person and verdict.judgement == Judgement.STOPPED else ""
 
 
 def _notes(session: Session, facts: StreamFacts, ended: Ended, seen: Seen) -> list[Note]:

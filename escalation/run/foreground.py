@@ -8,10 +8,8 @@ from escalation.next_step.cycles import leave_to_caller
 from escalation.run import runner
 from escalation.run.admission import objection
 from escalation.run.stop import stop_on_signals
-from sessions_app.models import Cycle, Session, SessionEvent
+from sessions_app.models import Approval, Cycle, Session, SessionEvent
 from sessions_app.reading.event_text import describe_event, summary_line
-
-HEALTHY_EXIT, NEEDS_PERSON_EXIT, COULD_NOT_RUN_EXIT = 0, 1, 2
 
 
 def run_to_end(cycle: Cycle, print_line: Callable[[str], None]) -> Cycle:
@@ -29,8 +27,21 @@ def run_to_end(cycle: Cycle, print_line: Callable[[str], None]) -> Cycle:
                 why = objection(session) or "another process has taken it"
                 print_line(f"   It does not start now: {why}. It stays queued for the worker.")
                 break
+    for approval in waiting_for(cycle):
+        print_line(
+            f"   Tier {approval.session.tier} waits for a person: "
+            f"claudeops approval approve {approval.pk}, or on the page Approvals. "
+            "Then the worker starts it."
+        )
     cycle.refresh_from_db()
     return cycle
+
+
+def waiting_for(cycle: Cycle) -> list[Approval]:
+    waiting = Approval.objects.filter(
+        session__cycle=cycle, kind=Approval.Kind.TIER, state=Approval.State.WAITING
+    )
+    return list(waiting.select_related("session"))
 
 
 def next_session(cycle: Cycle) -> Session | None:
@@ -45,11 +56,3 @@ def next_session(cycle: Cycle) -> Session | None:
 def print_event(event: SessionEvent, print_line: Callable[[str], None]) -> None:
     for line in describe_event(event.source, event.kind, event.payload):
         print_line(f"   {summary_line(line)}")
-
-
-def exit_code(cycle: Cycle) -> int:
-    if cycle.outcome in Cycle.GOOD_OUTCOMES:
-        return HEALTHY_EXIT
-    if cycle.is_active or cycle.outcome == Cycle.Outcome.COULD_NOT_RUN:
-        return COULD_NOT_RUN_EXIT
-    return NEEDS_PERSON_EXIT

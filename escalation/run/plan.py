@@ -15,6 +15,8 @@ from escalation.agent import ClaudeBinary, RunRequest, Traces, build_argv, conve
 from escalation.continuity.guards import Continuation, Fresh, Handoff, Resume
 from escalation.next_step.lineage import Lineage
 from escalation.report import REPORT_SCHEMA_JSON
+from escalation.run.budget import RunBudget
+from escalation.run.walls import WallsWanted
 from escalation.tiers import Tier
 from sessions_app.models import Session
 
@@ -37,11 +39,14 @@ class Circumstances:
     """What was found, looked up and decided for one run."""
 
     tier: Tier
+    budget: RunBudget
     binary: ClaudeBinary
     fingerprint: str
     host: str
     config_directory: Path
     environment: Mapping[str, str]
+    walls: WallsWanted
+    walls_in_force: Mapping[str, Any]
     traces: Traces
     new_session_id: str
     continuation: Continuation
@@ -55,8 +60,11 @@ class Circumstances:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
     tier: Tier
+    budget: RunBudget
     argv: list[str]
     environment: Mapping[str, str]
+    """Without the way to the API, which the walls give."""
+    walls: WallsWanted
     workdir: Path
     prompt: str
     traces: Traces
@@ -74,15 +82,18 @@ def plan_run(lineage: Lineage, found: Circumstances) -> Plan:
         session_id=found.new_session_id,
         resumes=found.continuation.session_id if isinstance(found.continuation, Resume) else None,
         report_schema=None if session.is_question else REPORT_SCHEMA_JSON,
-        max_budget_usd=budget_of(lineage, tier),
+        max_budget_usd=found.budget.left,
         is_kept=not session.cycle.ephemeral,
+        sealed=str(found.config_directory),
     )
     argv = build_argv(found.binary, request)
     session_id = conversation_id(found.binary, request)
     return Plan(
         tier=tier,
+        budget=found.budget,
         argv=argv,
         environment=found.environment,
+        walls=found.walls,
         workdir=Path(session.workdir),
         prompt=found.prompt,
         traces=found.traces,
@@ -98,6 +109,7 @@ def plan_run(lineage: Lineage, found: Circumstances) -> Plan:
             "baseline_cost_usd": found.baseline_cost_usd,
             "config_dir": str(found.config_directory),
             "run_mark": found.traces.mark,
+            "walls": found.walls_in_force,
             "continued_by": CONTINUED_BY[type(found.continuation)],
             "continued_why": found.continuation.why,
             "continued_guard": getattr(found.continuation, "guard", ""),

@@ -24,43 +24,66 @@ from escalation.agent import (
     find_binary,
     fingerprint_of,
     has_credentials,
+    login_from,
 )
 from escalation.continuity import findings_file, handoff, transcripts
 from escalation.continuity.facts import decide_continuation
 from escalation.continuity.guards import Continuation, Fresh, Guard, Handoff, Resume
-from escalation.errors import CannotRun, RecordTooThin
+from escalation.errors import CannotRun, RecordTooThin, WhyNot
+from escalation.gate.doors import doors_for
 from escalation.next_step.lineage import Lineage
+from escalation.next_step.starting import begun, lacks_approval
+from escalation.rooms.lookup import why_unreachable
+from escalation.run.budget import RunBudget
+from escalation.run.cost import last_unit_price
+from escalation.run.directory import run_directory_of, traces_of
 from escalation.run.effective_tier import effective_tier
 from escalation.run.persistence import persistently
-from escalation.run.plan import Circumstances, Plan, plan_run
+from escalation.run.plan import Circumstances, Plan, budget_of, plan_run
 from escalation.run.prompts import prompt_for
 from escalation.run.recorder import Recorder
+from escalation.run.walls import WallsWanted, rooms_or_refusal, safe_path, walls_in_force
 from escalation.tiers import LOWEST_TIER, Tier
-from sessions_app.models import Conversation, Session
+from sessions_app.models import Conversation, Session, Watch
 from sessions_app.models.policy import refusal
+from sessions_app.models.workdir import objection_here
+from sessions_app.reading.budgets import first_spent
+from sessions_app.reading.masking import masked_data
+from sessions_app.reading.spending import budgets_of_cycle
+
+TOLD = ("prompt", "argv", "continued_why", "handoff")
+"""What is stored masked; the CLI gets it as it is."""
 
 
 def prepare(lineage: Lineage, recorder: Recorder, surroundings: Mapping[str, str]) -> Plan:
     """The plan, with everything in place that it counts on, and the record in step with it."""
     session = lineage.session
     _require_policy(session)
+    if why := lacks_approval(session, lineage.path):
+        raise CannotRun(why)
     tier = effective_tier(session)
-    _require_workdir(Path(session.workdir))
+    budget = _budget(lineage, tier)
+    _require_workdir(session)
     binary = find_binary()
     config_directory = _made(config_directory_of(session))
+    _made(run_directory_of(session))
     traces = traces_of(session, mark=f"session-{session.pk}-{uuid.uuid4().hex}")
-    environment = _environment(surroundings, config_directory, traces)
+    around = {**os.environ, "PATH": _path_for(session), **surroundings}
+    walls = _walls(lineage, tier, around, traces, budget)
     continuation, facts = _continuation(lineage, tier, binary, config_directory)
     record = _record(lineage, continuation, recorder)
     plan = plan_run(
         lineage,
         Circumstances(
             tier=tier,
+            budget=budget,
             binary=binary,
             fingerprint=_fingerprint(binary),
             host=socket.gethostname(),
             config_directory=config_directory,
-            environment=environment,
+            environment=_environment(session, around, traces),
+            walls=walls,
+            walls_in_force=walls_in_force(walls),
             traces=traces,
             new_session_id=str(uuid.uuid4()),
             continuation=continuation,
@@ -73,11 +96,6 @@ def prepare(lineage: Lineage, recorder: Recorder, surroundings: Mapping[str, str
     )
     persistently(lambda: _store(session, plan))
     return plan
-
-
-def traces_of(session: Session, mark: str) -> Traces:
-    directory = _made(Path(settings.CLAUDEOPS_STATE_DIR) / "runs")
-    return Traces(mark=mark, tool_log=directory / f"session-{session.pk}.tools")
 
 
 def config_directory_of(session: Session) -> Path:
@@ -102,14 +120,29 @@ def _require_policy(session: Session) -> None:
     if session.tier == LOWEST_TIER or session.is_question:
         return
     if why := refusal(session.tier, session.cycle.current_policy()):
-        raise CannotRun(why)
+        raise CannotRun(why, WhyNot.POLICY)
 
 
-def _require_workdir(workdir: Path) -> None:
+def _budget(lineage: Lineage, tier: Tier) -> RunBudget:
+    """What is left of all that limits it; nothing is started over one of them."""
+    session = lineage.session
+    shared = budgets_of_cycle(session.cycle, without=session)
+    if spent := first_spent(shared):
+        raise CannotRun(f"The budget is spent: {spent.refusal}")
+    return RunBudget(price=last_unit_price(tier.model), own=budget_of(lineage, tier), shared=shared)
+
+
+def _require_workdir(session: Session) -> None:
+    workdir = Path(session.workdir)
     if not workdir.is_dir():
         raise CannotRun(
-            f"The working directory {workdir} does not exist. Create it, or correct the watch."
+            f"The working directory {workdir} does not exist. Create it, or correct the watch.",
+            WhyNot.WORKDIR,
         )
+    if not session.is_drill and (objection := objection_here(workdir)):
+        raise CannotRun(objection, WhyNot.WORKDIR)
+    if rooms_or_refusal().in_force and (closed := why_unreachable(workdir)):
+        raise CannotRun(closed, WhyNot.WORKDIR)
 
 
 def _fingerprint(binary: ClaudeBinary) -> str:
@@ -117,24 +150,60 @@ def _fingerprint(binary: ClaudeBinary) -> str:
         return fingerprint_of(Path(binary.path))
     except OSError as error:
         raise CannotRun(
-            f"{binary.path} cannot be started: {error.strerror}. Check CLAUDEOPS_CLAUDE_BIN."
+            f"{binary.path} cannot be started: {error.strerror}. Check CLAUDEOPS_CLAUDE_BIN.",
+            WhyNot.CLI,
         ) from error
 
 
 def _environment(
-    surroundings: Mapping[str, str], config_directory: Path, traces: Traces
+    session: Session, surroundings: Mapping[str, str], traces: Traces
 ) -> dict[str, str]:
-    environment = cli_environment(
-        {**os.environ, **surroundings},
-        home=_made(Path(settings.CLAUDEOPS_STATE_DIR) / "home"),
-        config_directory=config_directory,
+    return cli_environment(
+        surroundings,
+        # Empty for every run: what one leaves there must not be read by the next.
+        home=_made(run_directory_of(session) / "home"),
+        config_directory=config_directory_of(session),
         api_retries=settings.CLAUDEOPS_API_RETRIES,
         also_pass=settings.CLAUDEOPS_PASS_ENV,
         traces=traces,
     )
-    if not has_credentials(environment):
-        raise CannotRun(NO_CREDENTIALS)
-    return environment
+
+
+def _path_for(session: Session) -> str:
+    watch = session.cycle.watch
+    doors = doors_for(session.tier, watch_words=watch.doors if watch else "")
+    return safe_path(os.environ.get("PATH", ""), (session.workdir, *doors.writable))
+
+
+def _walls(
+    lineage: Lineage,
+    tier: Tier,
+    surroundings: Mapping[str, str],
+    traces: Traces,
+    budget: RunBudget,
+) -> WallsWanted:
+    session = lineage.session
+    login = login_from(surroundings, settings.CLAUDEOPS_PASS_ENV)
+    if not has_credentials(login):
+        raise CannotRun(NO_CREDENTIALS, WhyNot.NO_CREDENTIALS)
+    watch = session.cycle.watch
+    others = Watch.objects.exclude(pk=session.cycle.watch_id or 0).values_list("workdir", flat=True)
+    return WallsWanted(
+        tier=tier,
+        workdir=Path(session.workdir),
+        config_directory=config_directory_of(session),
+        run_directory=run_directory_of(session),
+        surroundings=surroundings,
+        login=login,
+        traces=traces,
+        watch_doors=watch.doors if watch else "",
+        ask=tuple(dict.fromkeys((*tier.ask, *session.cycle.ask_rules))),
+        changes_nothing=session.is_question
+        or session.is_plan
+        or session.cycle.current_policy().dry_run,
+        other_watches=tuple(map(Path, others)),
+        objection=budget.objection,
+    )
 
 
 def _continuation(
@@ -203,8 +272,9 @@ def _findings_path(session: Session) -> str:
 def _store(session: Session, plan: Plan) -> None:
     """The record knows the conversation before the process exists: a crash cannot lose it."""
     for field, value in plan.stored.items():
-        setattr(session, field, value)
+        setattr(session, field, masked_data(value) if field in TOLD else value)
     session.save(update_fields=list(plan.stored))
+    begun(session)
     if not Conversation.take(plan.session_id, session):
         raise CannotRun(
             f"Another run is using the conversation {plan.session_id}. Wait for it to end."

@@ -24,9 +24,9 @@ from sessions_app.reading.plain_text import one_line
 PROMPT_FILES = (
     *("round", "role1", "role2", "role3", "dry_run", "live_run", "findings_file", "closing"),
     *("escalation", "takeover", "granted", "by_hand", "report_is_done", "no_report"),
-    *("earlier_attempt", "earlier_attempts", "traces", "cut_calls"),
+    *("earlier_attempt", "earlier_attempts", "traces", "cut_calls", "failed_remedies"),
     *("task_escalation", "task_report", "task_continuation", "task_interrupted", "task_findings"),
-    *("task_fork", "follow_up"),
+    *("task_fork", "task_plan", "follow_up"),
 )
 TASKS = {
     Session.Purpose.TIER: "task_escalation",
@@ -36,6 +36,7 @@ TASKS = {
     Session.Purpose.FINDINGS: "task_findings",
     Session.Purpose.FORK: "task_fork",
     Session.Purpose.FOLLOW_UP: "follow_up",
+    Session.Purpose.PLAN: "task_plan",
 }
 LOOKING_BACK = (Session.Purpose.REPORT, Session.Purpose.FOLLOW_UP)
 """What these are for is in the past: they act on nothing."""
@@ -188,7 +189,9 @@ def _reports(situation: Situation) -> str:
 
 def _before(situation: Situation, room: int = ROOM_FOR_CALLS) -> str:
     """What happened before and is not told by the conversation."""
-    return _paragraphs(_attempts(situation), _cut_off(situation, room))
+    return _paragraphs(
+        _attempts(situation), _cut_off(situation, room), _failed_remedies(situation, room)
+    )
 
 
 def _attempts(situation: Situation) -> str:
@@ -212,6 +215,16 @@ def _cut_off(situation: Situation, room: int) -> str:
     shown = [one_line(call, room // len(calls)) for call in calls]
     fence = f"----- {situation.token[:8]} -----"
     return fill("cut_calls", fence=fence, calls=disarmed("\n".join(shown)))
+
+
+def _failed_remedies(situation: Situation, room: int) -> str:
+    """What was done in earlier chains and did not hold: as data."""
+    remedies = situation.failed_remedies
+    if not remedies or situation.purpose in LOOKING_BACK:
+        return ""
+    shown = [one_line(remedy, room // len(remedies)) for remedy in remedies]
+    fence = f"----- {situation.token[:8]} -----"
+    return fill("failed_remedies", fence=fence, remedies=disarmed("\n".join(shown)))
 
 
 def _name_of_parent(situation: Situation) -> str:

@@ -15,6 +15,8 @@ from escalation.agent import StreamLine, parse_line, storable
 from escalation.run import spool
 from escalation.run.spool import store_one
 from sessions_app.models import Session, SessionEvent
+from sessions_app.reading.masking import known_here, masked, masked_data
+from sessions_app.reading.split_secrets import SplitSecrets
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +41,7 @@ class Recorder:
         self._waiting: list[SessionEvent] = []
         self._oldest = 0.0
         self._spooled = 0
+        self._split = SplitSecrets()
         self.stderr = ""
         self.first_line_at: datetime | None = None
         self.last_line_at: datetime | None = None
@@ -75,11 +78,13 @@ class Recorder:
         """The end of what was said on stderr is kept for the verdict."""
         self.stderr = f"{self.stderr}{event.payload.get('text')}\n"[-STDERR_KEPT_LENGTH:]
 
-    def note(self, kind: str, text: str, level: str = "info") -> None:
+    def note(self, kind: str, text: str, level: str = "info", **facts: Any) -> None:
         """Something that Claude Ops itself did, decided or found worth a warning."""
+        text = masked(text)
         if self._listener is None:
             logger.log(LOG_LEVELS[level], "Session %s: %s", self._session.pk, text)
-        self._add(SessionEvent.Source.SUPERVISOR, kind, {"text": storable(text), "level": level})
+        payload = storable({"text": text, "level": level, **facts})
+        self._add(SessionEvent.Source.SUPERVISOR, kind, payload)
 
     def tick(self) -> None:
         """Write what has waited long enough; a locked database is tried again next time."""
@@ -105,11 +110,12 @@ class Recorder:
                 time.sleep(0.5)
 
     def _add(self, source: str, kind: str, payload: dict[str, Any]) -> SessionEvent:
+        """Masked here, before anyone else has it: listener, spool, database."""
         event = SessionEvent(
             session=self._session,
             source=source,
-            kind=kind,
-            payload=payload,
+            kind=masked(kind),
+            payload=masked_data(self._split.hidden_in(source, payload, known_here())),
             created_at=timezone.now(),
         )
         if not self._waiting:

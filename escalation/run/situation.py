@@ -7,23 +7,27 @@ prompt cannot say what did not happen.
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from escalation.continuity.guards import Continuation, Resume
-from escalation.continuity.masking import masked
 from escalation.next_step.lineage import Lineage
 from escalation.run.foreign_text import new_token
-from escalation.tiers import Tier
+from escalation.tiers import LOWEST_TIER, Tier
 from sessions_app.models import Cycle, Session, SessionEvent
+from sessions_app.reading.incident_figures import remedies_that_failed
+from sessions_app.reading.masking import masked
 from sessions_app.reading.plain_text import one_line
 from sessions_app.reading.tool_calls import ToolCall, tool_calls
 
 MANIFEST_NAME = "CLAUDE-OPS.md"
 MANIFEST_LENGTH = 20_000
 CALLS_SHOWN = 3
+REMEDIES_SHOWN = 3
 CALL_LENGTH = 400
 # More than is shown is masked, so that no secret is cut in half and missed.
 MASKED_LENGTH = 10_000
@@ -70,6 +74,8 @@ class Situation:
     """The runs that this one continues, oldest first; its parent is the last."""
     attempts: tuple[EarlierRun, ...] = ()
     """Earlier runs at this same point, for the same purpose, that did not end well."""
+    failed_remedies: tuple[str, ...] = ()
+    """What earlier chains did about the same and did not hold; nothing for one that only looks."""
     request: str = ""
     """What a person asked for, or why they started the run."""
     place: Place = field(default_factory=Place)
@@ -124,15 +130,23 @@ def situation_of(
         tier=tier,
         continuation=continuation,
         purpose=_purpose(lineage),
-        dry_run=session.cycle.dry_run,
+        dry_run=session.cycle.policy.dry_run or session.is_plan,
         line=_line(lineage),
         attempts=tuple(earlier_run(run) for run in lineage.attempts if _ended_badly(run)),
+        failed_remedies=_failed_remedies(session),
         request=session.request,
         place=Place() if isinstance(continuation, Resume) else place_of(session.cycle),
         record=json.dumps(record["content"], indent=1, ensure_ascii=False) if record else "",
         findings_path=findings_path,
         token=new_token(),
     )
+
+
+def _failed_remedies(session: Session) -> tuple[str, ...]:
+    """A round looks with fresh eyes; whoever mends must not mend in vain a second time."""
+    if session.tier == LOWEST_TIER:
+        return ()
+    return tuple(dict.fromkeys(remedies_that_failed(session.cycle)))[-REMEDIES_SHOWN:]
 
 
 def place_of(cycle: Cycle) -> Place:
@@ -169,11 +183,21 @@ def earlier_run(session: Session, seen: list[Any] | None = None) -> EarlierRun:
 
 
 def read_manifest(workdir: Path) -> str:
-    """The house rules, where the working directory has them; cut when somebody wrote a book."""
+    """The house rules, where the working directory has them; cut when somebody wrote a book.
+
+    An earlier run may have written in the directory, and this is read outside its room: a link that
+    leads out of it would bring any file of ours into a prompt, and a pipe would never end.
+    """
     try:
-        with (workdir / MANIFEST_NAME).open(encoding="utf-8", errors="replace") as manifest:
+        path = (workdir / MANIFEST_NAME).resolve()
+        if not path.is_relative_to(workdir.resolve()):
+            return ""
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, encoding="utf-8", errors="replace") as manifest:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return ""
             text = manifest.read(MANIFEST_LENGTH + 1)
-    except OSError:
+    except (OSError, RuntimeError):
         return ""
     if len(text) > MANIFEST_LENGTH:
         return text[:MANIFEST_LENGTH] + f"\n(cut here: read {MANIFEST_NAME} for the rest)"

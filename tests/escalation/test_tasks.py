@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from decimal import Decimal
+
 import pytest
+import time_machine
 from django.db import transaction
+from django.utils import timezone
 from django_q.models import OrmQ
 
 from escalation import queue, tasks
-from sessions_app.models import Cycle, Session
+from escalation.errors import CannotRun
+from escalation.queue.failures import TaskFailed
+from sessions_app.models import AccountClock, Cycle
 from tests.escalation.rows import ESCALATE, HEALTHY
-from tests.factories import CycleFactory, SessionFactory, WatchFactory
+from tests.factories import CycleFactory, SessionFactory, WallsProofFactory, WatchFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -42,7 +49,7 @@ def test_a_session_that_is_taken_is_left_alone(fake_cli):
 
 
 def test_a_session_that_is_gone_is_an_error():
-    with pytest.raises(Session.DoesNotExist):
+    with pytest.raises(TaskFailed, match="DoesNotExist"):
         tasks.run_session(987)
 
 
@@ -102,3 +109,59 @@ def test_the_queue_takes_part_in_the_transaction(session):
         transaction.set_rollback(True)
 
     assert queued() == []
+
+
+def test_walls_are_proved_only_where_they_are_due(monkeypatch):
+    monkeypatch.setattr(tasks, "prove_if_due", list)
+
+    assert tasks.prove_walls() == "The walls are proved for this CLI and this kernel."
+
+
+def test_a_proof_is_told_by_what_it_found(monkeypatch):
+    proof = WallsProofFactory(tried=660, failed=1)
+    monkeypatch.setattr(tasks, "prove_if_due", lambda: [proof])
+
+    assert "1 of 660 failed" in tasks.prove_walls()
+
+
+def test_walls_that_cannot_be_tried_are_no_crash_of_the_task(monkeypatch):
+    def refuse() -> None:
+        raise CannotRun("no CLI here")
+
+    monkeypatch.setattr(tasks, "prove_if_due", refuse)
+
+    assert tasks.prove_walls() == "The walls could not be tried: no CLI here"
+
+
+def use_window(share: float) -> None:
+    resets_at = (timezone.now() + timedelta(hours=1)).timestamp()
+    AccountClock.objects.create(
+        pk=AccountClock.THE_ONE, windows={"five_hour": {"share": share, "resets_at": resets_at}}
+    )
+
+
+def test_a_routine_round_leaves_the_reserve_to_incidents(settings):
+    settings.CLAUDEOPS_LIMIT_RESERVE = Decimal("0.80")
+    use_window(0.8)
+
+    said = tasks.start_scheduled_cycle(WatchFactory(name="shop").pk)
+
+    assert said.startswith("Watch shop was skipped: 80% of the account's five-hour window is used")
+    assert "CLAUDEOPS_LIMIT_RESERVE is 80%" in said
+    assert not Cycle.objects.exists()
+
+
+@pytest.mark.parametrize(("reserve", "share"), [(None, 0.99), (Decimal("0.80"), 0.79)])
+def test_below_the_reserve_or_without_one_rounds_run(settings, workdir, reserve, share):
+    settings.CLAUDEOPS_LIMIT_RESERVE = reserve
+    use_window(share)
+
+    assert "was started" in tasks.start_scheduled_cycle(WatchFactory(workdir=str(workdir)).pk)
+
+
+def test_a_window_that_began_anew_holds_no_round_back(settings, workdir):
+    settings.CLAUDEOPS_LIMIT_RESERVE = Decimal("0.80")
+    use_window(0.99)
+
+    with time_machine.travel(timezone.now() + timedelta(hours=2)):
+        assert "was started" in tasks.start_scheduled_cycle(WatchFactory(workdir=str(workdir)).pk)

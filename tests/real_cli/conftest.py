@@ -12,7 +12,7 @@ from escalation.rehearsal.drills import scenario
 from escalation.rehearsal.drills.messages_api import ScriptedApi
 from escalation.rehearsal.drills.scenario import Reply, Scenario, ToolCall
 from escalation.run.foreground import run_to_end
-from sessions_app.models import Cycle
+from sessions_app.models import Cycle, Watch
 from tests.factories import WatchFactory
 from tests.real_cli.playing import PlayedDrill, play
 
@@ -111,8 +111,25 @@ class WatchCycle:
     )
     healthy = (Reply(say="Fine.", calls=(report_call(),)),)
 
-    def run(self, *, prompt: str = "", tier: int = 1, **fields: Any) -> Cycle:
+    def run(
+        self,
+        *,
+        prompt: str = "",
+        tier: int = 1,
+        listener: Callable[[str], None] = lambda line: None,
+        **fields: Any,
+    ) -> Cycle:
         watch = WatchFactory(workdir=str(self.workdir), **fields)
+        return self.run_watch(watch, prompt=prompt, tier=tier, listener=listener)
+
+    def run_watch(
+        self,
+        watch: Watch,
+        *,
+        prompt: str = "",
+        tier: int = 1,
+        listener: Callable[[str], None] = lambda line: None,
+    ) -> Cycle:
         cycle = cycles.start(
             watch,
             trigger=Cycle.Trigger.MANUAL,
@@ -120,7 +137,7 @@ class WatchCycle:
             prompt=prompt,
             tier=tier,
         )
-        return run_to_end(cycle, lambda line: None)
+        return run_to_end(cycle, listener)
 
 
 @pytest.fixture

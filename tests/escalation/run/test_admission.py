@@ -8,14 +8,15 @@ import threading
 
 import pytest
 from django.db import connection
+from django.utils import timezone
 
 from escalation.agent.process_tree import boot_id, started_at
 from escalation.host.pause import pause
 from escalation.next_step.cycles import leave_to_caller
 from escalation.run import runner
 from escalation.run.admission import admit, objection
-from sessions_app.models import PauseSwitch, Session
-from tests.factories import CycleFactory, SessionFactory
+from sessions_app.models import PauseSwitch, Session, WallsProof
+from tests.factories import CycleFactory, SessionFactory, WallsProofFactory
 
 
 def waiting(**facts) -> Session:
@@ -163,3 +164,26 @@ def test_of_many_at_once_exactly_one_gets_the_last_place(settings, tier, limits)
 
     assert answers.count("") == 1
     assert Session.objects.filter(status=Session.Status.RUNNING).count() == 1
+
+
+@pytest.mark.django_db
+def test_higher_tiers_wait_while_the_walls_are_worse_and_nobody_accepted_that():
+    WallsProofFactory(failed=1, is_worse=True)
+
+    assert "walls got worse" in objection(waiting(tier=2))
+    assert objection(waiting(tier=1)) == ""
+
+
+@pytest.mark.django_db
+def test_accepted_or_mended_walls_hold_nobody():
+    proof = WallsProofFactory(failed=1, is_worse=True)
+    WallsProofFactory(kind=WallsProof.Kind.ATTACKS)
+    assert WallsProof.holding() == proof
+
+    proof.accepted_at = timezone.now()
+    proof.save()
+    assert objection(waiting(tier=3)) == ""
+
+    WallsProofFactory(failed=2, is_worse=True)
+    WallsProofFactory(failed=0)
+    assert objection(waiting(tier=3)) == ""

@@ -7,30 +7,11 @@ import signal
 
 import pytest
 
-from escalation.run.foreground import exit_code, run_to_end
+from escalation.run.foreground import run_to_end
 from escalation.run.stop import stop_on_signals
 from sessions_app.models import Cycle, Session
 from tests.escalation.rows import ESCALATE, HEALTHY
 from tests.factories import CycleFactory
-
-
-@pytest.mark.parametrize(
-    ("outcome", "code"),
-    [
-        (Cycle.Outcome.HEALTHY, 0),
-        (Cycle.Outcome.FIXED, 0),
-        (Cycle.Outcome.NEEDS_PERSON, 1),
-        (Cycle.Outcome.COULD_NOT_RUN, 2),
-        ("", 1),
-    ],
-)
-def test_every_outcome_has_its_exit_code(outcome, code):
-    assert exit_code(Cycle(outcome=outcome, state=Cycle.State.FINISHED)) == code
-
-
-@pytest.mark.parametrize("state", Cycle.ACTIVE_STATES)
-def test_a_cycle_that_has_not_ended_exits_with_2(state):
-    assert exit_code(Cycle(outcome="", state=state)) == 2
 
 
 def test_it_runs_until_no_session_is_left(fake_cli, session):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
 import threading
 import time
 
 import pytest
-from django.db import OperationalError, connection
+from django.db import OperationalError
 
 from escalation.run import recorder as recorder_module
+from escalation.run.patience import patience
 from escalation.run.recorder import Recorder
 from sessions_app.models import Session, SessionEvent
+from tests.escalation.locked_database import locked_database
 from tests.factories import SessionEventFactory, SessionFactory
 
 Source = SessionEvent.Source
@@ -249,10 +250,8 @@ def test_nothing_is_lost_when_the_lock_outlasts_the_patience_of_the_database():
     session = SessionFactory(running=True)
     recorder = Recorder(session)
     recorder.stream_line(line(1))
-    with connection.cursor() as cursor:
-        cursor.execute("PRAGMA busy_timeout = 50")
 
-    with _database_locked_for(1.0):
+    with _database_locked_for(1.0), patience(0):
         recorder.close()
 
     assert texts(session) == ["line 1"]
@@ -290,9 +289,6 @@ class _database_locked_for:
         self._thread.join()
 
     def _hold(self) -> None:
-        other = sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        self._locked.set()
-        time.sleep(self._seconds)
-        other.execute("ROLLBACK")
-        other.close()
+        with locked_database():
+            self._locked.set()
+            time.sleep(self._seconds)

@@ -18,9 +18,9 @@ from escalation.next_step.cycles import leave_to_caller
 from escalation.recovery.recover import recover
 from escalation.run import recorder as recorder_module
 from escalation.run import runner, spool
-from escalation.run.heartbeat import Heartbeat
+from escalation.run.heartbeat import Heartbeat, this_runner
+from escalation.run.patience import patience
 from escalation.run.recorder import Recorder
-from escalation.run.sqlite_patience import patience
 from sessions_app.models import Session, SessionEvent
 from tests.escalation.locked_database import locked_database
 from tests.escalation.processes import is_gone_soon
@@ -41,7 +41,7 @@ def impatient(transactional_db, monkeypatch) -> Iterator[None]:
 
 @pytest.fixture
 def running() -> Session:
-    return SessionFactory(running=True)
+    return SessionFactory(running=True, **this_runner())
 
 
 def line(number: int) -> bytes:
@@ -190,9 +190,7 @@ def test_what_could_not_be_stored_at_the_end_is_read_in_by_the_next_recovery(run
     with locked_database():
         recorder.stream_line(line(1))
         recorder.stream_line(line(2))
-        with connection.cursor() as cursor:
-            cursor.execute("PRAGMA busy_timeout = 50")
-        with pytest.raises(OperationalError):
+        with patience(0), pytest.raises(OperationalError):
             recorder.close()
     running.finish(Session.Status.COMPLETED, "done")
 

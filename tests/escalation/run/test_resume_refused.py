@@ -111,7 +111,6 @@ def test_after_a_tool_ran_there_is_no_second_run_and_a_person_is_asked(fake_cli,
     "said",
     [
         "API Error: 401 bad key",
-        "API Error: 429 slow down",
         "API Error: 500 internal",
         "API Error: 529 overloaded",
         "Unable to connect to API (ECONNREFUSED)",

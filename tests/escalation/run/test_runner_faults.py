@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
+from django.db import OperationalError
 
 from escalation.next_step.cycles import leave_to_caller
 from escalation.run import runner
@@ -276,3 +277,18 @@ def test_a_failure_after_an_escalation_needs_a_person(fake_cli, session):
 
     assert child.cycle.outcome == Outcome.NEEDS_PERSON
     assert "Tier 1 had asked for it" in child.cycle.outcome_reason
+
+
+def test_a_database_that_goes_away_before_the_run_begins_puts_it_back(
+    session, fake_cli, monkeypatch
+):
+    def away(*given, **options):
+        raise OperationalError("connection refused")
+
+    monkeypatch.setattr(runner, "prepare", away)
+
+    taken = runner.run(session, enqueue=leave_to_caller)
+
+    session.refresh_from_db()
+    assert (taken, session.status, session.started_at) == (False, Session.Status.QUEUED, None)
+    assert fake_cli.calls == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from escalation.run.situation import (
 from escalation.tiers import get_tier
 from sessions_app.models import Cycle, Session
 from tests.escalation.rows import CONVERSATION, ESCALATE
-from tests.factories import CycleFactory, SessionEventFactory, SessionFactory
+from tests.factories import CycleFactory, IncidentFactory, SessionEventFactory, SessionFactory
 
 pytestmark = pytest.mark.django_db
 Status, Purpose, By = Session.Status, Session.Purpose, Session.ContinuedBy
@@ -272,10 +273,12 @@ def test_a_fresh_run_reads_the_manifest(tmp_path):
     assert situation(SessionFactory(cycle=cycle)).place.manifest == "House rules"
 
 
-def test_the_usual_escalation_asks_the_database_only_for_attempts(django_assert_num_queries):
+def test_the_usual_escalation_asks_only_for_attempts_and_failed_remedies(
+    django_assert_num_queries,
+):
     child = SessionFactory(tier=2, parent_session=escalated())
 
-    with django_assert_num_queries(1):
+    with django_assert_num_queries(2):
         situation(child)
 
 
@@ -312,5 +315,38 @@ def test_a_missing_manifest_is_no_manifest(tmp_path):
 
 def test_a_directory_in_place_of_the_manifest_is_no_manifest(tmp_path: Path):
     (tmp_path / "CLAUDE-OPS.md").mkdir()
+
+    assert read_manifest(tmp_path) == ""
+
+
+@pytest.mark.parametrize(("tier", "told"), [(1, ()), (2, ("restarted web",))])
+def test_who_mends_knows_which_remedy_failed_before_and_who_looks_does_not(tier, told):
+    session = SessionFactory(tier=tier)
+    incident = IncidentFactory(cause="web")
+    incident.cycles.add(session.cycle)
+    for _ in range(2):
+        incident.events.create(kind="did_not_hold", text="restarted web")
+
+    assert situation(session).failed_remedies == told
+
+
+def test_house_rules_that_lead_out_of_the_directory_are_not_read(tmp_path):
+    workdir = tmp_path / "shop"
+    workdir.mkdir()
+    (tmp_path / "secret_key").write_text("the installation's own")
+    (workdir / "CLAUDE-OPS.md").symlink_to(tmp_path / "secret_key")
+
+    assert read_manifest(workdir) == ""
+
+
+def test_house_rules_may_be_a_link_inside_the_directory(tmp_path):
+    (tmp_path / "rules.md").write_text("Backups run at two.")
+    (tmp_path / "CLAUDE-OPS.md").symlink_to("rules.md")
+
+    assert read_manifest(tmp_path) == "Backups run at two."
+
+
+def test_a_pipe_in_place_of_the_house_rules_holds_nobody_up(tmp_path):
+    os.mkfifo(tmp_path / "CLAUDE-OPS.md")
 
     assert read_manifest(tmp_path) == ""

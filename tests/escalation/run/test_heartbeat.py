@@ -1,0 +1,73 @@
+"""Signs of life, and what a runner does when nobody can see them any more."""
+
+from __future__ import annotations
+
+import pytest
+
+from escalation.recovery.runners import FOREIGN_SILENCE
+from escalation.run import heartbeat as heartbeat_module
+from escalation.run.heartbeat import CUT_OFF, LEASE_SECONDS, TAKEN_OVER, Heartbeat, this_runner
+from sessions_app.models import Session
+from tests.factories import SessionFactory
+
+pytestmark = pytest.mark.django_db
+
+
+class AnyDatabase:
+    """The lease is for databases that several hosts share."""
+
+    def __init__(self, vendor: str) -> None:
+        self.vendor = vendor
+
+
+@pytest.fixture
+def running() -> Session:
+    return SessionFactory(running=True, **this_runner())
+
+
+def due(heartbeat: Heartbeat) -> Heartbeat:
+    heartbeat._next_beat = 0.0
+    return heartbeat
+
+
+def test_a_beat_of_its_own_run_is_stored(running):
+    heartbeat = due(Heartbeat(running))
+
+    assert heartbeat.beat()
+    running.refresh_from_db()
+    assert running.heartbeat_at is not None
+    assert heartbeat.lost is None
+
+
+def test_a_run_that_another_process_has_taken_over_stops(running):
+    heartbeat = due(Heartbeat(running))
+    Session.objects.update(runner_pid=1, runner_started=1)
+
+    heartbeat.beat()
+
+    assert heartbeat.lost is not None
+    assert heartbeat.lost.words == TAKEN_OVER
+
+
+def test_the_sign_of_life_of_another_runner_is_not_touched(running):
+    Session.objects.update(runner_pid=1, runner_started=1, heartbeat_at=None)
+
+    due(Heartbeat(running)).beat()
+
+    running.refresh_from_db()
+    assert running.heartbeat_at is None
+
+
+@pytest.mark.parametrize(("vendor", "stops"), [("postgresql", True), ("sqlite", False)])
+def test_a_runner_that_is_cut_off_stops_where_others_may_take_over(
+    running, monkeypatch, vendor, stops
+):
+    monkeypatch.setattr(heartbeat_module, "connection", AnyDatabase(vendor))
+    heartbeat = Heartbeat(running)
+    heartbeat._last_stored -= LEASE_SECONDS + 1
+
+    assert bool(heartbeat.lost and heartbeat.lost.words == CUT_OFF) is stops
+
+
+def test_it_stops_before_another_host_takes_over():
+    assert FOREIGN_SILENCE.total_seconds() > LEASE_SECONDS + 10
