@@ -30,10 +30,12 @@ from escalation.next_step.lineage import lineage_of
 from escalation.recovery.lost_tasks import without_task
 from escalation.recovery.runners import let_go, orphans, take_over
 from escalation.run import spool
+from escalation.run.changes import settle_from_events
+from escalation.run.directory import traces_of
 from escalation.run.finish import finish_run, hear_the_rest
-from escalation.run.prepare import traces_of
 from escalation.run.recorder import Recorder
 from sessions_app.models import PauseSwitch, Session, SessionEvent
+from sessions_app.reading.target_addresses import learn_addresses
 
 logger = logging.getLogger(__name__)
 
@@ -77,12 +79,14 @@ def _attempt(session: Session, enqueue: Enqueue) -> str:
 def _recover_one(session: Session, enqueue: Enqueue) -> str:
     if not take_over(session):
         return "is being recovered by another process"
+    learn_addresses()
     spool.read_in(session)
     recorder, facts = Recorder(session), StreamFacts()
     hear_again(session, recorder, facts)
     hear_the_rest(session, recorder, facts)
     facts.note_stop()
     stop_processes(session)
+    settle_from_events(session)
     decision = finish_run(
         lineage_of(session),
         recorder,
@@ -108,7 +112,6 @@ def stop_processes(session: Session) -> None:
     )
     if survivors:
         logger.error("Session %s: processes %s could not be stopped", session.pk, survivors)
-    log.unlink(missing_ok=True)
 
 
 def hear_again(session: Session, recorder: Recorder, facts: StreamFacts) -> None:

@@ -6,14 +6,14 @@ import socket
 from datetime import timedelta
 from typing import Any
 
-from django.utils import timezone
-
 from escalation.agent import boot_id, started_at
 from escalation.run.heartbeat import this_runner
 from sessions_app.models import Session
+from sessions_app.models.clock import awake_since, shared_now
 
-# A run on another host can only be judged by its silence.
-FOREIGN_SILENCE = timedelta(minutes=10)
+# A run on another host can only be judged by its silence. Its runner stops it before
+# (`run.heartbeat.LEASE_SECONDS`), and with a recovery every minute it goes on within two.
+FOREIGN_SILENCE = timedelta(seconds=45)
 # A worker that lives but has lost this run beats no more for it.
 LOCAL_SILENCE = timedelta(minutes=15)
 
@@ -25,9 +25,10 @@ def orphans() -> list[Session]:
 
 def runner_lives(session: Session) -> bool:
     seen = session.heartbeat_at or session.started_at or session.created_at
-    silent = timezone.now() - seen
     if session.host != socket.gethostname():
-        return silent < FOREIGN_SILENCE
+        # While the database was away, nobody could be heard.
+        return shared_now() - max(seen, awake_since() or seen) < FOREIGN_SILENCE
+    silent = shared_now() - seen
     if session.boot_id != boot_id() or session.runner_pid is None or silent > LOCAL_SILENCE:
         return False
     return started_at(session.runner_pid) == session.runner_started
@@ -43,7 +44,7 @@ def take_over(session: Session) -> bool:
         status=Session.Status.RUNNING,
         runner_pid=session.runner_pid,
         runner_started=session.runner_started,
-    ).update(**_recoverer(), heartbeat_at=timezone.now())
+    ).update(**_recoverer(), heartbeat_at=shared_now())
     return bool(taken)
 
 

@@ -88,7 +88,21 @@ def test_killed_worker_is_recovered_from_and_the_chain_goes_on(slow: Installatio
     assert second["parent_session_id"] == first["id"]
 
 
+def test_nothing_of_a_run_in_rooms_outlives_its_worker(slow: Installation):
+    worker = slow.start("worker")
+    slow.manage("drill", "tool", "--queue")
+    wait_until(slow.napping_tools, "the tool runs")
+    mark = slow.rows("SELECT run_mark FROM sessions")[0][0]
+    assert processes_mentioning(mark) != []
+
+    kill_whole_worker(worker)
+
+    wait_until(lambda: processes_mentioning(mark) == [], "the kernel ends the rooms")
+    assert slow.napping_tools() == []
+
+
 def test_surviving_cli_and_tool_of_a_killed_worker_are_stopped(slow: Installation):
+    slow.environment["CLAUDEOPS_ROOMS"] = "off"
     worker = slow.start("worker")
     slow.manage("drill", "tool", "--queue")
     wait_until(slow.napping_tools, "the tool runs")

@@ -18,7 +18,7 @@ from escalation.recovery import recover as recovery
 from escalation.recovery.recover import recover
 from escalation.recovery.runners import orphans, runner_lives
 from escalation.run import finish, spool
-from sessions_app.models import Conversation, Cycle, Session
+from sessions_app.models import Approval, Conversation, Cycle, Session
 from tests.escalation.processes import is_gone_soon
 from tests.escalation.recovery_cases import (
     Handed,
@@ -30,7 +30,7 @@ from tests.escalation.recovery_cases import (
     tool_call,
     tool_result,
 )
-from tests.factories import SessionFactory
+from tests.factories import ApprovalFactory, SessionFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -69,9 +69,9 @@ def test_a_session_that_never_named_its_runner_is_an_orphan(tmp_path):
     assert not runner_lives(orphan(tmp_path, runner_pid=None, runner_started=None))
 
 
-@pytest.mark.parametrize(("minutes", "lives"), [(1, True), (9, True), (11, False)])
-def test_a_runner_on_another_host_is_judged_by_its_silence(tmp_path, minutes, lives):
-    seen = timezone.now() - timedelta(minutes=minutes)
+@pytest.mark.parametrize(("seconds", "lives"), [(1, True), (40, True), (50, False)])
+def test_a_runner_on_another_host_is_judged_by_its_silence(tmp_path, seconds, lives):
+    seen = timezone.now() - timedelta(seconds=seconds)
 
     assert runner_lives(orphan(tmp_path, host="elsewhere", heartbeat_at=seen)) is lives
 
@@ -340,3 +340,16 @@ def _after_another_recovery(find, handed):
         return found
 
     return look
+
+
+def test_what_a_dead_run_asked_a_person_is_withdrawn(tmp_path):
+    """Its command did not run and never will; whoever answers now is told so."""
+    session = orphan(tmp_path, tier=2)
+    heard(session, tool_call("first"))
+    approval = ApprovalFactory(of_a_command=True, session=session)
+
+    after, _done = recovered(session)
+
+    approval.refresh_from_db()
+    assert approval.state == Approval.State.WITHDRAWN
+    assert after.status == Session.Status.INTERRUPTED

@@ -27,6 +27,7 @@ RUNS = {
     "at its turn limit": "init(); say(); result(None, subtype='error_max_turns', is_error=True)",
     "with a window": "init(); say(); result(HEALTHY, modelUsage={model: {'contextWindow': 9000}})",
     "refused by the API": "init(); say(); result(None, is_error=True, api_error_status=401)",
+    "with secrets": "init(); say('password=abc123'); result({**ESCALATE, 'summary': 'token=a1b2'})",
     "compacted": "init(); say(); emit(type='system', subtype='compact_boundary'); result(HEALTHY)",
 }
 
