@@ -6,15 +6,17 @@ from datetime import timedelta
 
 from django.db.models import Q
 from django.utils import timezone
+from django_q.brokers import get_broker
 from django_q.conf import Conf
 from django_q.models import OrmQ
 from django_q.tasks import async_task
 
+from escalation.queue.hosts import queue_of, words_of
 from sessions_app.models import Session
 
 RUN_SESSION = "escalation.tasks.run_session"
 # A queued session that nobody has taken for so long has lost its task.
-LOST_TASK_AGE = timedelta(minutes=2)
+LOST_TASK_AGE = timedelta(seconds=45)
 
 
 def waiting_sessions(*, include_taken: bool) -> set[int]:
@@ -38,9 +40,11 @@ def waiting_sessions(*, include_taken: bool) -> set[int]:
 
 def enqueue(session: Session) -> None:
     """With the queue in the same database, this is part of the caller's transaction."""
+    words = words_of(session)
     async_task(
         RUN_SESSION,
         session.pk,
+        broker=get_broker(queue_of(words)) if words else None,
         task_name=f"session-{session.pk}-tier-{session.tier}",
         group=f"cycle-{session.cycle_id}",
     )

@@ -15,6 +15,8 @@ def one_at_a_time() -> Iterator[None]:
     """SQLite takes its write lock where a transaction begins; elsewhere the switch's row is one."""
     with transaction.atomic():
         if connection.features.has_select_for_update:
-            PauseSwitch.objects.get_or_create(pk=PauseSwitch.THE_ONE)
-            PauseSwitch.objects.select_for_update().get(pk=PauseSwitch.THE_ONE)
+            switch = PauseSwitch.objects.select_for_update().filter(pk=PauseSwitch.THE_ONE)
+            if switch.first() is None:
+                PauseSwitch.objects.get_or_create(pk=PauseSwitch.THE_ONE)
+                switch.get()
         yield

@@ -14,11 +14,11 @@ from django.conf import settings
 from django.utils import timezone
 
 from escalation.queue import enqueue, waiting_sessions
+from escalation.queue.hosts import has_free_host, live_hosts
 from escalation.queue.one_at_a_time import one_at_a_time
-from sessions_app.models import PauseSwitch, Session
-from sessions_app.models.watch import TIER_CHOICES
-
-HIGHEST_TIER = max(number for number, _name in TIER_CHOICES)
+from sessions_app.models import AccountClock, PauseSwitch, Session, WallsProof
+from sessions_app.models.host_words import read_host_words
+from sessions_app.models.policy import HIGHEST_TIER, LOWEST_TIER
 
 
 class Limits(NamedTuple):
@@ -92,13 +92,31 @@ def start_waiting() -> int:
             return 0
         turn = set(whose_turn(line, running_tiers(), Limits.configured()))
         turn -= waiting_sessions(include_taken=False)
-        for session in Session.objects.filter(pk__in=turn).order_by("pk"):
+        sessions = Session.objects.filter(pk__in=turn).select_related("cycle__watch")
+        for session in sessions.order_by("pk"):
             enqueue(session)
     return len(turn)
 
 
 def _line(**which: int) -> list[Standing]:
+    """Those who wait for a place; who is held back by the walls or by the account's limit keeps
+    none from the others."""
     waiting = Session.objects.filter(
         status=Session.Status.QUEUED, waiting_since__isnull=False, **which
     )
-    return [Standing(*facts) for facts in waiting.values_list("pk", "tier")]
+    if waiting.filter(tier__gt=LOWEST_TIER).exists() and WallsProof.holding():
+        waiting = waiting.filter(tier=LOWEST_TIER)
+    if waiting.filter(cycle__drill="").exists() and AccountClock.holding():
+        waiting = waiting.exclude(cycle__drill="")
+    return _with_a_host(waiting.values_list("pk", "tier", "cycle__watch__hosts"))
+
+
+def _with_a_host(waiting: Iterable[tuple[int, int, str | None]]) -> list[Standing]:
+    """Who is bound to hosts that are away or busy keeps no place from the others, either."""
+    line = list(waiting)
+    hosts = live_hosts() if any(words for _key, _tier, words in line) else []
+    return [
+        Standing(key, tier)
+        for key, tier, words in line
+        if not words or has_free_host(read_host_words(words), hosts)
+    ]

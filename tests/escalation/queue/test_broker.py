@@ -189,3 +189,15 @@ def test_it_never_sleeps_past_the_next_lock(monkeypatch, due, seconds):
 
 def test_the_safety_net_is_never_further_away_than_ten_seconds():
     assert real_settings.Q_CLUSTER["poll"] in range(1, 11)
+
+
+def test_a_task_that_this_host_cannot_read_is_left_to_the_others(caplog):
+    here, elsewhere = broker(), broker()
+    here.enqueue("signed with another key")
+    ((number, _payload),) = here.dequeue()
+
+    here.fail(number)
+
+    assert here.dequeue() == []
+    assert payloads(elsewhere.dequeue()) == ["signed with another key"]
+    assert "CLAUDEOPS_SECRET_KEY" in caplog.text

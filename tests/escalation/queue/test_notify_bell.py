@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.escalation.postgres_server import new_database, postgres_server
+from escalation.rehearsal.own_postgres import new_database, postgres_server
 
 PROJECT = Path(__file__).resolve().parents[3]
 

@@ -22,7 +22,7 @@ from escalation.queue.places import (
 from escalation.run.admission import admit
 from sessions_app.models import Session
 from tests.escalation.rows import HEALTHY, queued_session
-from tests.factories import CycleFactory, SessionFactory
+from tests.factories import CycleFactory, SessionFactory, WallsProofFactory
 
 
 def queued(**facts) -> Session:
@@ -235,3 +235,20 @@ def test_recovery_calls_those_whose_call_died_with_a_process():
     tasks.recover_orphans()
 
     assert handed_over() == [session.pk]
+
+
+@pytest.mark.django_db
+def test_who_is_held_back_by_the_walls_keeps_no_place_from_others(settings):
+    settings.CLAUDEOPS_MAX_SESSIONS = 1
+    proof = WallsProofFactory(failed=1, is_worse=True)
+    held, free = waiting(tier=2), waiting(tier=1)
+
+    assert is_turn_of(free)
+    start_waiting()
+    assert handed_over() == [free.pk]
+
+    proof.accepted_at = timezone.now()
+    proof.save()
+    OrmQ.objects.all().delete()
+    start_waiting()
+    assert handed_over() == [held.pk]

@@ -1,0 +1,43 @@
+"""A task that fails leaves its words in the queue's table: masked."""
+
+from __future__ import annotations
+
+import traceback
+
+import pytest
+
+from escalation import tasks
+from escalation.queue.failures import TaskFailed, with_masked_failure
+
+TOKEN = "ghp_" + "a1B2" * 9
+
+
+def test_what_a_task_leaves_when_it_fails_is_masked_and_tells_where():
+    @with_masked_failure
+    def task() -> str:
+        raise ValueError(f"with {TOKEN}")
+
+    with pytest.raises(TaskFailed) as failed:
+        task()
+
+    stored = "".join(traceback.format_exception(failed.value))
+    assert TOKEN not in stored
+    assert "ValueError: with [masked: github token]" in stored
+
+
+def test_a_task_that_works_gives_what_it_gave():
+    assert with_masked_failure(lambda: "done")() == "done"
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        tasks.run_session,
+        tasks.recover_orphans,
+        tasks.clean_up,
+        tasks.prove_walls,
+        tasks.start_scheduled_cycle,
+    ],
+)
+def test_every_task_is_so(task):
+    assert task.__wrapped__

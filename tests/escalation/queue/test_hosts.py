@@ -1,0 +1,168 @@
+"""A watch bound to hosts: who takes its tasks, and that nobody else waits for it."""
+
+from __future__ import annotations
+
+import socket
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from django_q.models import OrmQ
+
+from escalation import queue, tasks
+from escalation.host.homeless import note_homeless
+from escalation.queue.broker import WakingBroker
+from escalation.queue.places import is_turn_of, start_waiting
+from escalation.run.admission import admit, objection
+from sessions_app.models import Incident, Session, WorkerBeat
+from tests.factories import CycleFactory, SessionFactory, WatchFactory
+
+pytestmark = pytest.mark.django_db
+HERE = socket.gethostname().lower()
+
+
+def queued(hosts: str = "", **facts) -> Session:
+    session: Session = SessionFactory(
+        cycle=CycleFactory(running=True, watch=WatchFactory(hosts=hosts)),
+        status=Session.Status.QUEUED,
+        started_at=None,
+        finished_at=None,
+        **facts,
+    )
+    return session
+
+
+def waiting(hosts: str = "", **facts) -> Session:
+    return queued(hosts, waiting_since=timezone.now(), **facts)
+
+
+def live(host: str, labels: str = "", workers: int = 1) -> WorkerBeat:
+    return WorkerBeat.objects.create(host=host, pid=1, labels=labels, workers=workers)
+
+
+def taken_here() -> list[int]:
+    """All that the broker of this host finds."""
+    broker, found = WakingBroker("claudeops"), []
+    while broker.dequeue():
+        row = OrmQ.objects.filter(lock__gt=timezone.now()).order_by("-lock").first()
+        assert row is not None
+        found.append(row.task["args"][0])
+    return found
+
+
+def handed_over() -> list[int]:
+    return [row.task["args"][0] for row in OrmQ.objects.order_by("pk")]
+
+
+def test_a_host_takes_what_is_bound_to_its_labels_or_its_name_or_to_none(settings):
+    settings.CLAUDEOPS_HOST_LABELS = "lab, rack-2"
+    free, labelled, named = queued(), queued("lab nas"), queued(HERE)
+    for session in (free, labelled, named):
+        queue.enqueue(session)
+
+    assert taken_here() == [free.pk, labelled.pk, named.pk]
+
+
+def test_a_host_leaves_alone_what_is_bound_to_others(settings):
+    settings.CLAUDEOPS_HOST_LABELS = "lab"
+    elsewhere, free = queued("nas"), queued()
+    # A label that only begins like ours is another.
+    beside = queued("lab-2")
+    for session in (elsewhere, beside, free):
+        queue.enqueue(session)
+
+    assert taken_here() == [free.pk]
+
+
+def test_a_task_that_came_to_the_wrong_host_waits_and_goes_to_the_right_one():
+    live("nas", "nas")
+    session = queued()
+    queue.enqueue(session)
+    watch = session.cycle.watch
+    assert watch is not None
+    watch.hosts = "nas"
+    watch.save()
+    OrmQ.objects.all().delete()
+
+    refused = admit(session)
+    start_waiting()
+
+    assert "runs on nas alone" in refused
+    assert handed_over() == [session.pk]
+    assert taken_here() == []
+
+
+def test_who_is_bound_to_a_host_that_is_away_keeps_no_place_from_others(settings):
+    settings.CLAUDEOPS_MAX_SESSIONS = 1
+    _bound, free = waiting("gone"), waiting()
+
+    assert is_turn_of(free)
+    start_waiting()
+
+    assert handed_over() == [free.pk]
+
+
+def test_who_is_bound_to_a_host_that_is_busy_keeps_no_place_from_others(settings):
+    settings.CLAUDEOPS_MAX_SESSIONS = 2
+    live("nas", workers=1)
+    SessionFactory(running=True, host="nas")
+    _bound, free = waiting("nas"), waiting()
+
+    start_waiting()
+
+    assert handed_over() == [free.pk]
+
+
+def test_who_is_bound_to_a_free_host_has_its_turn(settings):
+    settings.CLAUDEOPS_MAX_SESSIONS = 1
+    live("box-7", "box-7 nas")
+    bound, _free = waiting("nas"), waiting()
+
+    start_waiting()
+
+    assert handed_over() == [bound.pk]
+
+
+def test_the_limits_count_the_runs_of_every_host(settings):
+    settings.CLAUDEOPS_MAX_SESSIONS = 2
+    SessionFactory(running=True, host="nas")
+    SessionFactory(running=True, host="lab")
+
+    assert "2 sessions are running" in objection(queued())
+
+
+def test_the_limit_of_tier_3_counts_the_runs_of_every_host():
+    SessionFactory(running=True, tier=3, host="elsewhere")
+
+    assert "1 Tier 3 sessions are running" in objection(queued(tier=3))
+
+
+def long_queued(hosts: str) -> Session:
+    session = queued(hosts)
+    Session.objects.update(created_at=timezone.now() - timedelta(minutes=3))
+    return session
+
+
+def test_a_session_whose_label_no_live_host_has_says_so_by_an_incident():
+    live("lab")
+    session = long_queued("nas")
+
+    tasks.recover_orphans()
+
+    incident = Incident.objects.get()
+    assert incident.title == "It could not run: no host with its label is live"
+    assert incident.watch == session.cycle.watch
+
+
+@pytest.mark.parametrize(("hosts", "labels"), [("nas", "nas"), ("", "")])
+def test_a_session_that_some_live_host_may_run_says_nothing(hosts, labels):
+    live("box-7", labels)
+    long_queued(hosts)
+
+    assert note_homeless() == 0
+
+
+def test_a_host_that_was_just_started_again_is_waited_for():
+    queued("nas")
+
+    assert note_homeless() == 0

@@ -1,0 +1,59 @@
+"""The words by which hosts are named and chosen."""
+
+from __future__ import annotations
+
+import pytest
+from django.core.exceptions import ValidationError
+
+from sessions_app.models.host_words import may_run, read_host_words
+from tests.factories import WatchFactory
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ()),
+        ("nas", ("nas",)),
+        ("nas, LAB\n lab", ("lab", "nas")),
+        ("rack-2.example.org", ("rack-2.example.org",)),
+    ],
+)
+def test_words_are_read_in_one_spelling(text, words):
+    assert read_host_words(text) == words
+
+
+@pytest.mark.parametrize("text", ["nas;rm", "-x", "ä", "a" * 81])
+def test_what_is_no_label_is_refused(text):
+    with pytest.raises(ValueError, match="label"):
+        read_host_words(text)
+
+
+@pytest.mark.parametrize(
+    ("words", "labels", "may"),
+    [
+        ((), {"lab"}, True),
+        (("lab",), {"lab", "nas"}, True),
+        (("lab", "nas"), {"nas"}, True),
+        (("lab",), {"nas"}, False),
+        (("lab",), set(), False),
+    ],
+)
+def test_one_of_the_words_is_enough(words, labels, may):
+    assert may_run(words, labels) is may
+
+
+@pytest.mark.django_db
+def test_a_watch_keeps_its_hosts_in_one_spelling(tmp_path):
+    watch = WatchFactory(hosts="NAS,lab", workdir=str(tmp_path))
+
+    watch.full_clean()
+
+    assert watch.hosts == "lab nas"
+
+
+@pytest.mark.django_db
+def test_a_watch_with_hosts_that_cannot_be_names_them(tmp_path):
+    watch = WatchFactory(hosts="lab n@s", workdir=str(tmp_path))
+
+    with pytest.raises(ValidationError, match="'n@s' is no label of a host"):
+        watch.full_clean()
