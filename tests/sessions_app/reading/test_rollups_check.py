@@ -1,0 +1,105 @@
+"""A sum that is wrong is found, in words that say which, and can be made anew."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+from django.db.models import F
+
+from sessions_app.models import Cycle, DailyVerdict, PeriodCost, SearchText, Session
+from sessions_app.reading.rollups import rebuild
+from sessions_app.reading.rollups_check import check
+from tests.factories import GateEventFactory, SessionFactory, three_tier_chain
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def record() -> Session:
+    three_tier_chain(drill=True)
+    SessionFactory(failed=True, estimated_cost_usd=Decimal("0.5"))
+    GateEventFactory(verdict="deny")
+    return three_tier_chain()[2]
+
+
+def test_a_record_as_it_was_written_is_right(record):
+    found = check()
+
+    assert found.is_right
+    assert found.sessions == Session.objects.count()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cost_usd": F("cost_usd") + Decimal("0.01")},
+        {"runs": F("runs") - 1},
+        {"unknown": 7},
+        {"tokens": F("tokens") + 1},
+        {"model": "another"},
+    ],
+    ids=str,
+)
+def test_a_wrong_sum_is_found_and_mended(record, change):
+    PeriodCost.objects.filter(tier=3, drill="").update(**change)
+
+    assert any("Tier 3" in difference for difference in check().differences)
+    rebuild()
+    assert check().is_right
+
+
+def test_a_run_that_changed_behind_the_sums_is_found(record):
+    Session.objects.filter(pk=record.pk).update(cost_usd=Decimal("9"))
+
+    assert "the runs give 1 runs, $9.00" in " ".join(check().differences)
+
+
+def test_a_wrong_count_of_verdicts_is_found(record):
+    DailyVerdict.objects.update(count=5)
+
+    assert "stored 5 times 'deny', the events give 1" in " ".join(check().differences)
+    rebuild()
+    assert check().is_right
+
+
+def test_words_that_are_not_the_sessions_are_found(record):
+    SearchText.objects.filter(pk=record.pk).update(text="other words")
+
+    assert f"session {record.pk} is searched for by words" in " ".join(check().differences)
+    rebuild()
+    assert check().is_right
+
+
+def test_a_session_under_another_watch_than_its_cycle_is_found(record):
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE sessions SET watch_id = NULL WHERE id = %s", [record.pk])
+
+    assert "its cycle of watch" in " ".join(check().differences)
+
+
+def test_the_command_says_that_all_is_well(record, capsys):
+    call_command("rollups", "--check")
+
+    assert "The sums agree with 8 sessions." in capsys.readouterr().out
+
+
+def test_the_command_names_what_differs_and_what_to_do(record, capsys):
+    PeriodCost.objects.update(runs=9)
+
+    with pytest.raises(SystemExit) as ended:
+        call_command("rollups")
+
+    assert ended.value.code == 1
+    assert "--rebuild" in capsys.readouterr().err
+    call_command("rollups", "--rebuild")
+
+
+def test_cycles_are_left_as_they_are(record):
+    before = list(Cycle.objects.values())
+
+    rebuild()
+
+    assert list(Cycle.objects.values()) == before
