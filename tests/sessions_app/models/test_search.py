@@ -1,0 +1,114 @@
+"""Sessions are found by any part of the words that belong to them, newest first."""
+
+from __future__ import annotations
+
+import pytest
+
+from sessions_app.models import Session
+from sessions_app.models import search as searching
+from sessions_app.models.search import is_too_short, matches, newest_matches
+from tests.factories import CycleFactory, SessionFactory, WatchFactory
+
+pytestmark = pytest.mark.django_db
+
+OWN = ("session_id", "workdir", "error", "escalation_reason", "request")
+OF_THE_CYCLE = ("outcome_reason", "watch_name", "prompt")
+
+
+def found(words: str) -> list[int]:
+    return [number for numbers in matches(words) for number in numbers]
+
+
+@pytest.mark.parametrize("field", OWN)
+@pytest.mark.parametrize("words", ["lighthouse", "HOUSE on", "ght"])
+def test_it_is_found_by_each_of_its_own_fields(field, words):
+    session = SessionFactory(**{field: "the lighthouse on the rock"})
+    SessionFactory()
+
+    assert found(words) == [session.pk]
+
+
+@pytest.mark.parametrize("field", OF_THE_CYCLE)
+def test_it_is_found_by_each_field_of_its_cycle(field):
+    session = SessionFactory(cycle=CycleFactory(**{field: "a lighthouse"}))
+    SessionFactory()
+
+    assert found("lighthouse") == [session.pk]
+
+
+def test_it_is_found_by_its_drill():
+    session = SessionFactory(cycle=CycleFactory(watch=None, drill="three-tiers"))
+
+    assert found("three-t") == [session.pk]
+
+
+def test_it_is_found_by_the_name_that_its_watch_has_now_and_had_then():
+    watch = WatchFactory(name="shop")
+    session = SessionFactory(cycle=CycleFactory(watch=watch, watch_name="shop"))
+    watch.name = "market"
+    watch.save()
+
+    assert (found("shop"), found("market")) == ([session.pk], [session.pk])
+
+
+def test_what_changes_later_is_found_and_what_was_before_is_not():
+    session = SessionFactory(error="broken pipe")
+    Session.objects.filter(pk=session.pk).update(error="certificate expired")
+    session.cycle.outcome_reason = "the lighthouse is dark"
+    session.cycle.save()
+
+    assert (found("certificate"), found("lighthouse is")) == ([session.pk], [session.pk])
+    assert found("broken pipe") == []
+
+
+def test_a_session_that_is_gone_is_not_found():
+    session = SessionFactory(error="lighthouse")
+    session.delete()
+
+    assert found("lighthouse") == []
+
+
+@pytest.mark.parametrize(
+    "odd", ['"', '""" OR 1', "a*b", "NEAR(", "%%%", "___", "'; DROP", "\\\\\\"]
+)
+def test_odd_characters_are_words_like_any_other(odd):
+    SessionFactory()
+    session = SessionFactory(error=f"before {odd} after")
+
+    assert found(f"e {odd} a") == [session.pk]
+
+
+def test_the_newest_are_given_first_some_at_a_time(monkeypatch):
+    monkeypatch.setattr(searching, "LOOKED_AT", 2)
+    sessions = [SessionFactory(error="lighthouse") for _ in range(5)]
+    newest_first = [session.pk for session in reversed(sessions)]
+
+    assert list(matches("lighthouse")) == [newest_first[:2], newest_first[2:4], newest_first[4:]]
+
+
+def test_other_filters_are_held_against_what_matches(monkeypatch):
+    monkeypatch.setattr(searching, "LOOKED_AT", 2)
+    sessions = [SessionFactory(error="lighthouse", tier=1 + n % 2) for n in range(6)]
+    second = Session.objects.filter(tier=2)
+
+    numbers, down_to = newest_matches(second, "lighthouse", below=10**9, wanted=9, looked_at=100)
+
+    assert numbers == [session.pk for session in reversed(sessions) if session.tier == 2]
+    assert down_to == 0
+
+
+def test_it_stops_looking_and_says_where(monkeypatch):
+    monkeypatch.setattr(searching, "LOOKED_AT", 2)
+    sessions = [SessionFactory(error="lighthouse") for _ in range(6)]
+    none = Session.objects.filter(tier=3)
+
+    numbers, down_to = newest_matches(none, "lighthouse", below=10**9, wanted=9, looked_at=4)
+
+    assert (numbers, down_to) == ([], sessions[2].pk)
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"), [("ab", True), (" a ", True), ("abc", False), ("7", False), ("#7", False)]
+)
+def test_two_letters_are_too_few_but_a_number_never_is(words, answer):
+    assert is_too_short(words) is answer
