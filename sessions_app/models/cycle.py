@@ -6,7 +6,8 @@ from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
 
-from sessions_app.models.policy import Policy
+from sessions_app.models.ask_rules import read_ask_rules
+from sessions_app.models.policy import Policy, read_tiers
 from sessions_app.models.watch import TIER_CHOICES, Watch
 
 
@@ -25,6 +26,7 @@ class Cycle(models.Model):
     class Trigger(models.TextChoices):
         SCHEDULE = "schedule", "schedule"
         MANUAL = "manual", "manual"
+        VERIFICATION = "verification", "verification of a fix"
 
     class State(models.TextChoices):
         QUEUED = "queued", "queued"
@@ -39,6 +41,8 @@ class Cycle(models.Model):
 
     ACTIVE_STATES = (State.QUEUED, State.RUNNING)
     GOOD_OUTCOMES = (Outcome.HEALTHY, Outcome.FIXED)
+    ATTENDED_TRIGGERS = (Trigger.MANUAL,)
+    """Somebody was there who meant it. Whoever asked through another one may not approve it."""
 
     watch = models.ForeignKey(
         Watch, on_delete=models.SET_NULL, null=True, blank=True, related_name="cycles"
@@ -59,6 +63,16 @@ class Cycle(models.Model):
     first_tier = models.PositiveSmallIntegerField(default=1, choices=TIER_CHOICES)
     max_tier = models.PositiveSmallIntegerField(default=3, choices=TIER_CHOICES)
     dry_run = models.BooleanField(default=False)
+    approval = models.CharField("tiers that need approval", max_length=20, blank=True)
+    budget_usd = models.DecimalField(
+        "dollars of the chain",
+        max_digits=20,
+        decimal_places=10,
+        null=True,
+        blank=True,
+        help_text="Its runs together; CLAUDEOPS_BUDGET_CHAIN counts as well, except in a drill.",
+    )
+    ask = models.CharField("commands that need approval", max_length=1000, blank=True)
     force_fresh = models.BooleanField(
         default=False, help_text="Higher tiers start a conversation of their own, by handoff."
     )
@@ -71,6 +85,9 @@ class Cycle(models.Model):
     state = models.CharField(max_length=20, choices=State.choices, default=State.QUEUED)
     outcome = models.CharField(max_length=20, choices=Outcome.choices, blank=True)
     outcome_reason = models.TextField(blank=True)
+    stopped_by = models.CharField(
+        max_length=200, blank=True, help_text="Who stopped or cancelled it on purpose."
+    )
     created_at = models.DateTimeField(default=timezone.now)
     finished_at = models.DateTimeField(null=True, blank=True)
 
@@ -82,6 +99,18 @@ class Cycle(models.Model):
                 condition=Q(state__in=["queued", "running"]),
                 name="one_active_cycle_per_watch",
             ),
+        ]
+        indexes = [
+            # What is under way, and the admin's list by state.
+            models.Index(fields=["state", "-id"], name="cycle_state"),
+            # The last rounds of a watch.
+            models.Index(fields=["watch", "-id"], name="cycle_watch"),
+            # The admin's list by one of its filters, newest first.
+            models.Index(fields=["outcome", "-id"], name="cycle_outcome"),
+            models.Index(fields=["trigger", "-id"], name="cycle_trigger"),
+            models.Index(fields=["dry_run", "-id"], name="cycle_dry_run"),
+            # Where a day begins and ends among the numbers.
+            models.Index(fields=["created_at"], name="cycle_created"),
         ]
 
     def __str__(self) -> str:
@@ -102,12 +131,22 @@ class Cycle(models.Model):
         """How far it may go: by its own copy or by its watch, whichever is stricter."""
         return self._narrowed_by(self.watch)
 
+    @property
+    def ask_rules(self) -> tuple[str, ...]:
+        """Commands that wait for a person: by its own copy and by its watch."""
+        own = read_ask_rules(self.ask)
+        return tuple(dict.fromkeys((*own, *read_ask_rules(self.watch.ask if self.watch else ""))))
+
     def current_policy(self) -> Policy:
         """The same with a fresh look at the watch: somebody may have changed it meanwhile."""
         return self._narrowed_by(Watch.objects.filter(cycles=self).first())
 
     def _narrowed_by(self, watch: Watch | None) -> Policy:
-        own = Policy(max_tier=self.max_tier, dry_run=self.dry_run)
+        own = Policy(
+            max_tier=self.max_tier,
+            dry_run=self.dry_run,
+            approval_tiers=read_tiers(self.approval),
+        )
         return own.narrowed_by(watch.policy) if watch else own
 
     @property
@@ -140,12 +179,13 @@ class Cycle(models.Model):
         )
         self.refresh_from_db(fields=["state", "finished_at"])
 
-    def finish(self, outcome: str, reason: str) -> bool:
+    def finish(self, outcome: str, reason: str, *, stopped_by: str = "") -> bool:
         """End the cycle once: a second ending would hide the first one's reason."""
         ending = {
             "state": self.State.FINISHED,
             "outcome": outcome,
             "outcome_reason": reason,
+            "stopped_by": stopped_by,
             "finished_at": timezone.now(),
         }
         active = Cycle.objects.filter(pk=self.pk, state__in=self.ACTIVE_STATES)

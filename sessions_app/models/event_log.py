@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from django.db import IntegrityError, models, transaction
 
+from sessions_app.models.daily_verdict import DailyVerdict
+
 if TYPE_CHECKING:
     from sessions_app.models.event import SessionEvent
     from sessions_app.models.session import Session
@@ -38,6 +40,7 @@ class EventLog:
         is_final = not transaction.get_connection().in_atomic_block
         with transaction.atomic():
             self._session.events.model.objects.bulk_create(events)
+            DailyVerdict.count_events(events)
         # What may still be rolled back must not be counted on.
         self._last = last + len(events) if is_final else None
 

@@ -11,11 +11,14 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.functional import cached_property
 
+from sessions_app.models import session_choices
+from sessions_app.models.clock import shared_now
 from sessions_app.models.cycle import Cycle
 from sessions_app.models.event_log import EventLog
+from sessions_app.models.period_cost import COUNTED_FIELDS, PeriodCost
 from sessions_app.models.querysets import SessionQuerySet
 from sessions_app.models.transitions import IllegalTransition, sources_of
-from sessions_app.models.watch import TIER_CHOICES
+from sessions_app.models.watch import TIER_CHOICES, Watch
 
 
 class Session(models.Model):
@@ -42,29 +45,11 @@ class Session(models.Model):
         FORK = "fork", "another approach"
         RETRY = "retry", "tried again"
         RECOVERY = "recovery", "continued after an interruption"
+        PLAN = "plan", "asked for its plan, changing nothing"
 
-    class ContinuedBy(models.TextChoices):
-        FRESH = "fresh", "fresh conversation"
-        RESUME = "resume", "resumed conversation"
-        HANDOFF = "handoff", "handoff"
-
-    class CostBasis(models.TextChoices):
-        OWN_SHARE = "own_share", "stated by the CLI for this run"
-        PER_RUN = "per_run", "this CLI reports each run by itself"
-        DIFFERENCE = "difference", "reported total less the parent conversation's"
-        ESTIMATE = "estimate", "estimated from the stream: the run printed no result"
-        UNKNOWN = "unknown", "unknown: the run printed no result"
-
-    class StopCause(models.TextChoices):
-        """Why a run was stopped before its end. The words beside it are for people alone."""
-
-        PERSON = "person", "a person stopped it"
-        PAUSE = "pause", "Claude Ops was paused"
-        WORKER = "worker", "the worker was told to stop"
-        FOREGROUND = "foreground", "the command in the terminal was ended"
-        TIME_LIMIT = "time_limit", "its time was up"
-        SILENCE = "silence", "it said nothing for too long"
-
+    ContinuedBy = session_choices.ContinuedBy
+    CostBasis = session_choices.CostBasis
+    StopCause = session_choices.StopCause
     ASKED_TO_STOP = (
         StopCause.PERSON,
         StopCause.PAUSE,
@@ -72,6 +57,7 @@ class Session(models.Model):
         StopCause.FOREGROUND,
     )
     """Somebody wanted it to stop; the other causes are limits of the run itself."""
+    NO_FAULT_OF_THE_WATCH = (*ASKED_TO_STOP, StopCause.ACCOUNT_LIMIT)
     OPEN_STATUSES = (Status.QUEUED, Status.RUNNING, Status.AWAITING_APPROVAL)
     FINISHED_STATUSES = (
         Status.COMPLETED,
@@ -83,6 +69,15 @@ class Session(models.Model):
     GOOD_STATUSES = (Status.COMPLETED, Status.ESCALATED)
 
     cycle = models.ForeignKey(Cycle, on_delete=models.CASCADE, related_name="sessions")
+    watch = models.ForeignKey(
+        Watch,
+        on_delete=models.SET_NULL,
+        null=True,
+        editable=False,
+        related_name="sessions",
+        db_index=False,  # `session_watch` below
+        help_text="Its cycle's: lists by watch are read along an index of their own.",
+    )
     parent_session = models.ForeignKey(
         "self", on_delete=models.RESTRICT, null=True, blank=True, related_name="children"
     )
@@ -144,6 +139,11 @@ class Session(models.Model):
     cli_started = models.BigIntegerField(null=True, blank=True)
     boot_id = models.CharField(max_length=64, blank=True)
     run_mark = models.CharField(max_length=64, blank=True)
+    walls = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="What held this run: rooms or why none, doors, where the key was.",
+    )
     heartbeat_at = models.DateTimeField(null=True, blank=True)
     stop_cause = models.CharField(max_length=20, choices=StopCause.choices, blank=True)
     stop_requested = models.CharField(
@@ -164,6 +164,13 @@ class Session(models.Model):
         null=True,
         blank=True,
         help_text="The conversation's total before this run.",
+    )
+    spent_so_far_usd = models.DecimalField(
+        max_digits=20,
+        decimal_places=10,
+        null=True,
+        blank=True,
+        help_text="While it runs: the gateway's count at the last known price, at each heartbeat.",
     )
     estimated_cost_usd = models.DecimalField(
         max_digits=20, decimal_places=10, null=True, blank=True
@@ -213,12 +220,33 @@ class Session(models.Model):
         indexes = [
             # The dashboard's list and the worker's look for what is still open.
             models.Index(fields=["status", "-id"], name="session_status"),
-            # The costs of a period.
+            # The runs of a period.
             models.Index(fields=["started_at"], name="session_started"),
+            # The list and the admin's, by one of their filters, newest first.
+            models.Index(fields=["watch", "-id"], name="session_watch"),
+            models.Index(fields=["tier", "-id"], name="session_tier"),
+            models.Index(fields=["continued_by", "-id"], name="session_continued"),
+            models.Index(fields=["purpose", "-id"], name="session_purpose"),
+            models.Index(fields=["continued_guard", "-id"], name="session_guard"),
+            models.Index(fields=["cost_basis", "-id"], name="session_basis"),
+            models.Index(fields=["model", "-id"], name="session_model"),
+            # The newest runs that took over from another one, for the comparison of ways.
+            models.Index(
+                fields=["-id"],
+                name="session_step",
+                condition=models.Q(parent_session__isnull=False),
+            ),
+            # Where a day begins and ends among the numbers, for the admin's filter by date.
+            models.Index(fields=["created_at"], name="session_created"),
         ]
 
     def __str__(self) -> str:
         return f"Session {self.pk} (Tier {self.tier})"
+
+    def save(self, *args: Any, **options: Any) -> None:
+        if self._state.adding:
+            self.watch_id = self.cycle.watch_id
+        super().save(*args, **options)
 
     def get_absolute_url(self) -> str:
         return reverse("sessions_app:session", args=[self.pk])
@@ -233,9 +261,25 @@ class Session(models.Model):
         return self.purpose == self.Purpose.FOLLOW_UP
 
     @property
+    def is_plan(self) -> bool:
+        """A tier that may think and change nothing, before it is approved."""
+        return self.purpose == self.Purpose.PLAN
+
+    @property
     def resumed(self) -> bool:
         """Whether this run continues its parent's conversation itself."""
         return self.continued_by == self.ContinuedBy.RESUME
+
+    @property
+    def stopped_by(self) -> str:
+        """The person who stopped or cancelled it on purpose, where one did."""
+        ended = self.status in (self.Status.INTERRUPTED, self.Status.CANCELLED)
+        by_person = self.stop_cause == self.StopCause.PERSON and not self.is_plan
+        return self.stop_requested if ended and by_person else ""
+
+    @property
+    def met_account_limit(self) -> bool:
+        return self.stop_cause == self.StopCause.ACCOUNT_LIMIT
 
     @property
     def is_drill(self) -> bool:
@@ -270,7 +314,7 @@ class Session(models.Model):
             "taken by a worker",
             started_at=now,
             last_activity_at=now,
-            heartbeat_at=now,
+            heartbeat_at=shared_now(),
             **runner,
         )
 
@@ -284,6 +328,14 @@ class Session(models.Model):
             stop_cause="",
             stop_requested="",
         )
+
+    def await_approval(self, reason: str) -> bool:
+        """It does not start before a person has said so."""
+        return self._moved(self.Status.AWAITING_APPROVAL, reason)
+
+    def let_start(self, reason: str) -> bool:
+        """A person has approved it. False: it does not wait for that any more."""
+        return self._moved(self.Status.QUEUED, reason, among=[self.Status.AWAITING_APPROVAL])
 
     def finish(self, status: str, reason: str = "", **facts: Any) -> None:
         """End the session once, with all that is known about the run."""
@@ -307,23 +359,26 @@ class Session(models.Model):
     def _moved(
         self, status: str, reason: str, among: Iterable[str] | None = None, **facts: Any
     ) -> bool:
-        """Change the status if the table allows it, and note the change as an event."""
+        """Change the status if the table allows it, count what that costs, and note the change as
+        an event."""
         sources = [source for source in sources_of(status) if among is None or source in among]
         with transaction.atomic():
-            before = sources[0] if len(sources) == 1 else self._locked_status()
+            before = self._locked()
             row = Session.objects.filter(pk=self.pk, status__in=sources)
             moved = row.update(status=status, **facts)
             if moved:
                 for field, value in {"status": status, **facts}.items():
                     setattr(self, field, value)
-                self.note("status", reason, **{"from": before, "to": status})
+                PeriodCost.move(before, {**before, **facts})
+                self.note("status", reason, **{"from": before["status"], "to": status})
             else:
                 self.refresh_from_db(fields=["status"])
         return bool(moved)
 
-    def _locked_status(self) -> str:
-        row = Session.objects.select_for_update().filter(pk=self.pk)
-        return row.values_list("status", flat=True).first() or ""
+    def _locked(self) -> dict[str, Any]:
+        """The row as it is, kept from others until the end of the transaction."""
+        row = Session.objects.select_for_update(of=("self",)).filter(pk=self.pk)
+        return row.values("status", *COUNTED_FIELDS).first() or {"status": "", "started_at": None}
 
     def note(self, kind: str, text: str, level: str = "info", **more: str) -> None:
         """Add a word of ours to the end of the stream."""

@@ -43,6 +43,15 @@ class WorkerBeat(models.Model):
     host = models.CharField(max_length=255, unique=True)
     pid = models.PositiveIntegerField()
     seen_at = models.DateTimeField(default=timezone.now)
+    labels = models.CharField(
+        max_length=500, blank=True, help_text="Its name and its labels: what is bound to one runs."
+    )
+    workers = models.PositiveIntegerField(
+        default=1, help_text="How many sessions it may run at once."
+    )
+    silence_told_at = models.DateTimeField(
+        null=True, blank=True, help_text="When people were told that it is silent."
+    )
 
     def __str__(self) -> str:
         return f"worker on {self.host}"

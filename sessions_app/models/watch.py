@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from croniter import croniter
@@ -8,9 +9,16 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+from django.urls import reverse
 from django.utils import timezone
 
-from sessions_app.models.policy import Policy
+from sessions_app.models.ask_rules import read_ask_rules
+from sessions_app.models.door_words import problems_with_doors
+from sessions_app.models.host_words import LONGEST_WORDS, read_host_words
+from sessions_app.models.policy import Policy, read_tiers, written_tiers
+from sessions_app.models.schedule_words import cron_words, interval_words, next_times
+from sessions_app.models.trust import Step, step_of, trust_title
+from sessions_app.models.workdir import objection_here
 
 TIER_CHOICES = [(1, "Tier 1: observe"), (2, "Tier 2: safe remediation"), (3, "Tier 3: full")]
 
@@ -31,10 +39,15 @@ def default_dry_run() -> bool:
     return bool(settings.CLAUDEOPS_DRY_RUN)
 
 
+def default_approval() -> str:
+    return written_tiers(read_tiers(settings.CLAUDEOPS_APPROVAL))
+
+
 class Watch(models.Model):
     """What is looked after: a directory, what to check there, how often, and how far to go."""
 
     DEFAULT_NAME = "default"
+    TRUST_FIELDS = ("max_tier", "dry_run", "approval")
 
     name = models.CharField(max_length=100, unique=True)
     workdir = models.CharField("working directory", max_length=1000, default=default_workdir)
@@ -51,7 +64,8 @@ class Watch(models.Model):
         max_length=100, blank=True, help_text="For example: 0 3 * * * for every night at three."
     )
     enabled = models.BooleanField(
-        default=True, help_text="A paused watch runs only when somebody asks for it."
+        default=False,
+        help_text="It runs by itself only while this is on; somebody may run it at any time.",
     )
     max_tier = models.PositiveSmallIntegerField(
         default=default_max_tier,
@@ -61,7 +75,53 @@ class Watch(models.Model):
     )
     dry_run = models.BooleanField(
         default=default_dry_run,
-        help_text="Look and report, but change nothing and do not escalate.",
+        help_text="Higher tiers may think and report, and change nothing.",
+    )
+    approval = models.CharField(
+        "tiers that need approval",
+        max_length=20,
+        blank=True,
+        default=default_approval,
+        help_text="Like 3 or 2,3: these start only after a person has approved it.",
+    )
+    budget_day_usd = models.DecimalField(
+        "dollars a day",
+        max_digits=20,
+        decimal_places=10,
+        null=True,
+        blank=True,
+        help_text="Its runs of one day together; CLAUDEOPS_BUDGET_WATCH_DAY where it is empty.",
+    )
+    restarts_allowed = models.PositiveSmallIntegerField(
+        default=2, help_text="Restarts of one service within the hours beside it."
+    )
+    restart_hours = models.PositiveSmallIntegerField(default=4, validators=[MinValueValidator(1)])
+    redeployments_allowed = models.PositiveSmallIntegerField(
+        default=1, help_text="Redeployments of one service within the hours beside it."
+    )
+    redeployment_hours = models.PositiveSmallIntegerField(
+        default=24, validators=[MinValueValidator(1)]
+    )
+    doors = models.CharField(
+        max_length=1000,
+        blank=True,
+        help_text="What runs here may reach beside the tier's own doors, like "
+        "write:/srv/app read:/home/me/app -ssh.",
+    )
+
+    ask = models.CharField(
+        "commands that need approval",
+        max_length=1000,
+        blank=True,
+        help_text="Beside those of the tier, like Bash(docker restart:*) Bash(git push:*): each "
+        "waits until a person has approved it.",
+    )
+
+    hosts = models.CharField(
+        max_length=LONGEST_WORDS,
+        blank=True,
+        help_text="Where it runs: names of hosts or their labels (CLAUDEOPS_HOST_LABELS), like "
+        "lab nas; one of them is enough. Empty: anywhere.",
     )
 
     failures_in_a_row = models.PositiveIntegerField(default=0, editable=False)
@@ -82,15 +142,57 @@ class Watch(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    def get_absolute_url(self) -> str:
+        return reverse("sessions_app:watch", args=[self.pk])
+
     def clean(self) -> None:
-        if self.cron and not croniter.is_valid(self.cron):
-            raise ValidationError({"cron": f"{self.cron!r} is not a cron expression."})
-        if not Path(self.workdir).is_dir():
-            raise ValidationError({"workdir": f"There is no directory {self.workdir}."})
+        """All that is wrong at once, each at its field: nobody corrects a form in six rounds."""
+        found = {
+            "cron": self._problem_with_cron(),
+            "approval": _refused_by(read_tiers, self.approval),
+            "ask": _refused_by(read_ask_rules, self.ask),
+            "hosts": _refused_by(read_host_words, self.hosts),
+            "doors": problems_with_doors(self.doors),
+            "workdir": self._problem_with_workdir(),
+        }
+        if self.budget_day_usd is not None and self.budget_day_usd < 0:
+            found["budget_day_usd"] = "A budget cannot be less than nothing."
+        if problems := {name: problem for name, problem in found.items() if problem}:
+            raise ValidationError(problems)
+        self.hosts = " ".join(read_host_words(self.hosts))
+
+    def _problem_with_cron(self) -> str:
+        if not self.cron or croniter.is_valid(self.cron):
+            return ""
+        return f"{self.cron!r} is not a cron expression."
+
+    def _problem_with_workdir(self) -> str:
+        if objection := objection_here(self.workdir):
+            return objection
+        return "" if Path(self.workdir).is_dir() else f"There is no directory {self.workdir}."
 
     @property
     def policy(self) -> Policy:
-        return Policy(max_tier=self.max_tier, dry_run=self.dry_run)
+        return Policy(
+            max_tier=self.max_tier,
+            dry_run=self.dry_run,
+            approval_tiers=read_tiers(self.approval),
+        )
+
+    @property
+    def step(self) -> Step | None:
+        """How far it is trusted; None where its settings are none of the steps."""
+        return step_of(self.policy)
+
+    @property
+    def trust_title(self) -> str:
+        return trust_title(self.policy)
+
+    def trust(self, step: Step) -> None:
+        """As far as this step goes; the caller saves."""
+        policy = step.policy
+        self.max_tier, self.dry_run = policy.max_tier, policy.dry_run
+        self.approval = written_tiers(policy.approval_tiers)
 
     @property
     def is_backed_off(self) -> bool:
@@ -107,11 +209,29 @@ class Watch(models.Model):
         """When the watch runs by itself, in words."""
         if not self.enabled:
             return "paused"
-        if self.cron:
-            return f"cron {self.cron}"
-        if self.interval_minutes % 60 == 0:
-            hours = self.interval_minutes // 60
-            return "every hour" if hours == 1 else f"every {hours} hours"
-        return (
-            "every minute" if self.interval_minutes == 1 else f"every {self.interval_minutes} min"
+        return self.rhythm_when_on
+
+    @property
+    def rhythm_when_on(self) -> str:
+        """What switching it on would start."""
+        return cron_words(self.cron) if self.cron else interval_words(self.interval_minutes)
+
+    def next_times(self, now: datetime) -> tuple[datetime, ...]:
+        """The next three, in the installation's zone; of a paused watch those that switching it on
+        now would give. A watch that is backed off is skipped until then."""
+        due = self.next_run or now + timedelta(minutes=self.interval_minutes)
+        after = max(now, self.backed_off_until) if self.backed_off_until else now
+        return next_times(
+            cron=self.cron,
+            interval_minutes=self.interval_minutes,
+            due=due,
+            after=timezone.localtime(after),
         )
+
+
+def _refused_by(read: Callable[[str], object], words: str) -> str:
+    try:
+        read(words)
+    except ValueError as problem:
+        return f"{problem}."
+    return ""

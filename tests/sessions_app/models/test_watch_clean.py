@@ -1,0 +1,32 @@
+"""What is wrong with a watch is said at once, each at its field."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from django.core.exceptions import ValidationError
+
+from tests.factories import WatchFactory
+
+
+def test_every_wrong_field_is_named_at_once(tmp_path):
+    watch = WatchFactory.build(
+        workdir=str(tmp_path / "nowhere"),
+        cron="sometimes",
+        approval="9",
+        ask="rm everything",
+        doors="catflap",
+        budget_day_usd=Decimal(-1),
+    )
+
+    with pytest.raises(ValidationError) as refused:
+        watch.clean()
+
+    assert set(refused.value.message_dict) == {
+        *("workdir", "cron", "approval", "ask", "doors", "budget_day_usd"),
+    }
+
+
+def test_a_watch_without_mistakes_is_taken(tmp_path):
+    WatchFactory.build(workdir=str(tmp_path), cron="0 3 * * *").clean()
