@@ -13,30 +13,43 @@ from django.test import AsyncClient
 from django.urls import reverse
 from django.utils import timezone
 
-from sessions_app.pages import live
-from sessions_app.pages.live import live_events, look_at, sse_message
-from tests.factories import SessionEventFactory, SessionFactory
+from sessions_app.access import still_allowed
+from sessions_app.access.roles import Right
+from sessions_app.access.still_allowed import Ticket
+from sessions_app.pages import live, live_feed, live_look
+from sessions_app.pages.live import live_events
+from sessions_app.pages.live_look import Subject, data_lines, look_at, sse_message
+from sessions_app.pages.live_position import Position
+from tests.factories import SessionEventFactory, SessionFactory, user_with
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr(live, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(live, "LAST_WORDS", timedelta(0))
+    monkeypatch.setattr(live_feed, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(live, "WAIT_SECONDS", 0.02)
+    monkeypatch.setattr(live_look, "LAST_WORDS", timedelta(0))
 
 
 async def read_all(stream: AsyncIterator[str], limit: int = 50) -> list[str]:
+    """Message by message, however many were sent together."""
     messages: list[str] = []
-    async for message in stream:
-        messages.append(message)
+    async for sent in stream:
+        messages += [f"{message}\n\n" for message in sent.removesuffix("\n\n").split("\n\n")]
         if len(messages) >= limit:
             break
     return messages
 
 
+def a_ticket() -> Ticket:
+    return Ticket(user_pk=0, auth_hash="", right=Right.SEE_OUTPUT)
+
+
 def streamed(session, after: int = -1, limit: int = 50) -> list[str]:
-    return async_to_sync(read_all)(live_events(session.pk, after), limit)
+    return async_to_sync(read_all)(
+        live_events(Subject(session.pk), Position({session.pk: after}), a_ticket()), limit
+    )
 
 
 def open_stream(operator, url: str, headers: dict[str, str] | None = None):
@@ -85,7 +98,7 @@ def test_events_that_are_written_while_it_runs_appear():
     session = SessionFactory(running=True)
 
     async def watch_it_run() -> list[str]:
-        stream = live_events(session.pk, -1)
+        stream = live_events(Subject(session.pk), Position(), a_ticket())
         opening = await anext(stream)
         waiting = asyncio.ensure_future(anext(stream))
         await sync_to_async(SessionEventFactory)(session=session, sequence=1, said="just now")
@@ -100,20 +113,20 @@ def test_events_that_are_written_while_it_runs_appear():
 
 
 def test_it_is_not_done_while_the_session_runs():
-    assert not look_at(SessionFactory(running=True).pk, -1).done
+    assert not look_at(Subject(SessionFactory(running=True).pk), Position()).done
 
 
 def test_it_waits_a_moment_for_the_last_words_of_the_supervisor(monkeypatch):
-    monkeypatch.setattr(live, "LAST_WORDS", timedelta(seconds=1))
+    monkeypatch.setattr(live_look, "LAST_WORDS", timedelta(seconds=1))
     ended_just_now = SessionFactory()
     ended_before = SessionFactory(finished_at=timezone.now() - timedelta(seconds=2))
 
-    assert not look_at(ended_just_now.pk, -1).done
-    assert look_at(ended_before.pk, -1).done
+    assert not look_at(Subject(ended_just_now.pk), Position()).done
+    assert look_at(Subject(ended_before.pk), Position()).done
 
 
 def test_it_is_not_done_before_all_events_were_sent(monkeypatch):
-    monkeypatch.setattr(live, "EVENTS_PER_LOOK", 2)
+    monkeypatch.setattr(live_look, "EVENTS_PER_LOOK", 2)
     session = SessionFactory()
     for number in range(5):
         SessionEventFactory(session=session, sequence=number)
@@ -128,9 +141,9 @@ def test_an_event_with_nothing_to_say_is_passed_over():
     session = SessionFactory()
     SessionEventFactory(session=session, sequence=3, kind="stream_event")
 
-    look = look_at(session.pk, -1)
+    look = look_at(Subject(session.pk), Position())
 
-    assert (look.messages, look.last) == ((), 3)
+    assert (look.messages, look.last) == ((), Position({session.pk: 3}))
 
 
 def test_a_silent_run_sends_a_heartbeat(monkeypatch):
@@ -151,7 +164,7 @@ def test_a_deleted_session_is_done():
     session = SessionFactory(running=True)
     session.delete()
 
-    assert look_at(99_999, -1).done
+    assert look_at(Subject(99_999), Position()).done
 
 
 def test_hostile_text_is_escaped_and_stays_in_its_message():
@@ -165,7 +178,9 @@ def test_hostile_text_is_escaped_and_stays_in_its_message():
 
 
 def test_a_message_of_many_lines_has_a_data_line_for_each():
-    assert sse_message("entry", "one\ntwo", 3) == "event: entry\nid: 3\ndata: one\ndata: two\n\n"
+    text = sse_message("entry", data_lines("one\ntwo"), "3")
+
+    assert text == "event: entry\nid: 3\ndata: one\ndata: two\n\n"
 
 
 def test_the_view_streams_without_being_buffered(operator):
@@ -220,3 +235,14 @@ def test_a_stranger_gets_no_stream(client):
     url = reverse("sessions_app:session_live", args=[SessionFactory().pk])
 
     assert async_to_sync(AsyncClient().get)(url).status_code == 302
+
+
+def test_a_stream_ends_for_somebody_whose_right_was_taken(monkeypatch):
+    monkeypatch.setattr(still_allowed, "ASK_AGAIN_SECONDS", 0)
+    session, viewer = SessionFactory(running=True), user_with("viewer")
+    ticket = Ticket(viewer.pk, viewer.get_session_auth_hash(), Right.SEE_OUTPUT)
+
+    async def all_of_it() -> list[str]:
+        return [message async for message in live_events(Subject(session.pk), Position(), ticket)]
+
+    assert async_to_sync(all_of_it)() == ["retry: 1000\n\n"]

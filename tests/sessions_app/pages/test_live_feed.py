@@ -1,0 +1,230 @@
+"""One reader serves all viewers of a session, and none of them harms another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
+
+import pytest
+from asgiref.sync import async_to_sync, sync_to_async
+from django.db import DatabaseError
+
+from sessions_app.access.roles import Right
+from sessions_app.access.still_allowed import Ticket
+from sessions_app.pages import live, live_feed, live_look
+from sessions_app.pages.live import live_events
+from sessions_app.pages.live_look import Subject
+from sessions_app.pages.live_position import Position
+from tests.factories import SessionEventFactory, SessionFactory
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr(live_feed, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(live, "WAIT_SECONDS", 0.02)
+    monkeypatch.setattr(live_look, "LAST_WORDS", timedelta(0))
+
+
+@pytest.fixture
+def looks(monkeypatch) -> list[int]:
+    """From which number on each look at the database was."""
+    seen: list[int] = []
+
+    def look_at(subject: Subject, after: Position) -> live_look.Look:
+        seen.append(after.of(subject.pk))
+        return live_look.look_at(subject, after)
+
+    monkeypatch.setattr(live_feed, "look_at", look_at)
+    monkeypatch.setattr(live, "look_at", look_at)
+    return seen
+
+
+def viewer(session, after: int = -1) -> AsyncIterator[str]:
+    ticket = Ticket(user_pk=0, auth_hash="", right=Right.SEE_OUTPUT)
+    return live_events(Subject(session.pk), Position({session.pk: after}), ticket)
+
+
+async def numbers_of(stream: AsyncIterator[str], until: int | None = None) -> list[int]:
+    """The ids that a browser sees, until one of them or to the end."""
+    numbers: list[int] = []
+    async for sent in stream:
+        lines = sent.split("\n")
+        entries = [at for at, line in enumerate(lines) if line == "event: entry"]
+        numbers += [int(lines[at + 1].removeprefix("id: ")) for at in entries]
+        if until is not None and until in numbers:
+            break
+    return numbers
+
+
+def add_events(session, *numbers: int) -> None:
+    for number in numbers:
+        SessionEventFactory(session=session, sequence=number, said=f"line {number}")
+
+
+def played(story: Callable[[], Awaitable[None]]) -> None:
+    async_to_sync(story)()
+
+
+def test_everybody_gets_every_line_exactly_once():
+    session = SessionFactory(running=True)
+
+    async def story() -> None:
+        watching = [asyncio.ensure_future(numbers_of(viewer(session))) for _ in range(20)]
+        for number in range(1, 6):
+            await sync_to_async(add_events)(session, number)
+            await asyncio.sleep(0.01)
+        await sync_to_async(session.finish)("completed")
+
+        assert [await seen for seen in watching] == [[1, 2, 3, 4, 5, 6]] * 20  # with our own word
+
+    played(story)
+
+
+def test_many_viewers_look_as_often_as_one(looks):
+    session = SessionFactory(running=True)
+
+    async def story() -> None:
+        streams = [viewer(session) for _ in range(50)]
+        for stream in streams:
+            await anext(stream)
+        watching = [asyncio.ensure_future(anext(stream)) for stream in streams]
+        await asyncio.sleep(0.05)
+        looks.clear()
+        await sync_to_async(add_events)(session, 1)
+        await asyncio.gather(*watching)
+
+        assert len(looks) < 10
+        for stream in streams:
+            await stream.aclose()  # type: ignore[attr-defined]
+
+    played(story)
+
+
+def test_one_that_comes_late_gets_what_it_missed_and_then_the_rest():
+    session = SessionFactory(running=True)
+    add_events(session, 1, 2, 3)
+
+    async def story() -> None:
+        early = viewer(session, after=3)
+        await anext(early)
+        waiting = asyncio.ensure_future(anext(early))
+        await asyncio.sleep(0.03)
+        late = asyncio.ensure_future(numbers_of(viewer(session, after=1), until=4))
+        await asyncio.sleep(0.03)
+        await sync_to_async(add_events)(session, 4)
+
+        assert await late == [2, 3, 4]
+        assert "id: 4\n" in await waiting
+        await early.aclose()  # type: ignore[attr-defined]
+
+    played(story)
+
+
+def test_a_slow_one_loses_nothing_and_holds_up_nobody(monkeypatch):
+    monkeypatch.setattr(live_feed, "MESSAGES_KEPT", 2)
+    session = SessionFactory(running=True)
+
+    async def story() -> None:
+        slow, quick = viewer(session), viewer(session)
+        await anext(slow)
+        reading = asyncio.ensure_future(numbers_of(quick, until=8))
+        await sync_to_async(add_events)(session, 1)
+        first = await anext(slow)
+        for number in range(2, 9):
+            await sync_to_async(add_events)(session, number)
+            await asyncio.sleep(0.01)
+        assert await reading == list(range(1, 9))
+        assert "id: 1\n" in first
+        assert await numbers_of(slow, until=8) == list(range(2, 9))
+
+    played(story)
+
+
+def test_one_that_leaves_takes_nothing_from_the_others():
+    session = SessionFactory(running=True)
+
+    async def story() -> None:
+        leaving, staying = viewer(session), viewer(session)
+        for stream in (leaving, staying):
+            await anext(stream)
+        gone = asyncio.ensure_future(anext(leaving))
+        waiting = asyncio.ensure_future(anext(staying))
+        await asyncio.sleep(0.02)
+        gone.cancel()
+        await sync_to_async(add_events)(session, 1)
+
+        assert "id: 1\n" in await waiting
+        await staying.aclose()  # type: ignore[attr-defined]
+
+    played(story)
+
+
+def test_the_last_one_to_leave_ends_the_reading():
+    session = SessionFactory(running=True)
+
+    async def story() -> None:
+        stream = viewer(session)
+        await anext(stream)
+        waiting = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0.02)
+        assert len(live_feed._feeds[asyncio.get_running_loop()]) == 1
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+        assert live_feed._feeds[asyncio.get_running_loop()] == {}
+
+    played(story)
+
+
+def test_a_browser_that_comes_again_goes_on_where_it_was():
+    """As after a restart of the server: the number is all that is left."""
+    session = SessionFactory(running=True)
+    add_events(session, 1, 2)
+
+    async def story() -> None:
+        before = await numbers_of(viewer(session), until=2)
+        await sync_to_async(add_events)(session, 3, 4)
+        after = await numbers_of(viewer(session, after=before[-1]), until=4)
+
+        assert before + after == [1, 2, 3, 4]
+
+    played(story)
+
+
+def test_a_database_that_fails_for_a_moment_sends_nobody_away(monkeypatch):
+    session = SessionFactory(running=True)
+    add_events(session, 1)
+    failures = [DatabaseError("locked")]
+
+    def look_at(subject: Subject, after: Position) -> live_look.Look:
+        if failures:
+            raise failures.pop()
+        return live_look.look_at(subject, after)
+
+    monkeypatch.setattr(live_feed, "look_at", look_at)
+    monkeypatch.setattr("sessions_app.pages.live_feed.connection.close", lambda: None)
+
+    async def story() -> None:
+        assert await numbers_of(viewer(session), until=1) == [1]
+
+    played(story)
+
+
+def test_long_lines_are_not_kept_for_ever(monkeypatch):
+    monkeypatch.setattr(live_feed, "CHARACTERS_KEPT", 100)
+
+    async def story() -> None:
+        feed = live_feed.Feed(Subject(7), Position({7: 0}))
+        feed.stop()
+        newer = live_look.Message(7, 2, "y" * 90)
+        feed._keep([live_look.Message(7, 1, "x" * 90), newer])
+
+        assert feed.since(Position({7: 0})) is None
+        assert feed.since(Position({7: 1})) == live_look.Look(
+            (newer,), Position({7: 1}), False, place=2
+        )
+
+    played(story)

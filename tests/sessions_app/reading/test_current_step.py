@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db.models import Subquery
+from django.utils import timezone
+
+from sessions_app.models import Session
+from sessions_app.reading.current_step import STARTS, current_step, last_steps
+from tests.factories import SessionEventFactory, SessionFactory
+
+
+def saying(*blocks: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "assistant", "message": {"content": list(blocks)}}
+
+
+def calling(name: str, **given: Any) -> dict[str, Any]:
+    return saying({"type": "tool_use", "name": name, "input": given})
+
+
+def test_a_tool_is_told_by_what_it_was_called_with():
+    now = timezone.now()
+
+    step = current_step(calling("Bash", command="probe web"), now)
+
+    assert (step.command, step.words, step.since) == ("probe web", "it uses the tool Bash", now)
+
+
+@pytest.mark.parametrize(
+    ("payload", "words"),
+    [
+        (None, STARTS),
+        ({"type": "assistant"}, STARTS),
+        (["nonsense"], "it works"),
+        (saying({"type": "text", "text": "So."}), "it writes"),
+        (saying({"type": "thinking", "thinking": "Hm."}), "it thinks"),
+        (saying({"type": "new kind"}), "it works"),
+        (calling("StructuredOutput", summary="x"), "it writes its report"),
+        (
+            {"type": "user", "message": {"content": [{"type": "tool_result", "content": "ok"}]}},
+            "it reads what came back",
+        ),
+    ],
+)
+def test_whatever_else_it_said_is_told_in_words(payload, words):
+    step = current_step(payload, None)
+
+    assert (step.command, step.words) == ("", words)
+
+
+def test_a_hostile_command_is_one_short_line():
+    step = current_step(calling("Bash", command="echo \x1b[2Ja\r\nevent: x " + "y" * 100_000), None)
+
+    assert "\n" not in step.command
+    assert "\x1b" not in step.command
+    assert len(step.command) <= 120
+
+
+@pytest.mark.django_db
+def test_only_the_last_step_of_a_running_session_is_looked_up():
+    running, ended = SessionFactory(running=True), SessionFactory()
+    for session in (running, ended):
+        SessionEventFactory(session=session, sequence=1)
+        last = SessionEventFactory(session=session, sequence=2)
+        SessionEventFactory(session=session, sequence=3, kind="system/init")
+
+    step = Subquery(last_steps().values("sequence")[:1])
+    found = dict(Session.objects.annotate(step=step).values_list("pk", "step"))
+
+    assert found == {running.pk: 2, ended.pk: None}
+    assert last.sequence == 2
