@@ -1,0 +1,107 @@
+"""The record of a chain, read for the claims of its reports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from sessions_app.reading.chain_record import claims_in, marked_report
+from sessions_app.reading.claims import Finding
+from sessions_app.reading.report_text import read_report
+from tests.factories import ChangeFactory, GateEventFactory, SessionFactory
+
+pytestmark = pytest.mark.django_db
+CHANGES = {"changes": ["docker restart web"], "call": "aa"}
+
+
+def reported(action: str = "restarted web", result: str = "succeeded") -> dict[str, Any]:
+    return {"actions_taken": [{"action": action, "service": "web", "result": result}]}
+
+
+def finding(session: Any, **facts: str) -> Finding:
+    (claim,) = claims_in(reported(**facts), session.cycle_id)
+    return claim.finding
+
+
+@pytest.fixture
+def session():
+    return SessionFactory(tier=2)
+
+
+def test_a_change_of_an_earlier_run_of_the_chain_counts(session):
+    ChangeFactory(session=SessionFactory(parent_session=session))
+
+    assert finding(session) is Finding.SEEN
+
+
+def test_a_change_of_another_chain_does_not(session):
+    ChangeFactory()
+
+    assert finding(session) is Finding.CLAIMED
+
+
+def test_an_edit_counts(session):
+    ChangeFactory(session=session, kind="edit", action="edit /a/web.yml", path="/a/web.yml")
+
+    assert finding(session, action="corrected web.yml") is Finding.SEEN
+
+
+def test_a_failed_command_contradicts_and_is_the_evidence(session):
+    ChangeFactory(session=session, exit_code=1)
+
+    (claim,) = claims_in(reported(), session.cycle_id)
+
+    assert claim.finding is Finding.OTHERWISE
+    assert claim.evidence is not None
+    assert claim.evidence.told == "exit code 1"
+
+
+def test_a_denied_command_contradicts(session):
+    GateEventFactory(session=session, sequence=1, verdict="deny", more=CHANGES)
+
+    assert finding(session) is Finding.OTHERWISE
+
+
+def test_a_command_that_nobody_approved_contradicts(session):
+    GateEventFactory(session=session, sequence=1, verdict="ask", more=CHANGES)
+    ended = {"call": "aa", "has_run": False, "exit_code": 126}
+    GateEventFactory(session=session, sequence=2, kind="gate_end", verdict="", more=ended)
+
+    assert finding(session) is Finding.OTHERWISE
+
+
+@pytest.mark.parametrize(("code", "expected"), [(0, Finding.CLAIMED), (1, Finding.OTHERWISE)])
+def test_a_later_script_may_have_done_it_if_it_went_well(session, code, expected):
+    GateEventFactory(session=session, sequence=1, verdict="deny", more=CHANGES)
+    GateEventFactory(session=session, sequence=2, verdict="contain", more={"call": "bb"})
+    ended = {"call": "bb", "exit_code": code}
+    GateEventFactory(session=session, sequence=3, kind="gate_end", verdict="", more=ended)
+
+    assert finding(session) is expected
+
+
+@pytest.mark.parametrize("report", [None, {}, [], "x", {"actions_taken": "x"}, {"actions": [3]}])
+def test_nonsense_claims_nothing_that_could_be_wrong(report, session):
+    assert all(c.finding is Finding.CLAIMED for c in claims_in(report, session.cycle_id))
+
+
+def test_a_report_without_actions_asks_nobody(session):
+    with CaptureQueriesContext(connection) as queries:
+        claims_in({"actions_taken": []}, session.cycle_id)
+
+    assert len(queries) == 0
+
+
+def test_the_shown_report_carries_what_the_record_says(session):
+    ChangeFactory(session=session)
+    value = reported()
+
+    shown = marked_report(read_report(value), value, session.cycle_id)
+
+    assert shown is not None
+    (item,) = shown.actions
+    assert item.claim is not None
+    assert item.claim.word == "seen in the record"

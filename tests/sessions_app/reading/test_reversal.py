@@ -1,0 +1,123 @@
+"""How a change is taken back: only where that is sure."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessions_app.reading.reversal import (
+    NOT_KNOWN,
+    NOTHING_LEFT,
+    OPPOSITES,
+    reversal_of,
+    reversal_of_edit,
+)
+
+
+@pytest.mark.parametrize(
+    ("action", "command"),
+    [
+        ("docker stop web", "docker start web"),
+        ("docker start web db", "docker stop web db"),
+        ("docker kill web", "docker start web"),
+        ("podman pause web", "podman unpause web"),
+        ("docker container stop web", "docker container start web"),
+        ("docker compose stop", "docker compose start"),
+        ("docker compose stop web", "docker compose start web"),
+        ("docker network disconnect front web", "docker network connect front web"),
+        ("docker rename web old", "docker rename old web"),
+        ("docker service update --image web:2 shop_web", "docker service rollback shop_web"),
+        ("systemctl stop nginx", "systemctl start nginx"),
+        ("systemctl disable nginx", "systemctl enable nginx"),
+        ("systemctl unmask nginx", "systemctl mask nginx"),
+        ("service nginx stop", "service nginx start"),
+        ("kubectl rollout restart deployment/web", "kubectl rollout undo deployment/web"),
+        ("kubectl set image deploy/web web=web:2", "kubectl rollout undo deploy/web"),
+        ("kubectl cordon node-1", "kubectl uncordon node-1"),
+        ("helm upgrade shop ./chart", "helm rollback shop"),
+        ("helm install shop ./chart", "helm uninstall shop"),
+        ("apt-get install -y nginx", "apt-get remove nginx"),
+        ("mv a.conf b.conf", "mv b.conf a.conf"),
+        ("mkdir /srv/new", "rmdir /srv/new"),
+    ],
+)
+def test_the_opposite_command(action, command):
+    found = reversal_of(action)
+
+    assert (found.text, found.is_command, found.is_known) == (command, True, True)
+
+
+@pytest.mark.parametrize(
+    "action", ["docker restart web", "systemctl reload nginx", "docker compose restart"]
+)
+def test_a_restart_leaves_nothing_to_take_back(action):
+    assert reversal_of(action).text == NOTHING_LEFT
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "",
+        "rm -rf /srv/cache",
+        "docker rm web",
+        "docker stop -t 5 web",
+        "docker stop …",
+        "docker stop",
+        "docker run --name web image",
+        "docker compose up -d",
+        "docker compose stop -t 5 web",
+        "helm upgrade --install shop ./chart",
+        "kubectl apply -f web.yml",
+        "kubectl rollout restart deployment web",
+        "mv -t there a",
+        "mv a there/",
+        "mkdir -p a/b",
+        "write /srv/x",
+        "python3 fix.py",
+    ],
+)
+def test_what_is_not_sure_is_not_known(action):
+    found = reversal_of(action)
+
+    assert (found.text, found.is_command, found.is_known) == (NOT_KNOWN, False, False)
+
+
+def test_a_scale_needs_the_number_that_was_before():
+    found = reversal_of("kubectl scale deployment/web --replicas=3")
+
+    assert not found.is_known
+    assert "before" in found.text
+
+
+def test_commits_are_reverted():
+    assert "git revert" in reversal_of("git push origin main").text
+
+
+def test_what_failed_is_looked_at_first():
+    found = reversal_of("docker stop web", has_failed=True)
+
+    assert (found.is_command, found.is_known) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("diff", "is_cut", "is_known"),
+    [("-a\n+b", False, True), ("-a", True, False), ("", False, False)],
+)
+def test_an_edit_is_taken_back_by_its_diff(diff, is_cut, is_known):
+    assert reversal_of_edit(diff, is_cut=is_cut).is_known is is_known
+
+
+@given(action=st.text(max_size=80))
+def test_whatever_was_done_there_is_an_answer(action):
+    assert reversal_of(action).text
+
+
+@given(
+    verb=st.sampled_from(["stop", "start", "pause", "unpause"]), name=st.sampled_from(["a", "b"])
+)
+def test_back_and_forth_is_where_it_began(verb, name):
+    there = reversal_of(f"docker {verb} {name}").text
+
+    assert there.split()[1] == OPPOSITES[verb]
+    assert reversal_of(there).text == f"docker {verb} {name}"
