@@ -1,26 +1,51 @@
-"""What the dashboard shows, as plain values: a fixed number of queries, however much has run.
+"""What the page Now shows, as plain values: a fixed number of queries, however much has run.
 
 The page asks every few seconds whether anything changed. `dashboard_version` answers that from
-three short reads along indexes, so that an unchanged page costs almost nothing.
+some short reads along indexes, so that an unchanged page costs almost nothing. What it cost is read
+from sums that are kept by day.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
-from math import ceil
+from typing import Any
 
-from django.db.models import F, OuterRef, Prefetch, QuerySet, Subquery
+from django.db.models import F, Model, Q, QuerySet, Subquery, Sum
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from sessions_app.models import Cycle, Session, Watch
-from sessions_app.models.querysets import LONG_FIELDS
+from sessions_app.models import (
+    AccountClock,
+    Approval,
+    Cycle,
+    PauseSwitch,
+    PeriodCost,
+    Session,
+    Watch,
+)
+from sessions_app.pages.approvals_page import waiting_approvals
+from sessions_app.pages.inbox import Inbox, inbox_version, load_inbox
+from sessions_app.pages.running import RunningRow, running_rows, with_steps
+from sessions_app.pages.watch_cards import (
+    WatchCard,
+    latest_ended,
+    watch_cards,
+    watches_with_rounds,
+)
 from sessions_app.reading.chain import Chain
+from sessions_app.reading.current_step import last_steps
+from sessions_app.reading.spending import BudgetsNow, load_budgets
+from sessions_app.reading.stopped import stop_of
 
 RECENT_CYCLES = 20
-RECENT_SESSIONS = 5 * RECENT_CYCLES
+PERIOD_DAYS = {"today": 1, "week": 7, "month": 30}
+VERSION_CYCLE = ("id", "state", "outcome")
+VERSION_SESSION = ("id", "status", "cost_usd", "spent_so_far_usd", "stop_cause", "step")
+State = Cycle.State
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,27 +53,10 @@ class CycleRow:
     cycle: Cycle
     chain: Chain
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WatchRow:
-    watch: Watch
-    last: Cycle | None
-    """The latest cycle that has ended."""
-    active: Cycle | None
-
     @property
-    def needs_person(self) -> bool:
-        return self.last is not None and self.last.outcome not in Cycle.GOOD_OUTCOMES
-
-    @property
-    def tried_again_at(self) -> datetime | None:
-        """When the schedule starts a watch again that is backed off."""
-        until, schedule = self.watch.backed_off_until, self.watch.schedule
-        if until is None or schedule is None or not self.watch.enabled:
-            return None
-        if self.watch.cron:
-            return until  # the breaker chose one of the due times
-        return first_due(until, schedule.next_run, self.watch.interval_minutes)
+    def stop(self) -> str:
+        """Who stopped it, where somebody did."""
+        return stop_of(self.chain.sessions) if self.cycle.outcome else ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,96 +71,131 @@ class Costs:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Dashboard:
     version: str
-    running: int
-    waiting: int
+    account: AccountClock
+    pause: PauseSwitch
+    active: tuple[RunningRow, ...]
+    """What runs, and what waits in the queue."""
     costs: Costs
-    watches: tuple[WatchRow, ...]
+    inbox: Inbox
+    budgets: BudgetsNow
+    watches: tuple[WatchCard, ...]
     cycles: tuple[CycleRow, ...]
 
     @property
-    def needing_person(self) -> tuple[WatchRow, ...]:
-        return tuple(row for row in self.watches if row.needs_person)
+    def running(self) -> int:
+        return sum(row.cycle.state == State.RUNNING for row in self.active)
 
+    @property
+    def waiting(self) -> int:
+        return sum(row.cycle.state == State.QUEUED for row in self.active)
 
-def first_due(after: datetime, next_run: datetime, interval_minutes: int) -> datetime:
-    """The first of the times that an interval gives which is not before a moment."""
-    interval = timedelta(minutes=interval_minutes)
-    return next_run + max(0, ceil((after - next_run) / interval)) * interval
+    @property
+    def is_new(self) -> bool:
+        """No watch has run yet, so the first start is offered."""
+        return not any(card.rounds for card in self.watches)
 
 
 def load_dashboard() -> Dashboard:
-    version = dashboard_version()  # before the data: a change in between is then seen next time
-    states = [cycle.state for cycle in _active_cycles()]
+    account, pause = AccountClock.current(), PauseSwitch.current()
+    watches = list(watches_with_rounds())
+    cycles = {cycle.pk: cycle for cycle in _cycles(Q(pk__in=latest_ended(watches)))}
+    shown = _shown(cycles.values())
+    sessions = list(_sessions(with_steps(Session.objects.all()), shown))
+    chains = {cycle.pk: Chain(sessions=_own(sessions, cycle)) for cycle in shown}
+    approvals = waiting_approvals()
+    inbox = load_inbox(approvals)
     return Dashboard(
-        version=version,
-        running=states.count(Cycle.State.RUNNING),
-        waiting=states.count(Cycle.State.QUEUED),
+        version=_token((account, pause), [one.pk for one in approvals], watches, shown, sessions),
+        account=account,
+        pause=pause,
+        active=running_rows((one for one in shown if one.is_active), chains),
         costs=_costs(),
-        watches=_watch_rows(),
-        cycles=_cycle_rows(),
+        inbox=inbox,
+        budgets=load_budgets(watches),
+        watches=watch_cards(watches, cycles, inbox.by_watch),
+        cycles=tuple(CycleRow(cycle=one, chain=chains[one.pk]) for one in shown[:RECENT_CYCLES]),
     )
 
 
 def dashboard_version() -> str:
-    """Changes when the page would; the minute is part of it because the page says "3 min ago"."""
+    """Changes when the page would: the token of a page, without loading one."""
+    cycles = list(_recent_or_active(Q()).only(*VERSION_CYCLE))
+    step = Subquery(last_steps().values("pk")[:1])
+    sessions = _sessions(Session.objects.annotate(step=step), cycles)
+    waiting = Approval.objects.filter(state=Approval.State.WAITING)
+    return _token(
+        (AccountClock.current(), PauseSwitch.current()),
+        waiting.values_list("pk", flat=True),
+        Watch.objects.all(),
+        cycles,
+        sessions.only(*(name for name in VERSION_SESSION if name != "step")),
+    )
+
+
+def _recent_or_active(besides: Q) -> QuerySet[Cycle]:
+    """Newest first: what is under way, the latest, and what else is asked for."""
+    last = Cycle.objects.order_by("-id").values("pk")[RECENT_CYCLES - 1 : RECENT_CYCLES]
+    recent = Q(pk__gte=Coalesce(Subquery(last), 0))
+    return Cycle.objects.filter(recent | Q(state__in=Cycle.ACTIVE_STATES) | besides)
+
+
+def _cycles(besides: Q) -> QuerySet[Cycle]:
+    return _recent_or_active(besides).select_related("watch", "requested_by")
+
+
+def _shown(cycles: Iterable[Cycle]) -> list[Cycle]:
+    """Without those that only a card speaks of."""
+    return [one for place, one in enumerate(cycles) if place < RECENT_CYCLES or one.is_active]
+
+
+def _sessions(sessions: QuerySet[Session, Any], cycles: Iterable[Cycle]) -> QuerySet[Session, Any]:
+    return sessions.filter(cycle__in=[cycle.pk for cycle in cycles]).order_by("id")
+
+
+def _own(sessions: Iterable[Session], cycle: Cycle) -> tuple[Session, ...]:
+    """Its runs, each knowing its cycle."""
+    own = [session for session in sessions if session.cycle_id == cycle.pk]
+    for session in own:
+        session.cycle = cycle
+    return tuple(own)
+
+
+def _token(
+    switches: tuple[AccountClock, PauseSwitch],
+    approvals: Iterable[int],
+    watches: Iterable[Watch],
+    cycles: Iterable[Cycle],
+    sessions: Iterable[Session],
+) -> str:
+    """The minute is part of it because the page says "3 min ago"."""
+    columns = [field.attname for field in Watch._meta.fields]
+    account, pause = switches
     facts = (
+        (account.until, account.is_holding, account.windows),
+        (pause.paused, pause.reason),
+        sorted(approvals),
         timezone.localtime().strftime("%Y-%m-%d %H:%M"),
-        list(Cycle.objects.values_list("id", "state", "outcome")[:RECENT_CYCLES]),
-        list(Session.objects.values_list("id", "status", "cost_usd")[:RECENT_SESSIONS]),
-        list(Watch.objects.values_list(*(field.attname for field in Watch._meta.fields))),
+        inbox_version(),
+        _facts_of(cycles, VERSION_CYCLE),
+        _facts_of(sessions, VERSION_SESSION),
+        _facts_of(watches, columns),
     )
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
-def _active_cycles() -> QuerySet[Cycle]:
-    return Cycle.objects.filter(state__in=Cycle.ACTIVE_STATES).only("state")
+def _facts_of(rows: Iterable[Model], columns: Iterable[str]) -> list[tuple[Any, ...]]:
+    facts = [tuple(getattr(row, column) for column in columns) for row in rows]
+    return sorted(facts, key=lambda fact: fact[0])
 
 
 def _costs() -> Costs:
-    now = timezone.localtime()
-    periods = _periods(now)
-    real = Session.objects.real()
-    return Costs(
-        **real.costs_since(periods), without_figure=real.without_cost_since(periods["month"])
-    )
-
-
-def _periods(now: datetime) -> dict[str, datetime]:
-    return {
-        "today": now.replace(hour=0, minute=0, second=0, microsecond=0),
-        "week": now - timedelta(days=7),
-        "month": now - timedelta(days=30),
+    """Whole days, as on the page of costs."""
+    today = timezone.localdate()
+    firsts = {name: today - timedelta(days=days - 1) for name, days in PERIOD_DAYS.items()}
+    kept = PeriodCost.objects.real().days_since(firsts["month"])
+    sums = {
+        name: Sum("cost_usd", filter=Q(first_day__gte=first), default=Decimal(0))
+        for name, first in firsts.items()
     }
-
-
-def _watch_rows() -> tuple[WatchRow, ...]:
-    own = Cycle.objects.filter(watch=OuterRef("pk")).order_by("-id").values("pk")
-    watches = (
-        Watch.objects.select_related("schedule")
-        .annotate(
-            last_cycle=Subquery(own.filter(state=Cycle.State.FINISHED)[:1]),
-            active_cycle=Subquery(own.filter(state__in=Cycle.ACTIVE_STATES)[:1]),
-        )
-        .order_by(F("enabled").desc(), "name")
-    )
-    numbers = {(watch.last_cycle, watch.active_cycle) for watch in watches}
-    cycles = Cycle.objects.in_bulk({pk for pair in numbers for pk in pair if pk})
-    return tuple(
-        WatchRow(
-            watch=watch,
-            last=cycles.get(watch.last_cycle),
-            active=cycles.get(watch.active_cycle),
-        )
-        for watch in watches
-    )
-
-
-def _cycle_rows() -> tuple[CycleRow, ...]:
-    sessions = Session.objects.defer(*LONG_FIELDS).order_by("id")
-    cycles = Cycle.objects.select_related("watch", "requested_by").prefetch_related(
-        Prefetch("sessions", queryset=sessions)
-    )
-    return tuple(
-        CycleRow(cycle=cycle, chain=Chain(sessions=tuple(cycle.sessions.all())))
-        for cycle in cycles[:RECENT_CYCLES]
-    )
+    without = Sum(F("estimated") + F("unknown"), default=0)
+    return Costs(**kept.aggregate(**sums, without_figure=without))

@@ -16,8 +16,15 @@ CLI = SimpleNamespace(path="/opt/claude", source="bundled", version="2.1.325")
 
 
 def base_page(**context: object) -> str:
-    context = {"user": UserFactory.build(), "cli": CLI, "api_key_configured": True, **context}
+    seen = {"user": UserFactory.build(), "may": {"see": True}, "cli": CLI}
+    context = {**seen, "api_key_configured": True, **context}
     return render_to_string("base.html", context)
+
+
+def test_the_footer_names_the_version(operator_client, settings):
+    page = operator_client.get(reverse("sessions_app:dashboard")).content.decode()
+
+    assert f"Claude Ops {settings.CLAUDEOPS_VERSION} · " in page
 
 
 def test_the_footer_names_the_cli():

@@ -14,6 +14,7 @@ from sessions_app.models import Cycle
 from sessions_app.pages.dashboard import dashboard_version, load_dashboard
 from tests.factories import (
     CycleFactory,
+    IncidentFactory,
     SessionFactory,
     UserFactory,
     WatchFactory,
@@ -203,15 +204,26 @@ def test_a_run_without_a_figure_is_counted_as_such():
     assert load_dashboard().costs.without_figure == 1
 
 
-def test_a_watch_needs_a_person_only_by_its_latest_outcome():
-    watch = WatchFactory()
-    CycleFactory(watch=watch, outcome=Cycle.Outcome.NEEDS_PERSON)
-    CycleFactory(watch=watch)
-    CycleFactory(failed=True)
+def test_who_needs_a_person_is_told_by_the_incidents_and_not_by_the_last_cycle(
+    operator_client, url
+):
+    CycleFactory(outcome=Cycle.Outcome.NEEDS_PERSON)
+    assert load_dashboard().inbox.needs_person == 0
 
-    needing = load_dashboard().needing_person
+    incident = IncidentFactory(title="web is down")
 
-    assert [row.last.outcome for row in needing if row.last] == ["could_not_run"]
+    assert load_dashboard().inbox.needs_person == 1
+    page = operator_client.get(url).content.decode()
+    assert page.index("web is down") < page.index('id="watches-heading"')
+    assert incident.get_absolute_url() in page
+
+
+def test_a_change_of_an_incident_changes_the_version():
+    incident, before = IncidentFactory(), dashboard_version()
+
+    incident.events.create(kind="acknowledged")
+
+    assert dashboard_version() != before
 
 
 def test_running_and_waiting_cycles_are_told_apart():

@@ -1,0 +1,39 @@
+// What Now adds to its own refresh: clocks that go on, a word when the count changes, and arrow keys
+// along a strip. The page is whole without this file.
+"use strict";
+
+(() => {
+  const lasted = (seconds) => {
+    if (seconds < 60) return `${seconds} s`;
+    const minutes = Math.floor(seconds / 60);
+    if (minutes < 60) return `${minutes} min ${String(seconds % 60).padStart(2, "0")} s`;
+    return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
+  };
+
+  const tick = () => {
+    for (const clock of document.querySelectorAll("[data-since]")) {
+      const seconds = Math.floor((Date.now() - Date.parse(clock.dataset.since)) / 1000);
+      clock.textContent = lasted(Math.max(0, seconds));
+    }
+  };
+
+  // Said once, when it is something else than before.
+  let said = document.querySelector("[data-announce]")?.dataset.announce;
+  const announce = () => {
+    const now = document.querySelector("[data-announce]")?.dataset.announce;
+    if (!now || now === said) return;
+    said = now;
+    document.getElementById("announce").textContent = now;
+  };
+
+  document.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: "previousElementSibling", ArrowRight: "nextElementSibling" }[event.key];
+    const mark = step && event.target.closest(".strip a");
+    if (!mark) return;
+    mark.parentElement[step]?.firstElementChild.focus();
+    event.preventDefault();
+  });
+
+  document.addEventListener("htmx:afterSettle", announce);
+  setInterval(tick, 1000);
+})();

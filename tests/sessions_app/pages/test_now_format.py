@@ -1,0 +1,55 @@
+"""Strips and clocks of the page Now."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+
+from django.utils import timezone
+
+from sessions_app.reading.rounds import Round
+from sessions_app.templatetags.now_format import clock, coming, strip
+
+NOW = timezone.now()
+
+
+def a_round(number: int, kind: str = "healthy", word: str = "healthy") -> Round:
+    return Round(cycle=number, kind=kind, word=word, began=NOW, cost=Decimal("0.03"))
+
+
+def test_a_strip_leads_to_each_round_and_says_it_in_words():
+    html = strip([a_round(7, "needs_person", "needs a person")])
+
+    assert 'class="mark mark-needs_person"' in html
+    assert 'href="/cycles/7/"' in html
+    assert 'title="needs a person, ' in html
+    assert "$0.03" in html
+
+
+def test_only_the_newest_round_is_a_stop_for_the_tab_key():
+    html = strip([a_round(1), a_round(2), a_round(3)])
+
+    assert html.count('tabindex="-1"') == 2
+    assert html.index('href="/cycles/3/"') < html.index('tabindex="0"')
+
+
+def test_a_strip_shows_hostile_words_as_text():
+    html = strip([a_round(1, "stopped", 'stopped by "><script>\u202e')])
+
+    assert "<script>" not in html
+    assert "\u202e" not in html
+
+
+def test_a_clock_says_how_long_and_since_when():
+    html = clock(timezone.now() - timedelta(seconds=75))
+
+    assert "1 min 15 s" in html
+    assert "data-since=" in html
+    assert clock(None) == "–"
+
+
+def test_a_time_ahead_is_told_from_one_that_has_come():
+    assert "in 2 h" in coming(timezone.now() + timedelta(hours=2, minutes=1))
+    assert "within a minute" in coming(timezone.now() + timedelta(seconds=20))
+    assert "due now" in coming(timezone.now() - timedelta(minutes=5))
+    assert coming(None) == "–"

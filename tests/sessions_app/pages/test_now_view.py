@@ -1,0 +1,267 @@
+"""Now: the inbox with its buttons, what runs, the cards of the watches."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from sessions_app.models import PauseSwitch
+from sessions_app.pages.dashboard import dashboard_version, load_dashboard
+from tests.factories import (
+    ApprovalFactory,
+    CycleFactory,
+    IncidentFactory,
+    SessionEventFactory,
+    SessionFactory,
+    WatchFactory,
+    user_with,
+)
+
+pytestmark = pytest.mark.django_db
+
+URL = "/"
+HTMX = {"HX-Request": "true"}
+HOSTILE = "<script>alert(1)</script>\u202e\r\nevent: x"
+
+
+def page_of(client: Client, **options: Any) -> str:
+    return client.get(URL, **options).content.decode()
+
+
+def client_with(role: str) -> Client:
+    client = Client()
+    client.force_login(user_with(role))
+    return client
+
+
+def a_call(session, command: str):
+    call = {"type": "tool_use", "name": "Bash", "input": {"command": command}}
+    payload = {"type": "assistant", "message": {"content": [call]}}
+    return SessionEventFactory(session=session, payload=payload)
+
+
+def test_incidents_and_approvals_stand_together_the_worst_first(operator_client):
+    IncidentFactory(title="a warning", severity=2)
+    IncidentFactory(title="a crisis", severity=3)
+    IncidentFactory(title="taken already", severity=3, state="acknowledged")
+    ApprovalFactory(session__tier=2)
+
+    page = page_of(operator_client)
+
+    order = ("a crisis", "may Tier 2 start?", "a warning", "taken already")
+    places = [page.index(text) for text in order]
+    assert places == sorted(places)
+
+
+def test_an_incident_can_be_handled_where_it_stands(operator_client):
+    incident = IncidentFactory()
+
+    page = page_of(operator_client)
+
+    for name in ("acknowledge_incident", "snooze_incident", "resolve_incident"):
+        assert reverse(f"escalation:{name}", args=[incident.pk]) in page
+
+
+def test_who_may_only_see_is_offered_no_button():
+    incident, approval = IncidentFactory(), ApprovalFactory(of_a_command=True)
+
+    page = page_of(client_with("viewer"))
+
+    assert incident.title in page
+    assert "may a command of Tier 2 run?" in page
+    assert "/incidents/" in page
+    assert reverse("escalation:acknowledge_incident", args=[incident.pk]) not in page
+    assert approval.command not in page
+    assert "Approve or reject" not in page
+    assert 'id="drills"' not in page
+
+
+def test_what_a_drill_found_is_shown_last_and_not_counted(operator_client):
+    IncidentFactory(title="rehearsed", severity=3, watch=None, drill="x", scope="drill:x")
+    IncidentFactory(title="a notice", severity=1)
+
+    page = page_of(operator_client)
+
+    assert page.index("a notice") < page.index("rehearsed")
+    assert "<title>(1) Claude Ops</title>" in page
+
+
+def test_the_title_counts_what_needs_a_person_also_after_a_refresh(operator_client):
+    IncidentFactory()
+    ApprovalFactory()
+
+    assert "<title>(2) Claude Ops</title>" in page_of(operator_client)
+    fragment = page_of(operator_client, headers=HTMX)
+    assert "<title>(2) Claude Ops</title>" in fragment
+    assert 'id="count-incidents"' in fragment
+    assert 'data-announce="2 things need you."' in fragment
+
+
+def test_an_empty_inbox_says_so(operator_client):
+    page = page_of(operator_client)
+
+    assert "The inbox is empty" in page
+    assert "<title>Claude Ops</title>" in page
+
+
+def test_a_running_cycle_says_what_it_does_now_and_what_it_cost_so_far(operator_client):
+    session = SessionFactory(running=True, tier=2, spent_so_far_usd=Decimal("0.12"))
+    a_call(session, "probe web")
+
+    page = page_of(operator_client)
+
+    assert "now: <code>probe web</code>" in page
+    assert "$0.12 so far" in page
+    assert session.cycle.get_absolute_url() in page
+
+
+def test_who_may_not_see_output_is_told_the_kind_of_step_alone():
+    a_call(SessionFactory(running=True), "probe web")
+
+    page = page_of(client_with("viewer"))
+
+    assert "probe web" not in page
+    assert "now: it uses the tool Bash" in page
+
+
+def test_the_next_step_of_a_run_changes_the_version():
+    session, before = SessionFactory(running=True), dashboard_version()
+
+    a_call(session, "probe web")
+
+    assert dashboard_version() != before
+
+
+def test_page_and_poll_agree_on_the_version():
+    a_call(SessionFactory(running=True), "probe web")
+    for _ in range(25):
+        CycleFactory()
+    ApprovalFactory()
+    IncidentFactory().events.create(kind="opened")
+
+    assert load_dashboard().version == dashboard_version()
+
+
+def test_what_has_run_for_long_is_not_lost_below_newer_cycles():
+    session = SessionFactory(running=True)
+    for _ in range(25):
+        CycleFactory()
+
+    dashboard = load_dashboard()
+
+    assert [row.cycle for row in dashboard.active] == [session.cycle]
+    assert session.cycle not in [row.cycle for row in dashboard.cycles]
+    assert len(dashboard.cycles) == 20
+
+
+def test_a_paused_installation_says_so_where_the_queue_is(operator_client):
+    PauseSwitch.objects.create(pk=PauseSwitch.THE_ONE, paused=True, reason="a storm")
+    CycleFactory(running=True, state="queued")
+    WatchFactory()
+
+    page = page_of(operator_client)
+
+    assert "The queue stands still until somebody lets it go on: a storm" in page
+    assert "It waits: Claude Ops is paused." in page
+    assert "all is paused" in page
+
+
+def test_pausing_everything_changes_the_version():
+    before = dashboard_version()
+
+    PauseSwitch.objects.create(pk=PauseSwitch.THE_ONE, paused=True, reason="a storm")
+
+    assert dashboard_version() != before
+
+
+def test_the_cards_are_sorted_by_what_is_wrong():
+    paused = WatchFactory(name="a paused", enabled=False)
+    healthy = CycleFactory(watch__name="b healthy").watch
+    failed = CycleFactory(watch__name="c failed", outcome="could_not_run").watch
+    warned = IncidentFactory(watch__name="d warned", severity=2).watch
+    critical = IncidentFactory(watch__name="e critical", severity=3).watch
+
+    found = [card.watch for card in load_dashboard().watches]
+
+    assert found == [critical, warned, failed, healthy, paused]
+
+
+def test_a_card_shows_its_strip_next_run_cost_and_trust(operator_client):
+    watch = WatchFactory(name="shop")
+    for outcome in ("healthy", "healthy", "fixed"):
+        SessionFactory(cycle=CycleFactory(watch=watch, outcome=outcome), cost_usd=Decimal("0.03"))
+    watch.schedule.next_run = timezone.now() + timedelta(minutes=30, seconds=20)
+    watch.schedule.save()
+
+    page = page_of(operator_client)
+
+    assert "Last 3 rounds of shop, oldest first: 1 fixed, 2 healthy" in page
+    assert page.count('class="mark mark-healthy" href') == 2
+    assert "in 30 min" in page
+    assert "$0.03" in page
+    assert "everything" in page
+
+
+def test_a_deliberate_stop_is_told_by_who_wanted_it(operator_client):
+    stop = {"status": "interrupted", "stop_cause": "person", "stop_requested": "ada"}
+    SessionFactory(cycle=CycleFactory(outcome="needs_person"), **stop)
+
+    page = page_of(operator_client)
+
+    assert page.count("stopped by ada") >= 3  # its card, its mark and its row
+    assert "1 stopped" in page
+
+
+def test_the_guide_is_offered_until_a_watch_has_run(operator_client):
+    CycleFactory(drilled=True)
+    assert reverse("sessions_app:start") in page_of(operator_client)
+
+    CycleFactory()
+
+    assert reverse("sessions_app:start") not in page_of(operator_client)
+
+
+def test_the_cost_of_today_stands_against_its_budget(operator_client, settings):
+    settings.CLAUDEOPS_BUDGET_DAY = Decimal(2)
+    SessionFactory(cost_usd=Decimal("0.50"))
+
+    assert "$0.50 of $2.00" in page_of(operator_client)
+
+
+def test_hostile_text_is_harmless(operator_client):
+    watch = WatchFactory(name=HOSTILE[:90], workdir=HOSTILE)
+    IncidentFactory(watch=watch, title=HOSTILE, detail=HOSTILE, remedy=HOSTILE, times_reopened=1)
+    session = SessionFactory(running=True, cycle__watch=watch)
+    a_call(session, HOSTILE + "x" * 1_000_000)
+    ApprovalFactory(of_a_command=True, command=HOSTILE, why=HOSTILE)
+    stop = {"status": "interrupted", "stop_cause": "person", "stop_requested": HOSTILE}
+    SessionFactory(cycle=CycleFactory(outcome="needs_person", outcome_reason=HOSTILE), **stop)
+
+    page = page_of(operator_client)
+
+    assert "<script>alert" not in page
+    assert "\u202e" not in page
+    assert len(page) < 200_000
+
+
+def test_the_navigation_counts_what_waits_on_every_page(operator_client):
+    IncidentFactory()
+    ApprovalFactory()
+
+    page = operator_client.get(reverse("sessions_app:walls")).content.decode()
+
+    assert 'id="count-incidents" class="nav-count tone-warn">1<' in page
+    assert 'id="count-approvals" class="nav-count tone-warn">1<' in page
+
+
+def test_the_navigation_links_only_what_is_there(operator_client):
+    page = page_of(operator_client)
+
+    assert 'href=""' not in page
+    assert 'aria-current="page">Now</a>' in page
