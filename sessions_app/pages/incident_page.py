@@ -1,0 +1,162 @@
+"""What the pages of incidents show, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import forms
+from django.contrib.auth.models import User
+from django.core.paginator import Page, Paginator
+from django.db.models import Case, QuerySet, Value, When
+from django.http import QueryDict
+from django.utils import timezone
+
+from sessions_app.access.roles import Right, accounts_that_may
+from sessions_app.models import Incident, IncidentEvent, Watch
+from sessions_app.pages.changes_page import ChangeRow, changes_of_incident
+from sessions_app.pages.filters import address_without_page
+from sessions_app.pages.inbox import InboxRow, row_of
+from sessions_app.reading.incident_figures import (
+    IncidentCost,
+    IncidentFigures,
+    cost_of,
+    failed_remedies,
+    figures_since,
+)
+from sessions_app.reading.incident_text import LONGEST_NOTE, SNOOZES, backing_off, wish_of
+
+PER_PAGE = 50
+EARLIER_SHOWN = 5
+LONGEST_STORY = 1_000
+FIGURES_OVER = timedelta(days=30)
+Step = IncidentEvent.Kind
+UNRESOLVED = "unresolved"
+
+
+class IncidentFilter(forms.Form):
+    """A filter that makes no sense is left out, not an error."""
+
+    state = forms.ChoiceField(
+        required=False,
+        choices=[("", "Any state"), (UNRESOLVED, "unresolved"), *Incident.State.choices],
+    )
+    kind = forms.ChoiceField(required=False, choices=[("", "Any kind"), *Incident.Kind.choices])
+    watch = forms.ModelChoiceField(Watch.objects.all(), required=False, empty_label="All watches")
+    drill = forms.ChoiceField(
+        label="Drills", required=False, choices=[("", "Without drills"), ("yes", "Only drills")]
+    )
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        self.is_valid()
+        return {name: value for name, value in self.cleaned_data.items() if value}
+
+    def apply(self, incidents: QuerySet[Incident]) -> QuerySet[Incident]:
+        chosen = self.chosen
+        is_drill = chosen.pop("drill", "")
+        incidents = incidents.exclude(drill="") if is_drill else incidents.filter(drill="")
+        if chosen.get("state") == UNRESOLVED:
+            chosen = {**chosen, "state__in": Incident.UNRESOLVED_STATES}
+            del chosen["state"]
+        return incidents.filter(**chosen)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IncidentList:
+    form: IncidentFilter
+    page: Page[Incident]
+    rows: tuple[InboxRow, ...]
+    figures: IncidentFigures
+    address: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoryLine:
+    """One step of the story, or several of the same in a row."""
+
+    event: IncidentEvent
+    times: int = 1
+    until: datetime | None = None
+    """When the last of them was."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IncidentPage:
+    incident: Incident
+    wish: str
+    backing_off: str
+    story: tuple[StoryLine, ...]
+    is_cut: bool
+    """Only the last steps of a long story are shown."""
+    cost: IncidentCost
+    changes: tuple[ChangeRow, ...]
+    failed_remedies: tuple[str, ...]
+    earlier: tuple[Incident, ...]
+    """Resolved ones of the same cause: is it flaky?"""
+    hands: tuple[User, ...]
+    """Who it can be given to."""
+    snoozes: dict[str, str]
+    longest_note: int
+
+    @property
+    def time_to_repair(self) -> timedelta | None:
+        ended = self.incident.resolved_at
+        return ended - self.incident.first_seen_at if ended else None
+
+
+def load_incidents(parameters: QueryDict) -> IncidentList:
+    form = IncidentFilter(parameters, label_suffix="")
+    last = Case(When(state=Incident.State.RESOLVED, then=Value(1)), default=Value(0))
+    found = form.apply(Incident.objects.select_related("watch", "owner")).order_by(
+        last, "-severity", "-pk"
+    )
+    page = Paginator(found, PER_PAGE).get_page(parameters.get("page"))
+    return IncidentList(
+        form=form,
+        page=page,
+        rows=tuple(row_of(incident) for incident in page),
+        figures=figures_since(timezone.now() - FIGURES_OVER),
+        address=address_without_page(parameters),
+    )
+
+
+def load_incident(incident: Incident, rights: frozenset[Right]) -> IncidentPage:
+    may_handle = Right.HANDLE_INCIDENTS in rights
+    latest = incident.events.select_related("by").order_by("-pk")[: LONGEST_STORY + 1]
+    events = list(latest)[:LONGEST_STORY][::-1]
+    return IncidentPage(
+        incident=incident,
+        wish=wish_of(incident),
+        backing_off=backing_off(incident).strip(),
+        story=tuple(told(events)),
+        is_cut=len(latest) > LONGEST_STORY,
+        cost=cost_of(incident),
+        changes=changes_of_incident(incident),
+        failed_remedies=failed_remedies(events),
+        earlier=_earlier(incident),
+        hands=tuple(accounts_that_may(Right.HANDLE_INCIDENTS)) if may_handle else (),
+        snoozes=SNOOZES,
+        longest_note=LONGEST_NOTE,
+    )
+
+
+def told(events: Iterable[IncidentEvent]) -> list[StoryLine]:
+    """In order; sightings in a row that say the same are one line."""
+    lines: list[StoryLine] = []
+    for event in events:
+        last = lines[-1] if lines else None
+        if last and event.kind == Step.SEEN == last.event.kind and event.text == last.event.text:
+            lines[-1] = StoryLine(event=last.event, times=last.times + 1, until=event.at)
+        else:
+            lines.append(StoryLine(event=event))
+    return lines
+
+
+def _earlier(incident: Incident) -> tuple[Incident, ...]:
+    same = Incident.objects.filter(
+        scope=incident.scope, kind=incident.kind, cause=incident.cause, pk__lt=incident.pk
+    )
+    return tuple(same[:EARLIER_SHOWN])

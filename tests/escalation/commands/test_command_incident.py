@@ -1,0 +1,108 @@
+"""`claudeops incident`: what needs somebody, from a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from sessions_app.models import Incident
+from tests.factories import IncidentFactory, SessionFactory, WatchFactory
+
+pytestmark = pytest.mark.django_db
+State = Incident.State
+
+
+def output_of(*arguments: str) -> str:
+    out = io.StringIO()
+    call_command(*arguments, stdout=out, stderr=io.StringIO())
+    return out.getvalue()
+
+
+def listed(*arguments: str) -> tuple[str, object]:
+    out = io.StringIO()
+    with pytest.raises(SystemExit) as left:
+        call_command("incident", "list", *arguments, stdout=out)
+    return out.getvalue(), left.value.code
+
+
+def test_without_an_incident_the_list_says_so():
+    assert listed() == ("There is no incident.\n", 0)
+
+
+def test_the_list_shows_what_is_unresolved_and_its_exit_code_who_is_needed():
+    IncidentFactory(title="web is down")
+    IncidentFactory(title="db was down", state=State.RESOLVED)
+    IncidentFactory(title="rehearsed", watch=None, drill="x", scope="drill:x")
+
+    said, code = listed()
+
+    assert "web is down" in said
+    assert "db was down" not in said
+    assert "rehearsed" not in said
+    assert code == 1
+    assert "db was down" in listed("--all")[0]
+    assert "rehearsed" in listed("--drills")[0]
+
+
+def test_what_somebody_has_needs_nobody_else():
+    IncidentFactory(state=State.ACKNOWLEDGED)
+
+    assert listed()[1] == 0
+
+
+def test_the_list_of_one_watch_and_as_json():
+    IncidentFactory(watch=WatchFactory(name="shop"), title="web is down")
+    IncidentFactory()
+
+    [data] = json.loads(listed("--watch", "shop", "--json")[0])
+
+    assert (data["watch"], data["title"], data["state"]) == ("shop", "web is down", "open")
+
+
+def test_one_is_shown_with_its_story_and_its_cost():
+    incident, session = IncidentFactory(), SessionFactory()
+    incident.cycles.add(session.cycle)
+    incident.events.create(kind="opened", text="it was down", cycle=session.cycle)
+
+    said = output_of("incident", "show", str(incident.pk))
+    data = json.loads(output_of("incident", "show", str(incident.pk), "--json"))
+
+    assert "it was down" in said
+    assert "$0.03 in 1 runs" in said
+    assert (data["cost_usd"], data["cycles"]) == (0.03, [session.cycle.pk])
+    assert [event["kind"] for event in data["events"]] == ["opened"]
+
+
+def test_it_is_acknowledged_snoozed_noted_and_resolved():
+    number = str(IncidentFactory().pk)
+
+    output_of("incident", "acknowledge", number)
+    output_of("incident", "snooze", number, "--for", "1h")
+    output_of("incident", "note", number, "the fan is loud")
+    said = output_of("incident", "resolve", number, "a new fan")
+
+    incident = Incident.objects.get()
+    assert (incident.state, incident.resolved_as) == (State.RESOLVED, "person")
+    assert all(words in said for words in ("acknowledged", "the fan is loud", "a new fan"))
+    output_of("incident", "reopen", number)
+    assert Incident.objects.get().state == State.OPEN
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("show", "nonsense"), "names no incident"),
+        (("show", "99"), "There is no incident 99"),
+        (("note", "1", " "), "empty"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_a_reason(arguments, words):
+    IncidentFactory(pk=1)
+
+    with pytest.raises(CommandError, match=words) as refused:
+        output_of("incident", *arguments)
+
+    assert refused.value.returncode == 2

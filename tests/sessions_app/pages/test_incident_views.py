@@ -1,0 +1,196 @@
+"""The pages of incidents: the inbox, the list, and the story of one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.urls import reverse
+from django.utils import timezone
+
+from sessions_app.models import Incident, IncidentEvent
+from sessions_app.pages.inbox import load_inbox
+from sessions_app.pages.incident_page import told
+from tests.factories import (
+    ChangeFactory,
+    IncidentFactory,
+    SessionFactory,
+    UserFactory,
+    WatchFactory,
+)
+
+pytestmark = pytest.mark.django_db
+State, Kind, Step = Incident.State, Incident.Kind, IncidentEvent.Kind
+LATER = timezone.now() + timedelta(hours=3)
+
+
+def titles() -> list[str]:
+    return [row.incident.title for row in load_inbox().rows]
+
+
+def page_of(client, **parameters: str) -> str:
+    page: str = client.get(reverse("sessions_app:incidents"), parameters).content.decode()
+    return page
+
+
+def test_the_inbox_has_who_asks_first_and_then_the_worst():
+    IncidentFactory(title="taken", severity=3, state=State.ACKNOWLEDGED)
+    IncidentFactory(title="asks a little", severity=1)
+    IncidentFactory(title="asks", severity=2)
+    IncidentFactory(title="rests", severity=3, snoozed_until=LATER)
+
+    assert titles() == ["asks", "asks a little", "taken", "rests"]
+
+
+def test_nothing_unresolved_leaves_the_inbox():
+    for state in State:
+        IncidentFactory(state=state)
+    IncidentFactory(healthy_rounds=1)
+    IncidentFactory(snoozed_until=LATER)
+
+    assert load_inbox().unresolved == len(titles()) == 6
+
+
+def test_what_needs_a_person_stands_apart_from_what_could_not_run():
+    IncidentFactory()
+    IncidentFactory(kind=Kind.COULD_NOT_RUN)
+    IncidentFactory(state=State.WORKING)
+    IncidentFactory(drill="x", watch=None)
+
+    inbox = load_inbox()
+
+    assert (inbox.needs_person, inbox.could_not_run, inbox.in_hand) == (1, 1, 1)
+
+
+def test_what_came_and_went_while_nobody_looked_is_told_for_a_day(operator_client):
+    IncidentFactory(state=State.RESOLVED, resolved_at=timezone.now())
+    IncidentFactory(state=State.RESOLVED, resolved_at=timezone.now() - timedelta(days=2))
+
+    page = operator_client.get(reverse("sessions_app:dashboard")).content.decode()
+
+    assert "1 resolved within the last day" in page
+
+
+def test_more_than_fit_are_counted():
+    for _ in range(15):
+        IncidentFactory()
+
+    assert (len(load_inbox().rows), load_inbox().not_shown) == (12, 3)
+
+
+def test_an_empty_list_says_what_an_incident_is(operator_client):
+    assert "There has been no incident yet" in page_of(operator_client)
+
+
+def test_unresolved_ones_come_first(operator_client):
+    IncidentFactory(title="still there", severity=1)
+    IncidentFactory(title="over long ago", severity=3, state=State.RESOLVED)
+
+    page = page_of(operator_client)
+
+    assert page.index("still there") < page.index("over long ago")
+
+
+def test_the_list_is_filtered(operator_client):
+    shop = WatchFactory(name="shop")
+    IncidentFactory(title="in the shop", watch=shop)
+    IncidentFactory(title="elsewhere")
+    IncidentFactory(title="it is over", watch=shop, state=State.RESOLVED)
+    IncidentFactory(title="rehearsed", watch=None, drill="x", scope="drill:x")
+
+    assert "elsewhere" not in page_of(operator_client, watch=str(shop.pk))
+    assert "it is over" not in page_of(operator_client, state="unresolved")
+    assert "in the shop" not in page_of(operator_client, state="resolved")
+    assert "rehearsed" not in page_of(operator_client)
+    assert "rehearsed" in page_of(operator_client, drill="yes")
+    assert "in the shop" in page_of(operator_client, state="nonsense", watch="x", page="-3")
+
+
+def test_the_list_tells_what_a_fix_costs_and_how_long_it_takes(operator_client):
+    now = timezone.now()
+    incident = IncidentFactory(
+        state=State.RESOLVED,
+        resolved_as="agent",
+        first_seen_at=now - timedelta(minutes=20),
+        resolved_at=now,
+    )
+    incident.cycles.add(SessionFactory().cycle)
+
+    page = page_of(operator_client)
+
+    assert "$0.03" in page
+    assert "20 min 00 s" in page
+
+
+def test_the_page_tells_the_story_in_order(operator_client):
+    incident = IncidentFactory(title="web is <down>", remedy="restarted web", times_reopened=1)
+    session = SessionFactory()
+    incident.cycles.add(session.cycle)
+    for kind, text in (("opened", "first"), ("fixed", "second"), ("did_not_hold", "third")):
+        incident.events.create(kind=kind, text=text, cycle=session.cycle)
+    incident.events.create(kind="noted", text="fourth", by=UserFactory(username="ada"))
+    ChangeFactory(session=session, action="docker restart web")
+
+    page = operator_client.get(incident.get_absolute_url()).content.decode()
+
+    positions = [page.rindex(word) for word in ("first", "second", "third", "fourth")]
+    assert positions == sorted(positions)
+    assert "web is &lt;down&gt;" in page
+    assert "by ada" in page
+    assert "docker restart web" in page
+    assert "Did not hold:" in page
+
+
+def test_sightings_in_a_row_are_one_line():
+    incident = IncidentFactory()
+    for kind, text in [("opened", ""), *[("seen", "down")] * 3, ("seen", "slow"), ("noted", "")]:
+        incident.events.create(kind=kind, text=text)
+
+    lines = told(incident.events.all())
+
+    assert [line.times for line in lines] == [1, 3, 1, 1]
+
+
+def test_of_a_long_story_the_last_steps_are_shown(operator_client, monkeypatch):
+    monkeypatch.setattr("sessions_app.pages.incident_page.LONGEST_STORY", 2)
+    incident = IncidentFactory()
+    for text in ("first", "second", "third"):
+        incident.events.create(kind="noted", text=text)
+
+    page = operator_client.get(incident.get_absolute_url()).content.decode()
+
+    assert "Only the last steps are shown" in page
+    assert "first</p>" not in page
+    assert page.index("second</p>") < page.index("third</p>")
+
+
+def test_the_page_names_earlier_ones_of_the_same_cause(operator_client):
+    watch = WatchFactory()
+    first = IncidentFactory(watch=watch, cause="web", state=State.RESOLVED)
+    second = IncidentFactory(watch=watch, cause="web")
+
+    page = operator_client.get(second.get_absolute_url()).content.decode()
+
+    assert first.get_absolute_url() in page
+
+
+def test_the_breaker_is_seen_in_the_incident(operator_client):
+    watch = WatchFactory(failures_in_a_row=4, backed_off_until=LATER)
+    incident = IncidentFactory(watch=watch, kind=Kind.COULD_NOT_RUN)
+
+    page = operator_client.get(incident.get_absolute_url()).content.decode()
+
+    assert "It failed 4 times in a row" in page
+
+
+def test_a_session_links_to_the_incidents_of_its_cycle(operator_client):
+    session, incident = SessionFactory(), IncidentFactory()
+    incident.cycles.add(session.cycle)
+
+    page = operator_client.get(session.get_absolute_url()).content.decode()
+
+    assert incident.get_absolute_url() in page
+
+
+def test_an_incident_that_is_not_there_is_not_found(operator_client):
+    assert operator_client.get("/incidents/99/").status_code == 404
