@@ -1,0 +1,60 @@
+"""CLAUDE-OPS.md on the page of a watch: read, never written, and nothing that was not meant."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from escalation.run.situation import MANIFEST_LENGTH
+from escalation.web.house_rules import draft_for, house_rules
+from tests.factories import WatchFactory
+
+
+@pytest.fixture
+def watch(workdir):
+    return WatchFactory.build(name="shop", workdir=str(workdir))
+
+
+def test_it_is_masked_and_cut(watch, workdir):
+    key = "ghp_" + "a1B2" * 9
+    (workdir / "CLAUDE-OPS.md").write_text(f"token {key}\n" + "x" * MANIFEST_LENGTH)
+
+    rules = house_rules(watch)
+
+    assert key not in rules.text
+    assert "[masked" in rules.text
+    assert rules.is_cut
+
+
+def test_a_link_that_leads_out_is_not_followed(watch, workdir, tmp_path):
+    (tmp_path / "secret").write_text("the key")
+    (workdir / "CLAUDE-OPS.md").symlink_to(tmp_path / "secret")
+
+    rules = house_rules(watch)
+
+    assert rules.text == ""
+    assert "leads out of the directory" in rules.problem
+
+
+def test_a_pipe_is_not_waited_for(watch, workdir):
+    os.mkfifo(workdir / "CLAUDE-OPS.md")
+
+    assert "no ordinary file" in house_rules(watch).problem
+
+
+def test_a_ring_of_links_is_a_problem_and_no_crash(watch, workdir):
+    (workdir / "CLAUDE-OPS.md").symlink_to("CLAUDE-OPS.md")
+
+    assert house_rules(watch).problem
+
+
+def test_a_directory_that_is_not_here_is_said_to_be_so(tmp_path):
+    watch = WatchFactory.build(workdir=str(tmp_path / "gone"))
+
+    assert "cannot be read on this machine" in house_rules(watch).problem
+
+
+def test_the_draft_takes_braces_for_what_they_are():
+    assert "# {shop}" in draft_for("{shop}", ["{web}"])
+    assert "- {web}: what it does" in draft_for("{shop}", ["{web}"])

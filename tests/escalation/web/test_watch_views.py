@@ -1,0 +1,155 @@
+"""Watches made, changed and removed in the browser."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.messages import get_messages
+from django.urls import reverse
+from django_q.models import Schedule
+
+from sessions_app.models import Cycle, Watch
+from tests.factories import CycleFactory, WatchFactory
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
+
+
+@pytest.fixture
+def form(workdir) -> dict[str, Any]:
+    return {
+        "name": "shop",
+        "workdir": str(workdir),
+        "instructions": "Look at web.",
+        "interval_minutes": "30",
+        "cron": "",
+        "max_tier": "1",
+        "dry_run": "on",
+        "approval": "3",
+        "ask": "",
+        "doors": "",
+        "budget_day_usd": "",
+        **{"restarts_allowed": "2", "restart_hours": "4"},
+        **{"redeployments_allowed": "1", "redeployment_hours": "24"},
+    }
+
+
+@pytest.fixture
+def watch(workdir) -> Watch:
+    made: Watch = WatchFactory(
+        name="shop", workdir=str(workdir), interval_minutes=30, max_tier=1, dry_run=True
+    )
+    return made
+
+
+def said(response) -> str:
+    return " ".join(str(message) for message in get_messages(response.wsgi_request))
+
+
+def test_a_new_watch_is_made_and_is_off(operator_client, form):
+    response = operator_client.post(reverse("escalation:add_watch"), {**form, "enabled": "on"})
+
+    watch = Watch.objects.get()
+    assert response.url == watch.get_absolute_url()
+    assert (watch.name, watch.interval_minutes, watch.enabled) == ("shop", 30, False)
+    assert LogEntry.objects.get().object_repr == "shop"
+
+
+def test_all_mistakes_are_shown_at_their_fields_and_nothing_is_lost(operator_client, form):
+    wrong = {
+        **{"workdir": "/nowhere/at/all", "cron": "sometimes", "approval": "9", "ask": "rm"},
+        **{"name": "", "interval_minutes": "0", "instructions": "My long instructions."},
+    }
+
+    response = operator_client.post(reverse("escalation:add_watch"), {**form, **wrong})
+
+    page = response.content.decode()
+    assert response.status_code == 422
+    assert page.count('class="field wrong"') == 6
+    assert "My long instructions." in page
+    assert not Watch.objects.exists()
+
+
+def test_a_name_that_is_taken_is_refused_at_its_field(operator_client, form, watch):
+    response = operator_client.post(reverse("escalation:add_watch"), form)
+
+    assert response.status_code == 422
+    assert "already exists" in response.content.decode()
+
+
+def test_an_edit_changes_what_was_written_and_the_schedule(operator_client, form, watch):
+    address = reverse("escalation:edit_watch", args=[watch.pk])
+
+    response = operator_client.post(address, {**form, "cron": "0 3 * * *", "approval": ""})
+
+    watch.refresh_from_db()
+    assert (watch.cron, watch.enabled) == ("0 3 * * *", True)
+    assert Schedule.objects.get(watch=watch).cron == "0 3 * * *"
+    assert "Or a cron expression" in LogEntry.objects.get().change_message
+    assert said(response).startswith("shop: Changed:")
+
+
+def test_an_edit_that_is_wrong_changes_nothing(operator_client, form, watch):
+    address = reverse("escalation:edit_watch", args=[watch.pk])
+
+    response = operator_client.post(address, {**form, "name": "other", "workdir": "relative"})
+
+    watch.refresh_from_db()
+    assert response.status_code == 422
+    assert watch.name == "shop"
+    assert "must be absolute" in response.content.decode()
+
+
+def test_an_edit_does_not_undo_a_pause_that_came_meanwhile(operator_client, form, watch):
+    Watch.objects.filter(pk=watch.pk).update(enabled=False)
+
+    operator_client.post(reverse("escalation:edit_watch", args=[watch.pk]), {**form, "name": "new"})
+
+    watch.refresh_from_db()
+    assert (watch.name, watch.enabled) == ("new", False)
+
+
+def test_a_watch_is_removed_after_a_confirmation_and_its_name_stays(operator_client, watch):
+    cycle = CycleFactory(watch=watch, watch_name="shop")
+    address = reverse("escalation:remove_watch", args=[watch.pk])
+
+    refused = operator_client.post(address)
+    assert Watch.objects.exists()
+    assert "Nothing was removed" in said(refused)
+
+    operator_client.post(address, {"confirm": "on"})
+
+    assert not Watch.objects.exists()
+    assert not Schedule.objects.filter(name=f"watch-{watch.pk}").exists()
+    assert Cycle.objects.get(pk=cycle.pk).subject == "shop (removed)"
+    assert LogEntry.objects.get().object_repr == "shop"
+
+
+def test_a_watch_at_work_is_not_removed(operator_client, watch):
+    CycleFactory(watch=watch, running=True)
+    address = reverse("escalation:remove_watch", args=[watch.pk])
+
+    response = operator_client.post(address, {"confirm": "on"})
+
+    assert Watch.objects.exists()
+    assert not LogEntry.objects.exists()
+    assert "wait for it to finish" in said(response)
+
+
+@pytest.mark.parametrize("act", ["pause_watch", "unpause_watch", "run_watch"])
+def test_what_was_asked_on_the_watch_s_page_leads_back_there(operator_client, watch, act):
+    CycleFactory(watch=watch, running=True)
+
+    response = operator_client.post(
+        reverse(f"escalation:{act}", args=[watch.pk]), {"from": "watch"}
+    )
+
+    assert response.url == watch.get_absolute_url()
+
+
+def test_switching_it_is_written_down(operator_client, operator, watch):
+    operator_client.post(reverse("escalation:pause_watch", args=[watch.pk]))
+
+    entry = LogEntry.objects.get()
+    assert (entry.user, entry.change_message) == (operator, "Paused.")

@@ -1,0 +1,199 @@
+"""The pages of watches."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from sessions_app.models import Watch
+from tests.factories import (
+    ApprovalFactory,
+    ChangeFactory,
+    CycleFactory,
+    IncidentFactory,
+    ServiceStateFactory,
+    SessionFactory,
+    WatchFactory,
+    user_with,
+)
+
+pytestmark = pytest.mark.django_db
+HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e" + "x" * 60
+
+
+def page_of(client: Client, watch: Watch) -> str:
+    return str(client.get(watch.get_absolute_url()).content.decode())
+
+
+def as_role(role: str) -> Client:
+    client = Client()
+    client.force_login(user_with(role))
+    return client
+
+
+@pytest.fixture
+def watch(tmp_path) -> Watch:
+    made: Watch = WatchFactory(name="shop", workdir=str(tmp_path), interval_minutes=30)
+    return made
+
+
+def test_the_list_names_each_watch_with_its_state_and_rhythm(operator_client, watch):
+    CycleFactory(watch=watch, outcome_reason="All is well.")
+    IncidentFactory(watch=watch)
+    WatchFactory(name="lab", enabled=False, cron="0 3 * * *")
+
+    page = operator_client.get(reverse("sessions_app:watches")).content.decode()
+
+    for words in ("shop", "every 30 minutes", "All is well.", "1 incident open", "next run"):
+        assert words in page
+    assert "when on: at 03:00 every day" in page
+
+
+def test_an_empty_list_says_how_to_begin(operator_client):
+    page = operator_client.get(reverse("sessions_app:watches")).content.decode()
+
+    assert "Make the first one" in page
+    assert reverse("sessions_app:new_watch") in page
+
+
+def test_the_page_says_when_it_runs_next_with_the_zone(operator_client, watch, settings):
+    page = page_of(operator_client, watch)
+
+    assert "Every 30 minutes." in page
+    assert page.count('<li><time datetime="') == 3
+    assert "UTC</time>" in page
+
+
+def test_a_watch_that_is_backed_off_shows_times_after_that(watch):
+    now = timezone.now()
+    watch.backed_off_until = now + timedelta(hours=5)
+
+    assert all(time >= watch.backed_off_until for time in watch.next_times(now))
+
+
+def test_each_service_has_a_mark_for_each_round(operator_client, watch):
+    state = ServiceStateFactory(watch=watch, service="web", status="down")
+    CycleFactory(watch=watch)
+
+    page = page_of(operator_client, watch)
+
+    assert 'aria-label="The last 2 rounds: 1 down, 1 not named."' in page
+    assert page.count('class="mark mark-good tone-good" href=') == 2
+    assert reverse("sessions_app:cycle", args=[state.cycle.pk]) in page
+
+
+def test_open_incidents_come_before_those_that_are_over(operator_client, watch):
+    over = {"state": "resolved", "resolved_as": "person", "resolved_at": timezone.now()}
+    IncidentFactory(watch=watch, title="db was slow", **over)
+    IncidentFactory(watch=watch, title="web is down")
+    IncidentFactory(title="of another watch")
+
+    page = page_of(operator_client, watch)
+
+    assert page.index("web is down") < page.index("db was slow")
+    assert "of another watch" not in page
+
+
+def test_changes_cost_and_approvals_of_the_watch_are_shown(operator_client, watch):
+    session = SessionFactory(cycle=CycleFactory(watch=watch), cost_usd=Decimal("0.50"), tier=2)
+    SessionFactory(cycle=CycleFactory(watch=watch), cost_usd=Decimal("0.10"))
+    ChangeFactory(session=session, exit_code=3)
+    ApprovalFactory(session__cycle__watch=watch)
+    Watch.objects.filter(pk=watch.pk).update(budget_day_usd=Decimal("0.70"))
+
+    page = page_of(operator_client, watch)
+
+    assert "failed with exit code 3" in page
+    assert "$0.30" in page  # a round
+    assert "$0.60 of $0.70" in page
+    assert "nearly spent" in page
+    assert "may Tier 3 start?" in page
+
+
+def test_a_restart_that_counts_is_shown_with_its_cooldown(operator_client, watch):
+    Watch.objects.filter(pk=watch.pk).update(restarts_allowed=1)
+    ChangeFactory(session=SessionFactory(cycle=CycleFactory(watch=watch)), service="web")
+
+    page = page_of(operator_client, Watch.objects.get(pk=watch.pk))
+
+    assert "in force" in page
+    assert "was restarted 1 of 1 time in 4 h" in page
+
+
+def test_the_house_rules_are_shown_as_a_run_would_read_them(operator_client, watch, tmp_path):
+    (tmp_path / "CLAUDE-OPS.md").write_text("Never touch the <b>lighthouse</b>.")
+
+    page = page_of(operator_client, watch)
+
+    assert "Never touch the &lt;b&gt;lighthouse&lt;/b&gt;." in page
+
+
+def test_without_house_rules_there_is_a_draft_with_the_services(operator_client, watch, tmp_path):
+    ServiceStateFactory(watch=watch, service="web", name="Web shop")
+
+    page = page_of(operator_client, watch)
+
+    assert "There is none." in page
+    assert "- Web shop: what it does" in page
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_viewer_sees_neither_instructions_nor_house_rules_nor_buttons(watch, tmp_path):
+    (tmp_path / "CLAUDE-OPS.md").write_text("The lighthouse.")
+    Watch.objects.filter(pk=watch.pk).update(instructions="Look at the cellar.")
+
+    page = page_of(as_role("viewer"), watch)
+
+    assert "lighthouse" not in page
+    assert "cellar" not in page
+    assert "Run now" not in page
+    assert "Remove" not in page
+
+
+def test_an_operator_runs_and_pauses_but_does_not_edit(watch):
+    page = page_of(as_role("operator"), watch)
+
+    assert "Run now" in page
+    assert "Pause" in page
+    assert reverse("sessions_app:watch_settings", args=[watch.pk]) not in page
+
+
+def test_hostile_words_are_only_words(operator_client, watch):
+    Watch.objects.filter(pk=watch.pk).update(
+        name=HOSTILE[:90], instructions=HOSTILE, doors="write:/<script>"
+    )
+    ServiceStateFactory(watch=watch, name=HOSTILE, detail=HOSTILE, status="down")
+    IncidentFactory(watch=watch, title=HOSTILE)
+
+    for page in (
+        page_of(operator_client, watch),
+        operator_client.get(reverse("sessions_app:watches")).content.decode(),
+        operator_client.get(reverse("sessions_app:services")).content.decode(),
+    ):
+        assert "<script>alert" not in page
+        assert "\x1b" not in page
+        assert "\u202e" not in page
+
+
+def test_the_page_asks_before_a_watch_is_removed(operator_client, watch):
+    IncidentFactory(watch=watch)
+    address = reverse("sessions_app:watch_removal", args=[watch.pk])
+
+    page = operator_client.get(address).content.decode()
+
+    assert "stay on record under its name" in page
+    assert "1 incident of it is not over." in page
+
+
+def test_a_watch_at_work_is_not_offered_for_removal(operator_client, watch):
+    CycleFactory(watch=watch, running=True)
+
+    page = operator_client.get(reverse("sessions_app:watch_removal", args=[watch.pk]))
+
+    assert "It is at work." in page.content.decode()
+    assert "Remove it" not in page.content.decode()
