@@ -19,10 +19,20 @@ def test_the_first_start_makes_a_watch_from_the_settings(settings):
 
     watch = Watch.objects.get(name=Watch.DEFAULT_NAME)
     assert (watch.workdir, watch.interval_minutes) == ("/srv/shop", 30)
-    assert (watch.max_tier, watch.dry_run, watch.enabled) == (2, True, True)
+    assert (watch.max_tier, watch.dry_run, watch.enabled) == (2, True, False)
 
 
-def test_later_starts_make_none():
+def test_without_a_directory_to_look_after_none_is_made(settings):
+    """The directory in which somebody types `make up` is our own code."""
+    settings.CLAUDEOPS_WORKDIR = ""
+
+    ensure_default_watch()
+
+    assert not Watch.objects.exists()
+
+
+def test_later_starts_make_none(settings):
+    settings.CLAUDEOPS_WORKDIR = "/srv/shop"
     ensure_default_watch()
 
     ensure_default_watch()
@@ -30,7 +40,8 @@ def test_later_starts_make_none():
     assert Watch.objects.count() == 1
 
 
-def test_where_something_else_is_watched_none_is_made():
+def test_where_something_else_is_watched_none_is_made(settings):
+    settings.CLAUDEOPS_WORKDIR = "/srv/shop"
     WatchFactory(name="shop")
 
     ensure_default_watch()

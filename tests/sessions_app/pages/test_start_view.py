@@ -1,0 +1,151 @@
+"""The guide of the first start: each step says what is done and what comes next."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from tests.factories import (
+    CycleFactory,
+    GateEventFactory,
+    SessionFactory,
+    WatchFactory,
+    user_with,
+)
+
+pytestmark = pytest.mark.django_db
+
+REPORT = {
+    "summary": "web answers 502.",
+    "services": [{"name": "web", "status": "down"}],
+    "escalation": {"needed": True, "reason": "It must be restarted."},
+}
+
+
+@pytest.fixture
+def url() -> str:
+    return reverse("sessions_app:start")
+
+
+@pytest.fixture
+def watch():
+    return WatchFactory(name="shop", enabled=False, dry_run=True, max_tier=1)
+
+
+def page_of(client: Client, url: str) -> str:
+    return client.get(url).content.decode()
+
+
+def test_without_a_key_it_says_what_to_set_and_offers_a_drill(operator_client, url, monkeypatch):
+    monkeypatch.setattr("escalation.web.context_processors.credentials_configured", lambda: False)
+
+    page = page_of(operator_client, url)
+
+    assert "ANTHROPIC_API_KEY=…" in page
+    assert "Try a drill" in page
+    assert "not found" in page
+
+
+def test_with_a_key_it_says_so(operator_client, url, monkeypatch):
+    monkeypatch.setattr("escalation.web.context_processors.credentials_configured", lambda: True)
+
+    page = page_of(operator_client, url)
+
+    assert "A login for the API is set." in page
+    assert "could not run" not in page
+
+
+def test_it_asks_for_name_directory_and_what_to_look_at(operator_client, url):
+    page = page_of(operator_client, url)
+
+    for name in ("name", "workdir", "instructions"):
+        assert f'name="{name}"' in page
+    assert "Run the first round" not in page
+
+
+def test_who_may_not_make_a_watch_is_told_whom_to_ask(url):
+    client = Client()
+    client.force_login(user_with("operator"))
+
+    page = page_of(client, url)
+
+    assert "Ask an approver" in page
+    assert 'name="workdir"' not in page
+
+
+def test_a_watch_can_be_run_from_here(operator_client, url, watch):
+    page = page_of(operator_client, url)
+
+    assert reverse("escalation:run_watch", args=[watch.pk]) in page
+    assert "Run the first round" in page
+    assert "hx-trigger" not in page
+
+
+def test_another_watch_can_be_wanted(operator_client, url, watch):
+    assert 'name="workdir"' in page_of(operator_client, f"{url}?new=1")
+
+
+def test_a_running_round_is_followed(operator_client, url, watch):
+    cycle = CycleFactory(watch=watch, running=True)
+    SessionFactory(cycle=cycle, status="running", finished_at=None, cost_usd=None)
+
+    page = page_of(operator_client, url)
+
+    assert 'hx-trigger="every 2s"' in page
+    assert "Tier 1, now: it starts" in page
+    assert cycle.get_absolute_url() in page
+
+
+def test_htmx_gets_the_guide_alone(operator_client, url, watch):
+    page = operator_client.get(url, headers={"HX-Request": "true"}).content.decode()
+
+    assert "<html" not in page
+    assert 'id="guide"' in page
+
+
+def test_afterwards_it_says_what_was_found_and_what_would_have_been_done(
+    operator_client, url, watch
+):
+    session = SessionFactory(cycle=CycleFactory(watch=watch, outcome="needs_person"), report=REPORT)
+    denied = {"verdict": "deny", "more": {"allowed_from": 2}}
+    GateEventFactory(session=session, command="docker restart web", **denied)
+
+    with CaptureQueriesContext(connection) as queries:
+        page = page_of(operator_client, url)
+
+    assert "web answers 502." in page
+    assert "docker restart web" in page
+    assert "It must be restarted." in page
+    assert reverse("escalation:unpause_watch", args=[watch.pk]) in page
+    assert reverse("sessions_app:trust", args=[watch.pk]) in page
+    assert len(queries) <= 12
+
+
+def test_a_round_that_wanted_nothing_more_says_so(operator_client, url, watch):
+    SessionFactory(cycle=CycleFactory(watch=watch), report={"summary": "All is well."})
+
+    assert "it asked for no more than it was given" in page_of(operator_client, url)
+
+
+def test_a_round_that_was_stopped_is_told_as_such(operator_client, url, watch):
+    stop = {"status": "interrupted", "stop_cause": "person", "stop_requested": "ada"}
+    SessionFactory(cycle=CycleFactory(watch=watch, outcome="needs_person"), **stop)
+
+    page = page_of(operator_client, url)
+
+    assert "stopped by ada" in page
+    assert "No report was given." in page
+
+
+def test_hostile_text_is_harmless(operator_client, url):
+    hostile = "<script>alert(1)</script>"
+    watch = WatchFactory(name=hostile, workdir=hostile, instructions=hostile)
+    report = {"summary": hostile, "services": [{"name": hostile}], "escalation": hostile}
+    cycle = CycleFactory(watch=watch, outcome="needs_person", outcome_reason=hostile)
+    session = SessionFactory(cycle=cycle, report=report)
+    GateEventFactory(session=session, command=hostile, verdict="deny", more={"allowed_from": 2})
+
+    assert hostile not in page_of(operator_client, url)
