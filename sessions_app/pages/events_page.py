@@ -1,0 +1,141 @@
+"""What happened in the installation, newest first, out of three records that each only grow.
+
+A page begins after a row of each record, by number: nothing is counted or sorted as a whole, and
+none is shown twice or passed over, whatever is added meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from heapq import merge
+from itertools import islice
+from typing import TypeVar
+
+from django.contrib.admin.models import ADDITION, CHANGE, LogEntry
+from django.contrib.contenttypes.models import ContentType
+from django.db.models import Model, QuerySet
+from django.http import QueryDict
+
+from sessions_app.access.roles import Right
+from sessions_app.models import Happening, IncidentEvent, PauseSwitch, Watch
+from sessions_app.models.happening import NOT_IN_A_STORY
+
+Row = TypeVar("Row", bound=Model)
+PER_PAGE = 50
+LONGEST_NUMBER = 18
+STORY, WORD, ACT = "story", "word", "act"
+SOURCES = (STORY, WORD, ACT)
+SHOWN_TO_ALL = (Watch, PauseSwitch)
+"""What people do to other things (accounts, targets) is for those who manage keys."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    source: str
+    number: int
+    at: datetime
+    what: str
+    title: str
+    text: str = ""
+    who: str = ""
+    url: str = ""
+    drill: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EventsPage:
+    events: tuple[Event, ...]
+    older: str
+    """The query of the page that follows; empty on the last."""
+    is_first: bool
+
+
+def load_events(parameters: QueryDict, rights: frozenset[Right]) -> EventsPage:
+    """One query for each record."""
+    begin = {source: _number(parameters.get(source, "")) for source in SOURCES}
+    streams = (_stories(begin[STORY]), _words(begin[WORD], rights), _acts(begin[ACT], rights))
+    merged = list(islice(merge(*streams, key=lambda event: event.at, reverse=True), PER_PAGE + 1))
+    shown = merged[:PER_PAGE]
+    return EventsPage(
+        events=tuple(shown),
+        older=_older(shown, begin) if len(merged) > PER_PAGE else "",
+        is_first=not any(begin.values()),
+    )
+
+
+def _older(shown: Iterable[Event], begin: dict[str, int | None]) -> str:
+    last = dict(begin)
+    for event in shown:
+        last[event.source] = event.number
+    return "&".join(f"{source}={number}" for source, number in last.items() if number)
+
+
+def _stories(before: int | None) -> Iterator[Event]:
+    """That a problem is still there is no event."""
+    rows = IncidentEvent.objects.exclude(kind=IncidentEvent.Kind.SEEN)
+    for row in _page(rows.select_related("incident__watch", "by"), before):
+        yield Event(
+            source=STORY,
+            number=row.pk,
+            at=row.at,
+            what=row.get_kind_display(),
+            title=f"{row.incident.subject}: {row.incident.title}",
+            text=row.text,
+            who=row.by.get_username() if row.by else "",
+            url=row.incident.get_absolute_url(),
+            drill=bool(row.incident.drill),
+        )
+
+
+def _words(before: int | None, rights: frozenset[Right]) -> Iterator[Event]:
+    """What an incident does is told by its story. A command is shown to those who see output."""
+    sees_output = Right.SEE_OUTPUT in rights
+    for row in _page(Happening.objects.filter(NOT_IN_A_STORY).select_related("watch"), before):
+        is_asked = row.kind == Happening.Kind.APPROVAL_WANTED
+        hidden = is_asked and not sees_output
+        yield Event(
+            source=WORD,
+            number=row.pk,
+            at=row.at,
+            what=row.get_kind_display(),
+            title=(row.watch.name if row.watch else "") if hidden else row.title,
+            text=row.text if sees_output else "",
+            url="" if hidden else row.path,
+        )
+
+
+def _acts(before: int | None, rights: frozenset[Right]) -> Iterator[Event]:
+    rows = LogEntry.objects.select_related("user", "content_type")
+    if Right.MANAGE_KEYS not in rights:
+        kinds = ContentType.objects.get_for_models(*SHOWN_TO_ALL).values()
+        rows = rows.filter(content_type__in=kinds)
+    for row in _page(rows, before):
+        yield Event(
+            source=ACT,
+            number=row.pk,
+            at=row.action_time,
+            what={ADDITION: "added", CHANGE: "changed"}.get(row.action_flag, "removed"),
+            title=f"{row.content_type.name if row.content_type else ''} {row.object_repr}".strip(),
+            text=row.get_change_message(),
+            who=row.user.get_username(),
+            url=_page_of(row),
+        )
+
+
+def _page_of(row: LogEntry) -> str:
+    """Of a watch that may still be there."""
+    is_watch = row.content_type is not None and row.content_type.model == Watch._meta.model_name
+    number = _number(row.object_id or "")
+    return Watch(pk=number).get_absolute_url() if is_watch and number and row.is_change() else ""
+
+
+def _page(rows: QuerySet[Row], before: int | None) -> QuerySet[Row]:
+    asked = rows if before is None else rows.filter(pk__lt=before)
+    return asked.order_by("-pk")[: PER_PAGE + 1]
+
+
+def _number(text: str) -> int | None:
+    is_number = text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER
+    return int(text) or None if is_number else None

@@ -1,0 +1,149 @@
+"""The page of events: three records, one list."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.db import connection
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from sessions_app.access.operator_log import note_added, note_changed
+from sessions_app.models import Happening, IncidentEvent
+from sessions_app.models.happening import NOT_IN_A_STORY
+from sessions_app.pages import events_page
+from tests.factories import (
+    ApprovalFactory,
+    HappeningFactory,
+    IncidentFactory,
+    UserFactory,
+    WatchFactory,
+    user_with,
+)
+
+pytestmark = pytest.mark.django_db
+ADDRESS = "sessions_app:events"
+
+
+def titles(client: Client, query: str = "") -> list[str]:
+    page = client.get(f"{reverse(ADDRESS)}?{query}").context["page"]
+    return [event.title for event in page.events]
+
+
+def as_role(role: str) -> Client:
+    client = Client()
+    client.force_login(user_with(role))
+    return client
+
+
+def test_all_three_are_one_list_newest_first(operator_client, operator):
+    now = timezone.now()
+    watch = WatchFactory(name="shop")
+    incident = IncidentFactory(watch=watch, title="web is down")
+    incident.events.create(kind="opened", at=now - timedelta(minutes=3))
+    HappeningFactory(incident=None, title="The budget is spent", at=now - timedelta(minutes=2))
+    note_changed(operator, watch, "Paused.")
+
+    assert titles(operator_client) == [
+        "watch shop",
+        "The budget is spent",
+        "shop: web is down",
+    ]
+
+
+def test_an_incident_is_told_once_and_not_for_every_round(operator_client):
+    happening = HappeningFactory()
+    happening.incident.events.create(kind="opened")
+    happening.incident.events.create(kind="seen")
+
+    assert len(titles(operator_client)) == 1
+
+
+def test_each_event_says_who_and_leads_to_its_page(operator_client):
+    ada = UserFactory(username="ada")
+    incident = IncidentFactory()
+    incident.events.create(kind="acknowledged", by=ada)
+    watch = WatchFactory(name="shop")
+    note_changed(ada, watch, "Paused.")
+
+    page = operator_client.get(reverse(ADDRESS)).content.decode()
+
+    assert page.count("by ada") == 2
+    assert f'href="{incident.get_absolute_url()}"' in page
+    assert f'href="{watch.get_absolute_url()}"' in page
+    assert "Paused." in page
+
+
+def test_every_event_is_on_exactly_one_page(operator_client, operator, monkeypatch):
+    monkeypatch.setattr(events_page, "PER_PAGE", 3)
+    now, incident = timezone.now(), IncidentFactory()
+    for number in range(5):
+        at = now - timedelta(minutes=number)
+        incident.events.create(kind="noted", at=at)
+        HappeningFactory(incident=None, title=f"word {number}", at=at)
+        note_added(operator, WatchFactory(name=f"made {number}"))
+    seen: list[tuple[str, int]] = []
+    query = ""
+    while True:
+        page = operator_client.get(f"{reverse(ADDRESS)}?{query}").context["page"]
+        seen += [(event.source, event.number) for event in page.events]
+        query = page.older
+        if not query:
+            break
+
+    assert len(seen) == len(set(seen)) == 15
+
+
+def test_what_is_done_to_accounts_is_for_those_who_manage_keys():
+    ada = UserFactory(username="ada")
+    note_added(ada, UserFactory(username="eve"))
+    note_added(ada, WatchFactory(name="shop"))
+
+    assert titles(as_role("viewer")) == ["watch shop"]
+    assert "user eve" in titles(as_role("admin"))
+
+
+def test_a_command_that_waits_is_shown_to_those_who_see_output():
+    approval = ApprovalFactory(of_a_command=True)
+    HappeningFactory(
+        kind=Happening.Kind.APPROVAL_WANTED,
+        approval=approval,
+        title="shop: may `docker restart web` run?",
+        text="The plan.",
+    )
+
+    assert "docker restart" in titles(as_role("operator"))[0]
+    viewer = as_role("viewer").get(reverse(ADDRESS)).content.decode()
+    assert "docker restart" not in viewer
+    assert "The plan." not in viewer
+    assert "An approval is wanted" in viewer
+
+
+@pytest.mark.parametrize("query", ["story=-1", "word=x", "act=99999999999999999999", "story=0"])
+def test_a_place_that_makes_no_sense_is_the_beginning(operator_client, query):
+    HappeningFactory(incident=None, title="told")
+
+    assert titles(operator_client, query) == ["told"]
+
+
+def test_it_says_so_where_nothing_has_happened(operator_client):
+    LogEntry.objects.all().delete()
+
+    assert "Nothing has happened yet" in operator_client.get(reverse(ADDRESS)).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("rows", "index"),
+    [
+        (IncidentEvent.objects.exclude(kind="seen"), "incidentevent_told"),
+        (Happening.objects.filter(NOT_IN_A_STORY), "happening_alone"),
+    ],
+)
+def test_what_is_passed_over_is_not_read(rows, index):
+    """A year of rounds that saw the same problem must not stand before the events."""
+    assert connection.vendor == "sqlite"
+
+    assert index in rows.order_by("-pk")[:51].explain()
