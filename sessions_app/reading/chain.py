@@ -14,9 +14,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
-from sessions_app.models import Session
+from sessions_app.models import Cycle, Session
 
-BRANCHING = (Session.Purpose.FOLLOW_UP, Session.Purpose.FORK, Session.Purpose.RETRY)
+BRANCHING = (
+    *(Session.Purpose.FOLLOW_UP, Session.Purpose.FORK, Session.Purpose.RETRY),
+    Session.Purpose.PLAN,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,6 +132,14 @@ def chain_of(session: Session) -> Chain:
         Session.objects.filter(cycle=session.cycle_id).select_related("cycle__watch").order_by("id")
     )
     return Chain(sessions=tuple(_parents_first(relatives)))
+
+
+def chain_of_cycle(cycle: Cycle) -> Chain:
+    """All runs of a cycle, with those who asked for them: one query."""
+    runs = list(cycle.sessions.select_related("requested_by").order_by("id"))
+    for run in runs:
+        run.cycle = cycle
+    return Chain(sessions=tuple(_parents_first(runs)))
 
 
 def _parents_first(relatives: list[Session]) -> list[Session]:

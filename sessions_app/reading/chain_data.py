@@ -7,6 +7,7 @@ from typing import Any
 
 from sessions_app.models import Cycle, Session
 from sessions_app.reading.chain import Chain
+from sessions_app.reading.masking import masked
 
 
 def chain_as_data(chain: Chain) -> list[dict[str, Any]]:
@@ -46,10 +47,42 @@ def session_as_data(session: Session) -> dict[str, Any]:
         "context_tokens": session.context_tokens,
         "compactions": session.compactions,
         "request": session.request or None,
+        "answer": answer_text(session) or None,
         "escalation_reason": session.escalation_reason,
         "error": session.error,
+        **_reported(session),
+        **_times(session),
+        "stop_cause": session.stop_cause or None,
+        "stop_requested": session.stop_requested or None,
+        "host": session.host,
+        "cli_version": session.cli_version,
+        "workdir": session.workdir,
         "outcome": session.cycle.outcome or None,
+        "outcome_reason": session.cycle.outcome_reason,
     }
+
+
+def _reported(session: Session) -> dict[str, Any]:
+    """What the tier itself said: whole, and what scripts look for by name."""
+    report = session.report if isinstance(session.report, dict) else {}
+    return {
+        "report": session.report,
+        "services": report.get("services", []),
+        "actions": report.get("actions_taken", []),
+    }
+
+
+def _times(session: Session) -> dict[str, str | None]:
+    moments = ("created_at", "started_at", "first_activity_at", "last_activity_at", "finished_at")
+    return {
+        name: at.isoformat() if (at := getattr(session, name)) is not None else None
+        for name in moments
+    }
+
+
+def answer_text(session: Session) -> str:
+    """What was answered to a question, whole; other runs have a report instead."""
+    return masked(session.result).strip() if session.is_question else ""
 
 
 def session_in_full(session: Session) -> dict[str, Any]:

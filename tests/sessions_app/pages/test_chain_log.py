@@ -1,0 +1,52 @@
+"""The output of a chain, a stretch at a time, across its tiers."""
+
+from __future__ import annotations
+
+import pytest
+from django.urls import reverse
+
+from sessions_app.pages import chain_log
+from tests.factories import SessionEventFactory, SessionFactory
+
+pytestmark = pytest.mark.django_db
+
+HTMX = {"HX-Request": "true"}
+
+
+@pytest.fixture
+def long_chain(monkeypatch):
+    monkeypatch.setattr(chain_log, "EVENTS_SHOWN", 3)
+    first = SessionFactory(escalated=True)
+    second = SessionFactory(tier=2, parent_session=first)
+    for session in (first, second):
+        for number in range(1, 5):
+            SessionEventFactory(session=session, sequence=number, said=f"t{session.tier}-{number}.")
+    return second
+
+
+def test_a_long_chain_shows_its_last_output_and_where_the_rest_is(operator_client, long_chain):
+    cycle = long_chain.cycle
+
+    page = operator_client.get(cycle.get_absolute_url()).content.decode()
+
+    assert "t2-2." in page
+    assert "t2-1." not in page
+    assert f"{cycle.get_absolute_url()}events/?before={long_chain.pk}:2" in page
+
+
+def test_earlier_output_is_loaded_by_stretches_across_tiers(operator_client, long_chain):
+    url = reverse("sessions_app:cycle_events", args=[long_chain.cycle_id])
+
+    page = operator_client.get(url, {"before": f"{long_chain.pk}:2"}, headers=HTMX).content.decode()
+
+    assert "<html" not in page
+    assert all(words in page for words in ("t1-3.", "t1-4.", "t2-1."))
+    assert f'id="tier-{long_chain.pk}"' in page
+    assert "t1-2." not in page
+
+
+@pytest.mark.parametrize("odd", ["", "x", "-1", "1:x", "9" * 30, "²:1"])
+def test_an_odd_place_to_begin_is_not_an_error(operator_client, long_chain, odd):
+    url = reverse("sessions_app:cycle_events", args=[long_chain.cycle_id])
+
+    assert operator_client.get(url, {"before": odd}).status_code == 200
