@@ -10,11 +10,12 @@ from django.http import QueryDict
 from sessions_app.models import Session, Watch
 from sessions_app.models.querysets import SessionQuerySet
 from sessions_app.models.watch import TIER_CHOICES
+from sessions_app.pages.keyset import PARAMETERS
 
 LOOKUPS = {
     "tier": "tier",
     "status": "status",
-    "watch": "cycle__watch",
+    "watch": "watch",
     "continued_by": "continued_by",
     "purpose": "purpose",
 }
@@ -61,15 +62,25 @@ class SessionFilter(forms.Form):
             **{lookup: chosen[name] for name, lookup in LOOKUPS.items() if name in chosen}
         )
         if "drill" in chosen:
-            drills = {"cycle__drill": ""}
-            found = found.filter(**drills) if chosen["drill"] == "no" else found.exclude(**drills)
-        return found.matching(chosen["q"]) if "q" in chosen else found
+            found = found.real() if chosen["drill"] == "no" else found.drills()
+        return found
+
+    @property
+    def combined(self) -> int:
+        """How many filters work together."""
+        return sum(name in LOOKUPS for name in self.chosen)
+
+    @property
+    def words(self) -> str:
+        """What is searched for. Not part of `apply`: words are found in an index of their own."""
+        return str(self.chosen.get("q", "")).strip()
 
 
 def address_without_page(parameters: QueryDict) -> str:
     """The filters as a query string, for the links to other pages of the list."""
     kept = parameters.copy()
-    kept.pop("page", None)
+    for name in ("page", *PARAMETERS):
+        kept.pop(name, None)
     for name in [name for name, value in kept.items() if not value]:
         kept.pop(name)
     return kept.urlencode()
