@@ -13,13 +13,15 @@ from django.shortcuts import get_object_or_404, redirect
 from escalation import queue
 from escalation.errors import OperationRefused
 from escalation.next_step import by_person
-from escalation.web.permission import acting
+from escalation.next_step.starting import what_it_waits_for
+from sessions_app.access.guard import acting
+from sessions_app.access.roles import Right
 from sessions_app.models import Session
 
 UNCONFIRMED = "This may change the system: tick the box to confirm it."
 
 
-@acting
+@acting(Right.FOLLOW_UP)
 def follow_up(request: HttpRequest, pk: int) -> HttpResponse:
     return _act(
         request,
@@ -30,19 +32,19 @@ def follow_up(request: HttpRequest, pk: int) -> HttpResponse:
     )
 
 
-@acting
+@acting(Right.RUN)
 def fork_session(request: HttpRequest, pk: int) -> HttpResponse:
     return _act(
         request,
         pk,
         lambda session, user, text: by_person.fork(
-            session, text, enqueue=queue.enqueue, requested_by=user
+            session, text, enqueue=queue.enqueue, requested_by=user, confirmed=_confirmed(request)
         ),
         changes=lambda session: session.tier > 1,
     )
 
 
-@acting
+@acting(Right.RUN)
 def retry_session(request: HttpRequest, pk: int) -> HttpResponse:
     return _act(
         request,
@@ -52,12 +54,13 @@ def retry_session(request: HttpRequest, pk: int) -> HttpResponse:
             enqueue=queue.enqueue,
             requested_by=user,
             force_fresh=bool(request.POST.get("fresh")),
+            confirmed=_confirmed(request),
         ),
         changes=lambda session: session.tier > 1,
     )
 
 
-@acting
+@acting(Right.ESCALATE)
 def escalate_session(request: HttpRequest, pk: int) -> HttpResponse:
     return _act(
         request,
@@ -68,15 +71,16 @@ def escalate_session(request: HttpRequest, pk: int) -> HttpResponse:
             enqueue=queue.enqueue,
             requested_by=user,
             force_fresh=bool(request.POST.get("fresh")),
+            confirmed=_confirmed(request),
         ),
         changes=lambda session: True,
     )
 
 
-@acting
+@acting(Right.STOP)
 def stop_session(request: HttpRequest, pk: int) -> HttpResponse:
     session = get_object_or_404(Session, pk=pk)
-    if not request.POST.get("confirm"):
+    if not _confirmed(request):
         messages.warning(request, "Tick the box to confirm that the run is cut off.")
     elif by_person.stop(session, by=request.user.get_username()):
         messages.warning(request, f"Session {session.pk} is being stopped.")
@@ -92,7 +96,7 @@ def _act(
     changes: Callable[[Session], bool] = lambda session: False,
 ) -> HttpResponse:
     session = get_object_or_404(Session.objects.select_related("cycle__watch"), pk=pk)
-    if changes(session) and not request.POST.get("confirm"):
+    if changes(session) and not _confirmed(request):
         messages.warning(request, UNCONFIRMED)
         return redirect(session)
     try:
@@ -100,5 +104,9 @@ def _act(
     except OperationRefused as refused:
         messages.warning(request, str(refused))
         return redirect(session)
-    messages.success(request, f"Session {created.pk} is queued.")
+    messages.success(request, what_it_waits_for(created))
     return redirect(created)
+
+
+def _confirmed(request: HttpRequest) -> bool:
+    return bool(request.POST.get("confirm"))

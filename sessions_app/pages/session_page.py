@@ -1,36 +1,35 @@
-"""What the page of one session shows, as plain values: its chain, its report and its events."""
+"""What the page of one session shows, as plain values: how it came about, and its events."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
 from django.conf import settings
+from django.utils import timezone
 
-from sessions_app.models import Conversation, Cycle, Session, SessionEvent
-from sessions_app.reading.chain import Branch, Chain, chain_of
+from sessions_app.access.roles import Right
+from sessions_app.models import Approval, Conversation, Cycle, Incident, Session, SessionEvent
+from sessions_app.pages.answers import Answer, answer_of
+from sessions_app.pages.log_entries import LogEntry, log_entries
+from sessions_app.pages.offered_actions import OfferedActions, offered_actions
+from sessions_app.reading.chain import Chain, chain_of
+from sessions_app.reading.chain_record import marked_report
 from sessions_app.reading.continuity import Step, steps_of
-from sessions_app.reading.cost_check import CostCheck, check_costs
-from sessions_app.reading.event_text import EventLine, describe_event
+from sessions_app.reading.dry_commands import DryCommand, is_dry, would_have_run
 from sessions_app.reading.plain_text import indented
+from sessions_app.reading.receipt import Receipt, receipt_of
 from sessions_app.reading.report_text import Report, ReportItem, read_facts, read_report
-from sessions_app.reading.session_actions import Action, actions_for, held_back
+from sessions_app.reading.resumable import Resumable, ResumeLimits, resumable
 
 EVENTS_SHOWN = 500
-DEEPEST_INDENT = 3
+INCIDENTS_SHOWN = 20
 # When one of these changes in any run of the chain, the page is drawn again.
 WATCHED_FIELDS = (
     *("pk", "status", "session_id", "escalation_reason", "continued_by", "continued_why"),
     *("cost_usd", "reported_cost_usd", "estimated_cost_usd", "compactions"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class LogEntry:
-    event: SessionEvent
-    lines: tuple[EventLine, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,6 +49,8 @@ class Overview:
     session: Session
     chain: Chain
     report: Report | None
+    approvals: tuple[Approval, ...]
+    """What waits for a person in this run."""
     version: str
 
     @property
@@ -62,28 +63,23 @@ class Overview:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ShownBranch:
-    """A line of the chain with what each of its steps carried over and repeated."""
-
-    branch: Branch
-    steps: tuple[Step, ...]
-
-    @property
-    def indent(self) -> int:
-        return min(self.branch.depth, DEEPEST_INDENT)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Details:
     """What takes further queries, so it is read only when the page is really drawn."""
 
-    branches: tuple[ShownBranch, ...]
-    checks: tuple[CostCheck, ...]
+    step: Step
+    """What this run carried over and repeated."""
+    receipt: Receipt | None
+    """None for a run that began the chain."""
+    resumable: Resumable
+    answer: Answer | None
     conversation: Conversation | None
     continuation_facts: tuple[ReportItem, ...]
     handoff: str
-    actions: tuple[Action, ...]
-    held_back: str
+    actions: OfferedActions
+    incidents: tuple[Incident, ...]
+    """What its cycle had to do with."""
+    dry_commands: tuple[DryCommand, ...] | None
+    """What it would have run; None where it was no dry run, or is not to be seen."""
     context_limit: Decimal
     """How full a conversation may be, of the next model's window, to be resumed."""
 
@@ -93,23 +89,33 @@ class Details:
         return self.context_limit * 3 / 4
 
 
-def load_details(overview: Overview) -> Details:
-    """Two queries: what the runs of the chain did, and the state of the conversation."""
-    session, chain = overview.session, overview.chain
-    steps = {step.session.pk: step for step in steps_of(chain.sessions)}
+def load_details(overview: Overview, rights: frozenset[Right]) -> Details:
+    """Three queries: what the runs of the chain did, the conversation, and the incidents. In a dry
+    run one more."""
+    session = overview.session
+    step = next(s for s in steps_of(overview.chain.sessions) if s.session.pk == session.pk)
+    conversation = _conversation(session.session_id)
+    limits = ResumeLimits(
+        context=settings.CLAUDEOPS_RESUME_CONTEXT_THRESHOLD,
+        max_age_seconds=settings.CLAUDEOPS_RESUME_MAX_AGE,
+    )
     return Details(
-        branches=tuple(
-            ShownBranch(branch=branch, steps=tuple(steps[s.pk] for s in branch.sessions))
-            for branch in chain.branches
-        ),
-        checks=check_costs(chain),
-        conversation=_conversation(session.session_id),
+        step=step,
+        receipt=receipt_of(session, step.parent),
+        resumable=resumable(session, conversation, limits, timezone.now()),
+        answer=answer_of(session) if session.is_question else None,
+        conversation=conversation,
         continuation_facts=read_facts(session.continuation_facts),
         handoff=indented(session.handoff),
-        actions=actions_for(session),
-        held_back=held_back(session),
-        context_limit=settings.CLAUDEOPS_RESUME_CONTEXT_THRESHOLD,
+        actions=offered_actions(session, rights),
+        incidents=tuple(session.cycle.incidents.order_by("pk")[:INCIDENTS_SHOWN]),
+        dry_commands=_dry_commands(session) if Right.SEE_OUTPUT in rights else None,
+        context_limit=limits.context,
     )
+
+
+def _dry_commands(session: Session) -> tuple[DryCommand, ...] | None:
+    return would_have_run([session]) if is_dry(session) else None
 
 
 def _conversation(session_id: str) -> Conversation | None:
@@ -117,18 +123,27 @@ def _conversation(session_id: str) -> Conversation | None:
 
 
 def load_overview(session: Session) -> Overview:
-    chain = chain_of(session)
+    chain, approvals = chain_of(session), _waiting_approvals(session)
     return Overview(
         session=session,
         chain=chain,
-        report=read_report(session.report),
-        version=_version(session.cycle, chain),
+        report=marked_report(read_report(session.report), session.report, session.cycle_id),
+        approvals=approvals,
+        version=_version(session.cycle, chain, approvals),
     )
 
 
-def _version(cycle: Cycle, chain: Chain) -> str:
+def _waiting_approvals(session: Session) -> tuple[Approval, ...]:
+    """A run that has ended waits for nobody."""
+    if not session.is_open:
+        return ()
+    return tuple(session.approvals.filter(state=Approval.State.WAITING).order_by("pk"))
+
+
+def _version(cycle: Cycle, chain: Chain, approvals: tuple[Approval, ...]) -> str:
     facts = (
         f"{cycle.state} {cycle.outcome} {cycle.outcome_reason}",
+        [approval.pk for approval in approvals],
         [tuple(getattr(session, name) for name in WATCHED_FIELDS) for session in chain.sessions],
     )
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
@@ -148,10 +163,3 @@ def load_log(session_pk: int, before: int | None = None) -> Log:
         last=shown[-1].sequence if shown else -1,
         has_earlier=len(newest_first) > EVENTS_SHOWN,
     )
-
-
-def log_entries(events: Iterable[SessionEvent]) -> list[LogEntry]:
-    entries = [
-        LogEntry(event, describe_event(event.source, event.kind, event.payload)) for event in events
-    ]
-    return [entry for entry in entries if entry.lines]

@@ -9,17 +9,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from decimal import Decimal
+
+from django.db.models import Q
+from django.utils import timezone
 
 from sessions_app.models import Session
 from sessions_app.models.querysets import SessionQuerySet
-from sessions_app.reading.duplicate_work import RepeatedWork, measure
+from sessions_app.reading.duplicate_work import RememberedWork, RepeatedWork, measure
 
 COMPARED = (Session.Purpose.TIER, Session.Purpose.RETRY)
 WAYS = (Session.ContinuedBy.RESUME, Session.ContinuedBy.HANDOFF)
+NOT_COMPARED = [purpose for purpose in Session.Purpose if purpose not in COMPARED]
+OTHER_WAYS = [way for way in Session.ContinuedBy if way not in WAYS]
 # The meter reads every answer of every run compared: the latest steps tell enough.
-STEPS_MEASURED = 200
-NEEDED = ("cycle", "parent_session", "tier", "purpose", "continued_by", "handoff")
+STEPS_MEASURED = 40
+compared_work = RememberedWork(most=10 * STEPS_MEASURED)
+NEEDED = ("cycle", "parent_session", "tier", "purpose", "continued_by", "handoff", "finished_at")
 FIGURES = ("cost_usd", "context_tokens", "messages", "turns", "output_tokens")
 
 
@@ -99,20 +106,28 @@ class Comparison:
         return any(way.steps for way in self.ways)
 
 
-def compare_ways(sessions: SessionQuerySet) -> Comparison:
-    """Three queries: the steps, the other runs of their chains, and what those did."""
-    found = sessions.filter(
-        purpose__in=COMPARED, continued_by__in=WAYS, parent_session__isnull=False
+def compare_ways(sessions: SessionQuerySet, since: date | None = None) -> Comparison:
+    """Three queries: the steps, the other runs of their chains, and what those did.
+
+    The newest steps are found along their index. Asking for a time, a purpose or a way by name
+    would lead SQLite to another one, and to sort all that it finds there: so the day is looked
+    at afterwards, and the rest is told by what it is not.
+    """
+    found = sessions.filter(parent_session__isnull=False).exclude(
+        Q(purpose__in=NOT_COMPARED) | Q(continued_by__in=OTHER_WAYS)
     )
-    latest = list(
+    newest = (
         found.filter(finished_at__isnull=False)
         .order_by("-id")
-        .values_list("pk", "cycle_id")[: STEPS_MEASURED + 1]
+        .values_list("pk", "cycle_id", "started_at")[: STEPS_MEASURED + 1]
     )
+    latest = [
+        (pk, cycle) for pk, cycle, began in newest if since is None or _is_since(began, since)
+    ]
     numbers = {pk for pk, _cycle in latest[:STEPS_MEASURED]}
     cycles = {cycle for _pk, cycle in latest[:STEPS_MEASURED]}
     relatives = list(Session.objects.filter(cycle__in=cycles).only(*NEEDED, *FIGURES))
-    steps = [step for step in steps_of(relatives) if step.session.pk in numbers]
+    steps = [step for step in steps_of(relatives, compared_work) if step.session.pk in numbers]
     return Comparison(
         ways=tuple(
             Way(
@@ -125,10 +140,10 @@ def compare_ways(sessions: SessionQuerySet) -> Comparison:
     )
 
 
-def steps_of(sessions: Sequence[Session]) -> list[Step]:
+def steps_of(sessions: Sequence[Session], remembered: RememberedWork | None = None) -> list[Step]:
     """Each session of whole chains with what it came from and what it repeated. One query."""
     by_id = {session.pk: session for session in sessions}
-    work = measure(sessions)
+    work = measure(sessions, remembered)
     return [
         Step(
             session=session,
@@ -137,6 +152,10 @@ def steps_of(sessions: Sequence[Session]) -> list[Step]:
         )
         for session in sessions
     ]
+
+
+def _is_since(began: datetime | None, day: date) -> bool:
+    return began is not None and timezone.localdate(began) >= day
 
 
 def _average(values: Iterable[Decimal | int | None]) -> Decimal | None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from itertools import groupby
 from typing import Any
@@ -64,10 +65,36 @@ class RepeatedWork:
 NOT_MEASURED = RepeatedWork(calls=0, repeated=0, cost_usd=None, is_measured=False)
 
 
-def measure(sessions: Sequence[Session]) -> dict[int, RepeatedWork]:
+class RememberedWork:
+    """What runs that have ended did: it changes no more, and to read their events takes long."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: dict[tuple[int, datetime], Work | None] = {}
+
+    def load(self, sessions: Sequence[Session]) -> dict[int, Work]:
+        """At most one query, for those that were not asked for before."""
+        keys = {s.pk: (s.pk, s.finished_at) for s in sessions if s.finished_at is not None}
+        unknown = [s.pk for s in sessions if keys.get(s.pk) not in self._kept]
+        found = load_work(unknown) if unknown else {}
+        for number in unknown:
+            if number in keys:
+                self._kept[keys[number]] = found.get(number)
+        found |= {
+            number: work for number, key in keys.items() if (work := self._kept[key]) is not None
+        }
+        while len(self._kept) > self._most:
+            del self._kept[next(iter(self._kept))]
+        return found
+
+
+def measure(
+    sessions: Sequence[Session], remembered: RememberedWork | None = None
+) -> dict[int, RepeatedWork]:
     """The meter of each session, by its number. All their ancestors must be among them: whole
     chains, or several. One query, however many."""
-    work = load_work(session.pk for session in sessions)
+    numbers = (session.pk for session in sessions)
+    work = remembered.load(sessions) if remembered else load_work(numbers)
     by_id = {session.pk: session for session in sessions}
     return {
         session.pk: repeated_work(session, list(_ancestors(session, by_id)), work)

@@ -49,6 +49,8 @@ def actions_for(session: Session) -> tuple[Action, ...]:
     offered = []
     if has_conversation:
         offered.append(_follow_up(session))
+    if session.is_plan:
+        return tuple(offered)
     if has_conversation and may_run_again:
         offered.append(_fork(session))
     if session.status in RETRIED and (may_run_again or is_question):
@@ -113,11 +115,14 @@ def _retry(session: Session) -> Action:
 
 def _escalate(session: Session) -> Action:
     tier = session.tier + 1
+    powers = "with the wider permissions of that tier"
+    if session.cycle.policy.dry_run:
+        powers = "as a dry run: it thinks with that tier's model and changes nothing"
     return Action(
         name="escalate_session",
         title=f"Escalate to Tier {tier}",
-        effect=f"Runs {dict(TIER_CHOICES)[tier]}, in this conversation, with the wider "
-        "permissions of that tier. Your reason is part of its prompt and of the record.",
+        effect=f"Runs {dict(TIER_CHOICES)[tier]}, in this conversation, {powers}. "
+        "Your reason is part of its prompt and of the record.",
         button=f"Escalate to Tier {tier}",
         tier=tier,
         request_label="Reason",

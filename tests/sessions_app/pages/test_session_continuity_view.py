@@ -6,11 +6,12 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from django.db import connection
 from django.urls import reverse
 from django.utils import timezone
 
-from sessions_app.models import Conversation, Session
-from tests.factories import CycleFactory, SessionFactory, UserFactory, three_tier_chain
+from sessions_app.models import Conversation
+from tests.factories import CycleFactory, SessionFactory, UserFactory
 from tests.sessions_app.tool_events import store_commands
 
 pytestmark = pytest.mark.django_db
@@ -22,52 +23,7 @@ def page_of(client, session) -> str:
     return client.get(session.get_absolute_url()).content.decode()
 
 
-def card_of(page: str, session: Session) -> str:
-    return page[page.index(f"Session #{session.pk} (Tier {session.tier})</") :].partition("</li>")[
-        0
-    ]
-
-
-def test_req4_page_shows_branches_with_the_purpose_of_each(operator_client):
-    _first, second, third = three_tier_chain()
-    SessionFactory(tier=2, parent_session=second, purpose="fork")
-    SessionFactory(tier=3, parent_session=third, purpose="follow_up")
-
-    page = page_of(operator_client, third)
-
-    assert page.count('class="branch indent-1"') == 2
-    assert "<b>Another approach</b>" in page
-    assert f"from session #{second.pk}" in page
-    assert "<b>Follow-up question</b>" in page
-
-
-def test_req5_page_proves_the_sum_of_tiers(operator_client):
-    first = SessionFactory(
-        escalated=True, cost_usd=Decimal("0.03"), reported_cost_usd=Decimal("0.03")
-    )
-    SessionFactory(
-        tier=2,
-        parent_session=first,
-        continued_by="resume",
-        cost_usd=Decimal("0.47"),
-        reported_cost_usd=Decimal("0.50"),
-    )
-
-    page = page_of(operator_client, first)
-
-    assert "Sum of tiers $0.50 = what the CLI reported for the conversation $0.50 ✓" in page
-
-
-def test_req5_page_ticks_nothing_when_a_cost_is_estimated(operator_client):
-    session = SessionFactory(failed=True, estimated_cost_usd=Decimal("0.01"))
-
-    page = page_of(operator_client, session)
-
-    assert "≈ $0.01 (estimate)" in page
-    assert "✓</li>" not in page
-
-
-def test_each_step_shows_what_it_carried_and_what_it_repeated(operator_client):
+def test_it_shows_what_it_carried_and_what_it_repeated(operator_client):
     first = SessionFactory(escalated=True, context_tokens=85_000)
     second = SessionFactory(
         tier=2, parent_session=first, continued_by="resume", cost_usd=Decimal("0.02")
@@ -75,10 +31,10 @@ def test_each_step_shows_what_it_carried_and_what_it_repeated(operator_client):
     store_commands(first, "df -h", "uptime")
     store_commands(second, "df -h", "reboot")
 
-    card = card_of(page_of(operator_client, first), second)
+    page = page_of(operator_client, second)
 
-    assert "85.0k tokens of context carried over" in card
-    assert "1 of 2 tool calls repeated earlier work, about $0.01" in card
+    assert "85.0k tokens of context carried over" in page
+    assert "1 of 2 tool calls repeated earlier work, about $0.01" in page
 
 
 def test_it_shows_why_it_was_not_resumed(operator_client):
@@ -242,7 +198,11 @@ def test_hostile_text_is_escaped_everywhere(operator_client):
     assert "<img src=x" not in page_of(operator_client, session)
 
 
-@pytest.mark.parametrize("odd", [[1, 2], "text", 7, {"half": "\ud83d"}])
+# PostgreSQL holds no half of a pair, and the stream is cleaned of them (`agent.stream`).
+HALF = [{"half": "\ud83d"}] if connection.vendor == "sqlite" else [{"half": "\ufffd"}]
+
+
+@pytest.mark.parametrize("odd", [[1, 2], "text", 7, *HALF])
 def test_facts_and_handoffs_of_any_shape_are_shown(operator_client, odd):
     session = SessionFactory(continuation_facts=odd, handoff=odd)
 

@@ -51,8 +51,14 @@ def test_the_policy_of_the_cycle_holds_for_a_person_too():
     assert "escalate_session" not in offered(session)
 
 
-def test_in_a_dry_run_nothing_above_the_first_tier_is_offered():
-    cycle = CycleFactory(dry_run=True)
+def test_in_a_dry_run_the_next_tier_is_offered_to_think():
+    actions = offered(SessionFactory(cycle=CycleFactory(dry_run=True)))
+
+    assert "thinks with that tier's model and changes nothing" in actions["escalate_session"].effect
+
+
+def test_above_the_limit_nothing_is_offered_in_a_dry_run_either():
+    cycle = CycleFactory(dry_run=True, max_tier=1)
 
     assert list(offered(SessionFactory(cycle=cycle))) == ["follow_up", "fork_session"]
     assert list(offered(SessionFactory(cycle=cycle, tier=2, status="failed"))) == ["follow_up"]
@@ -73,9 +79,9 @@ def test_a_question_of_a_higher_tier_can_be_tried_again_in_a_dry_run():
 
 
 def test_the_page_says_why_the_next_tier_is_not_offered():
-    session = SessionFactory(cycle=CycleFactory(dry_run=True))
+    session = SessionFactory(cycle=CycleFactory(max_tier=1))
 
-    assert held_back(session).startswith("Tier 2 is not started: this is a dry run.")
+    assert held_back(session).startswith("Tier 2 is not started: the policy allows no tier above")
 
 
 @pytest.mark.parametrize("facts", [{"tier": 3}, {"escalated": True}, {}])

@@ -1,0 +1,117 @@
+"""The receipt of an escalation, read from the record."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from escalation.continuity.guards import Guard
+from sessions_app.reading.guard_lines import GUARDS, NOT_ASKED, OBJECTED, PASSED, guard_lines
+from sessions_app.reading.receipt import Difference, flag, receipt_of
+from tests.factories import SessionFactory, UserFactory
+
+pytestmark = pytest.mark.django_db
+
+FACTS = {
+    "parent": {"session_id": "abc", "context_tokens": 50_000, "age_seconds": 7, "kept": True},
+    "run": {"context_window": 200_000, "can_resume": True, "cli_version": "2.1"},
+    "limits": {"context_threshold": "0.80", "max_age_seconds": 86_400},
+}
+
+
+def a_chain(**fields):
+    parent = SessionFactory(
+        escalated=True,
+        context_tokens=50_000,
+        argv=["claude", "--tools", "Bash,Read,WebFetch"],
+        walls={"doors": ["docker", "network"]},
+        report={"summary": "down", "escalation": {"needed": True, "reason": "web needs a restart"}},
+    )
+    child = SessionFactory(
+        parent_session=parent,
+        tier=2,
+        argv=["claude", "--max-budget-usd", "5", "--tools", "Bash,Read,Write"],
+        walls={"doors": ["docker", "write:/srv"]},
+        continuation_facts=FACTS,
+        cost_usd=Decimal("0.47"),
+        **fields,
+    )
+    return parent, child
+
+
+def test_it_tells_what_was_gained_and_lost_against_the_tier_before():
+    parent, child = a_chain()
+
+    receipt = receipt_of(child, parent)
+
+    assert receipt is not None
+    assert receipt.tools == Difference(gained=("Write",), lost=("WebFetch",))
+    assert receipt.doors == Difference(gained=("write:/srv",), lost=("network",))
+    assert (receipt.model_before, receipt.model_now) == ("haiku", "sonnet")
+
+
+def test_it_tells_who_asked_and_why():
+    parent, child = a_chain()
+    receipt = receipt_of(child, parent)
+
+    assert receipt is not None
+    assert (receipt.asked_by, receipt.why) == ("Tier 1", "web needs a restart")
+
+
+def test_a_person_who_asked_is_named():
+    parent, child = a_chain(requested_by=UserFactory(username="ada"), request="Now, please.")
+    receipt = receipt_of(child, parent)
+
+    assert receipt is not None
+    assert (receipt.asked_by, receipt.why) == ("ada", "Now, please.")
+
+
+def test_it_tells_the_share_of_the_context_and_what_is_left_of_the_budget():
+    parent, child = a_chain()
+    receipt = receipt_of(child, parent)
+
+    assert receipt is not None
+    assert receipt.context_share == Decimal("0.25")
+    assert (receipt.budget_usd, receipt.left_usd) == (Decimal("5"), Decimal("4.53"))
+
+
+def test_what_began_a_chain_has_none():
+    assert receipt_of(SessionFactory(), None) is None
+
+
+@pytest.mark.parametrize("odd", [None, [], "x", 7, {"--tools": 1}, ["--tools"]])
+def test_a_record_of_any_shape_is_read(odd):
+    parent, child = a_chain()
+    child.argv = child.walls = child.continuation_facts = parent.argv = odd
+
+    receipt = receipt_of(child, parent)
+
+    assert receipt is not None
+    assert (receipt.tools, receipt.doors, receipt.guards) == (None, None, ())
+
+
+def test_a_flag_without_a_word_after_it_is_not_there():
+    assert flag(["claude", "--tools"], "--tools") is None
+    assert flag(["claude", "--tools", "Bash"], "--tools") == "Bash"
+
+
+def test_every_guard_has_its_line_in_the_order_in_which_it_is_asked():
+    assert [name for name, _question, _fact in GUARDS] == [guard.value for guard in Guard]
+
+
+def test_the_guards_of_a_resumed_run_have_all_passed():
+    lines = guard_lines(FACTS, "")
+
+    assert {line.verdict for line in lines} == {PASSED}
+    facts = {line.name: line.fact for line in lines}
+    assert facts["context_full"] == "50000 of 200000 tokens; at most a share of 0.80"
+    assert facts["expired"] == "7.0 s of at most 24 h 00 min"
+
+
+def test_after_the_guard_that_objected_none_was_asked():
+    verdicts = {line.name: line.verdict for line in guard_lines(FACTS, "context_full")}
+
+    assert verdicts["in_use"] == PASSED
+    assert verdicts["context_full"] == OBJECTED
+    assert verdicts["transcript_gone"] == NOT_ASKED
