@@ -11,7 +11,14 @@ from django.urls import reverse
 from django.utils import timezone
 
 from sessions_app.pages.costs_page import load_costs
-from tests.factories import CycleFactory, SessionFactory, WatchFactory, three_tier_chain
+from tests.factories import (
+    CycleFactory,
+    IncidentFactory,
+    SessionFactory,
+    UserFactory,
+    WatchFactory,
+    three_tier_chain,
+)
 from tests.sessions_app.tool_events import store_commands
 
 pytestmark = pytest.mark.django_db
@@ -44,9 +51,10 @@ def test_the_page_is_in_the_navigation(operator_client, url):
 
 def test_an_empty_page_says_what_will_be_here(operator_client, url):
     page = operator_client.get(url).content.decode()
+    other = operator_client.get(url, {"view": "continuity"}).content.decode()
 
     assert "No run began in the last 30 days" in page
-    assert "Nothing to compare yet" in page
+    assert "Nothing to compare yet" in other
 
 
 def test_an_empty_page_of_drills_says_how_to_start_one(operator_client, url):
@@ -159,7 +167,7 @@ def test_it_compares_resume_with_handoff(operator_client, url):
     store_commands(first, "df -h")
     store_commands(second, "df -h", "reboot")
 
-    page = operator_client.get(url).content.decode()
+    page = operator_client.get(url, {"view": "continuity"}).content.decode()
 
     assert "85.0k tokens" in page
     assert "1 of 2" in page
@@ -170,3 +178,47 @@ def test_it_escapes_hostile_names(operator_client, url):
     SessionFactory(cycle=CycleFactory(watch=WatchFactory(name="<script>alert(1)</script>")))
 
     assert "<script>alert" not in operator_client.get(url).content.decode()
+
+
+def test_the_days_stand_over_an_axis_with_labels(operator_client, url):
+    with time_machine.travel(NOON, tick=False):
+        three_tier_chain()
+        operator_client.force_login(UserFactory(is_superuser=True))
+
+        page = operator_client.get(url, {"period": "7"}).content.decode()
+
+    assert '<text x="100%" y="0.000%">$2.50</text>' in page
+    assert ">Mar 15</text>" in page
+    assert 'aria-label="7 columns from 2026-03-09 to 2026-03-15; the highest is' in page
+
+
+def test_costs_are_told_by_model():
+    three_tier_chain()
+
+    models = load_costs("7", drills=False).models
+
+    assert [(row.label, row.amount.cost_usd) for row in models] == [
+        ("opus", Decimal("2.00")),
+        ("sonnet", Decimal("0.47")),
+        ("haiku", Decimal("0.03")),
+    ]
+
+
+def test_the_dearest_chains_are_linked(operator_client, url):
+    last = three_tier_chain()[2]
+
+    page = operator_client.get(url).content.decode()
+
+    assert f'<a href="{last.cycle.get_absolute_url()}">#{last.cycle.pk} ' in page
+    assert "$2.50" in page
+
+
+def test_the_cost_of_an_incident_fixed_is_told(operator_client, url):
+    session = SessionFactory(cost_usd=Decimal("0.40"))
+    fixed = IncidentFactory(state="resolved", resolved_as="agent", resolved_at=timezone.now())
+    fixed.cycles.add(session.cycle)
+
+    page = operator_client.get(url).content.decode()
+
+    assert "$0.40 on average" in page
+    assert "1 of 1 resolved were fixed" in page

@@ -1,0 +1,82 @@
+"""Dollars are written by one rule, in one module: no other puts their sign before a figure."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from sessions_app.reading.formatting import money, plain_money, rounded
+
+ROOT = Path(__file__).resolve().parent.parent
+THE_ONE = ROOT / "sessions_app" / "reading" / "formatting.py"
+SOURCES = [
+    path
+    for package in ("claudeops", "escalation", "sessions_app")
+    for path in sorted((ROOT / package).rglob("*.py"))
+    if path != THE_ONE and "migrations" not in path.parts
+]
+
+
+def money_in(path: Path) -> Iterator[str]:
+    """F-strings with a dollar sign before a figure, or the word for dollars behind one."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.JoinedStr):
+            continue
+        for before, after in zip(node.values, node.values[1:], strict=False):
+            signed = isinstance(after, ast.FormattedValue) and ends_in_dollar(before)
+            named = isinstance(before, ast.FormattedValue) and begins_with_dollars(after)
+            if signed or named:
+                yield f"{path}:{node.lineno}"
+
+
+def ends_in_dollar(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and bool(re.search(r"(^|\s|[(<≈])\$$", str(node.value)))
+
+
+def begins_with_dollars(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and bool(re.match(r" (dollars?|USD)\b", str(node.value)))
+
+
+def test_no_other_place_formats_dollars():
+    assert [found for path in SOURCES for found in money_in(path)] == []
+
+
+def test_no_template_writes_a_dollar_sign_or_rounds_a_cost():
+    wrong = re.compile(r"\$\s*\{\{|(cost|usd|price|budget)\w*\s*\|\s*(floatformat|stringformat)")
+
+    assert [
+        path.name
+        for path in sorted((ROOT / "templates").rglob("*.html"))
+        if wrong.search(path.read_text())
+    ] == []
+
+
+def test_a_place_that_did_would_be_found(tmp_path):
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text('f"it cost ${cost:.2f}"\nf"{cost:.2f} dollars"\nf"{command} $HOME"\n')
+
+    assert [found.rpartition(":")[2] for found in money_in(wrong)] == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("amount", "text", "number"),
+    [
+        ("0", "$0.00", "0.0000"),
+        ("0.0328", "$0.0328", "0.0328"),
+        ("0.00004", "<$0.0001", "0.0000"),
+        ("1", "$1.00", "1.00"),
+        ("1234.567", "$1,234.57", "1234.57"),
+    ],
+)
+def test_a_page_and_a_table_for_programs_round_alike(amount, text, number):
+    assert (money(Decimal(amount)), plain_money(Decimal(amount))) == (text, number)
+
+
+@pytest.mark.parametrize("odd", [None, float("nan"), float("inf")])
+def test_what_is_no_amount_is_not_made_into_one(odd):
+    assert (rounded(odd), plain_money(odd)) == (None, "")
