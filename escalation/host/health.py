@@ -10,6 +10,7 @@ from datetime import timedelta
 from django.conf import settings
 from django.db import DatabaseError, connection
 from django.utils import timezone
+from django_q.conf import Conf
 from django_q.models import OrmQ
 
 from escalation.agent import locate_binary
@@ -60,7 +61,7 @@ def _database() -> Check:
 def _worker() -> Check:
     beat = WorkerBeat.objects.order_by("-seen_at").first()
     if beat is None:
-        return Check("worker", False, "no worker has ever been seen: start one with `make up`")
+        return Check("worker", False, "no worker has ever been seen: start one with `claudeops up`")
     age = timezone.now() - beat.seen_at
     return Check(
         "worker", age < WORKER_SILENCE, f"last seen {duration(age.total_seconds() * 1000)} ago"
@@ -68,9 +69,10 @@ def _worker() -> Check:
 
 
 def _queue() -> Check:
-    """Waiting tasks only: a taken one is locked into the future."""
+    """Waiting tasks only: a taken one is locked into the future. What is bound to a host that is
+    away says so by an incident of its own."""
     now = timezone.now()
-    oldest = OrmQ.objects.filter(lock__lte=now).order_by("lock").first()
+    oldest = OrmQ.objects.filter(key=Conf.CLUSTER_NAME, lock__lte=now).order_by("lock").first()
     if oldest is None:
         return Check("queue", True, "nothing waits")
     age = now - oldest.lock

@@ -67,7 +67,7 @@ def test_all_checks_pass_when_all_is_well(well):
 
 def test_without_any_worker_it_says_how_to_start_one(fake_cli):
     assert not check("worker").ok
-    assert "make up" in check("worker").said
+    assert "claudeops up" in check("worker").said
 
 
 @pytest.mark.parametrize(
