@@ -7,7 +7,7 @@ from django.urls import reverse
 from django_q.models import OrmQ, Schedule
 
 from sessions_app.models import Cycle, Watch
-from tests.factories import CycleFactory, UserFactory, WatchFactory
+from tests.factories import CycleFactory, WatchFactory, user_with
 
 # Every page names the CLI, so there is one to name.
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
@@ -28,7 +28,7 @@ def test_the_list_shows_every_watch_with_its_rhythm_and_limits(operator_client):
 
     page = operator_client.get(reverse(LIST)).content.decode()
 
-    assert all(text in page for text in ("shop", "every hour", "/srv/shop", "cron 0 3 * * *"))
+    assert all(text in page for text in ("shop", "every hour", "/srv/shop", "at 03:00 every day"))
 
 
 def test_the_list_shows_the_next_run_and_the_last_cycle(operator_client):
@@ -85,8 +85,8 @@ def test_pause_and_unpause_move_the_schedule_too(operator_client):
     assert (paused, Schedule.objects.get(watch=watch).repeats) == (0, -1)
 
 
-def test_a_wrong_cron_expression_is_refused_in_the_form(operator_client, tmp_path):
-    form = {"name": "shop", "workdir": str(tmp_path), "interval_minutes": 5, "max_tier": 2}
+def test_a_wrong_cron_expression_is_refused_in_the_form(operator_client, workdir):
+    form = {"name": "shop", "workdir": str(workdir), "interval_minutes": 5, "max_tier": 2}
 
     response = operator_client.post(
         reverse("admin:sessions_app_watch_add"), {**form, "cron": "sometimes"}
@@ -96,8 +96,10 @@ def test_a_wrong_cron_expression_is_refused_in_the_form(operator_client, tmp_pat
     assert not Watch.objects.exists()
 
 
-def test_a_watch_made_in_the_form_is_scheduled(operator_client, tmp_path):
-    form = {"name": "shop", "workdir": str(tmp_path), "interval_minutes": 5, "max_tier": 2}
+def test_a_watch_made_in_the_form_is_scheduled(operator_client, workdir):
+    form = {"name": "shop", "workdir": str(workdir), "interval_minutes": 5, "max_tier": 2}
+    form |= {"restarts_allowed": 2, "restart_hours": 4}
+    form |= {"redeployments_allowed": 1, "redeployment_hours": 24}
 
     operator_client.post(reverse("admin:sessions_app_watch_add"), {**form, "enabled": "on"})
 
@@ -106,7 +108,7 @@ def test_a_watch_made_in_the_form_is_scheduled(operator_client, tmp_path):
 
 def test_an_account_that_may_only_look_cannot_run_anything(client):
     watch = WatchFactory()
-    client.force_login(UserFactory(is_staff=True))
+    client.force_login(user_with("viewer", is_staff=True))
 
     act(client, "run_now", watch)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission
 from django.urls import reverse
 from django_q.models import OrmQ
 
 from sessions_app.models import Session
-from tests.factories import CycleFactory, SessionFactory, UserFactory
+from tests.factories import CycleFactory, SessionFactory, user_with
 
 # Every page names the CLI, so there is one to name.
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
@@ -83,17 +84,17 @@ def test_the_history_itself_can_still_not_be_changed(operator_client):
 
 def test_an_account_without_rights_cannot_act(client):
     session = SessionFactory()
-    client.force_login(UserFactory(is_staff=True))
+    client.force_login(user_with("", is_staff=True))
 
     act(client, "follow_up", session)
 
     assert queued() == []
 
 
-@pytest.mark.parametrize("action", ["follow_up", "fork", "retry", "escalate"])
+@pytest.mark.parametrize("action", ["follow_up", "fork", "retry", "escalate", "stop", "expire"])
 def test_an_account_that_may_only_look_cannot_start_anything(client, action):
     session = SessionFactory(failed=True, tier=2)
-    reader = UserFactory(is_staff=True)
+    reader = user_with("viewer", is_staff=True)
     allowed = Permission.objects.filter(codename="view_session")
     reader.user_permissions.set(allowed)
     client.force_login(reader)
@@ -101,3 +102,74 @@ def test_an_account_that_may_only_look_cannot_start_anything(client, action):
     act(client, action, session)
 
     assert queued() == []
+
+
+def test_a_run_that_is_under_way_is_asked_to_stop(operator_client, operator):
+    session = SessionFactory(running=True)
+
+    page = act(operator_client, "stop", session)
+
+    session.refresh_from_db()
+    assert (session.stop_cause, session.stop_requested) == ("person", operator.username)
+    assert f"Session {session.pk} is being stopped." in page
+
+
+def test_a_run_that_has_ended_cannot_be_stopped(operator_client):
+    session = SessionFactory()
+
+    assert f"Session {session.pk} is not running." in act(operator_client, "stop", session)
+
+
+@pytest.mark.parametrize("status", [Status.QUEUED, Status.INTERRUPTED])
+def test_what_will_not_be_gone_on_with_expires(operator_client, operator, status):
+    session = SessionFactory(cycle=CycleFactory(running=True), status=status, finished_at=None)
+
+    page = act(operator_client, "expire", session)
+
+    session.refresh_from_db()
+    assert session.status == Status.EXPIRED
+    assert f"Session {session.pk} has expired." in page
+
+
+def test_a_queued_session_that_expires_takes_its_cycle_with_it(operator_client, operator):
+    session = SessionFactory(cycle=CycleFactory(running=True), status=Status.QUEUED)
+
+    act(operator_client, "expire", session)
+
+    session.cycle.refresh_from_db()
+    assert session.cycle.outcome_reason == f"expired by {operator.username}"
+
+
+def test_what_ended_well_cannot_expire(operator_client):
+    session = SessionFactory()
+
+    page = act(operator_client, "expire", session)
+
+    assert "only what is queued or interrupted can expire" in page
+    session.refresh_from_db()
+    assert session.status == Status.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("action", "status", "said"),
+    [
+        ("stop", Status.RUNNING, "Asked to stop."),
+        ("expire", Status.INTERRUPTED, "Expired."),
+        ("retry", Status.FAILED, "retry: session"),
+    ],
+)
+def test_what_an_operator_does_is_logged(operator_client, operator, action, status, said):
+    running = status == Status.RUNNING
+    session = SessionFactory(status=status, cycle=CycleFactory(running=running))
+
+    act(operator_client, action, session)
+
+    entry = LogEntry.objects.get()
+    assert (entry.user, entry.object_id) == (operator, str(session.pk))
+    assert entry.change_message.startswith(said)
+
+
+def test_what_was_refused_is_not_logged(operator_client):
+    act(operator_client, "expire", SessionFactory())
+
+    assert not LogEntry.objects.exists()

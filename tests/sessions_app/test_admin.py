@@ -1,9 +1,12 @@
+"""The record in the admin: found, read, and never changed."""
+
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
 from django.urls import reverse
+from django.utils import timezone
 
 from sessions_app.models import Conversation, Session, Transcript
 from tests.factories import SessionEventFactory, SessionFactory, three_tier_chain
@@ -111,3 +114,43 @@ def test_hostile_text_is_escaped(operator_client):
 
     assert "<script>alert" not in page
     assert "<script></a>" not in page
+
+
+def test_no_list_offers_to_count_the_whole_table_for_every_filter(operator_client, record):
+    page = operator_client.get(reverse("admin:sessions_app_session_changelist")).content.decode()
+
+    assert "Show counts" not in page
+    assert "_facets" not in page
+
+
+def test_a_list_counts_to_a_limit_and_says_so(operator_client, monkeypatch):
+    monkeypatch.setattr("sessions_app.access.admin_lists.MOST_COUNTED", 2)
+    three_tier_chain()
+
+    page = operator_client.get(reverse("admin:sessions_app_session_changelist")).content.decode()
+
+    assert "2 or more sessions" in " ".join(page.split())
+
+
+@pytest.mark.parametrize("on", ["2026", "2026-11", "7", "30", "odd", "2026-13", "9" * 40, "0000"])
+def test_a_list_is_filtered_by_date(operator_client, record, on):
+    url = reverse("admin:sessions_app_session_changelist")
+
+    assert operator_client.get(url, {"on": on}).status_code == 200
+
+
+def test_a_day_holds_what_was_made_on_it(operator_client, record):
+    url, today = reverse("admin:sessions_app_session_changelist"), timezone.localdate()
+
+    found = operator_client.get(url, {"on": f"{today:%Y-%m-%d}"}).context["cl"].result_count
+    other = operator_client.get(url, {"on": "2019-01-01"}).context["cl"].result_count
+
+    assert (found, other) == (3, 0)
+
+
+@pytest.mark.parametrize("model", ["session", "cycle"])
+def test_a_list_is_searched_by_words(operator_client, record, model):
+    SessionFactory(error="lighthouse")
+    url = reverse(f"admin:sessions_app_{model}_changelist")
+
+    assert operator_client.get(url, {"q": "lighthouse"}).context["cl"].result_count == 1
