@@ -8,24 +8,61 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
-from sessions_app.models import Session
+from sessions_app.access.operator_log import note_added
+from sessions_app.models import Approval, Session, WallsProof
 from sessions_app.pages.dashboard import dashboard_version
-from tests.factories import CycleFactory, SessionEventFactory, three_tier_chain
+from tests.factories import (
+    ApprovalFactory,
+    ChangeFactory,
+    CycleFactory,
+    GateEventFactory,
+    HappeningFactory,
+    IncidentFactory,
+    MessageFactory,
+    ServiceStateFactory,
+    SessionEventFactory,
+    SessionFactory,
+    UserFactory,
+    WallsProofFactory,
+    WatchFactory,
+    three_tier_chain,
+)
 
 pytestmark = pytest.mark.django_db
 
 LOGIN = 2  # who is this: the web session and the user
 
 # One more query must be a decision, not an accident.
-BANNERS = 2  # is it paused, and was a worker seen?
+BANNERS = 3  # is it paused, was a worker seen, and how much wants a person?
+OWN_BANNERS = 3  # on Now: was a worker seen, do the walls hold, does word get through?
+BUDGETS = 3  # what is spent, since when, and which watches have a limit
 EXPECTED = {
-    "dashboard": LOGIN + BANNERS + 10,
-    "sessions": LOGIN + BANNERS + 3,
-    "session": LOGIN + BANNERS + 5,
-    "costs": LOGIN + BANNERS + 6,
+    "dashboard": LOGIN + OWN_BANNERS + 12,
+    "start": LOGIN + BANNERS + 2,
+    "incidents": LOGIN + BANNERS + 5,
+    "incident": LOGIN + BANNERS + 6,
+    "sessions": LOGIN + BANNERS + 2,
+    "session": LOGIN + BANNERS + 7,
+    "cycle": LOGIN + BANNERS + 5,
+    "cycle_events": LOGIN + BANNERS + 3,
+    "session_commands": LOGIN + BANNERS + 2,
+    "walls": LOGIN + BANNERS + 3,
+    "health": LOGIN + BANNERS + 6,
+    "trust": LOGIN + BANNERS + 4,
+    "watches": LOGIN + BANNERS + 4,
+    "watch": LOGIN + BANNERS + 8,
+    "services": LOGIN + BANNERS + 3,
+    "events": LOGIN + BANNERS + 3,
+    "targets": LOGIN + BANNERS + 4,
+    "approvals": LOGIN + BANNERS + 3,
+    "approval": LOGIN + BANNERS + 3,
+    "costs": LOGIN + BANNERS + 5 + BUDGETS,
+    "changes": LOGIN + BANNERS + 2,
+    "cycles": LOGIN + BANNERS + 4,
     "session_events": LOGIN + BANNERS + 2,
-    "admin": LOGIN + 6,
+    "admin": LOGIN + 7,
 }
 
 
@@ -36,12 +73,35 @@ def add_data() -> Session:
     CycleFactory(running=True)
     for number in range(5):
         SessionEventFactory(session=sessions[2], sequence=number)
+    for number in (8, 9):
+        GateEventFactory(session=sessions[2], sequence=number)
+    incident = IncidentFactory()
+    incident.cycles.add(sessions[2].cycle)
+    incident.events.create(kind="opened", cycle=sessions[2].cycle)
+    ChangeFactory(session=sessions[2])
+    IncidentFactory(state="resolved", resolved_as="agent", resolved_at=timezone.now())
+    for kind in WallsProof.Kind:
+        WallsProofFactory(kind=kind)
+    MessageFactory().target.watches.add(WatchFactory())
+    ApprovalFactory(of_a_command=True)
+    ApprovalFactory(state=Approval.State.REJECTED)
+    ServiceStateFactory(watch=sessions[2].cycle.watch)
+    HappeningFactory(incident=None)
+    note_added(UserFactory(), WatchFactory())
     return sessions[2]
 
 
 def address(name: str, session: Session) -> str:
     if name == "admin":
         return reverse("admin:sessions_app_session_changelist")
+    if name == "incident":
+        return reverse("sessions_app:incident", args=[session.cycle.incidents.get().pk])
+    if name in {"trust", "watch"}:
+        return reverse(f"sessions_app:{name}", args=[session.cycle.watch_id])
+    if name == "approval":
+        return Approval.objects.latest("pk").get_absolute_url()
+    if name in ("cycle", "cycle_events"):
+        return reverse(f"sessions_app:{name}", args=[session.cycle_id])
     args = [session.pk] if name.startswith("session") and name != "sessions" else []
     return reverse(f"sessions_app:{name}", args=args)
 
@@ -66,11 +126,23 @@ def test_a_page_costs_as_many_queries_with_much_data_as_with_some(operator_clien
     assert some == much == EXPECTED[name]
 
 
-def test_an_unchanged_dashboard_costs_three_short_queries(operator_client):
+def test_an_unchanged_dashboard_costs_a_few_short_queries(operator_client):
     add_data()
     parameters, htmx = {"version": dashboard_version()}, {"HX-Request": "true"}
 
     def poll() -> object:
         return operator_client.get(reverse("sessions_app:dashboard"), parameters, headers=htmx)
 
-    assert count_queries(poll) == LOGIN + 3
+    assert count_queries(poll) == LOGIN + 7
+
+
+def test_a_running_chain_costs_few_queries(operator_client):
+    cycle = CycleFactory(running=True)
+    first = SessionFactory(escalated=True, cycle=cycle)
+    running = SessionFactory(running=True, cycle=cycle, tier=2, parent_session=first)
+    ApprovalFactory(of_a_command=True, session=running)
+    SessionEventFactory(session=running)
+    ChangeFactory(session=running)
+    IncidentFactory().cycles.add(cycle)
+
+    assert count_queries(lambda: operator_client.get(cycle.get_absolute_url())) <= 13

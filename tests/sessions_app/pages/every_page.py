@@ -1,0 +1,47 @@
+"""Every page that shows something, found in the URL configuration and filled with a busy record."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.urls import reverse
+
+from escalation.rehearsal.benchmarks.page_walk import pages
+from sessions_app.models import Session, WorkerBeat
+from tests.factories import (
+    ApprovalFactory,
+    ChangeFactory,
+    HappeningFactory,
+    IncidentFactory,
+    MessageFactory,
+    TargetFactory,
+    UserFactory,
+)
+
+ASKED_BESIDES = ("/costs/?period=all&view=continuity", "/costs/?drills=yes", "/login/")
+
+
+def fill_every_page(session: Session, words: str = "web") -> None:
+    """Beside a busy installation: what waits, what was changed, what was told."""
+    ApprovalFactory(state="rejected", decided_by=UserFactory(), note=words, why=words[:300])
+    ApprovalFactory(of_a_command=True, command=words, why=words[:300], plan=words)
+    ChangeFactory(session=session, action=words[:300], command=words, service=words[:200])
+    incident = IncidentFactory(
+        **{"title": words[:200], "detail": words, "remedy": words[:300], "severity": 3},
+        **{"times_reopened": 2, "owner": UserFactory()},
+    )
+    incident.cycles.add(session.cycle)
+    incident.events.create(kind="did_not_hold", text=words, session=session)
+    HappeningFactory(title=words[:200], text=words, incident=incident)
+    MessageFactory(target=TargetFactory(), title=words[:200], body=words, error=words[:300])
+    WorkerBeat.objects.update_or_create(host=words[:200], defaults={"pid": 1})
+
+
+def every_page() -> list[str]:
+    """Addresses of all pages for people, the admin's index, and some further views of them."""
+    shown = [page.url for page in pages() if page.name.startswith("sessions_app:") and not page.way]
+    return [*dict.fromkeys(shown), *ASKED_BESIDES, reverse("admin:index")]
+
+
+def every_admin_list() -> list[str]:
+    models = (model._meta for model in admin.site._registry)
+    return [reverse(f"admin:{meta.app_label}_{meta.model_name}_changelist") for meta in models]

@@ -1,0 +1,60 @@
+"""What axe-core finds on every page, in a real browser, light and dark.
+
+`make axe` fetches it. Serious and critical findings count everywhere; moderate ones on our own
+pages (the admin's frame is Django's).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sessions_app.pages.every_page import every_admin_list, every_page, fill_every_page
+from tests.sessions_app.pages.test_pages_in_browser import busy_installation
+
+pytestmark = pytest.mark.timeout(900)  # every page, light and dark
+ROOT = Path(__file__).resolve().parents[3]
+COUNTED = {"serious", "critical"}
+COUNTED_ON_OUR_PAGES = {*COUNTED, "moderate"}
+
+
+def axe_script() -> str:
+    found = sorted((ROOT / ".venv" / "axe-core").glob("*/axe.min.js"))
+    assert found, "axe-core is not here: `make axe` fetches it"
+    return found[-1].read_text()
+
+
+def findings(page: Any, script: str) -> list[str]:
+    """By the debugger, which the page's policy does not bind: it forbids every script but ours."""
+    page.evaluate("for (const d of document.querySelectorAll('details')) d.open = true")
+    page.evaluate(script)
+    result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    counted = COUNTED if "/admin/" in page.url else COUNTED_ON_OUR_PAGES
+    return [
+        f"{page.url}: {found['id']} ({found['impact']}): {node['target']} {node['html'][:160]}"
+        for found in result["violations"]
+        if found["impact"] in counted
+        for node in found["nodes"][:3]
+    ]
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_axe_finds_nothing_on_any_page(visit, colours):
+    script = axe_script()
+    fill_every_page(busy_installation())
+    visit.page.emulate_media(color_scheme=colours)
+
+    found = [text for path in every_page() for text in findings(visit.go(path), script)]
+
+    assert found == []
+
+
+def test_axe_finds_nothing_serious_in_the_admin(visit):
+    script = axe_script()
+    fill_every_page(busy_installation())
+
+    found = [text for path in every_admin_list() for text in findings(visit.go(path), script)]
+
+    assert found == []
