@@ -16,6 +16,7 @@ from sessions_app.archive.transcript_chunks import Entry, TranscriptDamaged
 from sessions_app.archive.transcript_store import latest_project, subtranscripts
 from sessions_app.models import Session, Transcript
 from sessions_app.reading.event_text import EventLine, describe_event
+from sessions_app.reading.masking import masked
 from sessions_app.reading.plain_text import as_text, cut, one_line
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def _described(message: SessionMessage, entry: Entry) -> tuple[EventLine, ...]:
     if entry.get("isCompactSummary") is True:
         content = payload["message"]
         text = as_text(content.get("content") if isinstance(content, dict) else content)
-        return (EventLine("warning", "Conversation compacted", cut(text, LONGEST_SUMMARY)),)
+        return (EventLine("warning", "Conversation compacted", cut(masked(text), LONGEST_SUMMARY)),)
     lines = describe_event("stream", message.type, payload)
     return lines or (EventLine("noise", "message", "(nothing that can be shown as text)"),)
 
@@ -158,7 +159,7 @@ def _subagent_rows(project: str, session: Session) -> dict[str, Transcript]:
 
 def _subagent(name: str, row: Transcript) -> Subagent:
     told: dict[str, Any] = row.summary or {}
-    title = one_line(as_text(told.get("description")), LONGEST_NAME)
+    title = one_line(masked(as_text(told.get("description"))), LONGEST_NAME)
     kind = one_line(as_text(told.get("agentType")), LONGEST_NAME)
     return Subagent(name=name, title=title or one_line(name, LONGEST_NAME), kind=kind)
 

@@ -9,11 +9,14 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 from django.views.decorators.vary import vary_on_headers
 
+from sessions_app.access.guard import needs
+from sessions_app.access.roles import Right
 from sessions_app.models import Session
 from sessions_app.pages.htmx import HtmxRequest, wants_fragment
 from sessions_app.pages.transcript_page import UnknownSubagent, load_transcript
 
 
+@needs(Right.SEE_OUTPUT)
 @require_safe
 @vary_on_headers("HX-Request")
 def transcript(request: HtmxRequest, pk: int) -> HttpResponse:

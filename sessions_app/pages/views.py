@@ -2,50 +2,67 @@
 
 from __future__ import annotations
 
-from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
-from django.shortcuts import aget_object_or_404, get_object_or_404, redirect, render
-from django.views.decorators.http import require_GET, require_safe
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.http import require_safe
 from django.views.decorators.vary import vary_on_headers
-from django_htmx.http import HttpResponseClientRedirect
 
-from sessions_app.models import Cycle, Session
-from sessions_app.pages.costs_page import DEFAULT_PERIOD, PERIODS, load_costs
+from sessions_app.access.guard import needs
+from sessions_app.access.roles import Right, rights_of
+from sessions_app.models import Session, Watch
+from sessions_app.pages.commands_page import load_commands
+from sessions_app.pages.costs_csv import costs_as_csv
+from sessions_app.pages.costs_page import (
+    DEFAULT_PERIOD,
+    PERIODS,
+    known_period,
+    load_comparison,
+    load_costs,
+)
 from sessions_app.pages.dashboard import dashboard_version, load_dashboard
 from sessions_app.pages.filters import SessionFilter, address_without_page
 from sessions_app.pages.htmx import HtmxRequest, wants_fragment
-from sessions_app.pages.live import live_events
+from sessions_app.pages.keyset import position_in
+from sessions_app.pages.session_list import load_sessions
 from sessions_app.pages.session_page import load_details, load_log, load_overview
+from sessions_app.reading.spending import load_budgets
 
 SESSIONS_PER_PAGE = 50
 NO_CHANGE = 204
 
 
+@needs(Right.SEE)
 @require_safe
 @vary_on_headers("HX-Request")
 def dashboard(request: HtmxRequest) -> HttpResponse:
     fragment = wants_fragment(request)
     if fragment and request.GET.get("version") == dashboard_version():
         return HttpResponse(status=NO_CHANGE)
-    template = "_dashboard.html" if fragment else "dashboard.html"
-    return render(request, f"sessions_app/{template}", {"dashboard": load_dashboard()})
+    page = load_dashboard()
+    context = {
+        "dashboard": page,
+        "attention": page.inbox.attention,
+        "pause_switch": page.pause,
+    }
+    template = "_dashboard_update.html" if fragment else "dashboard.html"
+    return render(request, f"sessions_app/{template}", context)
 
 
+@needs(Right.SEE)
 @require_safe
 @vary_on_headers("HX-Request")
 def sessions(request: HtmxRequest) -> HttpResponse:
     form = SessionFilter(request.GET, label_suffix="")
-    found = form.apply(Session.objects.for_list().order_by("-id"))
     context = {
         "form": form,
-        "is_filtered": bool(form.chosen),
-        "page": Paginator(found, SESSIONS_PER_PAGE).get_page(request.GET.get("page")),
+        "list": load_sessions(form, position_in(request.GET), SESSIONS_PER_PAGE),
         "address": address_without_page(request.GET),
     }
     template = "_session_table.html" if wants_fragment(request) else "session_list.html"
     return render(request, f"sessions_app/{template}", context)
 
 
+@needs(Right.SEE)
 @require_safe
 @vary_on_headers("HX-Request")
 def session(request: HtmxRequest, pk: int) -> HttpResponse:
@@ -53,28 +70,21 @@ def session(request: HtmxRequest, pk: int) -> HttpResponse:
     fragment = wants_fragment(request)
     if fragment and request.GET.get("version") == overview.version:
         return HttpResponse(status=NO_CHANGE)
+    rights = rights_of(request.user)
     context = {
         "overview": overview,
-        "details": load_details(overview),
+        "details": load_details(overview, rights),
         "session": overview.session,
     }
     if not fragment:
-        context["log"] = load_log(pk)
+        if Right.SEE_OUTPUT in rights:
+            context["log"] = load_log(pk)
+            context["commands"] = load_commands(overview.session)
         return render(request, "sessions_app/session_detail.html", context)
     return render(request, "sessions_app/_session_update.html", context)
 
 
-@require_GET
-async def session_live(request: HttpRequest, pk: int) -> StreamingHttpResponse:
-    await aget_object_or_404(Session.objects.only("pk"), pk=pk)
-    return StreamingHttpResponse(
-        live_events(pk, _resume_after(request)),
-        content_type="text/event-stream",
-        # A proxy that collects the answer before passing it on would make live output pointless.
-        headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
-    )
-
-
+@needs(Right.SEE_OUTPUT)
 @require_safe
 @vary_on_headers("HX-Request")
 def session_events(request: HtmxRequest, pk: int) -> HttpResponse:
@@ -85,39 +95,32 @@ def session_events(request: HtmxRequest, pk: int) -> HttpResponse:
     return render(request, f"sessions_app/{template}", context)
 
 
+@needs(Right.SEE)
 @require_safe
 def costs(request: HtmxRequest) -> HttpResponse:
-    page = load_costs(
-        request.GET.get("period", DEFAULT_PERIOD), drills=request.GET.get("drills") == "yes"
-    )
-    context = {"costs": page, "periods": PERIODS.items()}
+    period = known_period(request.GET.get("period", DEFAULT_PERIOD))
+    drills = request.GET.get("drills") == "yes"
+    if request.GET.get("format") == "csv":
+        name = f"costs-{period}{'-drills' if drills else ''}"
+        return _csv(name, costs_as_csv(period, drills=drills))
+    context: dict[str, object] = {"period": period, "drills": drills, "periods": PERIODS.items()}
+    if request.GET.get("view") == "continuity":
+        context["comparison"] = load_comparison(period, drills=drills)
+        return render(request, "sessions_app/costs_continuity.html", context)
+    watches = list(Watch.objects.all())
+    context["costs"] = load_costs(period, drills=drills, watches=watches)
+    context["budgets"] = None if drills else load_budgets(watches)
     return render(request, "sessions_app/costs.html", context)
 
 
-@require_safe
-def cycle(request: HtmxRequest, pk: int) -> HttpResponse:
-    """A cycle is shown by its latest session; one that still waits has a page that waits too."""
-    found = get_object_or_404(Cycle.objects.select_related("watch", "requested_by"), pk=pk)
-    latest = found.sessions.order_by("-id").only("pk").first()
-    if latest and request.htmx:
-        return HttpResponseClientRedirect(latest.get_absolute_url())
-    if latest:
-        return redirect(latest)
-    template = "_cycle.html" if wants_fragment(request) else "cycle_detail.html"
-    return render(request, f"sessions_app/{template}", {"cycle": found})
+def _csv(name: str, text: str) -> HttpResponse:
+    headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
+    return HttpResponse(text, content_type="text/csv; charset=utf-8", headers=headers)
 
 
 def _session_or_404(pk: int) -> Session:
     related = Session.objects.select_related("cycle__watch", "cycle__requested_by", "requested_by")
     return get_object_or_404(related, pk=pk)
-
-
-def _resume_after(request: HttpRequest) -> int:
-    """What the browser has seen last; a reconnect knows better than the address of the page."""
-    seen = _number(request.headers.get("Last-Event-ID"))
-    if seen is None:
-        seen = _number(request.GET.get("after"))
-    return -1 if seen is None else seen
 
 
 def _number(text: str | None) -> int | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from sessions_app.reading import stream_shape as shape
 from sessions_app.reading.formatting import money
+from sessions_app.reading.masking import masked
 from sessions_app.reading.plain_text import as_text, cut, one_line
 
 LONGEST_TEXT = 4_000
@@ -20,6 +21,8 @@ LONGEST_TITLE = 120
 LONGEST_SUMMARY = 160
 
 KIND_OF_LEVEL = {"warning": "warning", "error": "error"}
+
+GATE_WORDS = {"allow": "allowed", "contain": "contained", "deny": "denied", "ask": "asked for"}
 
 # What of a tool's input says what it does; any other tool shows its whole input.
 TELLING_INPUTS = {
@@ -76,16 +79,37 @@ def summary_line(line: EventLine) -> str:
 
 
 def _within_limits(line: EventLine) -> EventLine:
-    title = one_line(line.title, LONGEST_TITLE)
-    return EventLine(line.kind, title, cut(line.text.strip("\n"), LONGEST_TEXT))
+    """Masked before it is cut: transcripts are kept as they were, and so are older events."""
+    title = one_line(masked(line.title), LONGEST_TITLE)
+    return EventLine(line.kind, title, cut(masked(line.text).strip("\n"), LONGEST_TEXT))
 
 
 def _from_supervisor(kind: str, data: Mapping[str, Any]) -> EventLine:
     level = KIND_OF_LEVEL.get(as_text(data.get("level")), "note")
     text = as_text(data.get("text"))
+    if kind == "gate":
+        return _gate(data, text)
+    if kind == "gate_end":
+        return EventLine("noise", "Gate · ended", text or _gate_end(data))
     if kind == "status":
         text = "\n".join(filter(None, [_status_change(data), text]))
     return EventLine(level, f"Claude Ops · {kind or 'note'}", text)
+
+
+def _gate(data: Mapping[str, Any], text: str) -> EventLine:
+    """One line for a command: what was said to it, and what it is."""
+    verdict, rule = as_text(data.get("verdict")), as_text(data.get("rule"))
+    said = " · ".join(filter(None, [GATE_WORDS.get(verdict, verdict), rule]))
+    told = [one_line(as_text(data.get("command")), LONGEST_SUMMARY), as_text(data.get("reason"))]
+    kind = "denied" if verdict == "deny" else "note"
+    return EventLine(kind, f"Gate · {said}", "\n".join(filter(None, told)) or text)
+
+
+def _gate_end(data: Mapping[str, Any]) -> str:
+    code, took = as_text(data.get("exit_code")), data.get("milliseconds")
+    is_number = isinstance(took, int | float) and not isinstance(took, bool)
+    facts = [f"exit {code}" if code else "no exit code", f"{took:.0f} ms" if is_number else ""]
+    return " · ".join(filter(None, facts))
 
 
 def _status_change(data: Mapping[str, Any]) -> str:
@@ -124,11 +148,17 @@ def _assistant(data: Mapping[str, Any]) -> Iterator[EventLine]:
 
 
 def _tool_use(block: Mapping[str, Any], whose: str) -> EventLine:
-    name, given = as_text(block.get("name")) or "unnamed tool", block.get("input")
+    name, words = call_words(block)
     if name == shape.REPORT_TOOL:
-        return EventLine("report", f"Report{whose}", _report_summary(given))
+        return EventLine("report", f"Report{whose}", _report_summary(block.get("input")))
+    return EventLine("tool", f"{name}{whose}", words)
+
+
+def call_words(block: Mapping[str, Any]) -> tuple[str, str]:
+    """The tool of a call, and what of its input says what it does."""
+    name, given = as_text(block.get("name")) or "unnamed tool", block.get("input")
     told = [as_text(shape.mapping(given).get(key)) for key in TELLING_INPUTS.get(name, ())]
-    return EventLine("tool", f"{name}{whose}", "\n".join(filter(None, told)) or as_text(given))
+    return name, "\n".join(filter(None, told)) or as_text(given)
 
 
 def _report_summary(report: Any) -> str:

@@ -1,4 +1,9 @@
-"""Numbers as people read them. Pure, so that pages and the terminal say the same."""
+"""Numbers as people read them. Pure, so that pages and the terminal say the same.
+
+Dollars are written here and nowhere else, by one rule (`rounded`): cents from a dollar up, below
+that the hundredths of a cent that a small run costs. Only figures that are held against each other
+keep every digit (`exact_money`).
+"""
 
 from __future__ import annotations
 
@@ -10,25 +15,35 @@ HUNDREDTH_OF_CENT = Decimal("0.0001")
 UNITS_OF_TIME = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
+def rounded(amount: Decimal | float | None) -> Decimal | None:
+    """The rule. None: no amount is known."""
+    dollars = None if amount is None else Decimal(str(amount))
+    if dollars is None or not dollars.is_finite():
+        return None
+    return dollars.quantize(CENT if abs(dollars) >= 1 else HUNDREDTH_OF_CENT)
+
+
 def money(amount: Decimal | float | None) -> str:
-    """Cents from a dollar up; below that, the hundredths of a cent that a small run costs."""
-    if amount is None:
+    dollars = rounded(amount)
+    if amount is None or dollars is None:
         return "unknown"
-    dollars = Decimal(str(amount))
-    if not dollars.is_finite():
-        return "unknown"
-    if 0 < dollars < HUNDREDTH_OF_CENT:
+    if 0 < amount < HUNDREDTH_OF_CENT:
         return "<$0.0001"
-    step = CENT if abs(dollars) >= 1 else HUNDREDTH_OF_CENT
-    whole, _, decimals = f"{dollars.quantize(step):,f}".partition(".")
+    whole, _, decimals = f"{dollars:,f}".partition(".")
     return f"${whole}.{decimals[:2]}{decimals[2:].rstrip('0')}"
 
 
-def exact_money(amount: Decimal | None) -> str:
+def plain_money(amount: Decimal | float | None) -> str:
+    """The same for a table that a program reads, such as CSV: a number, or nothing."""
+    dollars = rounded(amount)
+    return "" if dollars is None else f"{dollars:f}"
+
+
+def exact_money(amount: Decimal | float | None) -> str:
     """Every digit that is known, for figures that are held against each other."""
     if amount is None:
         return "unknown"
-    whole, _, decimals = f"{amount:,f}".partition(".")
+    whole, _, decimals = f"{Decimal(str(amount)):,f}".partition(".")
     return f"${whole}.{decimals.rstrip('0').ljust(2, '0')}"
 
 
@@ -59,6 +74,11 @@ def duration(milliseconds: float | None) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def clock(seconds: int) -> str:
+    """A time that ticks: whole seconds, as `chain.js` goes on with it."""
+    return duration(seconds * 1000) if seconds >= 10 else f"{seconds} s"
 
 
 def tokens(count: int | None) -> str:

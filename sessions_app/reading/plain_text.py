@@ -1,8 +1,10 @@
-"""Text from outside, made safe to look at.
+"""Text from outside, made safe to look at: in a terminal, in a log, on a page.
 
-What a tool printed may hold terminal escapes, control characters, halves of surrogate pairs (which
-no page can be encoded with) and marks that reverse the direction of writing (which make a command
-look like another one). All of these go; the words stay.
+What a tool printed may hold terminal sequences (which move the cursor, name the window, answer for
+the person who looks), characters that cannot be seen, halves of surrogate pairs (which no page can
+be encoded with) and marks that reverse the direction of writing (which make a command look like
+another one). Colours go; everything else of that kind is shown as a mark, so that nobody reads
+something else than what was there.
 """
 
 from __future__ import annotations
@@ -11,18 +13,36 @@ import json
 import re
 from typing import Any
 
-TERMINAL_ESCAPES = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_]|[ -/]+[0-~])"
-)
+DECORATION = re.compile(r"\x1b\[[0-9;:]*[mK]")
+"""Colours, and clearing the rest of a line: in every log, and of no meaning here."""
 UNSEEN = re.compile(
-    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls, with escape and their 8-bit twins
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f"  # directions
+    "\u00ad\u180e\u200b\u2028\u2029\u2060-\u2064\ufeff\ufff9-\ufffb"  # without width
+    "\U000e0000-\U000e007f"  # tags: letters that nobody sees
+    "\ud800-\udfff]"  # halves of pairs
 )
 
 
 def clean(text: str) -> str:
-    """The same words with plain line ends and without anything that acts on its reader."""
-    plain = TERMINAL_ESCAPES.sub("", text)
-    return UNSEEN.sub("", plain.replace("\r\n", "\n").replace("\r", "\n"))
+    """The same words with plain line ends, and marks for all that would act on its reader."""
+    plain = DECORATION.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    return UNSEEN.sub(_mark, plain)
+
+
+def _mark(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if code < 0x20:
+        return chr(0x2400 + code)  # the picture of the control character
+    if 0xD800 <= code <= 0xDFFF:
+        return "\ufffd"
+    return f"‹U+{code:04X}›"
+
+
+def json_text(value: Any, **options: Any) -> str:
+    """For scripts that read a terminal's output: the true value, in characters that do nothing."""
+    text = json.dumps(value, ensure_ascii=False, **options)
+    return UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def cut(text: str, limit: int) -> str:

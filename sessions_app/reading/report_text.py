@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sessions_app.reading.claims import Claim
 from sessions_app.reading.plain_text import as_text, cut
 
 LONGEST_TEXT = 4_000
@@ -26,6 +27,8 @@ class ReportItem:
     name: str
     state: str
     detail: str
+    claim: Claim | None = None
+    """What the record says of an action, where it was asked."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -13,17 +13,20 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from sessions_app.models import Conversation, Cycle, Session
+from sessions_app.models import Approval, Conversation, Cycle, Incident, Session, WallsProof
 from sessions_app.reading import formatting
 from sessions_app.reading.chain import Chain
+from sessions_app.reading.claims import Finding
 from sessions_app.reading.continuity import Step
 from sessions_app.reading.plain_text import as_text, clean
+from sessions_app.reading.walls import ALLOW, ASK, CONTAIN, DENY, Walls, read_walls
 
 register = template.Library()
 
 register.filter("money", formatting.money)
 register.filter("duration", formatting.duration)
 register.filter("tokens", formatting.tokens)
+register.filter("clock", formatting.clock)
 register.filter("estimate", formatting.estimate)
 register.filter("exact_money", formatting.exact_money)
 register.filter("exact_percent", formatting.exact_percent)
@@ -47,6 +50,18 @@ TONES: dict[str, tuple[str, str]] = {
     Cycle.Outcome.FIXED: ("good", "✓"),
     Cycle.Outcome.NEEDS_PERSON: ("warn", "!"),
     Cycle.Outcome.COULD_NOT_RUN: ("bad", "✕"),
+    f"incident_{Incident.State.OPEN}": ("warn", "!"),
+    f"incident_{Incident.State.ACKNOWLEDGED}": ("quiet", "✓"),
+    f"incident_{Incident.State.WORKING}": ("live", "●"),
+    f"incident_{Incident.State.VERIFYING}": ("up", "?"),
+    f"incident_{Incident.State.RESOLVED}": ("good", "✓"),
+    f"severity_{Incident.Severity.CRITICAL}": ("bad", "✕"),
+    f"severity_{Incident.Severity.WARNING}": ("warn", "!"),
+    f"severity_{Incident.Severity.NOTICE}": ("quiet", ""),
+    Approval.State.WAITING: ("warn", "?"),
+    Approval.State.APPROVED: ("good", "✓"),
+    Approval.State.REJECTED: ("bad", "✕"),
+    Approval.State.WITHDRAWN: ("quiet", "–"),
     Conversation.State.LIVE: ("good", "✓"),
     Conversation.State.RETIRED: ("warn", "!"),
 }
@@ -57,6 +72,52 @@ REPORT_TONES = {
     "warn": {"degraded", "warning", "warn", "unknown", "partial"},
     "bad": {"down", "unhealthy", "critical", "error", "failed", "failure", "bad"},
 }
+
+
+VERDICT_TONES = {ALLOW: "good", CONTAIN: "live", DENY: "bad", ASK: "warn"}
+
+
+CLAIM_TONES = {
+    Finding.SEEN: ("good", "✓"),
+    Finding.CLAIMED: ("quiet", "?"),
+    Finding.OTHERWISE: ("bad", "✕"),
+}
+
+
+@register.filter
+def claim_tone(finding: Finding) -> str:
+    return CLAIM_TONES.get(finding, ("quiet", ""))[0]
+
+
+@register.filter
+def claim_sign(finding: Finding) -> str:
+    return CLAIM_TONES.get(finding, ("quiet", ""))[1]
+
+
+@register.filter
+def verdict_tone(verdict: str) -> str:
+    return VERDICT_TONES.get(verdict, "quiet")
+
+
+@register.inclusion_tag("sessions_app/_walls.html")
+def walls_facts(recorded: Any) -> dict[str, Walls | None]:
+    """What holds a run, from the record of one or from what is in force now."""
+    return {"walls": read_walls(recorded)}
+
+
+@register.filter
+def milliseconds(value: float | None) -> str:
+    """Short times, which `duration` would round away."""
+    if value is None:
+        return "–"
+    if value >= 1000:
+        return formatting.duration(value)
+    return f"{value:.1f} ms" if value < 10 else f"{value:.0f} ms"
+
+
+@register.filter
+def proof_time(proof: WallsProof) -> str:
+    return formatting.duration((proof.finished_at - proof.started_at).total_seconds() * 1000)
 
 
 @register.filter
@@ -82,15 +143,39 @@ def badge(state: str, label: str) -> SafeString:
 
 @register.simple_tag
 def session_badge(session: Session) -> SafeString:
+    """A deliberate stop is told with its person, and is no fault."""
+    if session.stopped_by:
+        return badge(Session.Status.CANCELLED, f"stopped by {clean(session.stopped_by)}")
     return badge(session.status, session.get_status_display())
 
 
 @register.simple_tag
 def cycle_badge(cycle: Cycle) -> SafeString:
     """The outcome, or how far the cycle is while it has none."""
+    if cycle.stopped_by and not cycle.is_active:
+        return badge(Session.Status.CANCELLED, f"stopped by {clean(cycle.stopped_by)}")
     if cycle.outcome:
         return badge(cycle.outcome, cycle.get_outcome_display())
     return badge(cycle.state, cycle.get_state_display())
+
+
+@register.simple_tag
+def incident_badge(incident: Incident) -> SafeString:
+    """Its state, or that it seems to be over."""
+    if incident.seems_recovered:
+        return badge(Session.Status.COMPLETED, "seems recovered")
+    return badge(f"incident_{incident.state}", incident.get_state_display())
+
+
+@register.simple_tag
+def severity_badge(incident: Incident) -> SafeString:
+    return badge(f"severity_{incident.severity}", incident.get_severity_display())
+
+
+@register.filter
+def period(value: timedelta | None) -> str:
+    """A stretch of time: minutes for a repair, days for what is old."""
+    return "–" if value is None else formatting.duration(value.total_seconds() * 1000)
 
 
 @register.filter
@@ -183,7 +268,7 @@ def run_time(session: Session) -> str:
 def moment(value: datetime | None) -> SafeString:
     """How long ago, with the exact time for those who point at it or read it by machine."""
     if value is None:
-        return format_html("<span>–</span>")
+        return format_html("<span>{}</span>", "–")
     local = timezone.localtime(value)
     return format_html(
         '<time datetime="{}" title="{}">{}</time>',

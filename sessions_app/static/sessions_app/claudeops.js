@@ -34,7 +34,8 @@
 
   // After a broken connection the server may repeat what is already on the page.
   document.addEventListener("htmx:sseBeforeMessage", (event) => {
-    if (byId(`event-${event.detail.lastEventId}`)) event.preventDefault();
+    const named = /<li [^>]*id="([\w-]+)"/.exec(event.detail.data);
+    if (named && byId(named[1])) event.preventDefault();
   });
 
   // A refreshed part of the page keeps what the reader had opened.

@@ -287,3 +287,7 @@ def test_numbers_for_attributes_are_plain():
 
 def test_a_share_is_a_percentage():
     assert (ops_format.percent(Decimal("0.188")), ops_format.percent(None)) == ("19%", "–")
+
+
+def test_a_moment_that_never_was_is_a_dash():
+    assert ops_format.moment(None) == "<span>–</span>"

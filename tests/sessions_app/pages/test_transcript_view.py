@@ -13,7 +13,7 @@ from django.utils import timezone
 from sessions_app.archive.transcript_store import append_entries
 from sessions_app.models import Session, TranscriptChunk
 from sessions_app.pages import transcript_page
-from tests.factories import SessionFactory
+from tests.factories import SessionFactory, TargetFactory
 
 PROJECT = "-srv-shop"
 HTMX = {"HX-Request": "true"}
@@ -270,7 +270,7 @@ def test_it_pages_within_a_subagent(operator_client, session, talk):
     assert "?agent=a79&amp;page=2" in page(operator_client, session, "?agent=a79")
 
 
-@pytest.mark.parametrize("agent", ["unknown", "../../x", "%00"])
+@pytest.mark.parametrize("agent", ["unknown", "../../x"])
 def test_it_knows_no_other_subagent(operator_client, session, talk, agent):
     with_subagent(session, talk)
 
@@ -367,5 +367,26 @@ def test_its_queries_do_not_grow_with_the_conversation(
 ):
     long_talk(talk, 120)
 
-    with django_assert_max_num_queries(10):
+    with django_assert_max_num_queries(11):
         page(operator_client, session)
+
+
+def test_a_transcript_is_shown_masked(operator_client, session, talk):
+    talk.ask("u1", "Look.").say("a1", "The password=hunter22 works.").keep()
+
+    shown = page(operator_client, session)
+
+    assert "password=[masked: password] works" in shown
+    assert "hunter22" not in shown
+
+
+def test_the_address_of_a_target_is_masked_where_a_transcript_is_shown(
+    operator_client, session, talk
+):
+    TargetFactory(address="ntfy://a-topic-is-a-password")
+    talk.ask("u1", "It posts to ntfy://a-topic-is-a-password.").keep()
+
+    shown = page(operator_client, session)
+
+    assert "It posts to [masked: notification address]" in shown
+    assert "a-topic-is-a-password" not in shown

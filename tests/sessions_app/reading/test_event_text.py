@@ -245,10 +245,12 @@ def test_it_cuts_a_long_text_and_says_how_much_is_missing():
     assert line.text.endswith("x… (1,234 more characters)")
 
 
-def test_it_removes_what_acts_on_the_reader():
+def test_it_shows_marks_for_what_acts_on_the_reader():
     hostile = "\x1b[31mred\x1b[0m \x1b]0;title\x07 \u202egnp.exe\ud800 bell\x07 a\r\nb"
 
-    assert only_line("noise", "", {"text": hostile}).text == "red  gnp.exe bell a\nb"
+    assert only_line("noise", "", {"text": hostile}).text == (
+        "red ␛]0;title␇ ‹U+202E›gnp.exe\ufffd bell␇ a\nb"
+    )
 
 
 def test_every_text_can_be_encoded():
