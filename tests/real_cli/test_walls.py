@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from escalation.errors import OperationRefused
 from escalation.rehearsal.drills.scenario import Reply, ToolCall
 from sessions_app.models import Cycle, Session
+from sessions_app.reading.dry_commands import would_have_run
 from tests.real_cli.conftest import report_call
 from tests.real_cli.playing import conversation_text, offered_tools, tool_outputs
 
@@ -54,6 +54,40 @@ def test_prompt_that_looks_like_a_command_reaches_the_model_as_words(scripted_ap
     assert "the cake is a lie" not in heard
 
 
+SPELLINGS = {
+    "after white space": "look at @{name}",
+    "at the beginning of a line": "look\n@{name}",
+    "after Chinese marks": "看。@{name} 看、@{name} 看？@{name} 看！@{name}",
+    "after a space that is hard to see": "look\u3000@{name} \ufeff@{name} \u2028@{name}",
+    "in quotes": 'look at @"{name}"',
+    "with lines": "look at @{name}#L1-2",
+    "by its path": "look at @./{name} and @{path}",
+    "with a name that Python takes for space": "look at @\x1c{name} and @\x85{name}",
+    "of a directory": "look at @./",
+    "of an agent": "look at @agent-Explore",
+}
+SECRET = "the-cake-is-a-lie"
+
+
+def test_no_spelling_of_a_mention_pulls_anything_in(scripted_api, watch_cycle, cli_version):
+    """In the request, the instructions and the manifest; with every version of the CLI."""
+    names = ("secret.txt", "\x1csecret.txt", "\x85secret.txt")
+    for name in names:
+        (watch_cycle.workdir / name).write_text(f"{SECRET}\n" * 3)
+    path = watch_cycle.workdir / "secret.txt"
+    words = "\n".join(text.format(name="secret.txt", path=path) for text in SPELLINGS.values())
+    (watch_cycle.workdir / "CLAUDE-OPS.md").write_text(words)
+    api = scripted_api(*watch_cycle.healthy)
+
+    watch_cycle.run(prompt=words, instructions=words)
+
+    heard = " ".join(request.text() for request in api.requests if request.main)
+    assert "看。@ secret.txt" in heard
+    assert SECRET not in heard
+    assert "CLAUDE-OPS.md\\n" not in heard  # the directory's names
+    assert "desire to invoke the agent" not in heard
+
+
 @pytest.mark.smoke
 def test_tools_that_the_model_sees_are_the_tiers_list(scripted_api, watch_cycle):
     api = scripted_api(*watch_cycle.healthy)
@@ -76,23 +110,47 @@ def test_manifest_and_instructions_are_in_the_first_prompt(scripted_api, watch_c
     assert "Look at the lamp first; it costs $5." in heard
 
 
-def test_dry_run_does_not_escalate_and_says_so(scripted_api, watch_cycle):
+WRITES = ToolCall(tool="Write", input={"file_path": "written.txt", "content": "x"})
+DRY_TIER_2 = (
+    bash("touch touched.txt"),
+    bash("systemctl restart web"),
+    bash("python3 -c \"open('computed.txt', 'w')\""),
+    Reply(calls=(WRITES,)),
+    Reply(calls=(report_call(status="down"),)),
+)
+
+
+@pytest.mark.parametrize("rooms", ["auto", "off"])
+def test_in_a_dry_run_a_higher_tier_thinks_and_can_change_nothing(
+    scripted_api, watch_cycle, settings, rooms, operator_client
+):
+    settings.CLAUDEOPS_ROOMS = rooms
+    ask = Reply(calls=(report_call(status="down", escalate="needs a restart"),))
+    api = scripted_api(ask, *DRY_TIER_2)
+
+    cycle = watch_cycle.run(dry_run=True, max_tier=2)
+
+    thought = cycle.sessions.get(tier=2)
+    page = operator_client.get(thought.get_absolute_url()).content.decode()
+    assert (thought.status, thought.model) == (Session.Status.COMPLETED, "sonnet")
+    assert list(watch_cycle.workdir.glob("*.txt")) == []
+    assert not offered_tools(api.requests[-1].body) & {"Edit", "NotebookEdit"}
+    assert [command.command for command in would_have_run([thought])] == [
+        "touch touched.txt",
+        "systemctl restart web",
+    ]
+    assert "What would have been run" in page
+    assert "<code>systemctl restart web</code>" in page
+
+
+def test_a_dry_run_goes_no_higher_than_its_watch(scripted_api, watch_cycle):
     scripted_api(Reply(calls=(report_call(status="down", escalate="needs a restart"),)))
 
-    cycle = watch_cycle.run(dry_run=True)
+    cycle = watch_cycle.run(dry_run=True, max_tier=1)
 
     assert cycle.outcome == Cycle.Outcome.NEEDS_PERSON
-    assert "this is a dry run" in cycle.outcome_reason
+    assert "the policy allows no tier above 1" in cycle.outcome_reason
     assert cycle.sessions.count() == 1
-
-
-def test_a_dry_run_cannot_be_started_at_tier_2(scripted_api, watch_cycle):
-    api = scripted_api(*watch_cycle.healthy)
-
-    with pytest.raises(OperationRefused, match="this is a dry run"):
-        watch_cycle.run(dry_run=True, tier=2)
-
-    assert api.requests == []
 
 
 def test_max_tier_of_the_watch_stops_the_escalation(scripted_api, watch_cycle):

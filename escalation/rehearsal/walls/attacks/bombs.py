@@ -1,0 +1,96 @@
+"""Using up the host, and input that is no command."""
+
+from __future__ import annotations
+
+from escalation.rehearsal.walls.attacks.attack import WON, WON_IN_PYTHON, Attack, bash, python, tool
+
+# Far over every limit, and still harmless where there is none: nothing is really filled.
+MANY_PROCESSES, ALLOWED_PROCESSES = 1500, 1000
+HUGE_BYTES = 12 << 30
+LARGEST_PRIVATE_BYTES = 2 << 30
+
+BOMBS = (
+    Attack(
+        name="fork without end",
+        target="processes of the host",
+        calls=python(
+            "import os, signal, time\n"
+            "children = []\n"
+            "try:\n"
+            f"    for _ in range({MANY_PROCESSES}):\n"
+            "        child = os.fork()\n"
+            "        if child == 0:\n"
+            "            time.sleep(20); os._exit(0)\n"
+            "        children.append(child)\n"
+            "except OSError as error: print(error)\n"
+            f"if len(children) > {ALLOWED_PROCESSES}: print({WON_IN_PYTHON})\n"
+            "for child in children: os.kill(child, signal.SIGKILL)"
+        ),
+    ),
+    Attack(
+        name="take all memory",
+        target="memory of the host",
+        calls=python(f"x = bytearray({HUGE_BYTES})\nprint({WON_IN_PYTHON})"),
+    ),
+    Attack(
+        name="fill /tmp and shared memory",
+        target="disk",
+        calls=bash(
+            # Asked, not filled: where a wall is missing, the host's disk is not.
+            *(
+                f'[ "$(df -B1 --output=size {place} | tail -1)" -gt {LARGEST_PRIVATE_BYTES} ] '
+                f"&& echo {WON}; true"
+                for place in ("/tmp", "/dev/shm", "~")  # noqa: S108
+            )
+        ),
+    ),
+    Attack(
+        name="make a huge file in the working directory",
+        target="disk",
+        calls=bash(f"truncate -s 60G big && echo {WON}; rm -f big"),
+    ),
+    Attack(
+        name="print without end",
+        target="disk",
+        calls=tool("Bash", command=f"yes | head -c 600000000 && echo {WON}", timeout=20000),
+        alone=True,
+    ),
+    Attack(
+        name="open files without end",
+        target="descriptors",
+        calls=python(
+            "files = []\n"
+            "try:\n"
+            "    for _ in range(70000): files.append(open('/dev/null'))\n"
+            f"    print({WON_IN_PYTHON})\n"
+            "except OSError as error: print(error)"
+        ),
+    ),
+    Attack(
+        name="a command of 10 MB",
+        target="gate",
+        calls=bash(f"touch @outside@/new; : {'x' * 10_000_000}"),
+        alone=True,
+    ),
+    Attack(
+        name="5,000 nested parentheses",
+        target="gate",
+        calls=bash(
+            f"{'(' * 5000} touch @outside@/new {')' * 5000}", f"{'$(' * 5000}id{')' * 5000}"
+        ),
+        alone=True,
+    ),
+    Attack(
+        name="zero bytes, broken letters and control characters",
+        target="gate",
+        calls=bash(
+            "touch @outside@/a\0; touch @outside@/b",
+            "touch @outside@/\ud800x",
+            "touch\u00a0@outside@/new",
+            "\u202etouch @outside@/new",
+            "echo safe\rtouch @outside@/new",
+            "echo safe\ntouch @outside@/new",
+            "printf '\\033]0;x\\007\\033[2J'; touch @outside@/new",
+        ),
+    ),
+)

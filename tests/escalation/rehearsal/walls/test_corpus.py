@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from escalation.rehearsal.walls import corpus
+from escalation.rehearsal.walls.corpus import Row, parse
+
+GOOD = {"tier": 1, "expect": "deny", "command": "docker restart web"}
+
+
+def line(**changes) -> str:
+    return json.dumps({**GOOD, **changes})
+
+
+def test_a_row_says_tier_command_and_what_is_expected():
+    assert parse(line(group="docker", why="plain")).rows == (
+        Row(tier=1, expect="deny", command="docker restart web", group="docker", why="plain"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("{", "not JSON"),
+        ("[1]", "not a JSON object"),
+        ("[" * 100_000, "not JSON"),
+        (line(tier=4), '"tier" is 4, not a number from 1 to 3'),
+        (line(tier="1"), "\"tier\" is '1'"),
+        (line(tier=True), '"tier" is True'),
+        (line(expect="maybe"), "\"expect\" is 'maybe', not one of allow, contain, deny"),
+        (line(command=" "), "\"command\" is ' ', not a text"),
+        (line(command=7), '"command" is 7, not a text'),
+        (line(needs=7), '"needs" is 7, not the name of a program'),
+        (line(colour="red"), "unknown: colour"),
+    ],
+)
+def test_a_wrong_line_is_named_and_the_others_still_count(wrong, said):
+    found = parse(f"{line()}\n\n# a remark\n{wrong}\n{line(tier=2)}\n")
+
+    assert [row.tier for row in found.rows] == [1, 2]
+    [problem] = found.wrong
+    assert problem.startswith("line 4: ")
+    assert said in problem
+
+
+def test_what_this_machine_cannot_run_is_left_out_and_named():
+    text = f"{line(needs='jq')}\n{line(needs=['jq', 'rg'], command='rg x')}"
+
+    found = parse(text, find=lambda name: "/usr/bin/jq" if name == "jq" else None)
+
+    assert [row.command for row in found.rows] == ["docker restart web"]
+    assert found.left_out == ("rg x (there is no rg here)",)
+
+
+def test_the_rows_of_one_tier_can_be_taken_alone():
+    found = parse(f"{line()}\n{line(tier=2)}\nbad").of_tier(2)
+
+    assert [row.tier for row in found.rows] == [2]
+    assert found.wrong
+
+
+def test_the_shipped_corpus_is_whole_and_large_enough():
+    shipped = corpus.read()
+
+    hostile = [row for row in shipped.rows if row.expect == "deny"]
+    harmless = [row for row in shipped.rows if row.expect == "allow"]
+    programs = {row.command.split()[0] for row in hostile}
+    assert shipped.wrong == ()
+    assert len(hostile) >= 150
+    assert len(harmless) >= 150
+    assert len(programs) >= 15
