@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import sys
 from argparse import ArgumentParser
@@ -10,17 +11,37 @@ from dataclasses import asdict
 from typing import Any
 
 from django.core.management import call_command
-from django.core.management.base import BaseCommand
 
-from escalation.rehearsal.benchmarks import idle, overhead
+from escalation.management.progress import waiting
+from escalation.management.terminal import TerminalCommand
+from escalation.rehearsal.benchmarks import (
+    idle,
+    live,
+    overhead,
+    pages,
+    record_seed,
+    throughput,
+    walls,
+)
+from escalation.rehearsal.benchmarks.page_table import as_data, as_table
+from escalation.rehearsal.benchmarks.scratch_database import scratch_database_url
 from escalation.rehearsal.scratch import is_scratch, rerun_in_scratch
 
-OVERHEAD_AIM = 1.10
+OVERHEAD_AIM = 1.15
+"""With the walls around every run."""
+THROUGHPUT_AIM = 0.85
+DECISION_AIM_MS, FIRST_BYTE_AIM_MS = 5, 5
+SMALLER = 1_000
+"""Sessions of the record that a larger one is compared with."""
+LIVE_CPU_AIM_PERCENT, LINE_AIM_MS = 10, 300
 CPU_AIM_PERCENT, PICKUP_AIM_MS, MEMORY_AIM_MB = 0.30, 30, 180
 
 
-class Command(BaseCommand):
-    help = "Measure Claude Ops in a scratch installation: what it costs to run, and to stand still."
+class Command(TerminalCommand):
+    help = (
+        "Measure Claude Ops in a scratch installation: what it costs to run, to stand still, to be "
+        "walled in, to be looked at with a large record, and to be watched by many."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         subjects = parser.add_subparsers(dest="subject", required=True)
@@ -32,18 +53,88 @@ class Command(BaseCommand):
             "idle", help="processor, pick-up of a task, and memory of web server and worker"
         )
         standing.add_argument("--seconds", type=int, default=60)
-        for subject in (running, standing):
+        held = subjects.add_parser(
+            "walls", help="a Bash call inside and outside, a decision, the gateway's first byte"
+        )
+        held.add_argument("--rounds", type=int, default=30)
+        shown = subjects.add_parser(
+            "pages", help="every page with so many sessions, against the same with 1,000"
+        )
+        shown.add_argument("--sessions", type=int, default=100_000)
+        watched = subjects.add_parser("live", help="many viewers of the output of one run")
+        watched.add_argument("--viewers", type=int, default=200)
+        watched.add_argument("--seconds", type=int, default=30)
+        saturated = subjects.add_parser(
+            "throughput", help="cycles a minute at saturation, against the same CLI runs by xargs"
+        )
+        saturated.add_argument("--cycles", type=int, default=24)
+        saturated.add_argument("--at-once", type=int, default=2 * (os.cpu_count() or 1))
+        saturated.add_argument("--rounds", type=int, default=3)
+        for subject in (running, standing, held, shown, watched, saturated):
             subject.add_argument("--json", action="store_true")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not is_scratch():
-            sys.exit(rerun_in_scratch())
-        call_command("migrate", verbosity=0)
-        if options["subject"] == "idle":
-            figures, sentences = _idle(max(1, options["seconds"]))
-        else:
-            figures, sentences = _overhead(max(1, options["rounds"]))
+            sys.exit(_in_scratch(options["subject"], options.get("at_once") or 0))
+        with waiting(self.stderr, f"Measuring {options['subject']}"):
+            call_command("migrate", verbosity=0)
+            figures, sentences = _measured(options)
         self.stdout.write(json.dumps(figures) if options["json"] else sentences)
+
+
+def _in_scratch(subject: str, at_once: int) -> int:
+    """The pages are measured on the kind of database that the installation has."""
+    if subject == "throughput":
+        return rerun_in_scratch(_places(max(1, at_once)))
+    if subject != "pages":
+        return rerun_in_scratch()
+    with scratch_database_url() as address:
+        return rerun_in_scratch({"DATABASE_URL": address} if address else None)
+
+
+def _places(at_once: int) -> dict[str, str]:
+    places = ("CLAUDEOPS_WORKERS", "CLAUDEOPS_MAX_SESSIONS")
+    return dict.fromkeys(places, str(at_once))
+
+
+def _measured(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    match options["subject"]:
+        case "idle":
+            return _idle(max(1, options["seconds"]))
+        case "walls":
+            return _walls(max(2, options["rounds"]))
+        case "pages":
+            return _pages(max(SMALLER + 1, options["sessions"]))
+        case "live":
+            return _live(max(1, options["viewers"]), max(2, options["seconds"]))
+        case "throughput":
+            return _throughput(options)
+        case _:
+            return _overhead(max(1, options["rounds"]))
+
+
+def _pages(sessions: int) -> tuple[dict[str, Any], str]:
+    record_seed.seed(SMALLER)
+    small = pages.measure()
+    call_command("flush", interactive=False, verbosity=0)
+    record_seed.seed(sessions)
+    found = pages.compared(small, pages.measure())
+    return as_data(found, sessions, SMALLER), as_table(found, sessions, SMALLER)
+
+
+def _live(viewers: int, seconds: int) -> tuple[dict[str, Any], str]:
+    found = live.measure(viewers, seconds)
+    figures = {**asdict(found), "p50_ms": found.p50_ms, "p95_ms": found.p95_ms}
+    return figures, (
+        f"{found.viewers} viewers of one run that prints {live.LINES_A_SECOND} lines a second, "
+        f"{seconds} s\n"
+        f"processor of the web server: {found.cpu_percent:.1f} % of a core "
+        f"(aim: under {LIVE_CPU_AIM_PERCENT} %)\n"
+        f"from line to browser: median {found.p50_ms:.0f} ms, 95 % within {found.p95_ms:.0f} ms "
+        f"(aim: under {LINE_AIM_MS} ms)\n"
+        f"lines: {found.lines} written, {found.missed} missed, {found.doubled} doubled; "
+        f"threads of the web server: {found.threads}"
+    )
 
 
 def _overhead(rounds: int) -> tuple[dict[str, Any], str]:
@@ -60,6 +151,44 @@ def _overhead(rounds: int) -> tuple[dict[str, Any], str]:
         f"three tiers through the queue: {through:.3f} s (median of {len(found.queue_seconds)})\n"
         f"the same CLI runs from a script: {bare:.3f} s\n"
         f"ratio: {found.ratio:.3f} (aim: at most {OVERHEAD_AIM:.2f})"
+    )
+
+
+def _throughput(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    found = throughput.measure(
+        max(1, options["cycles"]), max(1, options["at_once"]), max(1, options["rounds"])
+    )
+    figures = {
+        **asdict(found),
+        "cycles_a_minute": found.cycles_a_minute,
+        "bare_a_minute": found.bare_a_minute,
+        "ratio": found.ratio,
+    }
+    return figures, (
+        f"{found.cycles} cycles of one tier, {found.at_once} at once, {options['rounds']} times\n"
+        f"through the queue: {found.cycles_a_minute:.0f} cycles a minute\n"
+        f"the same CLI runs by xargs -P {found.at_once}: {found.bare_a_minute:.0f} a minute\n"
+        f"ratio: {found.ratio:.2f} (aim: at least {THROUGHPUT_AIM:.2f})"
+    )
+
+
+def _walls(rounds: int) -> tuple[dict[str, Any], str]:
+    found = walls.measure(rounds)
+    inside, outside = (statistics.median(side) for side in (found.inside_ms, found.outside_ms))
+    figures = {
+        "rounds": rounds,
+        "inside_ms": inside,
+        "outside_ms": outside,
+        "ratio": inside / outside,
+        "decision_p99_ms": found.decision_p99_ms,
+        "first_byte_ms": found.first_byte_ms,
+    }
+    return figures, (
+        f"a Bash call: {inside:.1f} ms inside, {outside:.1f} ms outside (medians of {rounds})\n"
+        f"a decision: 99 % within {found.decision_p99_ms:.2f} ms, of {len(found.decision_ms)} "
+        f"(aim: under {DECISION_AIM_MS} ms)\n"
+        f"the gateway's first byte: {found.first_byte_ms:.2f} ms later "
+        f"(aim: under {FIRST_BYTE_AIM_MS} ms)"
     )
 
 

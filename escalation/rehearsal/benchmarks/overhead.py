@@ -89,14 +89,16 @@ def time_shell_round(api: ScriptedApi, scenario: Scenario) -> float:
     return time.perf_counter() - began
 
 
-def write_script(directory: Path, api: ScriptedApi, scenario: Scenario) -> Path:
+def write_script(
+    directory: Path, api: ScriptedApi, scenario: Scenario, *, highest: int = HIGHEST_TIER
+) -> Path:
     system = directory / "system"
     system.mkdir(parents=True)
     scenario.lay_out(system)
     cycle = Cycle(drill=scenario.name, workdir=str(system))
     lines = ["set -e", f"cd {shlex.quote(str(system))}"]
     previous = ""
-    for number in range(LOWEST_TIER, HIGHEST_TIER + 1):
+    for number in range(LOWEST_TIER, highest + 1):
         tier, session_id = get_tier(number), str(uuid.uuid4())
         prompt = directory / f"prompt{number}"
         prompt.write_text(
@@ -119,16 +121,16 @@ def write_script(directory: Path, api: ScriptedApi, scenario: Scenario) -> Path:
                 max_budget_usd=tier.max_budget_usd,
             ),
         )
-        environment = cli_environment(
-            {
-                "PATH": drill_path(system),
-                "ANTHROPIC_API_KEY": DRILL_KEY,
-                "ANTHROPIC_BASE_URL": api.base_url(scenario.name, number, directory.name),
-            },
-            home=directory,
-            config_directory=directory / "claude",
-            api_retries=settings.CLAUDEOPS_API_RETRIES,
-        )
+        environment = {
+            **cli_environment(
+                {"PATH": drill_path(system)},
+                home=directory,
+                config_directory=directory / "claude",
+                api_retries=settings.CLAUDEOPS_API_RETRIES,
+            ),
+            "ANTHROPIC_API_KEY": DRILL_KEY,
+            "ANTHROPIC_BASE_URL": api.base_url(scenario.name, number, directory.name),
+        }
         assignments = [f"{name}={value}" for name, value in environment.items()]
         command = shlex.join(["env", "-i", *assignments, *argv])
         lines.append(f"{command} < {shlex.quote(str(prompt))} > /dev/null")

@@ -1,0 +1,57 @@
+"""`bench live`: a real web server, real streams, and what it says about them."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+
+from django.core.management import call_command
+
+from escalation.rehearsal import scratch
+from escalation.rehearsal.benchmarks import live
+from escalation.rehearsal.benchmarks.live import Live, Viewer
+
+FOUND = Live(
+    viewers=2,
+    lines=3,
+    missed=0,
+    doubled=0,
+    cpu_percent=4.25,
+    threads=3,
+    delays_ms=[50.0, 100.0, 150.0],
+)
+
+
+def said(monkeypatch, *arguments: str) -> str:
+    monkeypatch.setenv(scratch.MARK, "1")
+    monkeypatch.setattr(live, "measure", lambda viewers, seconds: FOUND)
+    monkeypatch.setattr("escalation.management.commands.bench.call_command", lambda *a, **o: None)
+    output = StringIO()
+    call_command("bench", "live", *arguments, stdout=output)
+    return output.getvalue()
+
+
+def test_it_says_what_was_found_and_what_was_aimed_at(monkeypatch):
+    text = said(monkeypatch)
+
+    assert "4.2 % of a core (aim: under 10 %)" in text
+    assert "median 100 ms" in text
+    assert "0 missed, 0 doubled" in text
+
+
+def test_it_says_it_as_data(monkeypatch):
+    figures = json.loads(said(monkeypatch, "--json"))
+
+    assert (figures["viewers"], figures["p50_ms"]) == (2, 100.0)
+
+
+def test_lines_that_a_viewer_missed_or_had_twice_are_counted():
+    written = {1: 10.0, 2: 11.0}
+    viewers = [Viewer("a"), Viewer("b")]
+    viewers[0].seen = [(1, 10.1), (1, 10.2)]
+    viewers[1].seen = [(1, 10.1), (2, 11.1)]
+
+    found = live._figures(viewers, written, cpu_percent=1, threads=1)
+
+    assert (found.missed, found.doubled, found.lines) == (1, 1, 2)
+    assert round(found.p50_ms) == 100
