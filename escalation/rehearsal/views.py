@@ -12,10 +12,11 @@ from django.shortcuts import redirect
 from escalation import queue
 from escalation.rehearsal.drills.drill import start_drill as begin_drill
 from escalation.rehearsal.drills.scenario import ScenarioError
-from escalation.web.permission import acting
+from sessions_app.access.guard import acting
+from sessions_app.access.roles import Right
 
 
-@acting
+@acting(Right.RUN)
 def start_drill(request: HttpRequest) -> HttpResponse:
     try:
         cycle = begin_drill(

@@ -12,11 +12,13 @@ from django.db import transaction
 
 from escalation.agent import CREDENTIALS
 from escalation.errors import CannotRun
+from escalation.incidents import book
 from escalation.next_step.cycles import Enqueue, first_session
+from escalation.next_step.verification import due, taking
 from escalation.rehearsal.drills.messages_api import ScriptedApi
-from escalation.rehearsal.drills.scenario import ScenarioError, load_scenario
-from escalation.tiers import HIGHEST_TIER
-from sessions_app.models import Cycle, Session
+from escalation.rehearsal.drills.scenario import Scenario, ScenarioError, load_scenario
+from escalation.tiers import HIGHEST_TIER, LOWEST_TIER
+from sessions_app.models import Cycle, Incident, Session
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -41,7 +43,9 @@ def start_drill(
             requested_by=requested_by,
             instructions=scenario.prompt,
             max_tier=HIGHEST_TIER,
+            ask=scenario.ask,
             force_fresh=force_fresh,
+            budget_usd=scenario.budget,
         )
         system = drill_directory(cycle) / "system"
         system.mkdir(parents=True, exist_ok=True)
@@ -49,6 +53,42 @@ def start_drill(
         cycle.workdir = str(system)
         cycle.save(update_fields=["workdir"])
         enqueue(first_session(cycle))
+    return cycle
+
+
+def verify_drills(enqueue: Enqueue) -> list[Cycle]:
+    """The rounds that were started to look whether the fixes of drills hold."""
+    fixed = Cycle.objects.filter(pk__in=due().exclude(drill="").values("last_cycle"))
+    started = (verify_drill(cycle, enqueue=enqueue) for cycle in fixed)
+    return [cycle for cycle in started if cycle is not None]
+
+
+def verify_drill(fixed: Cycle, *, enqueue: Enqueue) -> Cycle | None:
+    """A fresh round on the system of a drill that fixed something; None where there is no fix."""
+    fixes = Incident.objects.filter(
+        state=Incident.State.VERIFYING, last_cycle=fixed, verify_at__isnull=False
+    )
+    try:
+        scenario = load_scenario(fixed.drill)
+    except ScenarioError as error:
+        book.note_unverifiable(fixes, str(error))
+        return None
+    if not scenario.verification:
+        book.note_unverifiable(fixes, "The scenario has no verification.")
+        return None
+    return taking(fixes, lambda: _verification(fixed, scenario, enqueue))
+
+
+def _verification(fixed: Cycle, scenario: Scenario, enqueue: Enqueue) -> Cycle:
+    cycle = Cycle.objects.create(
+        drill=fixed.drill,
+        trigger=Cycle.Trigger.VERIFICATION,
+        instructions=fixed.instructions,
+        workdir=fixed.workdir,
+        max_tier=LOWEST_TIER,
+    )
+    scenario.let_time_pass(Path(fixed.workdir))
+    enqueue(first_session(cycle))
     return cycle
 
 
@@ -66,6 +106,11 @@ def drill_surroundings(session: Session) -> Iterator[dict[str, str]]:
         scenario = load_scenario(session.cycle.drill)
     except ScenarioError as error:
         raise CannotRun(str(error)) from error
+    if session.cycle.trigger == Cycle.Trigger.VERIFICATION:
+        scenario = scenario.at_verification()
+    earlier = session.cycle.sessions.filter(tier=session.tier)
+    if earlier.filter(stop_cause=Session.StopCause.ACCOUNT_LIMIT).exists():
+        scenario = scenario.after_limit(session.tier)
     request_log = drill_directory(session.cycle) / "requests.jsonl"
     request_log.parent.mkdir(parents=True, exist_ok=True)
     with ScriptedApi(scenario, request_log=request_log).serving() as api:

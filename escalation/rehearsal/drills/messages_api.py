@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import ceil
 from pathlib import Path
 from typing import Any, cast
 
@@ -93,7 +94,7 @@ class ScriptedApi:
                 BESIDE_THE_SCRIPT if auxiliary else self._next_reply(scenario, tier, state, main)
             )
             kept = KeptRequest(scenario=scenario, tier=tier, run=run, main=main, body=body)
-            self._keep(kept, {} if reply.error else usage_of(reply, body))
+            self._keep(kept, {} if reply.error or reply.limit else usage_of(reply, body))
         return reply
 
     def _next_reply(self, scenario: str, tier: int, state: RunState, main: bool) -> Reply:
@@ -135,6 +136,18 @@ def reply_at(replies: tuple[Reply, ...], position: int) -> Reply:
     return LAST_WORD
 
 
+def limit_headers(seconds: float) -> dict[str, str]:
+    """As the API sends them with status 429: in the words of a subscription and of a key."""
+    unified = "anthropic-ratelimit-unified"
+    return {
+        f"{unified}-status": "rejected",
+        f"{unified}-reset": str(ceil(time.time() + seconds)),
+        f"{unified}-representative-claim": "five_hour",
+        "retry-after": str(ceil(seconds)),
+        "x-should-retry": "false",
+    }
+
+
 class _Handler(MessagesHandler):
     def answer_to(self, request: dict[str, Any]) -> None:
         api = cast(ScriptedApi, self.player)
@@ -144,6 +157,9 @@ class _Handler(MessagesHandler):
         tier, run = int(address["tier"]), address["run"]
         reply = api.answer(address["scenario"], tier, run, request)
         time.sleep(reply.delay)
+        if reply.limit:
+            headers = limit_headers(reply.limit)
+            return self.send_error_body(429, reply.say or "used up", headers)
         if reply.error:
             return self.send_error_body(reply.error, reply.say or "scripted")
         if self.send_answer(reply, request, reply.pace):

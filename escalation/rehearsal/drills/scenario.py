@@ -9,13 +9,15 @@ from __future__ import annotations
 import shutil
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 
 from escalation.agent import Answer, ToolCall
+from escalation.tiers import LOWEST_TIER
 
 __all__ = [
     "DrillFile",
@@ -49,6 +51,8 @@ class Reply(Answer):
     """An HTTP status to fail with in place of an answer."""
     times: int = 1
     """How many requests in a row get this reply."""
+    limit: float = 0.0
+    """The account's limit is reached, for so many seconds. In a drill it is met once."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,21 +72,47 @@ class Scenario:
     """The make-believe system that the files are laid over."""
     files: tuple[DrillFile, ...] = ()
     tiers: Mapping[int, tuple[Reply, ...]] = field(default_factory=dict)
+    meanwhile: tuple[DrillFile, ...] = ()
+    """What has changed when a fresh round looks whether the fix holds."""
+    verification: tuple[Reply, ...] = ()
+    """The replies to that round."""
+    budget: Decimal | None = None
+    """Dollars of the whole chain, where a drill is about that."""
+    ask: str = ""
+    """Rules for commands that a person has to approve in this drill."""
     aside: tuple[Reply, ...] = ()
     """What subagents and other side conversations of a run are told."""
 
     def replies_for(self, tier: int) -> tuple[Reply, ...]:
         return self.tiers.get(tier, ())
 
+    def at_verification(self) -> Scenario:
+        """The same with what a round hears that looks whether the fix holds."""
+        return replace(self, tiers={LOWEST_TIER: self.verification})
+
+    def after_limit(self, tier: int) -> Scenario:
+        """The same with what the tier hears once the account's limit is behind it."""
+        replies = self.replies_for(tier)
+        met = next((at for at, reply in enumerate(replies, start=1) if reply.limit), 0)
+        return replace(self, tiers={**self.tiers, tier: replies[met:]})
+
     def lay_out(self, directory: Path) -> None:
         """Write the make-believe system to disk, for the real tools to work on."""
         if self.system:
             shutil.copytree(SYSTEM_DIRECTORY / self.system, directory, dirs_exist_ok=True)
-        for drill_file in self.files:
-            target = directory / drill_file.path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(drill_file.content)
-            target.chmod(0o755 if drill_file.executable else 0o644)
+        _write(self.files, directory)
+
+    def let_time_pass(self, directory: Path) -> None:
+        """What happens to the system between the fix and the look at it."""
+        _write(self.meanwhile, directory)
+
+
+def _write(files: tuple[DrillFile, ...], directory: Path) -> None:
+    for drill_file in files:
+        target = directory / drill_file.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(drill_file.content)
+        target.chmod(0o755 if drill_file.executable else 0o644)
 
 
 def load_scenario(name: str) -> Scenario:
@@ -92,8 +122,17 @@ def load_scenario(name: str) -> Scenario:
         raise ScenarioError(f"There is no scenario {name!r}. Known scenarios: {known}.")
     try:
         return parse_scenario(name, tomllib.loads(path.read_text()))
-    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ScenarioError(f"The scenario file {path.name} cannot be read: {error!r}.") from error
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, InvalidOperation) as error:
+        raise ScenarioError(
+            f"The scenario file {path} cannot be read: {_what_is_wrong(error)}. Mend or remove it."
+        ) from error
+
+
+def _what_is_wrong(error: Exception) -> str:
+    """The field that is missing, or the place in the file."""
+    if isinstance(error, KeyError):
+        return f"it has no {error.args[0]!r}"
+    return str(error).rstrip(".") or repr(error)
 
 
 def scenario_names() -> list[str]:
@@ -115,11 +154,15 @@ def parse_scenario(name: str, data: Mapping[str, Any]) -> Scenario:
         description=data.get("description", "").strip(),
         prompt=data.get("prompt", "").strip(),
         system=data.get("system", ""),
+        budget=Decimal(str(data["budget"])) if "budget" in data else None,
+        ask=data.get("ask", "").strip(),
         files=tuple(DrillFile(**entry) for entry in data.get("files", [])),
         tiers={
             int(tier): tuple(parse_reply(entry) for entry in replies)
             for tier, replies in data.get("tier", {}).items()
         },
+        meanwhile=tuple(DrillFile(**entry) for entry in data.get("meanwhile", [])),
+        verification=tuple(parse_reply(entry) for entry in data.get("verification", [])),
         aside=tuple(parse_reply(entry) for entry in data.get("aside", [])),
     )
 

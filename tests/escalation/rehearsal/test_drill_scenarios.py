@@ -22,8 +22,11 @@ from escalation.report import checked_report
 from escalation.tiers import get_tier
 
 SHIPPED = scenario_names()
-SCENARIO_KEYS = {"title", "description", "prompt", "system", "files", "tier", "aside"}
-REPLY_KEYS = {"say", "run", "calls", "report", "usage", "delay", "pace", "error", "times"}
+SCENARIO_KEYS = {
+    *("title", "description", "prompt", "system", "files", "tier", "aside", "ask"),
+    *("meanwhile", "verification", "budget"),
+}
+REPLY_KEYS = {"say", "run", "calls", "report", "usage", "delay", "pace", "error", "times", "limit"}
 
 
 @pytest.fixture
@@ -52,7 +55,8 @@ def test_a_shipped_scenario_loads_and_says_what_it_is(name):
 def test_a_shipped_scenario_uses_only_known_keys(name):
     data = tomllib.loads((SCENARIO_DIRECTORY / f"{name}.toml").read_text())
 
-    replies = [reply for tier in data["tier"].values() for reply in tier] + data.get("aside", [])
+    replies = [reply for tier in data["tier"].values() for reply in tier]
+    replies += data.get("aside", []) + data.get("verification", [])
     assert data.keys() <= SCENARIO_KEYS
     assert set().union(*replies) <= REPLY_KEYS
 
@@ -64,6 +68,34 @@ def test_every_tier_of_a_shipped_scenario_ends_with_a_valid_report(name):
 
         assert last.tool == "StructuredOutput"
         assert checked_report(dict(last.input))[1] == ""
+
+
+def fixes_something(name: str) -> bool:
+    """Where the budget ends the chain, nobody hears its last report."""
+    scenario = load_scenario(name)
+    last = scenario.tiers[max(scenario.tiers)][-1]
+    return scenario.budget is None and bool(last.calls[-1].input["actions_taken"])
+
+
+FIXING = [name for name in SHIPPED if fixes_something(name)]
+
+
+@pytest.mark.parametrize("name", FIXING)
+def test_a_shipped_scenario_that_fixes_something_has_a_look_at_it_afterwards(name):
+    last = load_scenario(name).at_verification().replies_for(1)[-1].calls[-1]
+
+    assert last.tool == "StructuredOutput"
+    assert checked_report(dict(last.input))[1] == ""
+
+
+def test_time_passes_between_the_fix_and_the_look_at_it(tmp_path):
+    scenario = load_scenario("fix-did-not-hold")
+    scenario.lay_out(tmp_path)
+    (tmp_path / "containers" / "web.state").write_text("Up 1 second")
+
+    scenario.let_time_pass(tmp_path)
+
+    assert (tmp_path / "containers" / "web.state").read_text().startswith("Exited")
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -176,3 +208,12 @@ def test_run_and_report_are_short_for_calls():
         ToolCall(tool="Bash", input={"command": "docker ps"}),
         ToolCall(tool="StructuredOutput", input={"summary": "s"}),
     )
+
+
+def test_after_the_limit_a_tier_hears_the_rest_of_its_script():
+    scenario = load_scenario("limit-reached")
+    replies = scenario.replies_for(1)
+
+    assert [bool(reply.limit) for reply in replies] == [False, True, False, False]
+    assert scenario.after_limit(1).replies_for(1) == replies[2:]
+    assert scenario.after_limit(2).replies_for(1) == replies
