@@ -36,14 +36,15 @@ def rerun_in_scratch(
         state = Path(directory) / "state"
         state.mkdir(mode=0o700)
         environment = {
-            name: value for name, value in os.environ.items() if name != "DATABASE_URL"
-        } | {
+            **os.environ,
             MARK: "1",
             "CLAUDEOPS_STATE_DIR": str(state),
+            # By name: a variable that is not there would be read from `.env` again.
+            "DATABASE_URL": f"sqlite:///{state}/claudeops.sqlite3",
             "CLAUDEOPS_LOG_LEVEL": "WARNING",
             **(more or {}),
         }
-        command = [sys.executable, "manage.py", *sys.argv[1:]]
+        command = [sys.executable, "-m", "escalation.management", *sys.argv[1:]]
         if small_disk_megabytes:
             wrapper, trouble = small_disk_wrapper(state, small_disk_megabytes)
             command, environment[NO_SMALL_DISK] = [*wrapper, *command], trouble

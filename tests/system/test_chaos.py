@@ -21,4 +21,4 @@ def test_chaos_with_every_fault_leaves_every_session_with_a_true_end(installatio
     assert played.returncode == 0
     assert sorted(entry["fault"] for entry in found["rounds"]) == sorted(FAULTS)
     assert found["left_out"] == ""
-    assert processes_mentioning(installation.environment["CLAUDEOPS_WORKDIR"]) == []
+    assert processes_mentioning(str(installation.state.parent)) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 
@@ -191,14 +192,16 @@ def test_a_lost_tool_call_is_reported_even_without_a_transcript(good):
 def test_a_gap_in_the_numbers_is_reported(good):
     good.change(delete(EVENTS, "session_id = 2 AND sequence = 2"))
 
-    assert [found for found in good.violations if "session 2 has 12 events, numbered up" in found]
+    gap = re.compile(r"session 2 has \d+ events, numbered up")
+    assert [found for found in good.violations if gap.search(found)]
 
 
 def test_a_doubled_event_is_reported(good):
     good.change(
         "INSERT INTO sessions_app_sessionevent"
         " (session_id, sequence, source, kind, payload, created_at)"
-        " SELECT session_id, 14, source, kind, payload, created_at"
+        " SELECT session_id, (SELECT MAX(sequence) + 1 FROM sessions_app_sessionevent"
+        " WHERE session_id = 2), source, kind, payload, created_at"
         " FROM sessions_app_sessionevent WHERE session_id = 2 AND sequence = 6"
     )
 
@@ -269,7 +272,7 @@ def test_more_tokens_than_a_cut_off_run_was_offered_are_reported(cut_off, column
     [
         ("cost_usd = 1", "all that was offered costs"),
         ("cost_usd = 0", "its transcript proves"),
-        ("estimated_cost_usd = 1", "session 1 is estimated at 1.0000000 dollars"),
+        ("estimated_cost_usd = 1", "session 1 is estimated at $1,"),
     ],
 )
 def test_a_wrong_cost_of_a_cut_off_run_is_reported(cut_off, planted, reported):
@@ -286,18 +289,19 @@ def test_a_conversation_that_is_still_held_is_reported(good):
 
 
 @pytest.mark.parametrize(
-    "name", ["runs/session-2.tools", "spool/session-2.jsonl", "handoffs/session-2.json"]
+    "name", ["runs/session-2/tools", "spool/session-2.jsonl", "handoffs/session-2.json"]
 )
 def test_a_left_file_is_reported(good, name):
     path = good.state / name
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("something")
 
     assert good.violations == [f"the file {name} was left behind"]
 
 
 def test_a_file_of_another_round_is_not_this_ones(good):
-    path = good.state / "runs" / "session-22.tools"
+    path = good.state / "runs" / "session-22" / "tools"
+    path.parent.mkdir(parents=True)
     path.write_text("something")
 
     assert good.violations == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import signal
 import socket
@@ -12,25 +13,37 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
+from cryptography.fernet import Fernet
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand
 
 from escalation.host.operator_account import ensure_operator
+from escalation.management.exit_codes import ExitCode
+from escalation.management.progress import waiting
+from escalation.management.terminal import TerminalCommand
 from escalation.rehearsal import chaos
-from escalation.rehearsal.chaos.faults import FAULTS, FILL_THE_DISK
+from escalation.rehearsal.chaos.faults import ACROSS_HOSTS, EVERY_FAULT, FAULTS, FILL_THE_DISK
 from escalation.rehearsal.chaos.figures import Play, as_json, figures
+from escalation.rehearsal.chaos.hosts import played_hosts, why_no_hosts
 from escalation.rehearsal.chaos.installation import Installation
 from escalation.rehearsal.chaos.left_behind import left_after_all
 from escalation.rehearsal.chaos.prices import learned_prices
 from escalation.rehearsal.chaos.rounds import Playground, Round, plans, play, warm_up
 from escalation.rehearsal.chaos.website import Website
+from escalation.rehearsal.own_postgres import (
+    NoPostgres,
+    OwnPostgres,
+    newest_programs,
+    own_postgres,
+)
 from escalation.rehearsal.scratch import is_scratch, rerun_in_scratch, why_no_small_disk
 
 SMALL_DISK_MEGABYTES = 256
+OWN_SERVER = "CLAUDEOPS_CHAOS_POSTGRES"
+"""Directory and port of the server that was started for this play."""
 
 
-class Command(BaseCommand):
+class Command(TerminalCommand):
     help = (
         "Run drills in a scratch installation and, at random moments, kill the CLI, a worker, the "
         "whole cluster or the web server, lock the database or fill the disk; then check by raw "
@@ -45,31 +58,48 @@ class Command(BaseCommand):
         parser.add_argument("--seed", type=int, default=1, help="chooses the faults")
         parser.add_argument("--at-once", type=int, default=3, help="rounds at the same time")
         parser.add_argument(
-            "--only", action="append", choices=list(FAULTS), help="these faults alone"
+            "--hosts",
+            type=int,
+            default=1,
+            help="so many hosts with state directories of their own, on a PostgreSQL server that "
+            "is started for it; then a host is killed and the server restarted, too",
+        )
+        parser.add_argument(
+            "--only", action="append", choices=list(EVERY_FAULT), help="these faults alone"
         )
         parser.add_argument("--keep", help="a directory for the evidence of violated rounds")
         parser.add_argument("--json", action="store_true")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not is_scratch():
-            sys.exit(_rerun(at_once=max(1, options["at_once"])))
+            sys.exit(self._rerun(at_once=max(1, options["at_once"]), hosts=options["hosts"]))
         began = time.monotonic()
         left_out = why_no_small_disk()
-        faults = list(options["only"] or FAULTS)
+        possible = ACROSS_HOSTS if options["hosts"] > 1 else FAULTS
+        faults = [fault for fault in options["only"] or possible if fault in possible]
         if left_out and FILL_THE_DISK in faults:
             faults.remove(FILL_THE_DISK)
             self.stderr.write(f"The fault {FILL_THE_DISK!r} is left out: {left_out}")
         if not faults:
-            sys.exit(2)
+            sys.exit(ExitCode.REFUSED)
         # Told to stop, it must still stop what it started.
-        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(2))
-        playground = _prepared(Path(options["keep"]) if options["keep"] else None)
-        rounds = self._play(playground, faults, options)
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(ExitCode.REFUSED))
+        with waiting(self.stderr, "Letting things die") as self.progress:
+            kept = Path(options["keep"]) if options["keep"] else None
+            playground = _prepared(kept, options["hosts"])
+            rounds = self._play(playground, faults, options)
         played = Play(
             seed=options["seed"],
             seconds=time.monotonic() - began,
             rounds=sorted(rounds, key=lambda entry: entry.number),
-            left_behind=left_after_all(playground.installation.state, playground.drills),
+            left_behind=[
+                left
+                for state in (
+                    playground.installation.state,
+                    *playground.installation.other_states,
+                )
+                for left in left_after_all(state, playground.drills)
+            ],
             left_out=left_out,
         )
         if options["json"]:
@@ -77,7 +107,19 @@ class Command(BaseCommand):
         else:
             self._print_end(played)
         if played.violated or played.left_behind:
-            sys.exit(1)
+            sys.exit(ExitCode.PERSON)
+
+    def _rerun(self, *, at_once: int, hosts: int) -> int:
+        if hosts < 2:
+            return _rerun(at_once, {}, small_disk=True)
+        try:
+            if trouble := why_no_hosts():
+                raise NoPostgres(trouble)
+            with own_postgres() as server:
+                return _rerun(at_once, _shared_by_hosts(server), small_disk=False)
+        except NoPostgres as missing:
+            self.stderr.write(str(missing))
+            return 2
 
     def _play(
         self, playground: Playground, faults: list[str], options: dict[str, Any]
@@ -86,7 +128,7 @@ class Command(BaseCommand):
         try:
             if trouble := playground.installation.website.wait_until_ready():
                 self.stderr.write(f"The scratch installation does not come up: {trouble}")
-                sys.exit(2)
+                sys.exit(ExitCode.REFUSED)
             playground.installation.website.log_in()
             return self._played(playground, faults, options)
         finally:
@@ -110,6 +152,7 @@ class Command(BaseCommand):
         return played
 
     def _print_round(self, entry: Round) -> None:
+        self.progress.make_room()
         verdict = "; ".join(entry.violations) or "ok"
         also = f" (also {', '.join(entry.also)})" if entry.also else ""
         self.stdout.write(
@@ -135,7 +178,21 @@ class Command(BaseCommand):
         )
 
 
-def _rerun(*, at_once: int) -> int:
+def _shared_by_hosts(server: OwnPostgres) -> dict[str, str]:
+    return {
+        "DATABASE_URL": server.new_database(),
+        OWN_SERVER: f"{server.directory}:{server.port}",
+        "CLAUDEOPS_SECRET_KEY": secrets.token_urlsafe(40),
+        "CLAUDEOPS_ENCRYPTION_KEY": Fernet.generate_key().decode(),
+    }
+
+
+def _own_server() -> OwnPostgres | None:
+    directory, _, port = os.environ.get(OWN_SERVER, "").rpartition(":")
+    return OwnPostgres(Path(directory), newest_programs(), int(port)) if directory else None
+
+
+def _rerun(at_once: int, more: dict[str, str], *, small_disk: bool) -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -148,11 +205,12 @@ def _rerun(*, at_once: int) -> int:
         "CLAUDEOPS_WORKERS": str(at_once + 1),
         "CLAUDEOPS_MAX_SESSIONS": str(at_once),
         "CLAUDEOPS_MAX_TIER3_SESSIONS": str(at_once),
+        **more,
     }
-    return rerun_in_scratch(own, small_disk_megabytes=SMALL_DISK_MEGABYTES)
+    return rerun_in_scratch(own, small_disk_megabytes=SMALL_DISK_MEGABYTES if small_disk else 0)
 
 
-def _prepared(keep: Path | None) -> Playground:
+def _prepared(keep: Path | None, hosts: int) -> Playground:
     state = Path(settings.CLAUDEOPS_STATE_DIR)
     # What the scripted API saw lies beside the small disk, or filling it would blind the witness.
     drills = state.parent / "drills"
@@ -166,7 +224,14 @@ def _prepared(keep: Path | None) -> Playground:
         settings.CLAUDEOPS_ADMIN_PASSWORD,
     )
     return Playground(
-        installation=Installation(state, website, log=state.parent / "services.log"),
+        installation=Installation(
+            state,
+            website,
+            log=state.parent / "services.log",
+            others=played_hosts(hosts, state.parent, drills),
+            address=os.environ["DATABASE_URL"] if hosts > 1 else "",
+            postgres=_own_server(),
+        ),
         prices=learned_prices([tier.model for tier in settings.CLAUDEOPS_TIERS.values()]),
         drills=drills,
         keep=keep,

@@ -70,20 +70,23 @@ def _exact_dollars(run: Run, prices: Prices) -> Iterator[str]:
     if cost is None:
         yield f"session {run.key} has no cost, though its CLI stated one"
     elif abs(cost - due) > SLACK:
-        yield f"session {run.key} cost {cost:.7f} dollars, what the API served costs {due:.7f}"
+        yield f"session {run.key} cost {_dollars(cost)}, what the API served costs {_dollars(due)}"
 
 
 def _bounded_dollars(run: Run, prices: Prices) -> Iterator[str]:
     most = dollars(run.exchanges, prices)
     cost, estimate = run.row["cost_usd"], run.row["estimated_cost_usd"]
     if cost is not None and cost > most + SLACK:
-        yield f"session {run.key} cost {cost:.7f} dollars, all that was offered costs {most:.7f}"
+        offered = f"all that was offered costs {_dollars(most)}"
+        yield f"session {run.key} cost {_dollars(cost)}, {offered}"
     if cost is not None and run.exchanges:
         least = _proved_dollars(run, prices)
         if cost < least - SLACK:
-            yield f"session {run.key} cost {cost:.7f} dollars, its transcript proves {least:.7f}"
+            proved = f"its transcript proves {_dollars(least)}"
+            yield f"session {run.key} cost {_dollars(cost)}, {proved}"
     if estimate is not None and estimate > most * ESTIMATE_SLACK + SLACK:
-        yield f"session {run.key} is estimated at {estimate:.7f} dollars, offered were {most:.7f}"
+        offered = f"offered were {_dollars(most)}"
+        yield f"session {run.key} is estimated at {_dollars(estimate)}, {offered}"
 
 
 def _proved_dollars(run: Run, prices: Prices) -> float:
@@ -106,8 +109,8 @@ def _chain_totals(runs: list[Run]) -> Iterator[str]:
         stored = sum(one.row["cost_usd"] or 0 for one in line)
         if abs(stored - stated) > SLACK * len(line):
             yield (
-                f"the chain up to session {run.key} cost {stored:.7f} dollars, the CLI's own "
-                f"account says {stated:.7f}"
+                f"the chain up to session {run.key} cost {_dollars(stored)}, the CLI's own "
+                f"account says {_dollars(stated)}"
             )
 
 
@@ -117,3 +120,8 @@ def _kept_its_account(run: Run) -> bool:
 
 def _name(kind: str) -> str:
     return kind.replace("_", " ")
+
+
+def _dollars(amount: float) -> str:
+    """By itself: a witness shares no code with what it watches."""
+    return "$" + format(amount, ".7f").rstrip("0").rstrip(".")

@@ -6,11 +6,8 @@ here imports from the rest of Claude Ops, and a test holds that.
 
 from __future__ import annotations
 
-import json
-import sqlite3
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,8 +15,8 @@ from typing import Any, TypeVar
 from escalation.rehearsal.chaos.api_log import Exchange, exchanges
 from escalation.rehearsal.chaos.left_behind import left_files, living_processes
 from escalation.rehearsal.chaos.raw_transcripts import Entry, ids, own_words, transcripts
+from escalation.rehearsal.chaos.record import SQLITE, Ask, RecordAway, Row, opened, value_of
 
-Row = dict[str, Any]
 DATABASE = "claudeops.sqlite3"
 PATIENCE_SECONDS = 60.0
 Seen = TypeVar("Seen")
@@ -33,6 +30,13 @@ class Place:
     drills: Path
     """Outside the disk that may be filled: a witness must not fall with whom it watches."""
     cycle: int
+    other_states: tuple[Path, ...] = ()
+    """The state directories of further hosts."""
+    address: str = ""
+
+    @property
+    def record(self) -> str:
+        return self.address or f"{SQLITE}{self.state / DATABASE}"
 
     @property
     def drill(self) -> Path:
@@ -41,6 +45,14 @@ class Place:
     @property
     def cli(self) -> Path:
         return self.state / "claude" / f"cycle-{self.cycle}"
+
+    def transcripts(self) -> dict[str, list[Entry]]:
+        """Of every host. A conversation that was put back elsewhere is there too: the longest."""
+        found: dict[str, list[Entry]] = {}
+        for state in (self.state, *self.other_states):
+            for name, entries in transcripts(state / "claude" / f"cycle-{self.cycle}").items():
+                found[name] = max(found.get(name, []), entries, key=len)
+        return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,29 +116,33 @@ def gather(place: Place) -> Evidence:
 
 
 def _gather(place: Place) -> Evidence:
-    with _record(place.state) as record:
-        (cycle,) = _rows(record, "SELECT * FROM sessions_app_cycle WHERE id = ?", place.cycle)
-        rows = _rows(record, "SELECT * FROM sessions WHERE cycle_id = ? ORDER BY id", place.cycle)
-        events = {row["id"]: _events(record, row["id"]) for row in rows}
-        held = [name for row in rows for name in _held(record, row["id"])]
+    with opened(place.record) as ask_record:
+        (cycle,) = ask_record("SELECT * FROM sessions_app_cycle WHERE id = ?", place.cycle)
+        rows = ask_record("SELECT * FROM sessions WHERE cycle_id = ? ORDER BY id", place.cycle)
+        events = {row["id"]: _events(ask_record, row["id"]) for row in rows}
+        held = [name for row in rows for name in _held(ask_record, row["id"])]
     seen = exchanges(place.drill / "requests.jsonl")
     known = {str(row["id"]) for row in rows}
     return Evidence(
         cycle=cycle,
-        runs=_runs(rows, events, seen, transcripts(place.cli)),
+        runs=_runs(rows, events, seen, place.transcripts()),
         strangers=sorted({one.run for one in seen} - known),
         held=held,
         processes=living_processes([row["run_mark"] for row in rows], place.drill),
-        files=left_files(place.state, [row["id"] for row in rows]),
+        files=[
+            name
+            for state in (place.state, *place.other_states)
+            for name in left_files(state, [row["id"] for row in rows])
+        ],
     )
 
 
-def ask(state: Path, query: str, *parameters: Any) -> list[Row]:
+def ask(record: str, query: str, *parameters: Any) -> list[Row]:
     """One question to the record."""
 
     def look() -> list[Row]:
-        with _record(state) as record:
-            return _rows(record, query, *parameters)
+        with opened(record) as ask_record:
+            return ask_record(query, *parameters)
 
     return _patiently(look)
 
@@ -137,7 +153,7 @@ def _patiently(look: Callable[[], Seen]) -> Seen:
     while True:
         try:
             return look()
-        except sqlite3.OperationalError:
+        except RecordAway:
             if time.monotonic() > give_up:
                 raise
             time.sleep(0.5)
@@ -165,26 +181,15 @@ def _runs(
     return runs
 
 
-def _events(record: sqlite3.Connection, session: int) -> list[Row]:
+def _events(ask_record: Ask, session: int) -> list[Row]:
     query = (
         "SELECT sequence, source, kind, payload FROM sessions_app_sessionevent"
         " WHERE session_id = ? ORDER BY sequence"
     )
-    found = _rows(record, query, session)
-    return [{**event, "payload": json.loads(event["payload"])} for event in found]
+    found = ask_record(query, session)
+    return [{**event, "payload": value_of(event["payload"])} for event in found]
 
 
-def _held(record: sqlite3.Connection, session: int) -> list[str]:
+def _held(ask_record: Ask, session: int) -> list[str]:
     query = "SELECT session_id FROM sessions_app_conversation WHERE in_use_by_id = ?"
-    return [row["session_id"] for row in _rows(record, query, session)]
-
-
-@contextmanager
-def _record(state: Path) -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(state / DATABASE, timeout=30)) as record:
-        record.row_factory = sqlite3.Row
-        yield record
-
-
-def _rows(record: sqlite3.Connection, query: str, *parameters: Any) -> list[Row]:
-    return [dict(row) for row in record.execute(query, parameters)]
+    return [row["session_id"] for row in ask_record(query, session)]

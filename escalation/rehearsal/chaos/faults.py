@@ -16,13 +16,17 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
-from escalation.rehearsal.chaos.evidence import DATABASE, Row, ask
+from escalation.rehearsal.chaos.evidence import DATABASE, ask
+from escalation.rehearsal.chaos.hosts import Host
 from escalation.rehearsal.chaos.installation import WEB, WORKER, Installation
 from escalation.rehearsal.chaos.left_behind import is_same
+from escalation.rehearsal.chaos.record import Row
 from escalation.rehearsal.chaos.small_disk import keep_full
 
 FILL_THE_DISK = "fill the disk"
+KILL_A_HOST = "kill a host"
 VICTIM_SECONDS = 3.0
+TAKE_OVER_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +47,30 @@ class Scene:
             if is_same(row[f"{who}_pid"], row[f"{who}_started"]):
                 _kill(row[f"{who}_pid"])
 
+    def host_at_work(self) -> Host | None:
+        """The host whose CLI runs for this round; None where the round is over already."""
+        names = {host.name: host for host in self.installation.others}
+        while not self._is_over():
+            for row in self._running("cli"):
+                if row["host"] in names:
+                    return names[row["host"]]
+            time.sleep(0.05)
+        return None
+
+    def goes_on_without(self, host: str) -> bool:
+        """Another host has begun with what follows, or all is over."""
+        query = "SELECT host, status FROM sessions WHERE cycle_id = ? ORDER BY id DESC"
+        (last, *_earlier) = ask(self.installation.record, query, self.cycle)
+        return self._is_over() or (last["host"] not in {"", host} and last["status"] != "queued")
+
+    def _is_over(self) -> bool:
+        query = "SELECT state FROM sessions_app_cycle WHERE id = ?"
+        (cycle,) = ask(self.installation.record, query, self.cycle)
+        return bool(cycle["state"] == "finished")
+
     def _running(self, who: str) -> list[Row]:
         rows = ask(
-            self.installation.state,
+            self.installation.record,
             "SELECT * FROM sessions WHERE cycle_id = ? AND status = 'running'",
             self.cycle,
         )
@@ -80,7 +105,8 @@ def kill_part_of_the_queue(scene: Scene) -> list[str]:
 
 def kill_cluster(scene: Scene) -> list[str]:
     """All processes of the worker at once, as when the machine runs out of memory."""
-    scene.installation.kill(WORKER)
+    workers = [host.service for host in scene.installation.others] or [WORKER]
+    scene.installation.kill(scene.chance.choice(workers))
     return []
 
 
@@ -92,7 +118,7 @@ def kill_web_server(scene: Scene) -> list[str]:
         if trouble := website.wait_until_ready():
             return [f"after the web server was killed, {trouble}"]
         sessions = ask(
-            scene.installation.state,
+            scene.installation.record,
             "SELECT max(id) AS last FROM sessions WHERE cycle_id = ?",
             scene.cycle,
         )
@@ -124,6 +150,35 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+def kill_host(scene: Scene) -> list[str]:
+    """All of a host at once, while it runs a tier of this round, and it does not come back."""
+    if (host := scene.host_at_work()) is None:
+        return []
+    scene.installation.take_down(host)
+    began = time.monotonic()
+    try:
+        while not (goes_on := scene.goes_on_without(host.name)) and (
+            time.monotonic() - began < TAKE_OVER_SECONDS
+        ):
+            time.sleep(0.5)
+    finally:
+        scene.installation.bring_back(host)
+    if goes_on:
+        return []
+    return [f"nobody went on with the work of {host.name} within {TAKE_OVER_SECONDS:.0f} s"]
+
+
+def restart_database(scene: Scene) -> list[str]:
+    """The server dies as in a loss of power and comes back some seconds later."""
+    server = scene.installation.postgres
+    assert server is not None, "only where there are several hosts"
+    with scene.installation.one_at_a_time:
+        server.stop(scene.chance.choice(["immediate", "fast"]))
+        time.sleep(scene.chance.uniform(0.0, 5.0))
+        server.start()
+    return []
+
+
 FAULTS: dict[str, Fault] = {
     "nothing": nothing,
     "kill the CLI": kill_cli,
@@ -134,3 +189,13 @@ FAULTS: dict[str, Fault] = {
     "lock the database": lock_database,
     FILL_THE_DISK: fill_disk,
 }
+ACROSS_HOSTS: dict[str, Fault] = {
+    "nothing": nothing,
+    "kill the CLI": kill_cli,
+    "kill a worker": kill_worker,
+    "kill the cluster": kill_cluster,
+    KILL_A_HOST: kill_host,
+    "restart the database": restart_database,
+}
+"""What is played with several hosts, which share a PostgreSQL server."""
+EVERY_FAULT = {**FAULTS, **ACROSS_HOSTS}

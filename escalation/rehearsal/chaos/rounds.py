@@ -22,16 +22,19 @@ from django.db import OperationalError, connection
 from escalation import queue
 from escalation.rehearsal.chaos.books import Prices
 from escalation.rehearsal.chaos.evidence import DATABASE, Evidence, Place, ask, gather
-from escalation.rehearsal.chaos.faults import FAULTS, Scene
+from escalation.rehearsal.chaos.faults import EVERY_FAULT, KILL_A_HOST, Scene
 from escalation.rehearsal.chaos.installation import Installation
 from escalation.rehearsal.chaos.invariants import violations
 from escalation.rehearsal.drills.drill import start_drill
 
 SCENARIO = "chaos"
+EARLY = 0.3
 SETTLING_SECONDS = 240.0
 STARTING_SECONDS = 60.0
 # What goes away by itself within this time was not left behind.
 SECOND_LOOK_SECONDS = 2.0
+# A host that was killed clears away what it left when it is back.
+HOST_BACK_SECONDS = 60.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,7 +124,7 @@ def play(
     """Rounds in the order in which they end."""
     with ThreadPoolExecutor(at_once) as pool:
         futures = [
-            pool.submit(_play_round, playground, plan, round(plan.moment * chain_seconds, 2))
+            pool.submit(_play_round, playground, plan, round(_share(plan) * chain_seconds, 2))
             for plan in planned
         ]
         try:
@@ -133,6 +136,11 @@ def play(
             raise
 
 
+def _share(plan: Plan) -> float:
+    """A host must be at work when it is killed, whatever chance says of the moment."""
+    return plan.moment * (EARLY if plan.fault == KILL_A_HOST else 1.0)
+
+
 def _play_round(playground: Playground, plan: Plan, after_seconds: float) -> Round:
     chance = random.Random(plan.seed)  # noqa: S311 (as above)
     began = time.monotonic()
@@ -140,11 +148,17 @@ def _play_round(playground: Playground, plan: Plan, after_seconds: float) -> Rou
         cycle = _started()
     finally:
         connection.close()
-    place = Place(state=playground.installation.state, drills=playground.drills, cycle=cycle)
+    place = Place(
+        state=playground.installation.state,
+        drills=playground.drills,
+        cycle=cycle,
+        other_states=playground.installation.other_states,
+        address=playground.installation.address,
+    )
     playground.enough.wait(after_seconds)
     playground.diary.note(plan.number, plan.fault)
     struck = time.monotonic()
-    seen = FAULTS[plan.fault](Scene(playground.installation, cycle, chance))
+    seen = EVERY_FAULT[plan.fault](Scene(playground.installation, cycle, chance))
     _wait_for_end(place, playground.enough)
     settled = time.monotonic() - struck
     evidence, found = _judged(place, playground.prices)
@@ -182,28 +196,38 @@ def _wait_for_end(place: Place, enough: threading.Event) -> None:
     give_up = time.monotonic() + SETTLING_SECONDS
     while time.monotonic() < give_up and not enough.wait(0.25):
         query = "SELECT state FROM sessions_app_cycle WHERE id = ?"
-        (cycle,) = ask(place.state, query, place.cycle)
+        (cycle,) = ask(place.record, query, place.cycle)
         if cycle["state"] == "finished":
             return
 
 
 def _judged(place: Place, prices: Prices) -> tuple[Evidence, list[str]]:
+    give_up = time.monotonic() + (HOST_BACK_SECONDS if place.other_states else 0.0)
     evidence = gather(place)
-    if not violations(evidence, prices):
-        return evidence, []
-    time.sleep(SECOND_LOOK_SECONDS)
-    evidence = gather(place)
-    return evidence, violations(evidence, prices)
+    found = violations(evidence, prices)
+    while found:
+        last_look = time.monotonic() > give_up
+        time.sleep(SECOND_LOOK_SECONDS)
+        evidence = gather(place)
+        found = violations(evidence, prices)
+        if last_look:
+            break
+    return evidence, found
 
 
 def _keep(place: Place, log: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     shutil.copy(log, target)
+    if not place.address:
+        _keep_record(place, target)
+    for name, directory in (("claude", place.cli), ("drills", place.drill)):
+        if directory.exists():
+            shutil.copytree(directory, target / name / directory.name, dirs_exist_ok=True)
+
+
+def _keep_record(place: Place, target: Path) -> None:
     with (
         closing(sqlite3.connect(place.state / DATABASE, timeout=30)) as record,
         closing(sqlite3.connect(target / DATABASE)) as copy,
     ):
         record.backup(copy)
-    for name, directory in (("claude", place.cli), ("drills", place.drill)):
-        if directory.exists():
-            shutil.copytree(directory, target / name / directory.name, dirs_exist_ok=True)
