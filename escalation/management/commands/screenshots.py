@@ -1,0 +1,40 @@
+"""Make the README's pictures."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from escalation.management.refusal import Refused
+from escalation.management.terminal import TerminalCommand
+from escalation.rehearsal.scratch import is_scratch, rerun_in_scratch
+from escalation.rehearsal.screenshots.camera import NoCamera, require_camera
+from escalation.rehearsal.screenshots.gallery import NoServer, make_pictures
+
+
+class Command(TerminalCommand):
+    help = (
+        "Make the README's pictures from drills in a scratch installation, with Debian's chromium "
+        "and Playwright, a dependency of development. Costs nothing and leaves the record alone."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--out", default=str(settings.BASE_DIR), help="the directory for the pictures (here)"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            require_camera()
+            if not is_scratch():
+                sys.exit(rerun_in_scratch({"CLAUDEOPS_HTTPS": "no", "ANTHROPIC_API_KEY": "drills"}))
+            into = Path(options["out"]).absolute()
+            for picture in make_pictures(into, self.stdout.write):
+                size = (into / picture.file).stat().st_size
+                self.stdout.write(f"{picture.file}: {size / 1000:.0f} kB")
+        except (NoCamera, NoServer) as trouble:
+            raise Refused(trouble) from trouble

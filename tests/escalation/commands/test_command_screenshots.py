@@ -1,0 +1,65 @@
+"""What `screenshots` says where it cannot take a picture, and what it would take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from escalation.rehearsal.screenshots import camera
+from escalation.rehearsal.screenshots.subjects import pictures
+from tests.factories import IncidentFactory, three_tier_chain
+
+
+def away(name: str) -> None:
+    raise ImportError(name)
+
+
+def test_without_playwright_it_says_how_to_get_it(monkeypatch):
+    monkeypatch.setattr(camera, "import_module", away)
+
+    with pytest.raises(CommandError, match="make dev-install"):
+        call_command("screenshots")
+
+
+def test_without_chromium_it_says_how_to_get_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(camera, "CHROMIUM", tmp_path / "chromium")
+
+    with pytest.raises(CommandError, match="make browser"):
+        call_command("screenshots")
+
+
+def test_it_runs_away_from_the_operators_record(monkeypatch):
+    asked: list[object] = []
+
+    def rerun(more: object) -> int:
+        asked.append(more)
+        return 0
+
+    monkeypatch.setattr("escalation.management.commands.screenshots.rerun_in_scratch", rerun)
+
+    with pytest.raises(SystemExit):
+        call_command("screenshots")
+
+    assert len(asked) == 1
+
+
+@pytest.mark.django_db
+def test_the_pictures_are_few_and_each_has_a_file_of_its_own():
+    session = three_tier_chain()[2]
+    IncidentFactory().cycles.add(session.cycle)
+
+    shown = pictures([session.cycle])
+
+    assert [picture.file for picture in shown] == [
+        *("screenshot.png", "docs/costs.png", "docs/now-dark.png", "docs/incident.png"),
+    ]
+    assert shown[0].path == session.get_absolute_url()
+
+
+@pytest.mark.parametrize("name", ["screenshot.png", "docs/costs.png", "docs/incident.png"])
+def test_the_pictures_of_the_readme_are_small(name):
+    picture = Path(__file__).resolve().parents[3] / name
+
+    assert picture.stat().st_size < 200_000
