@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from escalation.host.backup.stored_files import place_of, put, stored_files
+
+
+@pytest.fixture
+def state(settings, tmp_path) -> Path:
+    settings.CLAUDEOPS_STATE_DIR.mkdir()
+    settings.CLAUDEOPS_ENV_FILE = tmp_path / ".env"
+    return settings.CLAUDEOPS_STATE_DIR
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "/etc/passwd", "../x", "spool/../../x", "archive/../x", "claudeops.sqlite3", "env/x", "x"],
+)
+def test_a_name_from_outside_leads_nowhere(state, settings, tmp_path, name):
+    settings.CLAUDEOPS_ARCHIVE_DIR = str(tmp_path / "archive")
+
+    assert place_of(name) is None
+
+
+def test_every_stored_file_has_the_place_that_it_came_from(state, settings, tmp_path):
+    settings.CLAUDEOPS_ARCHIVE_DIR = str(tmp_path / "archive")
+    for path in (
+        state / "secret_key",
+        state / "spool" / "7.jsonl",
+        tmp_path / "archive" / "deep" / "x.gz",
+        tmp_path / ".env",
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+
+    found = list(stored_files())
+
+    assert len(found) == 4
+    assert all(place_of(stored.name) == stored.path for stored in found)
+
+
+def test_a_link_is_not_followed(state, tmp_path):
+    (tmp_path / "elsewhere").write_text("somebody's")
+    (state / "spool").mkdir()
+    (state / "spool" / "link").symlink_to(tmp_path / "elsewhere")
+
+    assert list(stored_files()) == []
+
+
+def test_what_is_replaced_stays_beside(state):
+    (state / "secret_key").write_text("old")
+
+    assert put("secret_key", b"new") == ""
+
+    assert (state / "secret_key").read_text() == "new"
+    assert (state / "secret_key").stat().st_mode & 0o777 == 0o600
+    [kept] = state.glob("secret_key.before-restore-*")
+    assert kept.read_text() == "old"
+
+
+def test_what_is_the_same_is_left_alone(state):
+    (state / "secret_key").write_text("same")
+
+    put("secret_key", b"same")
+
+    assert [path.name for path in state.iterdir()] == ["secret_key"]
+
+
+def test_the_operators_settings_are_not_replaced(state, tmp_path):
+    (tmp_path / ".env").write_text("MINE=1")
+
+    said = put("env", b"THEIRS=1")
+
+    assert (tmp_path / ".env").read_text() == "MINE=1"
+    assert (tmp_path / ".env.from-backup").read_text() == "THEIRS=1"
+    assert ".env.from-backup" in said
+
+
+def test_an_archive_without_a_place_is_said(state, settings):
+    settings.CLAUDEOPS_ARCHIVE_DIR = ""
+
+    assert "CLAUDEOPS_ARCHIVE_DIR" in put("archive/x.gz", b"x")
