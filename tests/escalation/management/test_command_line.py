@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from escalation.management.command_line import run
+from escalation.management.command_table import COMMANDS, GROUPS
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def claudeops(*words: str) -> int:
+    return run(words, "claudeops", with_django=False)
+
+
+@pytest.mark.parametrize("words", [[], ["help"], ["--help"], ["-h"]])
+def test_help_lists_our_commands_by_group_and_nothing_else(capsys, words):
+    assert claudeops(*words) == 0
+
+    shown = capsys.readouterr().out
+    listed = [line.split()[0] for line in shown.splitlines() if line.startswith("  ")]
+    assert listed == [entry.name for group in GROUPS for entry in COMMANDS if entry.group == group]
+    assert all(title in shown for title in GROUPS.values())
+    assert "\x1b" not in shown
+
+
+def test_the_version_is_said(capsys, settings):
+    assert claudeops("--version") == 0
+    assert capsys.readouterr().out == f"Claude Ops {settings.CLAUDEOPS_VERSION}\n"
+
+
+def test_a_misspelt_command_is_refused_with_the_one_that_was_meant(capsys):
+    assert claudeops("wacth", "list") == 2
+    assert "Did you mean watch?" in capsys.readouterr().err
+
+
+def test_a_command_of_djangos_is_not_ours(capsys):
+    assert claudeops("createsuperuser") == 2
+    assert "claudeops help lists the commands" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["help", "run_cycle"], ["run-cycle", "--help"]])
+def test_help_about_one_command(capsys, words):
+    with pytest.raises(SystemExit) as leaving:
+        claudeops(*words)
+
+    assert not leaving.value.code
+    assert capsys.readouterr().out.startswith("usage: claudeops run_cycle")
+
+
+def test_manage_py_knows_djangos_commands_as_well(capsys):
+    assert run(["check", "--tag", "urls"], "manage.py", with_django=True) == 0
+    assert run([], "manage.py", with_django=True) == 0
+
+    assert "manage.py help --commands" in capsys.readouterr().out
+
+
+def command(state: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "escalation.management", *words],
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin", "CLAUDEOPS_STATE_DIR": str(state), **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_everything_that_is_wrong_is_said_at_once_and_without_a_traceback(tmp_path):
+    (tmp_path / "file").touch()
+
+    refused = command(
+        tmp_path / "file" / "state",
+        *("watch", "list"),
+        CLAUDEOPS_PORT="x",
+        CLAUDEOPS_ROOM="on",
+        CLAUDEOPS_WORKDIR="/nonexistent/shop",
+    )
+
+    assert refused.returncode == 2
+    for words in (
+        "CLAUDEOPS_PORT is 'x', but must be a whole number",
+        "Did you mean CLAUDEOPS_ROOMS?",
+        "CLAUDEOPS_STATE_DIR is",
+        "There is no directory /nonexistent/shop",
+    ):
+        assert words in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert refused.stdout == ""
+
+
+def test_a_name_that_resembles_none_is_mentioned_and_nothing_stops(tmp_path):
+    said = command(tmp_path, "config", "--json", CLAUDEOPS_FROBNICATE="yes")
+    warned = command(tmp_path, "open", CLAUDEOPS_FROBNICATE="yes")
+
+    assert said.returncode == warned.returncode == 0
+    assert "CLAUDEOPS_FROBNICATE is no setting of Claude Ops" in warned.stderr
+
+
+def test_a_database_without_tables_says_what_sets_it_up(tmp_path):
+    refused = command(tmp_path, "cycles")
+
+    assert refused.returncode == 2
+    assert "`claudeops upgrade`" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_database_that_is_away_is_named_without_its_password(tmp_path):
+    refused = command(
+        tmp_path, "cycles", DATABASE_URL="postgresql://ops:hunter22@127.0.0.1:1/claudeops"
+    )
+
+    assert refused.returncode == 2
+    assert "Is PostgreSQL running at 127.0.0.1:1" in refused.stderr
+    assert "hunter22" not in refused.stderr
+
+
+def test_a_reader_that_leaves_early_sees_no_traceback(tmp_path):
+    command(tmp_path, "upgrade")
+
+    ended = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m escalation.management config | true"],
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin", "CLAUDEOPS_STATE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert "Traceback" not in ended.stderr
