@@ -1,0 +1,243 @@
+"""`claudeops status`, `cycles`, `logs` and `open`: how things stand, from a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+
+from sessions_app.models import Approval, Cycle, Incident, PauseSwitch, Session, WorkerBeat
+from tests.factories import (
+    CycleFactory,
+    IncidentFactory,
+    SessionEventFactory,
+    SessionFactory,
+    WatchFactory,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+def output_of(*arguments: str) -> str:
+    out = io.StringIO()
+    call_command(*arguments, stdout=out, stderr=out)
+    return out.getvalue()
+
+
+def status(*options: str) -> tuple[int, str]:
+    out = io.StringIO()
+    try:
+        call_command("status", *options, stdout=out, stderr=out)
+    except SystemExit as leaving:
+        return int(leaving.code or 0), out.getvalue()
+    return 0, out.getvalue()
+
+
+@pytest.fixture
+def at_rest(fake_cli) -> None:
+    """A worker is there, and the CLI as well."""
+    WorkerBeat.objects.create(host="here", pid=1)
+
+
+def test_where_nothing_needs_anybody_status_exits_with_0(at_rest):
+    code, said = status()
+
+    assert code == 0
+    assert "Nothing runs." in said
+    assert "Nothing.\n" in said
+    assert "$0.00 in 0 runs" in said
+
+
+def test_status_shows_what_runs_what_comes_next_and_what_today_cost(at_rest, workdir):
+    watch = WatchFactory(name="shop", workdir=str(workdir))
+    SessionFactory(cost_usd=Decimal("1.25"), started_at=timezone.now())
+    running = SessionFactory(
+        status=Session.Status.RUNNING,
+        started_at=timezone.now(),
+        finished_at=None,
+        cost_usd=None,
+        cycle=CycleFactory(watch=watch, running=True),
+    )
+
+    code, said = status("--json")
+
+    data = json.loads(said)
+    assert (code, data["needs"]) == (0, [])
+    assert [entry["id"] for entry in data["running"]] == [running.pk]
+    assert "shop" in [entry["watch"] for entry in data["next_runs"]]
+    assert data["cost_today_usd"] == 1.25
+    assert f"#{running.pk}" in status()[1]
+
+
+def test_an_incident_that_needs_a_person_is_exit_code_1(at_rest):
+    incident = IncidentFactory(title="db is slow")
+
+    code, said = status()
+
+    assert code == 1
+    assert "db is slow" in said
+    assert incident.get_absolute_url() in said
+
+
+def test_what_was_resolved_needs_nobody(at_rest):
+    IncidentFactory(state=Incident.State.RESOLVED)
+
+    assert status()[0] == 0
+
+
+def test_an_incident_stands_for_its_watch_unless_it_is_snoozed(at_rest):
+    cycle = CycleFactory(outcome=Cycle.Outcome.NEEDS_PERSON, outcome_reason="db is slow")
+    incident = Incident.objects.create(
+        watch=cycle.watch,
+        scope=f"watch:{cycle.watch_id}",
+        kind=Incident.Kind.values[0],
+        cause="db",
+        title="db is down",
+    )
+
+    (need,) = json.loads(status("--json")[1])["needs"]
+    Incident.objects.update(snoozed_until=timezone.now() + timedelta(hours=1))
+
+    assert (need["kind"], need["why"]) == ("incident", incident.title)
+    assert status()[0] == 0
+
+
+def test_a_waiting_approval_needs_a_person(at_rest):
+    Approval.objects.create(
+        kind=Approval.Kind.TIER,
+        session=SessionFactory(tier=3),
+        why="Tier 3 needs a word",
+        expires_at=timezone.now() + timedelta(hours=1),
+    )
+
+    assert "Tier 3 needs a word" in status()[1]
+
+
+def test_a_missing_worker_needs_a_person(fake_cli):
+    code, said = status()
+
+    assert code == 1
+    assert "no worker has ever been seen" in said
+
+
+def test_status_says_why_nothing_starts(at_rest):
+    PauseSwitch.objects.create(pk=1, paused=True, reason="maintenance")
+
+    assert "No new tier starts: paused: maintenance." in status()[1]
+
+
+def test_cycles_are_listed_newest_first_without_drills():
+    old, new = CycleFactory(), CycleFactory(outcome_reason="all is well")
+    CycleFactory(watch=None, drill="three-tiers")
+
+    *rows, end = output_of("cycles").splitlines()
+
+    assert [row.split()[0] for row in rows] == [str(new.pk), str(old.pk)]
+    assert rows[0].endswith("all is well")
+    assert end == "Cycles 1 to 2 of 2."
+    assert "drill three-tiers" in output_of("cycles", "--drills")
+
+
+def test_cycles_as_json_have_reports_services_actions_times_and_reasons():
+    report = {
+        "summary": "web was down",
+        "services": [{"name": "web", "status": "healthy"}],
+        "events": [],
+        "actions_taken": [{"action": "restart", "service": "web", "result": "succeeded"}],
+        "escalation": {"needed": False, "reason": "", "services": []},
+    }
+    session = SessionFactory(report=report, escalation_reason="not needed")
+
+    (cycle,) = json.loads(output_of("cycles", "--json"))
+
+    (shown,) = cycle["sessions"]
+    assert (shown["report"], shown["services"]) == (report, report["services"])
+    assert shown["actions"] == report["actions_taken"]
+    assert shown["finished_at"] == session.finished_at.isoformat()
+    assert shown["escalation_reason"] == "not needed"
+    assert cycle["outcome_reason"] == session.cycle.outcome_reason
+
+
+def test_cycles_can_be_narrowed_also_to_a_removed_watch():
+    gone = CycleFactory(watch=None, watch_name="lab", outcome=Cycle.Outcome.FIXED)
+    CycleFactory()
+
+    assert output_of("cycles", "--watch", "lab").startswith(str(gone.pk))
+    assert output_of("cycles", "--outcome", "fixed").startswith(str(gone.pk))
+
+
+def test_cycles_of_an_unknown_watch_are_refused():
+    with pytest.raises(CommandError, match="There is no watch 'nowhere'") as refusal:
+        output_of("cycles", "--watch", "nowhere")
+
+    assert refusal.value.returncode == 2
+
+
+@pytest.fixture
+def talking() -> Session:
+    session = SessionFactory()
+    for number in range(1, 4):
+        payload = {"text": f"word {number}", "level": "info"}
+        SessionEventFactory(
+            session=session, sequence=number, source="supervisor", kind="note", payload=payload
+        )
+    return session
+
+
+def test_logs_show_the_last_events_of_a_session(talking):
+    lines = output_of("logs", str(talking.pk), "-n", "2").splitlines()
+
+    assert [line.rpartition(": ")[2] for line in lines] == ["word 2", "word 3"]
+    assert all(f"#{talking.pk}" in line for line in lines)
+
+
+def test_logs_of_all_sessions_together(talking):
+    assert len(output_of("logs").splitlines()) == 3
+
+
+def test_logs_as_json_are_an_object_a_line(talking):
+    first = json.loads(output_of("logs", "--json").splitlines()[0])
+
+    assert (first["session"], first["payload"]["text"]) == (talking.pk, "word 1")
+
+
+def test_logs_say_that_nothing_was_recorded():
+    assert output_of("logs") == "Nothing has been recorded here yet.\n"
+
+
+def test_following_ends_with_the_session_and_shows_what_came_meanwhile(talking, monkeypatch):
+    Session.objects.filter(pk=talking.pk).update(status=Session.Status.RUNNING)
+
+    def meanwhile(seconds: float) -> None:
+        payload = {"text": "the last word", "level": "info"}
+        SessionEventFactory(
+            session=talking, sequence=9, source="supervisor", kind="note", payload=payload
+        )
+        Session.objects.filter(pk=talking.pk).update(status=Session.Status.COMPLETED)
+
+    monkeypatch.setattr("escalation.management.commands.logs.time.sleep", meanwhile)
+
+    said = output_of("logs", "-f", str(talking.pk), "-n", "0")
+
+    assert said.count("\n") == 1
+    assert "the last word" in said
+
+
+def test_open_prints_the_address(settings):
+    settings.CLAUDEOPS_HOST, settings.CLAUDEOPS_PORT = "0.0.0.0", 8123  # noqa: S104
+    settings.CSRF_TRUSTED_ORIGINS = []
+    session = SessionFactory()
+
+    assert output_of("open", str(session.pk)) == f"http://127.0.0.1:8123/sessions/{session.pk}/\n"
+    settings.CSRF_TRUSTED_ORIGINS = ["https://ops.example.org"]
+    assert output_of("open") == "https://ops.example.org/\n"
+
+
+def test_open_refuses_a_session_that_is_not_there():
+    with pytest.raises(CommandError, match="There is no session 77"):
+        output_of("open", "77")
