@@ -18,28 +18,45 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
 STOP_PATIENCE_SECONDS = 20.0
 WEB_PATIENCE_SECONDS = 30.0
 LOOK_SECONDS = 0.5
+# One that ends so soon after its start, so often in a row, will not stay for longer next time.
+SHORT_LIFE_SECONDS = 10.0
+SHORT_LIVES = 3
 
 
 @dataclass(slots=True)
 class Child:
     name: str
     process: subprocess.Popen[bytes]
+    arguments: tuple[str, ...] = ()
+    log: Path | None = None
+    """Where it writes; None: to the parent's own output."""
+    born: float = field(default_factory=time.monotonic)
+    short_lives: int = 0
 
     @classmethod
-    def start(cls, name: str, *arguments: str) -> Child:
-        command = [sys.executable, *arguments]
-        return cls(name, subprocess.Popen(command, cwd=PROJECT, start_new_session=True))
+    def start(cls, name: str, *arguments: str, log: Path | None = None) -> Child:
+        return cls(name, _started(arguments, log), arguments, log)
 
     @property
     def has_ended(self) -> bool:
         return self.process.poll() is not None
+
+    def start_again(self) -> bool:
+        """False: it has died at its start too often, and is left alone."""
+        lived_shortly = time.monotonic() - self.born < SHORT_LIFE_SECONDS
+        self.short_lives = self.short_lives + 1 if lived_shortly else 0
+        if self.short_lives >= SHORT_LIVES:
+            return False
+        self._end_group()
+        self.process, self.born = _started(self.arguments, self.log), time.monotonic()
+        return True
 
     def ask_to_stop(self) -> None:
         if not self.has_ended:
@@ -48,17 +65,31 @@ class Child:
     def make_stop(self, deadline: float) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(max(0.1, deadline - time.monotonic()))
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        self._end_group()
         self.process.wait()
 
+    def _end_group(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
 
-def start_web_server(host: str, port: int) -> Child:
-    return Child.start("web server", "-m", "escalation.host.web_server", host, str(port))
+
+def _started(arguments: tuple[str, ...], log: Path | None) -> subprocess.Popen[bytes]:
+    with log.open("ab") if log else contextlib.nullcontext() as out:
+        return subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=PROJECT,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
 
 
-def start_worker() -> Child:
-    return Child.start("queue worker", "manage.py", "worker")
+def start_web_server(host: str, port: int, log: Path | None = None) -> Child:
+    return Child.start("web server", "-m", "escalation.host.web_server", host, str(port), log=log)
+
+
+def start_worker(log: Path | None = None) -> Child:
+    return Child.start("queue worker", "-m", "escalation.management", "worker", log=log)
 
 
 def stop_children(children: list[Child]) -> None:
@@ -70,33 +101,26 @@ def stop_children(children: list[Child]) -> None:
         child.make_stop(deadline)
 
 
-def port_is_free(host: str, port: int) -> bool:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError:
-            return False
-    return True
-
-
-def wait_for_web(children: list[Child], host: str, port: int) -> bool:
+def wait_for_web(
+    children: list[Child], host: str, port: int, stop_asked: Callable[[], bool] = lambda: False
+) -> bool:
     """True once the web server takes connections."""
     reachable = "127.0.0.1" if host == "0.0.0.0" else host  # noqa: S104 (compared, not bound)
     give_up = time.monotonic() + WEB_PATIENCE_SECONDS
-    while time.monotonic() < give_up and not any(child.has_ended for child in children):
+    while time.monotonic() < give_up and not stop_asked():
+        if any(child.has_ended for child in children):
+            return False
         try:
             socket.create_connection((reachable, port), timeout=1).close()
         except OSError:
-            time.sleep(0.1)
+            time.sleep(0.05)
         else:
             return True
     return False
 
 
-def watch_over(children: list[Child], stop_asked: Callable[[], bool]) -> str:
-    """Wait until a stop is asked for, or a child ends by itself; the sentence says which."""
+def first_to_end(children: list[Child], stop_asked: Callable[[], bool]) -> Child | None:
+    """Wait until a child ends by itself; None: a stop was asked for before."""
     with contextlib.ExitStack() as open_until_the_end:
         ends = select.poll()
         for child in children:
@@ -107,6 +131,6 @@ def watch_over(children: list[Child], stop_asked: Callable[[], bool]) -> str:
         while not stop_asked():
             for child in children:
                 if child.has_ended:
-                    return f"The {child.name} ended by itself (code {child.process.returncode})."
+                    return child
             ends.poll(LOOK_SECONDS * 1000)
-    return ""
+    return None

@@ -1,7 +1,7 @@
 """Expiry and cleaning: what is too old to continue, what is kept, what may go.
 
 Never touched: a session in use, and any session row. Transcripts are archived before their files
-go, and events go only after their time.
+go, and both events and archived transcripts go only after their time.
 """
 
 from __future__ import annotations
@@ -14,19 +14,28 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from django.conf import settings
-from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
 from escalation.continuity import transcripts
-from escalation.next_step.conclude import finish_cycle
-from sessions_app.models import Conversation, Cycle, Session, SessionEvent
+from escalation.next_step.expiry import expire_queued
+from sessions_app.archive import keeping
+from sessions_app.models import (
+    AccountClock,
+    Conversation,
+    Cycle,
+    Happening,
+    Message,
+    Session,
+    SessionEvent,
+)
 from sessions_app.models.querysets import LONG_FIELDS
 from sessions_app.models.transitions import IllegalTransition
 
 logger = logging.getLogger(__name__)
 
 HANDOFF_AGE = timedelta(hours=1)
+FILES_GO_FIRST_DAYS = 7
 NEVER_STARTED = (
     "It waited in the queue for longer than CLAUDEOPS_RESUME_MAX_AGE and was never started. Look "
     "whether a worker runs, then run the watch again."
@@ -40,7 +49,10 @@ class Cleaned:
     conversations_expired: int = 0
     sessions_expired: int = 0
     transcripts_archived: int = 0
+    chunks_sealed: int = 0
+    transcripts_removed: int = 0
     events_pruned: int = 0
+    happenings_pruned: int = 0
     directories_removed: int = 0
     handoff_files_removed: int = 0
     bytes_freed: int = 0
@@ -57,8 +69,10 @@ def clean(*, dry_run: bool = False, now: datetime | None = None) -> Cleaned:
     _expire(cleaned, now - timedelta(seconds=settings.CLAUDEOPS_RESUME_MAX_AGE), dry_run)
     long_ago = now - timedelta(days=settings.CLAUDEOPS_EVENT_RETENTION_DAYS)
     _prune_events(cleaned, long_ago, dry_run)
+    _prune_word(cleaned, long_ago, dry_run)
     _remove_directories(cleaned, long_ago, dry_run)
     _remove_handoff_files(cleaned, now - HANDOFF_AGE, dry_run)
+    _keep_archive(cleaned, now, dry_run)
     return cleaned
 
 
@@ -70,6 +84,21 @@ def _archive_transcripts(cleaned: Cleaned, dry_run: bool) -> None:
             continue
         if dry_run or _archived(session):
             cleaned.transcripts_archived += 1
+
+
+def _keep_archive(cleaned: Cleaned, now: datetime, dry_run: bool) -> None:
+    """The archive outlives the CLI's own files, or each of them would be archived again."""
+    days = max(
+        settings.CLAUDEOPS_ARCHIVE_RETENTION_DAYS,
+        settings.CLAUDEOPS_EVENT_RETENTION_DAYS + FILES_GO_FIRST_DAYS,
+    )
+    long_ago = now - timedelta(days=days)
+    if dry_run:
+        cleaned.chunks_sealed = keeping.clear_chunks().count()
+        cleaned.transcripts_removed = keeping.old_transcripts(long_ago).count()
+        return
+    cleaned.transcripts_removed = keeping.remove_old(long_ago)
+    cleaned.chunks_sealed = keeping.seal_clear_chunks()
 
 
 def _archived(session: Session) -> bool:
@@ -92,6 +121,10 @@ def _expire(cleaned: Cleaned, cutoff: datetime, dry_run: bool) -> None:
     never_started = Session.objects.filter(
         status=Session.Status.QUEUED, created_at__lt=cutoff
     ).select_related("cycle__watch", "parent_session")
+    held_until = AccountClock.current().until
+    if held_until is not None and held_until > cutoff:
+        # It waited for the account, not in vain for a worker.
+        never_started = never_started.exclude(cycle__drill="")
     cleaned.conversations_expired = conversations.count()
     cleaned.sessions_expired = cut_off.count() + never_started.count()
     if dry_run:
@@ -106,19 +139,9 @@ def _expire(cleaned: Cleaned, cutoff: datetime, dry_run: bool) -> None:
 
 
 def _expire_queued(session: Session) -> None:
-    """What it was queued for is long past, and the conversation that it would continue has expired.
-
-    A worker that takes it at this very moment wins.
-    """
+    """The conversation that it would continue has expired, too."""
     try:
-        with transaction.atomic():
-            session.finish(
-                Session.Status.EXPIRED, NEVER_STARTED, error=NEVER_STARTED, escalation_reason=""
-            )
-            if session.is_question:
-                session.cycle.close_again()
-            else:
-                finish_cycle(session.cycle, Cycle.Outcome.COULD_NOT_RUN, NEVER_STARTED)
+        expire_queued(session, NEVER_STARTED)
     except IllegalTransition as moved_on:
         logger.info("Not expired: %s", moved_on)
 
@@ -130,6 +153,16 @@ def _prune_events(cleaned: Cleaned, long_ago: datetime, dry_run: bool) -> None:
     cleaned.events_pruned = old.count()
     if not dry_run:
         old.delete()
+
+
+def _prune_word(cleaned: Cleaned, long_ago: datetime, dry_run: bool) -> None:
+    """What was told so long ago, with its messages; what still waits stays."""
+    told = Happening.objects.filter(passed_on_at__lt=long_ago)
+    sent = Message.objects.filter(~Q(state=Message.State.WAITING), created_at__lt=long_ago)
+    cleaned.happenings_pruned = told.count()
+    if not dry_run:
+        sent.delete()
+        told.exclude(messages__state=Message.State.WAITING).delete()
 
 
 def _remove_directories(cleaned: Cleaned, long_ago: datetime, dry_run: bool) -> None:

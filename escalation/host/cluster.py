@@ -16,6 +16,8 @@ from typing import Any
 from django_q import cluster
 from django_q.conf import Conf
 
+from escalation.queue.broker import WakingBroker
+
 FORK = multiprocessing.get_context("fork")
 NOBODY = 0
 
@@ -36,6 +38,11 @@ class FreeableQueue(Queue):  # type: ignore[type-arg]
         self._sem.release()  # type: ignore[attr-defined]
         return multiprocessing.reduction.ForkingPickler.loads(received)
 
+    def has_idle_reader(self) -> bool:
+        """Somebody waits inside, and nothing is there for them yet."""
+        on_its_way = self._buffer or not self.empty()  # type: ignore[attr-defined]
+        return bool(self._holder.value != NOBODY and not on_its_way)
+
     def free_from(self, process: BaseProcess) -> None:
         """Take the lock from a dead process, if it had it."""
         if process.pid is not None and self._holder.value == process.pid:
@@ -47,6 +54,7 @@ class Guard(cluster.Sentinel):  # type: ignore[misc]  # django-q2 has no types
     def spawn_cluster(self) -> None:
         self.task_queue = FreeableQueue(maxsize=Conf.QUEUE_LIMIT or 0)
         self.result_queue = FreeableQueue()
+        WakingBroker.has_idle_worker = staticmethod(self.task_queue.has_idle_reader)
         super().spawn_cluster()
 
     def reincarnate(self, process: BaseProcess) -> None:

@@ -9,6 +9,7 @@ from django.utils import timezone
 from escalation.next_step.cycles import Enqueue
 from escalation.queue import waiting_sessions
 from sessions_app.models import PauseSwitch, Session
+from sessions_app.reading.masking import masked
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -21,7 +22,7 @@ def pause(reason: str, *, by: User | None = None, stop_running: bool = False) ->
     _set(paused=True, reason=reason, by=by)
     if not stop_running:
         return 0
-    return Session.objects.all().ask_to_stop(Session.StopCause.PAUSE, f"paused: {reason}")
+    return Session.objects.all().ask_to_stop(Session.StopCause.PAUSE, masked(f"paused: {reason}"))
 
 
 def unpause(*, enqueue: Enqueue, by: User | None = None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from django.db.models.signals import post_delete, post_save
@@ -22,7 +23,15 @@ HOUSEKEEPING: dict[str, dict[str, Any]] = {
         "schedule_type": Schedule.MINUTES,
         "minutes": 1,
     },
+    "verification": {
+        "func": "escalation.tasks.verify_fixes",
+        "schedule_type": Schedule.MINUTES,
+        "minutes": 1,
+    },
+    "walls": {"func": "escalation.tasks.prove_walls", "schedule_type": Schedule.HOURLY},
 }
+# It takes minutes of both cores, when nobody waits for the first drill or round any more.
+FIRST_AFTER = {"walls": timedelta(minutes=10)}
 
 
 @receiver(post_save, sender=Watch)
@@ -57,7 +66,8 @@ def ensure_housekeeping() -> None:
     with one_at_a_time():
         for name, facts in HOUSEKEEPING.items():
             if not Schedule.objects.filter(name=name).exists():
-                Schedule.objects.create(name=name, **facts)
+                first = timezone.now() + FIRST_AFTER.get(name, timedelta(0))
+                Schedule.objects.create(name=name, next_run=first, **facts)
 
 
 @receiver(post_delete, sender=Watch)

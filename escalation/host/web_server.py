@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+import threading
 from types import FrameType
 
 import uvicorn
 
 TICK_SECONDS = 1.0
+FIRST_LOOK_SECONDS = 180.0
 
 
 class QuietServer(uvicorn.Server):
@@ -36,12 +38,27 @@ def main(host: str, port: int) -> None:
         host=host,
         port=port,
         timeout_graceful_shutdown=2,
+        # Its messages go where ours go, and are masked there.
+        log_config=None,
         log_level="warning",
     )
     server = QuietServer(config)
+    stop = threading.Event()
+    threading.Thread(target=_look_out, args=(stop,), name="lookout", daemon=True).start()
     server.run()
+    stop.set()
     if not server.started:
         sys.exit(3)
+
+
+def _look_out(stop: threading.Event) -> None:
+    """A worker that starts together with this process gets its time to show itself."""
+    if stop.wait(FIRST_LOOK_SECONDS):
+        return
+    # Only now: it needs Django, which comes with the application.
+    from escalation.host.lookout import look_until
+
+    look_until(stop)
 
 
 if __name__ == "__main__":

@@ -22,12 +22,19 @@ from types import FrameType
 
 from django.db import connection, connections
 from django.utils import timezone
+from django_q.conf import Conf
 
 from escalation.host.cluster import new_cluster
+from escalation.host.postman import PATIENCE_AT_THE_END, Postman
 from escalation.host.schedules import ensure_housekeeping
+from escalation.host.superuser import INSTEAD_OF_ROOT, RUNS_AS_ROOT, runs_as_root
 from escalation.queue import enqueue
 from escalation.queue.broker import WakingBroker
+from escalation.queue.hosts import own_labels
+from escalation.recovery.left_here import sweep
 from escalation.recovery.recover import recover
+from escalation.run.walls import walls_of_installation
+from sessions_app.archive.sealed_things import what_the_key_opens
 from sessions_app.models import Session, WorkerBeat
 
 logger = logging.getLogger(__name__)
@@ -40,8 +47,12 @@ LOADED_ONCE = ("escalation.tasks", "claude_agent_sdk", "jsonschema")
 
 def run_worker() -> None:
     """Blocks until SIGTERM or SIGINT; ends by itself only to be started again."""
+    if runs_as_root():
+        logger.warning("%s %s", RUNS_AS_ROOT, INSTEAD_OF_ROOT)
     with _logged("Recovery at the start failed; the schedule tries it again"):
         recover(enqueue=enqueue, at_start=True)
+    with _logged("Whether the key opens what is kept could not be found out"):
+        _complain_about_the_key()
     with _logged("The schedules could not be made; the next start tries it again"):
         ensure_housekeeping()
     _load_before_the_fork()
@@ -57,8 +68,11 @@ def run_worker() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
     threading.Thread(target=_beat_until, args=(stop,), daemon=True).start()
+    postman = threading.Thread(target=Postman().work_until, args=(stop,), daemon=True)
+    postman.start()
     while not stop.wait(GUARD_LOOK_SECONDS):
         if not cluster.sentinel.is_alive():
+            stop.set()
             sys.exit("The guard of the queue has died: this worker ends, to be started again.")
     closing.set()
     _ask_to_stop()
@@ -68,15 +82,31 @@ def run_worker() -> None:
     cluster.stop()
     stopped.set()
     asking.join(ASK_SECONDS * 4)
+    postman.join(PATIENCE_AT_THE_END)
     connections.close_all()
+
+
+def _complain_about_the_key() -> None:
+    """It runs all the same: what another key has sealed is left alone, and handed on by handoff."""
+    opens, said = what_the_key_opens()
+    if not opens:
+        logger.error("The encryption key is not the one that sealed all: %s", said)
 
 
 def _beat_until(stop: threading.Event) -> None:
     while True:
         with _logged("A sign of life could not be stored"):
             WorkerBeat.objects.update_or_create(
-                host=socket.gethostname(), defaults={"pid": os.getpid(), "seen_at": timezone.now()}
+                host=socket.gethostname(),
+                defaults={
+                    "pid": os.getpid(),
+                    "seen_at": timezone.now(),
+                    "labels": " ".join(sorted(own_labels())),
+                    "workers": Conf.WORKERS,
+                },
             )
+        with _logged("What dead runs left here could not be cleared away"):
+            sweep()
         connection.close()
         if stop.wait(BEAT_SECONDS):
             return
@@ -107,6 +137,8 @@ def _load_before_the_fork() -> None:
     """
     for name in LOADED_ONCE:
         import_module(name)
+    with _logged("Which walls can be built here could not be found out; the first run tries it"):
+        walls_of_installation({})
     gc.collect()
     gc.freeze()
 

@@ -128,11 +128,14 @@ def migrated(installation: Installation, first_installation: Installation) -> In
 
 def installed_in(directory: Path) -> Installation:
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-    state = directory / "state"
+    state, watched = directory / "state", directory / "watched"
+    watched.mkdir(exist_ok=True)
     environment = {
         **kept,
         "CLAUDEOPS_STATE_DIR": str(state),
-        "CLAUDEOPS_WORKDIR": str(directory),
+        "CLAUDEOPS_WORKDIR": str(watched),
+        # A watch that may go all the way: a new one only looks.
+        **{"CLAUDEOPS_MAX_TIER": "3", "CLAUDEOPS_DRY_RUN": "no", "CLAUDEOPS_APPROVAL": "none"},
         "CLAUDEOPS_PORT": str(free_port()),
     }
     return Installation(state, environment)
@@ -145,6 +148,8 @@ def fake_cli(installation: Installation, settings, tmp_path: Path) -> FakeCli:
     fake = FakeCli(tmp_path / "fake-cli").install(settings)
     installation.environment["CLAUDEOPS_CLAUDE_BIN"] = str(fake.path)
     installation.environment["ANTHROPIC_API_KEY"] = "test-key"
+    # It lies where no room shows it.
+    installation.environment["CLAUDEOPS_ROOMS"] = "off"
     return fake
 
 

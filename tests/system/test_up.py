@@ -1,13 +1,24 @@
-"""`manage.py up`: the newcomer's first minute."""
+"""`claudeops up`: the newcomer's first minute."""
 
 from __future__ import annotations
 
+import os
+import pty
 import re
 import signal
 import subprocess
+import sys
 import urllib.request
 
-from tests.system.conftest import Installation, processes_mentioning, wait_until
+import psutil
+
+from tests.system.conftest import (
+    PROJECT,
+    Installation,
+    free_port,
+    processes_mentioning,
+    wait_until,
+)
 
 
 def read_until(process: subprocess.Popen[str], words: str) -> str:
@@ -28,8 +39,8 @@ def stop(process: subprocess.Popen[str]) -> str:
 
 def test_up_runs_a_drill_without_an_api_key_and_stops_cleanly(installation: Installation):
     process = installation.start("up")
-    said = read_until(process, "Claude Ops is running at")
-    address = re.findall(r"http://\S+", said)[-1]
+    said = read_until(process, "Stop ")
+    address = re.findall(r"http://\S+", said)[0]
 
     page = urllib.request.urlopen(address + "login/").read().decode()
     wait_until(
@@ -51,15 +62,16 @@ def test_up_again_continues_where_it_was(installation: Installation):
     installation.environment["CLAUDEOPS_ADMIN_PASSWORD"] = "correct horse battery"
     for _start in range(2):
         process = installation.start("up")
-        said = read_until(process, "Claude Ops is running at")
+        said = read_until(process, "Stop ")
         wait_until(
             lambda: installation.rows("SELECT 1 FROM sessions_app_cycle WHERE outcome = 'fixed'"),
             "the drill ends",
         )
         stop(process)
 
-    assert "Running the drill" not in said
-    assert installation.rows("SELECT count(*) FROM sessions_app_cycle") == [(1,)]
+    assert "The drill three-tiers is running" not in said
+    drills = "SELECT count(*) FROM sessions_app_cycle WHERE \"trigger\" = 'manual'"
+    assert installation.rows(drills) == [(1,)]
     assert installation.rows("SELECT name FROM sessions_app_watch") == [("default",)]
 
 
@@ -77,11 +89,110 @@ def test_up_stops_a_running_tier_and_records_it_as_interrupted(installation: Ins
     assert processes_mentioning(str(installation.state)) == []
 
 
-def test_up_names_a_port_that_is_taken(installation: Installation):
+def test_a_second_up_says_where_the_first_runs(installation: Installation):
     process = installation.start("up")
-    read_until(process, "Claude Ops is running at")
+    address = re.findall(r"http://\S+", read_until(process, "Claude Ops is running at"))[0]
+    installation.environment["CLAUDEOPS_PORT"] = str(free_port())
 
     second = installation.manage("up")
 
     assert second.returncode == 2
-    assert "CLAUDEOPS_PORT" in second.stderr
+    assert f"at {address}, process {process.pid}" in second.stderr
+    assert "Traceback" not in second.stderr
+
+
+def test_a_web_server_that_died_is_started_again_and_the_worker_stays(installation: Installation):
+    process = installation.start("up")
+    address = re.findall(r"http://\S+", read_until(process, "Stop "))[0]
+    parent = psutil.Process(process.pid)
+    wait_until(lambda: len(parent.children()) == 2, "the worker is started")
+    web, worker = sorted(parent.children(), key=lambda child: child.create_time())
+
+    web.kill()
+    said = read_until(process, "was started again")
+
+    wait_until(lambda: answers(address + "login/"), "the web server answers again")
+    assert "The web server died" in said
+    assert worker.is_running()
+    assert worker.pid in {child.pid for child in parent.children()}
+
+
+def answers(address: str) -> bool:
+    try:
+        return urllib.request.urlopen(address).status == 200
+    except OSError:
+        return False
+
+
+def test_up_waits_for_a_database_that_is_being_started(installation: Installation):
+    installation.environment["DATABASE_URL"] = "postgresql://ops:hunter22@127.0.0.1:1/none"
+
+    process = installation.start("up")
+    said = read_until(process, "Waiting for it")
+    stop(process)
+
+    assert "Is PostgreSQL running at 127.0.0.1:1" in said
+    assert "hunter22" not in said
+    assert process.returncode == 2
+
+
+def test_on_a_terminal_the_screen_stays_free_of_logs(installation: Installation):
+    """What web server and worker say goes into a file that the screen names."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "manage.py", "up"],
+        cwd=PROJECT,
+        env={**installation.environment, "TERM": "xterm", "COLUMNS": "120"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    log = installation.state / "logs" / "up.log"
+    try:
+        shown = read_terminal(ours, "Stop ")
+        parent = psutil.Process(process.pid)
+        wait_until(lambda: len(parent.children()) == 2, "the worker is started")
+        written = [[file.path for file in child.open_files()] for child in parent.children()]
+    finally:
+        process.send_signal(signal.SIGINT)
+        read_terminal(ours, "Stopped.")
+        process.wait(40)
+        os.close(ours)
+
+    assert str(log) in shown
+    assert "Account    operator, password" in shown
+    assert all(str(log) in files for files in written)
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_terminal_that_is_closed_leaves_nothing_running(installation: Installation):
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "manage.py", "up"],
+        cwd=PROJECT,
+        env={**installation.environment, "TERM": "xterm"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    read_terminal(ours, "Stop ")
+
+    os.close(ours)
+    process.send_signal(signal.SIGHUP)
+    process.wait(60)
+
+    assert processes_mentioning(str(installation.state)) == []
+
+
+def read_terminal(descriptor: int, words: str) -> str:
+    shown = ""
+    while words not in shown:
+        try:
+            shown += os.read(descriptor, 4096).decode(errors="replace")
+        except OSError as error:
+            raise AssertionError(f"ended before showing {words!r}: {shown}") from error
+    return shown

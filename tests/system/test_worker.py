@@ -80,4 +80,4 @@ def test_a_worker_alone_has_recovery_and_cleaning(migrated):
     wait_until(lambda: migrated.rows("SELECT 1 FROM sessions_app_workerbeat"), "it lives")
 
     names = migrated.rows("SELECT name FROM django_q_schedule ORDER BY name")
-    assert names == [("cleaning",), ("recovery",)]
+    assert names == [("cleaning",), ("recovery",), ("verification",), ("walls",)]

@@ -13,11 +13,11 @@ import pytest
 from escalation.host import children
 from escalation.host.children import (
     PROJECT,
+    SHORT_LIVES,
     Child,
-    port_is_free,
+    first_to_end,
     stop_children,
     wait_for_web,
-    watch_over,
 )
 from tests.escalation.processes import is_gone_soon
 
@@ -50,22 +50,6 @@ def listening():
         server.bind(("127.0.0.1", 0))
         server.listen()
         yield server.getsockname()[1]
-
-
-def test_a_port_in_use_is_not_free(listening):
-    assert not port_is_free("127.0.0.1", listening)
-
-
-def test_a_port_that_nobody_uses_is_free(listening):
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        port = server.getsockname()[1]
-
-    assert port_is_free("127.0.0.1", port)
-
-
-def test_an_address_that_is_not_ours_is_not_free():
-    assert not port_is_free("192.0.2.1", 8000)
 
 
 def test_a_child_runs_until_it_is_asked_to_stop(started):
@@ -133,13 +117,17 @@ def test_all_children_are_stopped_together(started, tmp_path, monkeypatch):
 
 
 def test_watching_ends_when_a_stop_is_asked_for(started):
-    assert watch_over([started(SLEEPER)], lambda: True) == ""
+    assert first_to_end([started(SLEEPER)], lambda: True) is None
 
 
 def test_the_end_of_a_child_is_noticed_at_once(started, monkeypatch):
     monkeypatch.setattr(children, "LOOK_SECONDS", 600)
 
-    assert "code 3" in watch_over([started("raise SystemExit(3)")], lambda: False)
+    child = started("raise SystemExit(3)")
+
+    first_to_end([child], lambda: False)
+
+    assert child.process.returncode == 3
 
 
 def test_the_parent_needs_no_django():
@@ -148,10 +136,52 @@ def test_the_parent_needs_no_django():
     assert subprocess.run([sys.executable, "-c", program], cwd=PROJECT, check=False).returncode == 0
 
 
-def test_watching_ends_when_a_child_ends_by_itself(started):
-    said = watch_over([started(SLEEPER), started("raise SystemExit(3)")], lambda: False)
+def test_the_one_that_ended_is_named_among_many(started):
+    sleeper, dead = started(SLEEPER), started("raise SystemExit(3)")
 
-    assert said == "The small program ended by itself (code 3)."
+    assert first_to_end([sleeper, dead], lambda: False) is dead
+
+
+def test_a_child_that_died_is_started_again_as_it_was(started, tmp_path):
+    child = started("import sys; open(sys.argv[1], 'a').write('x')", str(tmp_path / "lives"))
+    child.process.wait()
+    first = child.process.pid
+
+    assert child.start_again()
+
+    child.process.wait()
+    assert child.process.pid != first
+    assert (tmp_path / "lives").read_text() == "xx"
+
+
+def test_a_child_that_dies_at_every_start_is_left_alone(started):
+    child = started("pass")
+
+    starts = []
+    for _life in range(SHORT_LIVES):
+        child.process.wait()
+        starts.append(child.start_again())
+
+    assert starts == [True] * (SHORT_LIVES - 1) + [False]
+
+
+def test_a_long_life_makes_up_for_short_ones(started, monkeypatch):
+    child = started("pass")
+    child.process.wait()
+    child.start_again()
+    child.process.wait()
+    monkeypatch.setattr(children, "SHORT_LIFE_SECONDS", 0.0)
+
+    child.start_again()
+
+    assert child.short_lives == 0
+
+
+def test_a_child_writes_into_its_log(started, tmp_path):
+    child = Child.start("small program", "-c", "print('said')", log=tmp_path / "log")
+    child.process.wait()
+
+    assert (tmp_path / "log").read_text() == "said\n"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])  # noqa: S104 (compared, not bound)

@@ -167,7 +167,16 @@ def test_housekeeping_is_made_once():
     assert sorted(Schedule.objects.values_list("name", "func")) == [
         ("cleaning", "escalation.tasks.clean_up"),
         ("recovery", "escalation.tasks.recover_orphans"),
+        ("verification", "escalation.tasks.verify_fixes"),
+        ("walls", "escalation.tasks.prove_walls"),
     ]
+
+
+def test_the_walls_are_not_tried_while_somebody_waits_for_the_first_round():
+    ensure_housekeeping()
+
+    first = Schedule.objects.get(name="walls").next_run
+    assert first > datetime.now(UTC) + timedelta(minutes=5)
 
 
 def test_the_operators_changes_to_housekeeping_stay():

@@ -125,10 +125,21 @@ def test_a_recovery_that_fails_does_not_keep_the_worker_from_starting(cluster, m
     assert "start" in cluster.happened
 
 
+def test_started_as_root_it_says_so_in_one_line(cluster, monkeypatch, caplog):
+    monkeypatch.setattr(worker, "runs_as_root", lambda: True)
+
+    call_command("worker")
+
+    said = [record.getMessage() for record in caplog.records if "as root" in record.getMessage()]
+    assert len(said) == 1
+    assert "User=claudeops" in said[0]
+
+
 def test_it_brings_its_own_housekeeping(cluster):
     worker.run_worker()
 
-    assert set(Schedule.objects.values_list("name", flat=True)) == {"cleaning", "recovery"}
+    names = set(Schedule.objects.values_list("name", flat=True))
+    assert names == {"cleaning", "recovery", "verification", "walls"}
 
 
 def test_the_housekeeping_is_there_before_the_cluster_begins(cluster, monkeypatch):

@@ -1,0 +1,22 @@
+"""Run the web server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+
+from escalation.host.listening import why_not_bound
+from escalation.host.web_server import main
+from escalation.management.refusal import Refused
+from escalation.management.terminal import TerminalCommand
+
+
+class Command(TerminalCommand):
+    help = "Run the web server alone, at CLAUDEOPS_HOST and CLAUDEOPS_PORT. SIGTERM stops it."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        host, port = settings.CLAUDEOPS_HOST, settings.CLAUDEOPS_PORT
+        if why := why_not_bound(host, port):
+            raise Refused(why)
+        main(host, port)

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from escalation.host import log_file
+from escalation.host.log_file import fresh_log
+
+
+def test_the_log_is_for_its_owner_alone_and_goes_on(tmp_path):
+    log = fresh_log(tmp_path)
+    log.write_text("earlier\n")
+
+    assert fresh_log(tmp_path).read_text() == "earlier\n"
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_large_log_is_put_aside(tmp_path, monkeypatch):
+    monkeypatch.setattr(log_file, "LARGEST_BYTES", 3)
+    fresh_log(tmp_path).write_text("long")
+
+    assert fresh_log(tmp_path).read_text() == ""
+    assert (tmp_path / "logs" / "up.log.1").read_text() == "long"
