@@ -7,7 +7,11 @@ from collections.abc import Iterator
 from sessions_app.models import Cycle, Session
 from sessions_app.reading.chain import Branch, Chain
 from sessions_app.reading.cost_check import check_costs
+from sessions_app.reading.dry_commands import would_have_run
 from sessions_app.reading.formatting import cost, duration, money
+from sessions_app.reading.plain_text import one_line
+
+LONGEST_LINE = 200
 
 
 def chain_lines(chain: Chain) -> Iterator[str]:
@@ -19,6 +23,8 @@ def chain_lines(chain: Chain) -> Iterator[str]:
         yield f"  Tier {tier_cost.tier}: {money(tier_cost.cost_usd)}"
     for check in check_costs(chain):
         yield f"  {check.sentence}"
+    for command in would_have_run(chain.sessions):
+        yield f"  would have run at Tier {command.tier}: {one_line(command.command, LONGEST_LINE)}"
     outcome = cycle.get_outcome_display() or cycle.get_state_display()
     yield f"{outcome.capitalize()}. {cycle.outcome_reason}".strip()
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from django.db.models import Q
 
 from escalation.management.refusal import Refused
-from sessions_app.models import Session, Watch
+from sessions_app.models import Incident, Session, Watch
 
 LATEST = "latest:"
+NOTHING_WATCHED = "Nothing is watched yet: claudeops watch add NAME DIRECTORY adds a watch."
 SESSION_HELP = f"the number of the session, or {LATEST}NAME for the latest session of a watch"
 
 
@@ -22,13 +23,29 @@ def session_named(reference: str) -> Session:
         if latest is None:
             raise Refused(f"The watch {name} has no session yet.")
         return latest
-    number = reference.removeprefix("#")
-    if not (number.isascii() and number.isdecimal() and len(number) < 19):
+    number = _number(reference)
+    if number is None:
         raise Refused(f"{reference!r} names no session. Give {SESSION_HELP}.")
-    session = sessions.filter(pk=int(number)).first()
+    session = sessions.filter(pk=number).first()
     if session is None:
         raise Refused(f"There is no session {number}.")
     return session
+
+
+def incident_named(reference: str) -> Incident:
+    number = _number(reference)
+    if number is None:
+        raise Refused(f"{reference!r} names no incident. Give its number: see incident list.")
+    incident = Incident.objects.select_related("watch", "owner").filter(pk=number).first()
+    if incident is None:
+        raise Refused(f"There is no incident {number}.")
+    return incident
+
+
+def _number(reference: str) -> int | None:
+    number = reference.removeprefix("#")
+    is_one = number.isascii() and number.isdecimal() and len(number) < 19
+    return int(number) if is_one else None
 
 
 def of_watch(name: str) -> Q:
@@ -49,5 +66,7 @@ def watch_named(name: str) -> Watch:
 
 
 def _unknown(name: str) -> str:
-    known = ", ".join(Watch.objects.values_list("name", flat=True)) or "none"
+    known = ", ".join(Watch.objects.values_list("name", flat=True))
+    if not known:
+        return f"There is no watch {name!r}. {NOTHING_WATCHED}"
     return f"There is no watch {name!r}. Known watches: {known}."

@@ -8,17 +8,37 @@ from datetime import datetime
 from django.utils import timezone
 
 from escalation.management.chain_text import remarks_on
+from escalation.management.tables import Cell
+from escalation.run.admission import objection
 from sessions_app.archive.messages import StoredMessage
 from sessions_app.models import Session
+from sessions_app.reading.chain_data import answer_text
 from sessions_app.reading.event_text import describe_event, summary_line
 from sessions_app.reading.formatting import cost, duration, money
+from sessions_app.reading.plain_text import clean
+
+HEADINGS = ("session", "started", "of", "tier", "model", "status", "cost")
+TONES = {
+    Session.Status.RUNNING: "live",
+    Session.Status.COMPLETED: "good",
+    Session.Status.ESCALATED: "good",
+    Session.Status.FAILED: "bad",
+    Session.Status.TIMED_OUT: "bad",
+    Session.Status.INTERRUPTED: "warn",
+    Session.Status.AWAITING_APPROVAL: "warn",
+}
 
 
-def list_line(session: Session) -> str:
+def list_row(session: Session) -> tuple[Cell | str, ...]:
+    paid = cost(session.cost_usd, session.estimated_cost_usd)
     return (
-        f"#{session.pk:<6} {_moment(session.started_at):16} {session.cycle.subject:20} "
-        f"Tier {session.tier} {session.model:10} {session.get_status_display():12} "
-        f"{cost(session.cost_usd, session.estimated_cost_usd)}{remarks_on(session.cycle)}"
+        f"#{session.pk}",
+        _moment(session.started_at),
+        session.cycle.subject,
+        f"Tier {session.tier}",
+        session.model,
+        Cell(session.get_status_display(), TONES.get(Session.Status(session.status), "")),
+        f"{paid}{remarks_on(session.cycle)}",
     )
 
 
@@ -39,6 +59,14 @@ def show_lines(session: Session) -> Iterator[str]:
     for name, value in _facts(session).items():
         if value:
             yield f"  {name:14} {value}"
+    yield from answer_lines(session)
+
+
+def answer_lines(session: Session) -> Iterator[str]:
+    """The whole answer to a question, as it was written."""
+    if answer := clean(answer_text(session)):
+        yield ""
+        yield answer
 
 
 def message_lines(message: StoredMessage) -> Iterator[str]:
@@ -55,6 +83,7 @@ def _facts(session: Session) -> dict[str, str]:
     return {
         "cycle": f"{cycle.pk}, {cycle.get_outcome_display() or cycle.get_state_display()}",
         "purpose": str(session.get_purpose_display()),
+        "waits": _waits(session),
         "asked for": session.request,
         "parent": f"#{session.parent_session_id}" if session.parent_session_id else "",
         "model": f"{session.model}{used}",
@@ -74,6 +103,10 @@ def _facts(session: Session) -> dict[str, str]:
         "decision": session.escalation_reason,
         "error": session.error,
     }
+
+
+def _waits(session: Session) -> str:
+    return objection(session) if session.status == Session.Status.QUEUED else ""
 
 
 def _limits(session: Session) -> str:

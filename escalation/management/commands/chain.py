@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
 from escalation.management.chain_text import chain_lines
 from escalation.management.references import SESSION_HELP, session_named
+from escalation.management.terminal import TerminalCommand
 from sessions_app.reading.chain import chain_of
 from sessions_app.reading.chain_data import chain_as_data
+from sessions_app.reading.plain_text import json_text
 
 
-class Command(BaseCommand):
+class Command(TerminalCommand):
     help = "Show the chain that a session is part of: its tiers, their costs and reasons."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -24,6 +23,6 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         chain = chain_of(session_named(options["id"]))
         if options["json"]:
-            self.stdout.write(json.dumps(chain_as_data(chain), indent=2, ensure_ascii=False))
+            self.stdout.write(json_text(chain_as_data(chain), indent=2))
         else:
             self.stdout.write("\n".join(chain_lines(chain)))

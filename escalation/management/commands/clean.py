@@ -5,17 +5,18 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
 from escalation.host.cleaning import clean
+from escalation.management.progress import waiting
+from escalation.management.terminal import TerminalCommand
 
 
-class Command(BaseCommand):
+class Command(TerminalCommand):
     help = "Expire old conversations, archive transcripts, prune old events and leftover files."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
 
     def handle(self, *args: Any, **options: Any) -> str:
-        cleaned = clean(dry_run=options["dry_run"])
+        with waiting(self.stderr, "Cleaning"):
+            cleaned = clean(dry_run=options["dry_run"])
         return f"{'Would be done' if options['dry_run'] else 'Done'}. {cleaned}"

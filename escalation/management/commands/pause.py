@@ -5,13 +5,12 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
 from escalation.host.pause import pause
+from escalation.management.terminal import TerminalCommand
 
 
-class Command(BaseCommand):
-    help = "Stop all new tiers at once; `manage.py unpause` lets them start again."
+class Command(TerminalCommand):
+    help = "Stop all new tiers at once; `claudeops unpause` lets them start again."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("reason", nargs="?", default="by hand")

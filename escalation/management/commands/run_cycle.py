@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from argparse import ArgumentParser
+from collections.abc import Callable
 from typing import Any
 
 from django.core.management.base import BaseCommand
@@ -13,19 +13,26 @@ from escalation import queue
 from escalation.errors import CycleActive, OperationRefused
 from escalation.host.default_watch import ensure_default_watch
 from escalation.management.chain_text import chain_lines
+from escalation.management.exit_codes import exit_code_of
+from escalation.management.progress import waiting
 from escalation.management.references import watch_named
 from escalation.management.refusal import Refused
 from escalation.management.run_options import add_choice_options, choice_in
+from escalation.management.session_text import answer_lines
+from escalation.management.terminal import TerminalCommand
 from escalation.next_step import cycles
-from escalation.run.foreground import exit_code, run_to_end
+from escalation.run.foreground import run_to_end, waiting_for
 from escalation.tiers import HIGHEST_TIER, LOWEST_TIER, get_tier
 from sessions_app.models import Cycle, Session, Watch
 from sessions_app.models.policy import refusal
 from sessions_app.reading.chain import chain_of
 from sessions_app.reading.chain_data import chain_as_data
+from sessions_app.reading.plain_text import json_text
+
+PrintLine = Callable[[str], None]
 
 
-class Command(BaseCommand):
+class Command(TerminalCommand):
     help = (
         "Run one cycle of a watch in the foreground. --model, --max-turns and --budget are for its "
         "first tier alone. Exit code: 0 healthy or fixed, 1 needs a person, 2 could not run."
@@ -106,23 +113,33 @@ def finish_command(
     queued: bool,
     as_json: bool,
     shown: Session | None = None,
+    and_then: Callable[[PrintLine], Cycle | None] | None = None,
 ) -> None:
-    """Run or announce the cycle, print its chain, and leave with its exit code."""
+    """Run or announce the cycle, print its chain, and leave with its exit code, or with that of
+    the cycle that comes after it."""
     # With --json, stdout is the data and nothing else.
     talk = command.stderr if as_json else command.stdout
 
-    def print_line(line: str) -> None:
-        talk.write(line, ending="\n")
-        talk.flush()
-
     if not queued:
-        run_to_end(cycle, print_line)
+        with waiting(command.stderr, "Working") as progress:
+
+            def print_line(line: str) -> None:
+                progress.make_room()
+                talk.write(line, ending="\n")
+                talk.flush()
+
+            run_to_end(cycle, print_line)
     chain = chain_of(shown or cycle.sessions.all()[0])
     if as_json:
-        command.stdout.write(json.dumps(chain_as_data(chain), indent=2, ensure_ascii=False))
+        command.stdout.write(json_text(chain_as_data(chain), indent=2))
     elif queued:
-        command.stdout.write(f"Cycle {cycle.pk} of {cycle.subject} is queued.")
+        waits = " Its tier waits for an approval." if waiting_for(cycle) else ""
+        command.stdout.write(f"Cycle {cycle.pk} of {cycle.subject} is queued.{waits}")
     else:
         command.stdout.write("\n".join(chain_lines(chain)))
+        if shown is not None:
+            shown.refresh_from_db()
+            command.stdout.write("\n".join(answer_lines(shown)))
     if not queued:
-        sys.exit(exit_code(cycle))
+        later = (and_then(print_line) if and_then else None) or cycle
+        sys.exit(exit_code_of(later, waits_for_person=bool(waiting_for(later))))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentParser
 from dataclasses import asdict
 from typing import Any
 
-from django.core.management.base import BaseCommand
 from django.core.serializers.json import DjangoJSONEncoder
 
 from escalation import queue
@@ -16,19 +14,30 @@ from escalation.management.commands.run_cycle import confirm_or_stop, finish_com
 from escalation.management.references import SESSION_HELP, of_watch, session_named
 from escalation.management.refusal import Refused
 from escalation.management.run_options import add_choice_options, add_stretch_options, choice_in
-from escalation.management.session_text import list_line, message_lines, show_lines, stretch_line
+from escalation.management.session_text import (
+    HEADINGS,
+    list_row,
+    message_lines,
+    show_lines,
+    stretch_line,
+)
+from escalation.management.tables import write_table
+from escalation.management.terminal import TerminalCommand
 from escalation.next_step import by_person, cycles
+from escalation.next_step.stopping import WAITING, stop_cycle
 from escalation.tiers import LOWEST_TIER
 from sessions_app.archive.messages import messages_of
 from sessions_app.models import Session
 from sessions_app.reading.chain_data import session_as_data, session_in_full
+from sessions_app.reading.plain_text import json_text
 
 SHOWING = {
     "list": "the latest sessions, newest first",
     "show": "all that is known about a session",
     "messages": "the messages of its conversation, as they are stored",
 }
-STOP = "stop a running session"
+STOP = "stop a running session, or cancel one that waits; nothing follows it"
+COMMAND_LINE = "the command line"
 GOING_ON = {
     "follow_up": "ask a question in the same conversation, with reading tools only",
     "fork": "try another approach from where the session ended",
@@ -37,7 +46,7 @@ GOING_ON = {
 }
 
 
-class Command(BaseCommand):
+class Command(TerminalCommand):
     help = "Look at sessions, stop a running one, or continue from a finished one."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -70,9 +79,8 @@ class Command(BaseCommand):
         start = options["offset"]
         shown = found[start : start + options["limit"]]
         if options["json"]:
-            return self._print_json([session_as_data(session) for session in shown])
-        for session in shown:
-            self.stdout.write(list_line(session))
+            return self._print_json([session_as_data(session) for session in shown.defer(None)])
+        write_table(self, HEADINGS, [list_row(session) for session in shown])
         self.stdout.write(stretch_line(len(shown), found.count(), start, "sessions"))
 
     def _show(self, session: Session, *, as_json: bool) -> None:
@@ -90,9 +98,13 @@ class Command(BaseCommand):
         self.stdout.write(stretch_line(len(shown), len(stored), options["offset"], "messages"))
 
     def _stop(self, session: Session) -> None:
-        if not by_person.stop(session, by="the command line"):
+        if session.status in WAITING:
+            stop_cycle(session.cycle, by=COMMAND_LINE)
+            self.stdout.write(f"Session {session.pk} was cancelled: nothing more starts.")
+        elif by_person.stop(session, by=COMMAND_LINE):
+            self.stdout.write(f"Session {session.pk} is being stopped.")
+        else:
             raise Refused(f"Session {session.pk} is not running, or is being stopped already.")
-        self.stdout.write(f"Session {session.pk} is being stopped.")
 
     def _go_on(self, session: Session, options: dict[str, Any]) -> None:
         try:
@@ -116,7 +128,7 @@ class Command(BaseCommand):
             confirm_or_stop(self, f"Tier {tier} may change {session.workdir}. Start it? [y/N] ")
 
     def _print_json(self, data: Any) -> None:
-        self.stdout.write(json.dumps(data, cls=DjangoJSONEncoder, indent=2, ensure_ascii=False))
+        self.stdout.write(json_text(data, cls=DjangoJSONEncoder, indent=2))
 
 
 def _add_showing(parser: ArgumentParser, verb: str) -> None:

@@ -1,4 +1,4 @@
-"""`manage.py pause` and `unpause`: one sentence each."""
+"""`claudeops pause` and `unpause`: one sentence each."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""`manage.py recover`: what the worker does every minute, by hand."""
+"""`claudeops recover`: what the worker does every minute, by hand."""
 
 from __future__ import annotations
 
+import json
 from io import StringIO
 
 import pytest
@@ -72,3 +73,11 @@ def test_a_second_call_finds_nothing(tmp_path):
     recover()
 
     assert recover() == ["0 sessions needed recovery."]
+
+
+def test_what_was_done_as_json(tmp_path):
+    session = orphan(tmp_path)
+
+    (entry,) = json.loads("\n".join(recover("--json")))
+
+    assert (entry["session"], entry["tier"]) == (session.pk, 1)

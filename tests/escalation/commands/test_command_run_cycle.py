@@ -1,4 +1,4 @@
-"""`manage.py run_cycle`: one cycle in the foreground, with an exit code that scripts can use."""
+"""`claudeops run_cycle`: one cycle in the foreground, with an exit code that scripts can use."""
 
 from __future__ import annotations
 

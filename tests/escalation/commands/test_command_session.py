@@ -1,4 +1,4 @@
-"""`manage.py session`: follow up, fork, retry and escalate from a terminal."""
+"""`claudeops session`: follow up, fork, retry and escalate from a terminal."""
 
 from __future__ import annotations
 
@@ -59,6 +59,34 @@ def test_a_follow_up_runs_in_the_foreground_and_prints_the_chain(fake_cli, finis
     assert (asked.purpose, asked.status) == (Purpose.FOLLOW_UP, Status.COMPLETED)
     assert "Why is web down?" in fake_cli.calls[1].stdin
     assert f"#{asked.pk} Tier 1" in ended.out
+
+
+def test_a_follow_up_prints_the_whole_answer(fake_cli, finished):
+    words = "**The disk**\\n\\n" + "\\n".join(f"line {number}" for number in range(60))
+    fake_cli.then(f"init(); say(); result(None, result='{words}')")
+
+    ended = session_command("follow_up", finished.pk, "Why?")
+
+    assert ended.out.endswith("line 58\nline 59\n")
+    assert "**The disk**" in ended.out
+
+
+def test_a_follow_up_puts_the_answer_into_the_json(fake_cli, finished):
+    fake_cli.then("init(); say(); result(None, result='The disk was full.')")
+
+    ended = session_command("follow_up", finished.pk, "Why?", "--json")
+
+    assert json.loads(ended.out)[-1]["answer"] == "The disk was full."
+
+
+def test_stop_cancels_what_waits():
+    session = SessionFactory(running=True, status="queued", started_at=None)
+
+    ended = session_command("stop", session.pk)
+
+    session.refresh_from_db()
+    assert session.status == Status.CANCELLED
+    assert "nothing more starts" in ended.out
 
 
 def test_a_fork_of_tier_1_asks_nothing(fake_cli, finished):

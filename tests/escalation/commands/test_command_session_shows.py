@@ -1,4 +1,4 @@
-"""`manage.py session list|show|messages`, and how a session is named."""
+"""`claudeops session list|show|messages`, and how a session is named."""
 
 from __future__ import annotations
 
@@ -243,3 +243,14 @@ def test_stop_takes_no_flag_that_it_would_ignore(flag):
 
 def test_a_question_takes_no_flag_that_it_would_ignore():
     assert "unrecognized arguments" in str(refused("follow_up", 1, "Why?", "--no-input"))
+
+
+def test_show_prints_the_whole_answer_to_a_question():
+    answer = "\n".join(f"line {number}" for number in range(100))
+    session = SessionFactory(purpose="follow_up", request="Why?", result=f"{answer}\x1b[2J")
+
+    shown = session_says("show", session.pk)
+
+    assert "line 99" in shown
+    assert "\x1b" not in shown
+    assert json.loads(session_says("show", session.pk, "--json"))["answer"].startswith("line 0\n")

@@ -1,14 +1,16 @@
-"""`manage.py watch`: what is looked after, from a terminal."""
+"""`claudeops watch`: what is looked after, from a terminal."""
 
 from __future__ import annotations
 
 import io
 import json
+from decimal import Decimal
 
 import pytest
 from django.core.management import CommandError, call_command
 from django_q.models import Schedule
 
+from escalation.management import watch_text
 from sessions_app.models import Cycle, Watch
 from tests.factories import CycleFactory, SessionFactory, WatchFactory
 
@@ -22,8 +24,8 @@ def output_of(*arguments: str) -> str:
 
 
 @pytest.fixture
-def shop(tmp_path) -> Watch:
-    return WatchFactory(name="shop", workdir=str(tmp_path), interval_minutes=60)
+def shop(workdir) -> Watch:
+    return WatchFactory(name="shop", workdir=str(workdir), interval_minutes=60)
 
 
 def test_watch_lists_the_default_watch_from_the_first_call(settings):
@@ -32,32 +34,120 @@ def test_watch_lists_the_default_watch_from_the_first_call(settings):
     assert "/srv/shop" in output_of("watch", "list")
 
 
+def test_without_any_watch_the_list_says_how_to_add_one():
+    assert "watch add NAME DIRECTORY" in output_of("watch", "list")
+
+
+def test_watch_refuses_a_directory_of_ours_and_one_outside_the_roots(settings, workdir, shop):
+    settings.CLAUDEOPS_ROOTS = (workdir,)
+
+    with pytest.raises(CommandError, match="holds the state directory of Claude Ops"):
+        output_of("watch", "add", "lab", str(workdir.parent))
+    with pytest.raises(CommandError, match="CLAUDEOPS_ROOTS"):
+        output_of("watch", "edit", "shop", "--workdir", "/var")
+
+
+def test_doors_are_set_and_shown_tier_by_tier(shop, monkeypatch):
+    monkeypatch.setattr(
+        watch_text, "open_at", lambda tier, words: ("docker", *words.split(), "host")[: tier + 1]
+    )
+
+    shown = output_of("watch", "edit", "shop", "--doors", "write:/srv/app")
+
+    shop.refresh_from_db()
+    assert shop.doors == "write:/srv/app"
+    assert "doors         write:/srv/app\n" in shown
+    assert "Tier 1      docker write:/srv/app\n" in shown
+    assert "Tier 2      +host\n" in shown
+    assert "Tier 3      the same\n" in shown
+    output_of("watch", "edit", "shop", "--doors", "")
+    assert json.loads(output_of("watch", "show", "shop", "--json"))["doors"] == ""
+
+
 def test_watch_lists_rhythm_and_limits():
     WatchFactory(name="shop", interval_minutes=15, max_tier=2, dry_run=True)
 
     line = output_of("watch", "list")
 
-    assert all(text in line for text in ("shop", "every 15 min", "up to Tier 2, dry run"))
+    assert all(text in line for text in ("shop", "every 15 minutes", "up to Tier 2, dry run"))
 
 
-def test_watch_adds_one_with_all_that_was_said(tmp_path):
+def test_a_new_watch_is_off_dry_and_looks_and_says_how_to_go_on(workdir):
+    said = output_of("watch", "add", "shop", str(workdir))
+
+    watch = Watch.objects.get(name="shop")
+    assert (watch.enabled, watch.dry_run, watch.max_tier) == (False, True, 1)
+    assert watch.approval == "3"
+    assert Schedule.objects.get(watch=watch).repeats == 0
+    assert said.splitlines() == [
+        f"The watch shop looks after {workdir}.",
+        "  trusted with  look",
+        "  it runs       only when you ask: claudeops run_cycle --watch shop",
+        "  switch it on  claudeops watch unpause shop (every hour)",
+        "  more trust    claudeops watch trust shop",
+    ]
+
+
+def test_a_watch_is_added_with_all_of_its_policy(workdir):
+    said = output_of(
+        *("watch", "add", "shop", str(workdir), "--enable", "--approval", "2,3"),
+        *("--budget-day", "2.50", "--restarts", "3/6h", "--redeployments", "0/2d"),
+    )
+
+    watch = Watch.objects.get(name="shop")
+    assert (watch.enabled, watch.approval, watch.budget_day_usd) == (True, "2,3", Decimal("2.50"))
+    assert (watch.restarts_allowed, watch.restart_hours) == (3, 6)
+    assert (watch.redeployments_allowed, watch.redeployment_hours) == (0, 48)
+    assert "it runs       every hour, by itself" in said
+
+
+def test_none_takes_approval_and_budget_away(shop):
+    output_of("watch", "edit", "shop", "--approval", "3", "--budget-day", "0")
+    shop.refresh_from_db()
+    before = (shop.approval, shop.budget_day_usd)
+
+    output_of("watch", "edit", "shop", "--approval", "none", "--budget-day", "none")
+
+    shop.refresh_from_db()
+    assert before == ("3", Decimal(0))
+    assert (shop.approval, shop.budget_day_usd) == ("", None)
+
+
+def test_trust_is_shown_with_what_each_step_would_have_done_and_set(shop):
+    shown = output_of("watch", "trust", "shop")
+    said = output_of("watch", "trust", "shop", "safe-with-approval")
+
+    shop.refresh_from_db()
+    assert shown.startswith("shop is trusted with: everything\n")
+    assert "* all " in shown
+    assert shown.count("would have changed nothing") == 4
+    assert said.startswith("shop is trusted with: safe remedies with approval\n")
+    assert (shop.max_tier, shop.dry_run, shop.approval) == (2, False, "2,3")
+
+
+def test_a_step_that_is_none_is_refused(shop):
+    with pytest.raises(CommandError, match="invalid choice: 'more'"):
+        output_of("watch", "trust", "shop", "more")
+
+
+def test_watch_adds_one_with_all_that_was_said(workdir):
     output_of(
-        *("watch", "add", "shop", str(tmp_path), "--every", "15", "--max-tier", "2"),
+        *("watch", "add", "shop", str(workdir), "--every", "15", "--max-tier", "2"),
         *("--dry-run", "--instructions", "Mind db."),
     )
 
     watch = Watch.objects.get(name="shop")
-    assert (watch.workdir, watch.interval_minutes) == (str(tmp_path), 15)
+    assert (watch.workdir, watch.interval_minutes) == (str(workdir), 15)
     assert (watch.max_tier, watch.dry_run, watch.instructions) == (2, True, "Mind db.")
 
 
-def test_watch_adds_one_with_the_defaults_of_the_installation(settings, tmp_path):
+def test_watch_adds_one_with_the_defaults_of_the_installation(settings, workdir):
     settings.CLAUDEOPS_INTERVAL = 7200
     settings.CLAUDEOPS_MAX_TIER = 1
 
-    said = output_of("watch", "add", "shop", str(tmp_path))
+    said = output_of("watch", "add", "shop", str(workdir))
 
-    assert said == f"The watch shop runs every 2 hours in {tmp_path}.\n"
+    assert "(every 2 hours)" in said
     assert Watch.objects.get(name="shop").max_tier == 1
 
 
@@ -68,25 +158,37 @@ def test_watch_adds_one_with_the_defaults_of_the_installation(settings, tmp_path
         (["--every", "0"], "greater than or equal to 1"),
         (["--every", "often"], "invalid int value"),
         (["--max-tier", "7"], "invalid choice"),
+        (["--approval", "4"], "'4' is no tier"),
+        (["--approval", "two"], "'two' is no tier"),
+        (["--budget-day", "-1"], "'-1' is no amount in dollars|expected one argument"),
+        (["--budget-day=-0.01"], "'-0.01' is no amount in dollars"),
+        (["--budget-day", "abc"], "'abc' is no amount in dollars"),
+        (["--budget-day", "NaN"], "'NaN' is no amount in dollars"),
+        (["--budget-day", "Infinity"], "'Infinity' is no amount in dollars"),
+        (["--restarts", "2"], "'2' is no rate: write 2/4h"),
+        (["--restarts", "2/0h"], "'2/0h' is no rate"),
+        (["--restarts", "-1/4h"], "is no rate|expected one argument"),
+        (["--redeployments", "two/4h"], "'two/4h' is no rate"),
+        (["--redeployments", "1/99999h"], "'1/99999h' is no rate"),
     ],
 )
-def test_watch_refuses_a_wrong_value(tmp_path, options, message):
+def test_watch_refuses_a_wrong_value(workdir, options, message):
     with pytest.raises(CommandError, match=message):
-        output_of("watch", "add", "shop", str(tmp_path), *options)
+        output_of("watch", "add", "shop", str(workdir), *options)
 
     assert not Watch.objects.filter(name="shop").exists()
 
 
-def test_watch_refuses_a_directory_that_is_not_there(tmp_path):
+def test_watch_refuses_a_directory_that_is_not_there(workdir):
     with pytest.raises(CommandError, match="There is no directory"):
-        output_of("watch", "add", "shop", str(tmp_path / "gone"))
+        output_of("watch", "add", "shop", str(workdir / "gone"))
 
 
-def test_watch_refuses_a_name_that_is_taken(tmp_path):
+def test_watch_refuses_a_name_that_is_taken(workdir):
     WatchFactory(name="shop")
 
     with pytest.raises(CommandError, match="already exists"):
-        output_of("watch", "add", "shop", str(tmp_path))
+        output_of("watch", "add", "shop", str(workdir))
 
 
 def test_watch_pauses_and_resumes():
@@ -112,22 +214,42 @@ def test_watch_needs_to_be_told_what_to_do():
         output_of("watch")
 
 
-def test_every_and_cron_exclude_each_other(tmp_path):
-    with pytest.raises(CommandError, match="not allowed with"):
-        output_of("watch", "add", "shop", str(tmp_path), "--every", "5", "--cron", "0 3 * * *")
-
-
-def test_a_refusal_exits_with_2(tmp_path):
-    with pytest.raises(CommandError) as refusal:
-        output_of("watch", "add", "shop", str(tmp_path / "gone"))
+def test_every_and_cron_exclude_each_other(workdir):
+    with pytest.raises(CommandError, match="--every, --cron: a watch has one rhythm") as refusal:
+        output_of("watch", "add", "shop", str(workdir), "--every", "5", "--cron", "0 3 * * *")
 
     assert refusal.value.returncode == 2
 
 
-def test_a_watch_can_be_added_without_a_dry_run_where_that_is_the_default(settings, tmp_path):
+def test_all_that_is_wrong_is_said_at_once_with_the_option_it_is_about(workdir):
+    with pytest.raises(CommandError) as refusal:
+        output_of(
+            *("watch", "add", "shop", str(workdir / "gone"), "--every", "0"),
+            *("--cron", "sometimes", "--doors", "window"),
+        )
+
+    lines = str(refusal.value).splitlines()
+    named = [line.partition(":")[0] for line in lines]
+    assert named == ["--every, --cron", "--every", "--doors", "workdir"]
+
+
+def test_the_list_is_printed_as_json(shop):
+    (listed,) = json.loads(output_of("watch", "list", "--json"))
+
+    assert (listed["name"], listed["workdir"]) == ("shop", shop.workdir)
+
+
+def test_a_refusal_exits_with_2(workdir):
+    with pytest.raises(CommandError) as refusal:
+        output_of("watch", "add", "shop", str(workdir / "gone"))
+
+    assert refusal.value.returncode == 2
+
+
+def test_a_watch_can_be_added_without_a_dry_run_where_that_is_the_default(settings, workdir):
     settings.CLAUDEOPS_DRY_RUN = True
 
-    output_of("watch", "add", "shop", str(tmp_path), "--no-dry-run")
+    output_of("watch", "add", "shop", str(workdir), "--no-dry-run")
 
     assert not Watch.objects.get(name="shop").dry_run
 
@@ -186,16 +308,16 @@ def test_edit_switches_the_dry_run_off(shop):
     assert not shop.dry_run
 
 
-def test_edit_renames_moves_and_disables(shop, tmp_path):
-    (tmp_path / "new").mkdir()
+def test_edit_renames_moves_and_disables(shop, workdir):
+    (workdir / "new").mkdir()
 
     output_of(
-        *("watch", "edit", "shop", "--name", "store", "--workdir", str(tmp_path / "new")),
+        *("watch", "edit", "shop", "--name", "store", "--workdir", str(workdir / "new")),
         "--disable",
     )
 
     shop.refresh_from_db()
-    assert (shop.name, shop.workdir, shop.enabled) == ("store", str(tmp_path / "new"), False)
+    assert (shop.name, shop.workdir, shop.enabled) == ("store", str(workdir / "new"), False)
     assert Schedule.objects.get(watch=shop).repeats == 0
 
 

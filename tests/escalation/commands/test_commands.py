@@ -11,7 +11,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from django_q.models import OrmQ
 
-from escalation.management.commands import bench
+from escalation.host import up_lock
+from escalation.host.upgrading import Upgrade
+from escalation.management.commands import bench, up
 from escalation.rehearsal import scratch
 from escalation.rehearsal.drills.scenario import scenario_names
 from sessions_app.models import Cycle
@@ -138,14 +140,70 @@ def test_drill_does_not_take_what_a_list_would_ignore(also):
     assert not Cycle.objects.exists()
 
 
-def test_up_refuses_a_port_that_is_taken(settings):
+@pytest.fixture
+def listening():
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
-        settings.CLAUDEOPS_HOST, settings.CLAUDEOPS_PORT = server.getsockname()
+        yield server.getsockname()
 
-        with pytest.raises(CommandError, match="is taken.*CLAUDEOPS_PORT"):
-            output_of("up")
+
+@pytest.fixture
+def state(settings):
+    settings.CLAUDEOPS_STATE_DIR.mkdir()
+    return settings.CLAUDEOPS_STATE_DIR
+
+
+def test_a_port_that_is_taken_is_refused(settings, state, listening):
+    settings.CLAUDEOPS_HOST, settings.CLAUDEOPS_PORT = listening
+
+    for attempt in (lambda: output_of("up"), lambda: output_of("web")):
+        with pytest.raises(CommandError, match="is taken.*CLAUDEOPS_PORT") as refusal:
+            attempt()
+
+        assert refusal.value.returncode == 2
+
+
+def test_a_host_that_is_not_ours_is_no_taken_port(settings, state):
+    settings.CLAUDEOPS_HOST = "192.0.2.1"
+
+    with pytest.raises(CommandError, match="CLAUDEOPS_HOST is '192.0.2.1'"):
+        output_of("web")
+
+
+def test_a_second_up_is_told_where_the_first_runs(state):
+    up_lock.take(state, "http://127.0.0.1:8123/")
+
+    with pytest.raises(CommandError, match="at http://127.0.0.1:8123/, process") as refusal:
+        output_of("up")
+
+    assert refusal.value.returncode == 2
+
+
+def test_up_does_not_upgrade_under_running_sessions(settings, state, monkeypatch):
+    settings.CLAUDEOPS_PORT = 0
+    ahead = Upgrade(
+        waiting=("sessions_app.0099_next",), unknown=(), is_new=False, running=(7,), workers=()
+    )
+    monkeypatch.setattr(up, "upgrade_ahead", lambda: ahead)
+
+    with pytest.raises(CommandError, match="Sessions are running .#7."):
+        output_of("up")
+
+
+def test_a_broken_scenario_does_not_hide_the_others(settings, tmp_path):
+    (tmp_path / "mine.toml").write_text("title = ")
+    (tmp_path / "untitled.toml").write_text("prompt = 'x'")
+    settings.CLAUDEOPS_SCENARIOS_DIR = str(tmp_path)
+    out = io.StringIO()
+
+    with pytest.raises(CommandError) as refusal:
+        call_command("drill", "--list", stdout=out)
+
+    broken = str(refusal.value).splitlines()
+    assert refusal.value.returncode == 2
+    assert "three-tiers" in out.getvalue()
+    assert [f"{tmp_path}/mine.toml" in broken[0], "it has no 'title'" in broken[1]] == [True, True]
 
 
 def test_bench_measures_in_a_scratch_installation(monkeypatch):
@@ -176,7 +234,8 @@ def test_a_scratch_installation_has_nothing_of_the_operators(monkeypatch, settin
 
     code = scratch.rerun_in_scratch()
 
-    assert (code, seen["command"]) == (3, "manage.py bench overhead")
-    assert "DATABASE_URL" not in seen
+    assert (code, seen["command"]) == (3, "-m escalation.management bench overhead")
+    # By name, so that `.env` cannot bring another one back.
+    assert seen["DATABASE_URL"] == f"sqlite:///{seen['CLAUDEOPS_STATE_DIR']}/claudeops.sqlite3"
     assert seen["CLAUDEOPS_STATE_DIR"] != str(settings.CLAUDEOPS_STATE_DIR)
     assert seen[scratch.MARK] == "1"
