@@ -1,0 +1,81 @@
+"""The samples under docs/deploy: what a service manager and a container are told."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from escalation.management.command_table import BY_NAME
+
+DEPLOY = Path(__file__).resolve().parent.parent / "docs" / "deploy"
+UNITS = sorted(DEPLOY.glob("*.service"))
+# Each hides part of /proc or forbids a mount in a room, and bubblewrap then builds none.
+AGAINST_ROOMS = {
+    *("RestrictNamespaces", "ProtectKernelTunables", "ProtectKernelLogs", "ProtectProc"),
+    *("ProtectHostname", "PrivateDevices", "ProtectControlGroups", "SystemCallFilter"),
+}
+
+
+def service(name: str) -> configparser.SectionProxy:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]  # names keep their capitals
+    unit.read_string((DEPLOY / name).read_text())
+    return unit["Service"]
+
+
+def test_the_units_are_found():
+    assert [unit.name for unit in UNITS] == ["claudeops-web.service", "claudeops-worker.service"]
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_a_unit_has_a_user_of_its_own_and_tells_the_main_process_alone(unit):
+    told = service(unit.name)
+
+    assert told["User"] == "claudeops"
+    assert told["KillMode"] == "mixed"
+    assert told["UMask"] == "0077"
+    assert told["StateDirectoryMode"] == "0700"
+
+
+def test_the_worker_may_build_rooms():
+    assert AGAINST_ROOMS & set(service("claudeops-worker.service")) == set()
+
+
+def test_the_web_server_may_do_next_to_nothing():
+    told = service("claudeops-web.service")
+
+    assert (told["ProtectSystem"], told["NoNewPrivileges"]) == ("strict", "yes")
+    assert told["CapabilityBoundingSet"] == ""
+
+
+@pytest.mark.parametrize("path", sorted(DEPLOY.iterdir()), ids=lambda path: path.name)
+def test_every_command_in_a_sample_is_one_of_ours(path):
+    text = path.read_text()
+    called = re.findall(r'(?:/bin/claudeops |"claudeops", ")(\w+)', text)
+
+    assert [name for name in called if name not in BY_NAME] == []
+
+
+if shutil.which("systemd-analyze"):
+
+    @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+    def test_systemd_understands_the_unit(unit, tmp_path):
+        """All but the program, which is not installed on this machine."""
+        copy = tmp_path / unit.name
+        copy.write_text(re.sub(r"/opt/claudeops/bin/claudeops", sys.executable, unit.read_text()))
+
+        verified = subprocess.run(
+            ["systemd-analyze", "verify", "--man=no", str(copy)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+        assert (verified.stdout + verified.stderr, verified.returncode) == ("", 0)
