@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, register
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.db import DatabaseError
 
 from escalation.agent import locate_binary
 from escalation.errors import CliMissing
+from escalation.host.superuser import INSTEAD_OF_ROOT, RUNS_AS_ROOT, runs_as_root
 from escalation.run.prompts import PROMPT_FILES
 from escalation.tiers import Tier
+from sessions_app.archive.sealed_things import what_the_key_opens
+from sessions_app.models.workdir import objection_here
 
 TOOL_RULE = re.compile(r"^[A-Za-z_][\w-]*(\(.+\))?$")
 
@@ -77,6 +81,52 @@ def check_tool_lists(**_options: Any) -> list[CheckMessage]:
         for variable, entries in _tool_lists()
         for entry in entries
         if not TOOL_RULE.match(entry)
+    ]
+
+
+@register()
+def check_workdir(**_options: Any) -> list[CheckMessage]:
+    workdir = settings.CLAUDEOPS_WORKDIR
+    objection = workdir and (objection_here(workdir) or _missing(workdir))
+    if not objection:
+        return []
+    return [
+        Error(
+            f"CLAUDEOPS_WORKDIR: {objection}",
+            hint="Name the directory of a system, or leave it out and add watches yourself.",
+            id="escalation.E006",
+        )
+    ]
+
+
+def _missing(workdir: str) -> str:
+    return "" if Path(workdir).is_dir() else f"There is no directory {workdir}."
+
+
+@register(Tags.security, deploy=True)
+def check_user(**_options: Any) -> list[CheckMessage]:
+    """Only where asked for (`check --deploy`): worker and dashboard say it without being asked."""
+    if not runs_as_root():
+        return []
+    return [Warning(RUNS_AS_ROOT, hint=INSTEAD_OF_ROOT, id="escalation.W001")]
+
+
+@register(Tags.database)
+def check_encryption_key(
+    databases: Sequence[str] | None = None, **_options: Any
+) -> list[CheckMessage]:
+    """`check --database default`, and before each migration: it has to read the database."""
+    try:
+        opens, said = (True, "") if not databases else what_the_key_opens()
+    except DatabaseError:  # no tables yet
+        return []
+    if opens:
+        return []
+    return [
+        Error(
+            f"The key of this installation is not the one that sealed all: {said}",
+            id="escalation.E007",
+        )
     ]
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from claudeops.checks import check_dotenv
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
@@ -34,9 +36,17 @@ WRONG = {
     "CLAUDEOPS_MAX_TIER": "7",
     "CLAUDEOPS_INTERVAL": "abc",
     "CLAUDEOPS_DRY_RUN": "perhaps",
+    "CLAUDEOPS_APPROVAL": "4",
+    "CLAUDEOPS_BUDGET_CHAIN": "abc",
+    "CLAUDEOPS_BUDGET_WATCH_DAY": "-1",
+    "CLAUDEOPS_BUDGET_DAY": "NaN",
+    "CLAUDEOPS_BUDGET_MONTH": "Infinity",
     "CLAUDEOPS_API_RETRIES": "-1",
     "CLAUDEOPS_PORT": "99999",
+    "CLAUDEOPS_ROOTS": "/srv,shop",
+    "CLAUDEOPS_WORKDIR": str(ROOT / "prompts"),
     "CLAUDEOPS_WORKERS": "0",
+    "CLAUDEOPS_HOST_LABELS": "nas;lab",
     "CLAUDEOPS_QUEUE_TIMEOUT": "10",
     "CLAUDEOPS_TIER1_MAX_TURNS": "0",
     "CLAUDEOPS_TIER1_TIMEOUT": "never",
@@ -45,10 +55,21 @@ WRONG = {
     "CLAUDEOPS_RESUME_CONTEXT_THRESHOLD": "1.5",
     "CLAUDEOPS_RESUME_MAX_AGE": "tomorrow",
     "CLAUDEOPS_MAX_CONTINUATIONS": "-1",
+    "CLAUDEOPS_MAX_LIMIT_WAITS": "often",
+    "CLAUDEOPS_LIMIT_RESERVE": "80",
+    "CLAUDEOPS_VERIFY_AFTER": "soon",
     "CLAUDEOPS_EVENT_RETENTION_DAYS": "0",
+    "CLAUDEOPS_ARCHIVE_RETENTION_DAYS": "never",
+    "CLAUDEOPS_ENCRYPTION_KEY": "hunter2hunter2",
+    "CLAUDEOPS_URL": "ops.example.org",
     "DATABASE_URL": "mysql://x",
     "CLAUDEOPS_CLAUDE_BIN": "/nonexistent/claude",
     "CLAUDEOPS_PROMPTS_DIR": "/nonexistent/prompts",
+    "CLAUDEOPS_APPROVAL_EXPIRES": "later",
+    "CLAUDEOPS_COMMAND_APPROVAL_EXPIRES": "-1",
+    "CLAUDEOPS_DRY_FORK": "perhaps",
+    "CLAUDEOPS_TIER2_ASK": "docker restart",
+    "CLAUDEOPS_TIER3_ASK": "Bash(:*)",
 }
 
 
@@ -64,6 +85,10 @@ def test_wrong_values_stop_the_start(all_wrong):
 @pytest.mark.parametrize("name", WRONG)
 def test_every_wrong_value_is_named_at_once(all_wrong, name):
     assert name in all_wrong.stderr
+
+
+def test_a_wrong_key_is_named_and_not_shown(all_wrong):
+    assert WRONG["CLAUDEOPS_ENCRYPTION_KEY"] not in all_wrong.stderr
 
 
 @pytest.mark.parametrize("name", ["CLAUDEOPS_MAX_TIER", "CLAUDEOPS_INTERVAL", "CLAUDEOPS_PORT"])
@@ -122,3 +147,18 @@ def test_req8_a_threshold_that_is_no_share_is_named_with_what_is_wanted(tmp_path
     assert f"CLAUDEOPS_RESUME_CONTEXT_THRESHOLD is {value!r}" in line
     assert "a number over 0 and up to 1" in line
     assert "Traceback" not in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("mode", "ids"), [(0o600, []), (0o640, ["claudeops.W002"]), (0o604, ["claudeops.W002"])]
+)
+def test_a_dotenv_that_others_can_read_is_named_and_left_as_it_is(settings, tmp_path, mode, ids):
+    settings.CLAUDEOPS_ENV_FILE = tmp_path / ".env"
+    (tmp_path / ".env").touch()
+    (tmp_path / ".env").chmod(mode)
+
+    found = check_dotenv()
+
+    assert [message.id for message in found] == ids
+    assert all(f"chmod 600 {tmp_path}/.env" == message.hint for message in found)
+    assert (tmp_path / ".env").stat().st_mode & 0o777 == mode

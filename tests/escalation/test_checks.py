@@ -6,12 +6,24 @@ from dataclasses import replace
 
 import pytest
 
-from escalation.checks import check_cli, check_prompts, check_queue_times, check_tool_lists
+from escalation.checks import (
+    check_cli,
+    check_prompts,
+    check_queue_times,
+    check_tool_lists,
+    check_workdir,
+)
 from escalation.run.prompts import PROMPT_FILES
 
 
 def test_a_sound_installation_passes(fake_cli):
-    found = [*check_queue_times(), *check_cli(), *check_prompts(), *check_tool_lists()]
+    found = [
+        *check_queue_times(),
+        *check_cli(),
+        *check_prompts(),
+        *check_tool_lists(),
+        *check_workdir(),
+    ]
 
     assert found == []
 
@@ -33,6 +45,14 @@ def test_the_times_of_the_queue_must_stand_in_their_order(settings, timeout, ret
     settings.CLAUDEOPS_QUEUE_RETRY = retry
 
     assert [message.id for message in check_queue_times()] == ids
+
+
+def test_a_first_watch_on_our_own_code_is_named(settings):
+    settings.CLAUDEOPS_WORKDIR = str(settings.BASE_DIR)
+
+    (found,) = check_workdir()
+
+    assert (found.id, "CLAUDEOPS_WORKDIR" in found.msg) == ("escalation.E006", True)
 
 
 def test_a_wrong_queue_time_says_what_to_raise(settings):

@@ -47,8 +47,8 @@ def test_a_worker_that_was_seen_lately_is_no_news(page):
 def test_the_banner_says_what_to_do(operator_client, fake_cli):
     page = operator_client.get(reverse("sessions_app:dashboard")).content.decode()
 
-    assert "make up" in page
-    assert "manage.py worker" in page
+    assert "claudeops up" in page
+    assert "claudeops worker" in page
 
 
 def test_a_stranger_is_told_nothing(client, fake_cli):

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+from django.urls import reverse
+
+from tests.factories import IncidentFactory, WatchFactory
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
+
+
+@pytest.mark.parametrize("name", ["acknowledge_incident", "snooze_incident", "resolve_incident"])
+def test_what_was_done_on_now_leads_back_to_now(operator_client, name):
+    incident = IncidentFactory()
+
+    response = operator_client.post(
+        reverse(f"escalation:{name}", args=[incident.pk]), {"back": "now", "for": "1h"}
+    )
+
+    assert response.url == reverse("sessions_app:dashboard")
+
+
+@pytest.mark.parametrize("back", ["", "https://example.org/", "//example.org", "watches"])
+def test_any_other_word_leads_to_the_incident(operator_client, back):
+    incident = IncidentFactory()
+
+    response = operator_client.post(
+        reverse("escalation:acknowledge_incident", args=[incident.pk]), {"back": back}
+    )
+
+    assert response.url == incident.get_absolute_url()
+
+
+def test_a_round_that_was_started_in_the_guide_leads_back_to_it(operator_client, workdir):
+    watch = WatchFactory(workdir=str(workdir))
+
+    response = operator_client.post(
+        reverse("escalation:run_watch", args=[watch.pk]), {"back": "start"}
+    )
+
+    assert watch.cycles.count() == 1
+    assert response.url == reverse("sessions_app:start")
