@@ -27,16 +27,17 @@ LONGEST_FIRST = ("chaos", "system", "browser", "real_cli", "thorough", "processe
 # Every case of a table through whole runs.
 MATRICES = {
     *("test_guard_runs", "test_resume_refused", "test_policy_on_every_path", "test_same_facts"),
-    *("test_prompt_matrix", "test_capabilities"),
+    *("test_prompt_matrix", "test_capabilities", "test_urls"),
 }
 # Interpreters or families of processes are started and waited for.
 PROCESSES = {
     *("test_process", "test_process_tree", "test_silence", "test_tool_shell", "test_children"),
     *("test_worker", "test_web_server", "test_fifo_bell", "test_checks", "test_settings"),
-    *("test_start", "test_chaos_small_disk"),
+    *("test_start", "test_chaos_small_disk", "test_tool_runner", "test_killed_runner"),
+    *("test_tool_room", "test_limits", "test_host_command", "test_command_line", "test_up_lock"),
 }
 
-ROOMS_BESIDE_THE_RUN = {"agent", "continuity", "next_step", "recovery", "host"}
+ROOMS_BESIDE_THE_RUN = {"agent", "continuity", "incidents", "next_step", "recovery", "host"}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -97,6 +98,14 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: N
     if database["ENGINE"].endswith("sqlite3"):
         file = Path(tempfile.gettempdir()) / f"claudeops-test-{os.getpid()}.sqlite3"
         database["TEST"] = {**database.get("TEST", {}), "NAME": str(file)}
+
+
+@pytest.fixture(autouse=True)
+def ordinary_umask() -> Iterator[None]:
+    """Entry points narrow it for their whole process, and a test's process is everybody's."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth.hashers import make_password
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.utils import timezone
 from factory.declarations import (
     LazyAttribute,
@@ -20,7 +20,24 @@ from factory.declarations import (
 )
 from factory.django import DjangoModelFactory
 
-from sessions_app.models import Cycle, Session, SessionEvent, Watch
+from sessions_app.models import (
+    Approval,
+    Change,
+    Cycle,
+    DailyVerdict,
+    Happening,
+    Incident,
+    Message,
+    PeriodCost,
+    ServiceState,
+    Session,
+    SessionEvent,
+    Target,
+    WallsProof,
+    Watch,
+)
+from sessions_app.models.period_cost import COUNTED_FIELDS
+from sessions_app.reading.target_addresses import sealed_address
 
 PASSWORD = "correct horse battery staple"
 MODELS = {1: "haiku", 2: "sonnet", 3: "opus"}
@@ -51,8 +68,10 @@ class WatchFactory(ModelFactory):
     name = Sequence(lambda n: f"watch-{n}")
     workdir = "/tmp"
     interval_minutes = 60
+    enabled = True
     max_tier = 3
     dry_run = False
+    approval = ""
 
 
 class CycleFactory(ModelFactory):
@@ -116,6 +135,13 @@ class SessionFactory(ModelFactory):
     started_at = LazyFunction(lambda: timezone.now() - timedelta(minutes=1))
     finished_at = LazyFunction(timezone.now)
 
+    @classmethod
+    def _create(cls, model_class: type[Session], *args: Any, **fields: Any) -> Session:
+        """Counted as if it had been moved to where it is."""
+        session: Session = super()._create(model_class, *args, **fields)
+        PeriodCost.move(None, Session.objects.values(*COUNTED_FIELDS).get(pk=session.pk))
+        return session
+
 
 class SessionEventFactory(ModelFactory):
     """Claude said something."""
@@ -138,6 +164,73 @@ class SessionEventFactory(ModelFactory):
     )
 
 
+class GateEventFactory(ModelFactory):
+    """The gate said something to a command."""
+
+    class Meta:
+        model = SessionEvent
+
+    class Params:
+        command = "docker ps"
+        verdict = "allow"
+        more: dict[str, Any] = {}
+
+    session = SubFactory(SessionFactory)
+    sequence = Sequence(lambda n: n)
+    source = SessionEvent.Source.SUPERVISOR
+    kind = "gate"
+    payload = LazyAttribute(
+        lambda event: {
+            "text": f"{event.command}: {event.verdict}",
+            "command": event.command,
+            "verdict": event.verdict,
+            "rule": "docker ps",
+            "doors": ["docker"],
+            "milliseconds": 1.25,
+            **event.more,
+        }
+    )
+
+    @classmethod
+    def _create(cls, model_class: type[SessionEvent], *args: Any, **fields: Any) -> SessionEvent:
+        event: SessionEvent = super()._create(model_class, *args, **fields)
+        DailyVerdict.count_events([event])
+        return event
+
+
+class WallsProofFactory(ModelFactory):
+    """Walls that held. `worse` ones hold the higher tiers up."""
+
+    class Meta:
+        model = WallsProof
+
+    class Params:
+        worse = Trait(is_worse=True, failed=1)
+
+    kind = WallsProof.Kind.CORPUS
+    host = "lab"
+    cli_version = "2.1.325"
+    cli_fingerprint = "f" * 64
+    kernel = "6.1.0"
+    rooms = "bubblewrap 0.8.0"
+    rows = LazyFunction(
+        lambda: [
+            {
+                "tier": 1,
+                "command": "docker ps",
+                "expect": "allow",
+                "decision": "allow",
+                "happened": "it worked",
+                "ok": True,
+                "rule": "docker ps",
+            }
+        ]
+    )
+    tried = LazyAttribute(lambda proof: len(proof.rows))
+    failed = 0
+    started_at = LazyFunction(lambda: timezone.now() - timedelta(minutes=2))
+
+
 def three_tier_chain(**facts: object) -> tuple[Session, Session, Session]:
     """The chain of REQ-4 and REQ-5: $0.03, then $0.47, then $2.00."""
     first = SessionFactory(escalated=True, cost_usd=Decimal("0.03"), **facts)
@@ -148,3 +241,128 @@ def three_tier_chain(**facts: object) -> tuple[Session, Session, Session]:
         tier=3, parent_session=second, cost_usd=Decimal("2.00"), duration_ms=400_000
     )
     return first, second, third
+
+
+def user_with(role: str, **fields: Any) -> User:
+    """An account with this role; without any for an empty one."""
+    user: User = UserFactory(**fields)
+    if role:
+        user.groups.add(Group.objects.get_or_create(name=role)[0])
+    return user
+
+
+class IncidentFactory(ModelFactory):
+    """One that a round has just found."""
+
+    class Meta:
+        model = Incident
+
+    watch = SubFactory(WatchFactory)
+    watch_name = LazyAttribute(lambda incident: incident.watch.name if incident.watch else "")
+    kind = Incident.Kind.PROBLEM
+    scope = LazyAttribute(
+        lambda incident: f"watch:{incident.watch.pk}" if incident.watch else "installation"
+    )
+    cause = Sequence(lambda n: f"service-{n}")
+    title = LazyAttribute(lambda incident: f"{incident.cause} is down")
+
+
+class ApprovalFactory(ModelFactory):
+    """A tier that waits for a person."""
+
+    class Meta:
+        model = Approval
+
+    class Params:
+        of_a_command = Trait(
+            kind=Approval.Kind.COMMAND,
+            session=SubFactory(SessionFactory, running=True, tier=2),
+            command="docker restart web",
+            actions=["docker restart web"],
+            doors=["docker"],
+        )
+
+    kind = Approval.Kind.TIER
+    session = SubFactory(
+        SessionFactory, running=True, tier=3, status=Session.Status.AWAITING_APPROVAL
+    )
+    why = "Tier 3 needs approval."
+    expires_at = LazyFunction(lambda: timezone.now() + timedelta(hours=1))
+
+
+class ChangeFactory(ModelFactory):
+    """A restart that a Tier 2 run was let do."""
+
+    class Meta:
+        model = Change
+
+    session = SubFactory(SessionFactory, tier=2)
+    watch = LazyAttribute(lambda change: change.session.cycle.watch)
+    call = Sequence(lambda n: f"{n:08x}")
+    kind = Change.Kind.RESTART
+    service = "web"
+    action = "docker restart web"
+    command = "docker restart web"
+    exit_code = 0
+
+
+class TargetFactory(ModelFactory):
+    """A webhook on this machine that nobody listens at."""
+
+    class Meta:
+        model = Target
+
+    class Params:
+        address = "json://127.0.0.1:9/"
+
+    name = Sequence(lambda n: f"target-{n}")
+    sealed_address = LazyAttribute(lambda target: sealed_address(target.address))
+    service = "JSON (127.0.0.1)"
+
+
+class HappeningFactory(ModelFactory):
+    """An incident that opened, and nobody was told yet."""
+
+    class Meta:
+        model = Happening
+
+    kind = Happening.Kind.INCIDENT_OPENED
+    severity = Incident.Severity.WARNING
+    incident = SubFactory(IncidentFactory)
+    watch = LazyAttribute(lambda happening: happening.incident and happening.incident.watch)
+    title = LazyAttribute(
+        lambda happening: happening.incident.title if happening.incident else "Something happened"
+    )
+    text = "It answers 502."
+    path = "/incidents/1/"
+
+
+class MessageFactory(ModelFactory):
+    """One that is due now."""
+
+    class Meta:
+        model = Message
+
+    target = SubFactory(TargetFactory)
+    title = "shop: web is down"
+    body = "It answers 502."
+    severity = Incident.Severity.WARNING
+
+
+class ServiceStateFactory(ModelFactory):
+    """Healthy in one round."""
+
+    class Meta:
+        model = ServiceState
+
+    watch = SubFactory(WatchFactory)
+    service = Sequence(lambda n: f"service-{n}")
+    name = LazyAttribute(lambda state: state.service)
+    status = ServiceState.Status.HEALTHY
+    place = LazyAttribute(lambda state: ServiceState.place_of(state.status))
+    since = LazyFunction(timezone.now)
+    seen_at = LazyFunction(timezone.now)
+    cycle = LazyAttribute(lambda state: CycleFactory(watch=state.watch))
+    marks = LazyAttribute(
+        lambda state: [[state.cycle.pk, state.status, int(state.seen_at.timestamp())]]
+    )

@@ -101,7 +101,6 @@ def set_up(state: str) -> None:
     os.environ |= {
         "DJANGO_SETTINGS_MODULE": "claudeops.settings",
         "CLAUDEOPS_STATE_DIR": state,
-        "CLAUDEOPS_WORKDIR": state,
         "CLAUDEOPS_LOG_LEVEL": "WARNING",
     }
     import django

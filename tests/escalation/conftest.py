@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from escalation.agent import binary, capabilities
+from escalation.run import runner
+from escalation.run.unguarded import UnguardedCommands
 from sessions_app.models import Session
 from tests.escalation.fake_cli import FakeCli
 from tests.escalation.rows import queued_session
@@ -16,12 +20,26 @@ def own_surroundings(settings, tmp_path: Path, monkeypatch) -> None:
     """All state goes to a directory of the test, and nothing of the developer's login is seen."""
     settings.CLAUDEOPS_STATE_DIR = tmp_path / "state"
     settings.CLAUDEOPS_PASS_ENV = ()
+    # The stand-in for the CLI lies where no room shows it; rooms have tests of their own.
+    settings.CLAUDEOPS_ROOMS = "off"
     for name in list(os.environ):
         if name.startswith(("ANTHROPIC_", "CLAUDE_CODE_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
     binary._described.cache_clear()
     capabilities._remembered.clear()
+
+
+class BelievedCommands(UnguardedCommands):
+    """The stand-in for the CLI only says that it ran a command: no gate could have seen it."""
+
+    def look_at(self, line: Mapping[str, Any]) -> str:
+        return ""
+
+
+@pytest.fixture(autouse=True)
+def believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "UnguardedCommands", BelievedCommands)
 
 
 @pytest.fixture

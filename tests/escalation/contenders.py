@@ -25,7 +25,7 @@ from sessions_app.models import *
 from escalation.next_step.cycles import leave_to_caller
 
 def queued(name, tier=1):
-    watch = Watch.objects.create(name=name, workdir="/tmp")
+    watch = Watch.objects.create(name=name, workdir="/tmp", max_tier=3, dry_run=False)
     cycle = Cycle.objects.create(watch=watch, trigger="manual", workdir="/tmp")
     return Session.objects.create(cycle=cycle, tier=tier, model="haiku", workdir="/tmp")
 
@@ -78,7 +78,6 @@ class Contest:
             env={
                 **kept,
                 "CLAUDEOPS_STATE_DIR": str(directory),
-                "CLAUDEOPS_WORKDIR": str(directory),
                 "CLAUDEOPS_LOG_LEVEL": "ERROR",
                 "DJANGO_SETTINGS_MODULE": "claudeops.settings",
                 "DATABASE_URL": database_url,
