@@ -8,6 +8,7 @@ end, keep its conversation), so that another agent's CLI could stand behind them
 from escalation.agent import transcript_files
 from escalation.agent.account_limit import AccountLimit, LimitSigns, Window, limit_in, windows_in
 from escalation.agent.argv import RunRequest, build_argv, conversation_id
+from escalation.agent.bell import Bell
 from escalation.agent.binary import ClaudeBinary, find_binary, fingerprint_of, locate_binary
 from escalation.agent.capabilities import (
     Capabilities,
@@ -69,6 +70,7 @@ __all__ = [
     # one run of it: command line, environment, process, what is left of its family
     "CREDENTIALS",
     "NO_CREDENTIALS",
+    "Bell",
     "Ended",
     "Manner",
     "ProcessId",

@@ -10,11 +10,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import IO
 
+from escalation.agent.bell import Bell
 from escalation.agent.process_tree import (
     ProcessId,
     family,
@@ -108,7 +109,8 @@ class Watcher:
     on_stderr: Callable[[bytes], None]
     has_result: Callable[[], bool]
     on_tick: Callable[[], StopAsked | None]
-    """Called about ten times a second; an answer stops the run."""
+    """Called about ten times a second and when the bell is rung; an answer stops the run."""
+    bell: Bell = field(default_factory=Bell)
     on_start: Callable[[ProcessId], None] = _ignore_start
     on_stopping: Callable[[], None] = _ignore_stop
     """Called before the family is asked to end; what is said afterwards may be about that."""
@@ -129,11 +131,19 @@ def run_process(
     traces: Traces = Traces(),  # noqa: B008 (frozen: nothing can be shared by mistake)
 ) -> Ended:
     """Raise OSError when the process cannot be started; otherwise it has ended on return."""
+    with watcher.bell.hung():
+        process = _started(argv, environment, cwd, prompt)
+        return _read_to_end(_Run(process, watcher, traces), timeout_seconds)
+
+
+def _started(
+    argv: Sequence[str], environment: Mapping[str, str], cwd: Path, prompt: str
+) -> subprocess.Popen[bytes]:
     with tempfile.TemporaryFile() as stdin:
         # A file, not a pipe: a prompt of any size cannot block against unread output.
         stdin.write(prompt.encode("utf-8", "replace"))
         stdin.seek(0)
-        process = subprocess.Popen(
+        return subprocess.Popen(
             argv,
             stdin=stdin,
             stdout=subprocess.PIPE,
@@ -144,11 +154,13 @@ def run_process(
             # Ours is closed; what an agent writes for a service must be readable for it.
             umask=ORDINARY_UMASK,
         )
-    run = _Run(process, watcher, traces)
+
+
+def _read_to_end(run: _Run, timeout_seconds: float) -> Ended:
     try:
         run.announce()
         ended = run.read_until_end(time.monotonic() + timeout_seconds)
-        if process.returncode != 0:
+        if run.exit_code != 0:
             # Killed or failed: its tools were left by a death, not on purpose.
             run.stop()
     except BaseException:
@@ -157,8 +169,8 @@ def run_process(
         raise
     finally:
         run.close()
-    left = len(run.living()) if process.returncode == 0 else 0
-    return replace(ended, exit_code=process.returncode, left_running=left)
+    left = len(run.living()) if run.exit_code == 0 else 0
+    return replace(ended, exit_code=run.exit_code, left_running=left)
 
 
 class _Run:
@@ -172,6 +184,10 @@ class _Run:
         self._traces = traces
         self._root = process_id(process.pid)
         self._reader = _Reader(process.stdout, process.stderr, watcher)
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.returncode
 
     def announce(self) -> None:
         if self._root is not None:
@@ -251,11 +267,17 @@ class _Run:
 
 
 class _Reader:
-    """Both pipes together, so that neither can fill up while the other is waited for."""
+    """Both pipes together, so that neither can fill up while the other is waited for.
+
+    The bell ends the wait, too; what has been printed by then is read in the same go.
+    """
 
     def __init__(self, stdout: IO[bytes], stderr: IO[bytes], watcher: Watcher) -> None:
         self._selector = selectors.DefaultSelector()
+        self._bell = watcher.bell
+        self._selector.register(self._bell, selectors.EVENT_READ)
         self._splitters = []
+        self._pipes = {stdout, stderr}
         self.last_read = time.monotonic()
         for pipe, receive in ((stdout, watcher.on_stdout), (stderr, watcher.on_stderr)):
             os.set_blocking(pipe.fileno(), False)
@@ -265,13 +287,17 @@ class _Reader:
 
     @property
     def is_open(self) -> bool:
-        return bool(self._selector.get_map())
+        return bool(self._pipes)
 
     def read(self, timeout: float) -> None:
         for key, _mask in self._selector.select(timeout):
+            if key.fileobj is self._bell:
+                self._bell.silence()
+                continue
             data = os.read(key.fd, READ_BYTES)
             if not data:
                 self._selector.unregister(key.fileobj)
+                self._pipes.discard(key.fileobj)
                 continue
             self.last_read = time.monotonic()
             splitter, receive = key.data
@@ -283,4 +309,5 @@ class _Reader:
         for splitter, receive in self._splitters:
             for line in splitter.rest():
                 receive(line)
+        self._pipes.clear()
         self._selector.close()

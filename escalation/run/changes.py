@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 from django.db import OperationalError, transaction
 from django.utils import timezone
 
+from escalation.agent import Bell
 from escalation.gate.decision import Verdict
 from escalation.incidents import book
 from escalation.policy import change_record, cooldowns
@@ -51,8 +52,9 @@ class _Question:
 
 
 class RunChanges:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, bell: Bell | None = None) -> None:
         self._session = session
+        self._bell = bell or Bell()
         self._questions: SimpleQueue[_Question] = SimpleQueue()
         self._unwritten: list[Callable[[], None]] = []
         self._closed = threading.Event()
@@ -64,6 +66,7 @@ class RunChanges:
             return None
         question = _Question(record, effects)
         self._questions.put(question)
+        self._bell.ring()
         while not question.answered.wait(LOOK_SECONDS):
             if self._closed.is_set():
                 break

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from escalation.agent import Bell
 from escalation.gate.decision import Decision, Verdict
 from escalation.gate.injection import HeardOutputs, with_boundary
 from escalation.next_step.lineage import Lineage
@@ -30,7 +31,13 @@ LONGEST_WORDS = 3_000
 
 
 class Heard:
-    def __init__(self, session: Session, before: HeardOutputs, now: HeardOutputs) -> None:
+    def __init__(
+        self,
+        session: Session,
+        before: HeardOutputs,
+        now: HeardOutputs,
+        bell: Bell | None = None,
+    ) -> None:
         self._is_bounded = session.tier > LOWEST_TIER
         self._before = before
         """Of the runs that this one continues: read from the record, so masked."""
@@ -39,7 +46,10 @@ class Heard:
         self._ours: list[str] = []
         self._asked: dict[str, str] = {}
         """Commands by the id of their call."""
+        self._bell = bell or Bell()
         self._rounds = 0
+        self._enough = 0
+        """As many rounds as somebody waits for."""
         self._came_round = threading.Condition()
 
     def observe(self, line: Mapping[str, Any]) -> None:
@@ -53,6 +63,8 @@ class Heard:
         with self._came_round:
             self._rounds += 1
             self._came_round.notify_all()
+            if self._rounds < self._enough:
+                self._bell.ring()
 
     @property
     def last_words(self) -> str:
@@ -71,14 +83,15 @@ class Heard:
 
     def _catch_up(self) -> None:
         with self._came_round:
-            enough = self._rounds + ROUNDS
+            enough = self._enough = self._rounds + ROUNDS
+            self._bell.ring()
             if not self._came_round.wait_for(
                 lambda: self._rounds >= enough, timeout=LONGEST_LAG_SECONDS
             ):
                 raise TimeoutError("the run's output is not being read")
 
 
-def heard_in(lineage: Lineage) -> Heard:
+def heard_in(lineage: Lineage, bell: Bell | None = None) -> Heard:
     """With the outputs of the runs that this one continues, by conversation or by handoff."""
     session = lineage.session
     named = tuple(_named_by_people(session.cycle, lineage.path))
@@ -86,7 +99,7 @@ def heard_in(lineage: Lineage) -> Heard:
     if session.tier > LOWEST_TIER:
         for run in lineage.path[:-1]:
             _hear_again(run, before)
-    return Heard(session, before, HeardOutputs(named=named))
+    return Heard(session, before, HeardOutputs(named=named), bell)
 
 
 def _hear_again(run: Session, outputs: HeardOutputs) -> None:

@@ -22,7 +22,16 @@ from dataclasses import replace
 from django.conf import settings
 from django.db import OperationalError, transaction
 
-from escalation.agent import Ended, Manner, ProcessId, StopAsked, StreamFacts, Watcher, run_process
+from escalation.agent import (
+    Bell,
+    Ended,
+    Manner,
+    ProcessId,
+    StopAsked,
+    StreamFacts,
+    Watcher,
+    run_process,
+)
 from escalation.continuity.facts import resume_limits
 from escalation.errors import CannotRun, Postponed, RecordTooThin, WhyNot
 from escalation.next_step.cycles import Enqueue
@@ -99,7 +108,8 @@ class TierRun:
         self._asked_to_stop = asked_to_stop
         self._facts = StreamFacts()
         self._unguarded = UnguardedCommands()
-        self._changes = RunChanges(session)
+        self._bell = Bell()
+        self._changes = RunChanges(session, self._bell)
         self._gate_events = GateEvents(recorder, self._unguarded, self._changes)
         self._refusals: CliRefusals | None = None
         self._heard: Heard | None = None
@@ -221,7 +231,7 @@ class TierRun:
 
     def _walls(self, plan: Plan, standing: ExitStack) -> Walls:
         events = self._gate_events
-        self._heard = heard_in(self.lineage)
+        self._heard = heard_in(self.lineage, self._bell)
         try:
             return standing.enter_context(
                 behind_walls(
@@ -281,6 +291,7 @@ class TierRun:
                 on_stderr=self._recorder.stderr_line,
                 has_result=lambda: bool(self._facts.result),
                 on_tick=on_tick,
+                bell=self._bell,
                 on_start=on_start,
                 on_stopping=self._facts.note_stop,
                 silence_budget=self._silence_budget,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import select
 import threading
 from typing import Any
 
 import pytest
 
+from escalation.agent import Bell
 from escalation.gate.decision import Decision, Verdict
 from escalation.next_step.lineage import lineage_of
 from escalation.run import heard as heard_module
@@ -137,3 +139,22 @@ def test_the_plan_is_what_was_said_since_the_last_result():
     heard.observe(said("web is down, so I restart it."))
 
     assert heard.last_words == "web is down, so I restart it."
+
+
+def test_whoever_waits_for_the_reader_calls_it():
+    """As often as it has to come round, so that no command waits for a tick."""
+    bell = Bell()
+    heard = heard_in(lineage_of(SessionFactory(running=True, tier=2)), bell)
+    found: list[Verdict] = []
+    asking = threading.Thread(
+        target=lambda: found.append(heard.review(COMMAND, ALLOWED).verdict), daemon=True
+    )
+
+    with bell.hung():
+        asking.start()
+        while asking.is_alive() and select.select([bell], [], [], 5)[0]:
+            bell.silence()
+            heard.came_round()
+            asking.join(0.05)
+
+    assert found == [Verdict.ALLOW]
