@@ -89,9 +89,18 @@ PROTOCOL_VALUE = re.compile(
 
 def masked(text: str) -> str:
     """The text with every secret in it replaced by a mark."""
+    return _masked(text, known_here()) if len(text) >= SHORTEST else text
+
+
+def masked_data(value: Any) -> Any:
+    """The same JSON value with every text in it masked; also by the key that it stands under."""
+    return _masked_data(value, known_here())  # looked up once, not for every text in it
+
+
+def _masked(text: str, known: KnownValues) -> str:
     if len(text) < SHORTEST:
         return text
-    text = known_here().hidden_in(without_key_blocks(text))
+    text = known.hidden_in(without_key_blocks(text))
     for key in PROVIDER_KEYS:
         if any(hint in text for hint in key.hints):
             text = key.pattern.sub(mask(key.name), text)
@@ -99,30 +108,31 @@ def masked(text: str) -> str:
     return without_pairs(text, text.lower())
 
 
-def masked_data(value: Any) -> Any:
-    """The same JSON value with every text in it masked; also by the key that it stands under."""
+def _masked_data(value: Any, known: KnownValues) -> Any:
     if isinstance(value, str):
-        return masked(value)
+        return _masked(value, known)
     if isinstance(value, list):
-        return [masked_data(item) for item in value]
+        return [_masked_data(item, known) for item in value]
     if isinstance(value, dict):
-        return {_masked_key(key): _masked_under(key, item) for key, item in value.items()}
+        return {
+            _masked_key(key, known): _masked_under(key, item, known) for key, item in value.items()
+        }
     return value
 
 
-def _masked_key(key: Any) -> Any:
+def _masked_key(key: Any, known: KnownValues) -> Any:
     is_long = isinstance(key, str) and len(key) >= SHORTEST_KEY_WITH_SECRET
-    return masked(key) if is_long else key
+    return _masked(key, known) if is_long else key
 
 
-def _masked_under(key: Any, value: Any) -> Any:
+def _masked_under(key: Any, value: Any, known: KnownValues) -> Any:
     if not isinstance(key, str) or not isinstance(value, str):
-        return masked_data(value)
+        return _masked_data(value, known)
     if key in PROTOCOL_KEYS and PROTOCOL_VALUE.fullmatch(value):
         return value
     if names_a_secret(key) and not says_nothing(value):
         return mask(kind_of(key))
-    return masked(value)
+    return _masked(value, known)
 
 
 def known_here() -> KnownValues:
