@@ -31,6 +31,7 @@ from escalation.rooms.docker_rules import (
     read_json,
     read_target,
 )
+from escalation.rooms.own_containers import OwnContainers
 from escalation.rooms.unix_socket import connect_to, listening_at
 
 logger = logging.getLogger(__name__)
@@ -65,14 +66,26 @@ def engine_socket(environment: Mapping[str, str]) -> Path | None:
 
 class DockerFilter:
     def __init__(
-        self, socket_path: Path, engine: Engine, level: int, *, hidden: tuple[str, ...] = ()
+        self,
+        socket_path: Path,
+        engine: Engine,
+        level: int,
+        *,
+        hidden: tuple[str, ...] = (),
+        own_container: str = "",
     ) -> None:
         self._path = socket_path
         self._engine = engine
         # The engine's own socket would be a way past us, under whatever name.
         places = (*hidden, *([str(engine)] if isinstance(engine, Path) else []))
         real = (os.path.realpath(place) for place in places)
-        self._rules = Rules(level=level, hidden=(*places, *real))
+        ours = OwnContainers(own_container, hidden, lambda: _connected(engine))
+        self._rules = Rules(
+            level=level,
+            hidden=(*places, *real),
+            is_ours=ours.holds,
+            is_our_source=ours.has_source,
+        )
         self._changed = threading.Condition()
         self._sockets: set[socket.socket] = set()
 

@@ -36,10 +36,17 @@ NOT_EVEN_PARTLY = (
     *("/var/spool/cron",),
 )
 HARMLESS = ("/etc/localtime", "/etc/timezone", "/etc/ssl/certs", "/usr/share/zoneinfo")
+# In a list of containers, not a container's name.
+NO_CONTAINERS = {("GET", "json"), ("HEAD", "json"), ("POST", "create"), ("POST", "prune")}
+# What a table of all containers asks of each; everything else may show keys or files.
+READABLE_OF_OURS = ("stats",)
+JOINED = "container:"
 HOST_MODES = ("PidMode", "NetworkMode", "IpcMode", "UsernsMode", "UTSMode", "CgroupnsMode")
 NOT_GIVEN = {
     "CapAdd": "capabilities",
+    "Annotations": "words for its runtime",
     "Devices": "devices of the host",
+    "DeviceRequests": "devices of the host",
     "DeviceCgroupRules": "devices of the host",
     "CgroupParent": "a control group of its own choice",
     "MaskedPaths": "paths of the kernel",
@@ -77,6 +84,10 @@ class Rules:
     hidden: tuple[str, ...] = ()
     """Directories of the supervisor's own: no container gets them."""
     real_path: Callable[[str], str] = field(default=os.path.realpath)
+    is_ours: Callable[[str], bool] = field(default=lambda container: False)
+    """Whether a name or an id means a container of the supervisor's own."""
+    is_our_source: Callable[[str], bool] = field(default=lambda source: False)
+    """The same for what could be mounted."""
 
     def objection(self, asked: Asked) -> str:
         """Why not, for the docker client to print; empty for what is passed on."""
@@ -84,6 +95,17 @@ class Rules:
         return f"not at Tier {self.level}: {reason}" if reason else ""
 
     def _reason(self, asked: Asked) -> str:
+        return self._reason_of_tier(asked) or self._objection_for_ours(asked)
+
+    def _objection_for_ours(self, asked: Asked) -> str:
+        """Last, because it asks the engine."""
+        named = next(filter(self.is_ours, containers_in(asked)), "")
+        if named:
+            return f"{named} is a container of Claude Ops itself, which holds this run"
+        source = next(filter(self.is_our_source, _sources_in(asked)), "")
+        return f"{source} belongs to Claude Ops itself" if source else ""
+
+    def _reason_of_tier(self, asked: Asked) -> str:
         if asked.method in READERS:
             return self._objection_to_reading(asked.parts)
         if self.level >= SAFE and is_safe_act(asked):
@@ -264,11 +286,46 @@ def body_kind(asked: Asked) -> str:
             return "settings"
         case ("POST", "containers", _, "exec"):
             return "exec"
+        case ("POST", "networks", _, "connect" | "disconnect"):
+            return "network"
         case ("POST", "services", "create") | ("POST", "services", _, "update"):
             return "service"
         case _:
             # Engines of old took a whole container's settings with its start.
             return "act" if is_safe_act(asked) else ""
+
+
+def containers_in(asked: Asked) -> list[str]:
+    """The containers that a request is about, or would join, as they are called in it."""
+    found: list[Any] = []
+    match asked.parts:
+        case ("containers", name) if (asked.method, name) not in NO_CONTAINERS:
+            found.append(name)
+        case ("containers", name, what, *_rest):
+            looks = asked.method in READERS and what in READABLE_OF_OURS
+            found += [] if looks else [name]
+        case ("commit",):
+            found += [value for key, value in _raw_pairs(asked.query) if key == "container"]
+        case ("networks", _, _):
+            found.append(_value(asked.body, "Container"))
+        case ("build",):
+            found += [_joined(value) for key, value in _raw_pairs(asked.query)]
+    found += [_joined(_value(_value(asked.body, "HostConfig"), name)) for name in HOST_MODES]
+    return [str(name) for name in found if name]
+
+
+def _joined(mode: Any) -> str:
+    word = str(mode or "")
+    return word[len(JOINED) :] if word.casefold().startswith(JOINED) else ""
+
+
+def _sources_in(asked: Asked) -> list[str]:
+    host = _value(asked.body, "HostConfig")
+    task = _value(_value(asked.body, "TaskTemplate"), "ContainerSpec")
+    mounts = [*_items(_value(host, "Mounts")), *_items(_value(task, "Mounts"))]
+    binds = [bind.partition(":")[0] for bind in _list_of(_value(host, "Binds"))]
+    named = [*binds, *(str(_value(mount, "Source") or "") for mount in mounts)]
+    return [name for name in named if name]
 
 
 def is_hijacked(asked: Asked) -> bool:
@@ -314,8 +371,11 @@ def _list_of(value: Any) -> list[str]:
 
 
 def _pairs(query: str) -> list[tuple[str, str]]:
-    pairs = parse_qsl(query.replace(";", "&"), keep_blank_values=True)
-    return [(name, value.strip().casefold()) for name, value in pairs]
+    return [(name, value.strip().casefold()) for name, value in _raw_pairs(query)]
+
+
+def _raw_pairs(query: str) -> list[tuple[str, str]]:
+    return parse_qsl(query.replace(";", "&"), keep_blank_values=True)
 
 
 def _is_set(query: str, name: str) -> bool:

@@ -36,6 +36,9 @@ class Container:
     running: bool = True
     restarts: int = 0
     logs: tuple[str, ...] = ()
+    project: str = ""
+    """Of compose."""
+    mounts: tuple[dict[str, str], ...] = ()
 
     @property
     def id(self) -> str:
@@ -52,8 +55,12 @@ class Container:
             "State": "running" if self.running else "exited",
             "Status": "Up 2 hours" if self.running else "Exited (137) 5 minutes ago",
             "Ports": [],
-            "Labels": {},
+            "Labels": self.labels,
         }
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {"com.docker.compose.project": self.project} if self.project else {}
 
     def details(self) -> dict[str, Any]:
         return {
@@ -68,10 +75,15 @@ class Container:
                 "ExitCode": 0 if self.running else 137,
                 "StartedAt": STARTED,
             },
-            "Config": {"Image": f"shop/{self.name}", "Tty": False, "Env": ["MODE=live"]},
+            "Config": {
+                "Image": f"shop/{self.name}",
+                "Tty": False,
+                "Env": ["MODE=live"],
+                "Labels": self.labels,
+            },
             "HostConfig": {"NetworkMode": "bridge", "LogConfig": {"Type": "json-file"}},
             "NetworkSettings": {"Networks": {}},
-            "Mounts": [],
+            "Mounts": list(self.mounts),
         }
 
 

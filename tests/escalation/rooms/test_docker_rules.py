@@ -217,6 +217,8 @@ REFUSED_SETTINGS = [
     {"CapAdd": "ALL"},
     {"Devices": [{"PathOnHost": "/dev/sda"}]},
     {"DeviceCgroupRules": ["a *:* rwm"]},
+    {"DeviceRequests": [{"Driver": "cdi", "DeviceIDs": ["vendor.com/disk=all"]}]},
+    {"Annotations": {"run.oci.hooks.stdout": "/etc/cron.d/x"}},
     {"SecurityOpt": ["seccomp=unconfined"]},
     {"SecurityOpt": ["label=disable"]},
     {"SecurityOpt": ['seccomp={"defaultAction":"SCMP_ACT_ALLOW"}']},
