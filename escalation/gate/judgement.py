@@ -15,6 +15,7 @@ from escalation.gate.places import Where, directories_after, program_name, where
 from escalation.gate.policy import GatePolicy
 from escalation.gate.rules import Match, allows, forbids
 from escalation.gate.shell import Command, Script, read
+from escalation.gate.supervisor import touches_supervisor
 from escalation.gate.understanding import FULL, LOOK, NEVER, SAFE, Inner, Understanding, Word
 
 _DEEPEST = 8
@@ -138,6 +139,12 @@ class Judge:
             self._narrow(argv, shown)
             self._unknown(f"`{shown}`", at)
             return
+        if held := touches_supervisor(understood, self.policy.supervisor):
+            self._deny(
+                "the supervisor's own",
+                f"`{shown}` would end or change {held}, which holds this run: that is for no tier. "
+                "Leave it to a person, and say so in your report.",
+            )
         action = tuple(understood.action.split())
         self._rules((*action, *understood.arguments), action, shown, at)
         if not understood.inner:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from escalation.gate.doors import Doors
+from escalation.gate.supervisor import Supervisor
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,3 +26,5 @@ class GatePolicy:
     workdir: str = "/"
     programs_in: tuple[str, ...] = ()
     """Directories beside the system's own whose programs are what their names say (a drill's)."""
+    supervisor: Supervisor = field(default_factory=Supervisor)
+    """What no tier may end or change."""

@@ -23,6 +23,7 @@ from escalation.errors import CannotRun, WhyNot
 from escalation.gate.decision import Decision, judged
 from escalation.gate.doors import Doors, doors_for
 from escalation.gate.policy import GatePolicy
+from escalation.gate.supervisor import Supervisor
 from escalation.gateway.gateway import Gateway
 from escalation.gateway.limits import Limits as ApiLimits
 from escalation.gateway.spending import Spending
@@ -33,6 +34,7 @@ from escalation.rooms.client import write_client
 from escalation.rooms.docker_filter import DockerFilter, engine_socket
 from escalation.rooms.limits import Limits, control_groups
 from escalation.rooms.lookup import room_home
+from escalation.rooms.ourselves import alive, own_container, own_user
 from escalation.rooms.place import Operator, RunPlace
 from escalation.rooms.questions import nobody_to_ask
 from escalation.rooms.records import CommandEnd, GateRecord
@@ -40,6 +42,7 @@ from escalation.rooms.secrets import installation_paths
 from escalation.rooms.tool_environment import clean_environment
 from escalation.rooms.tool_runner import Ask, Refusal, ToolRunner
 from escalation.tiers import HIGHEST_TIER, LOWEST_TIER, Tier, get_tier
+from sessions_app.models.workdir import our_places
 
 BASH = "Bash"
 # Signals that a program does not turn into an exit of its own.
@@ -206,6 +209,17 @@ def policy_of(wanted: WallsWanted) -> GatePolicy:
         changes_nothing=wanted.changes_nothing,
         rooms=rooms_or_refusal().in_force,
         workdir=str(wanted.workdir),
+        supervisor=supervisor_here(),
+    )
+
+
+def supervisor_here() -> Supervisor:
+    """What of this host is Claude Ops itself."""
+    container = own_container()
+    return Supervisor(
+        alive=lambda: alive(our_places().values()),
+        users=own_user(),
+        containers=frozenset({container}) if container else frozenset(),
     )
 
 
@@ -296,7 +310,8 @@ def _docker_door(wanted: WallsWanted, standing: ExitStack) -> Path | None:
         return None
     path = wanted.run_directory / "docker.sock"
     hidden = tuple(map(str, installation_paths()))
-    standing.enter_context(DockerFilter(path, engine, wanted.level, hidden=hidden).serving())
+    door = DockerFilter(path, engine, wanted.level, hidden=hidden, own_container=own_container())
+    standing.enter_context(door.serving())
     return path
 
 

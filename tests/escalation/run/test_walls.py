@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
+from escalation.agent import Traces
 from escalation.errors import CannotRun
 from escalation.rooms import bubblewrap
 from escalation.rooms.bubblewrap import RoomsState
 from escalation.run import runner, walls
 from escalation.run.unguarded import UnguardedCommands
+from escalation.tiers import get_tier
 from sessions_app.models import Session
 from tests.escalation.rows import HEALTHY, queued_session
 from tests.escalation.runs import run
@@ -126,6 +130,23 @@ def test_a_watch_that_lies_in_the_supervisors_own_place_does_not_run(
 
     assert fake_cli.calls == []
     assert "state directory" in session.error
+
+
+def test_at_the_highest_tier_the_gate_holds_the_very_process_it_runs_in(workdir):
+    judge = walls.judge_of(
+        walls.WallsWanted(
+            tier=get_tier(3),
+            workdir=workdir,
+            config_directory=workdir,
+            run_directory=workdir,
+            surroundings={},
+            login={},
+            traces=Traces(),
+        )
+    )
+
+    assert judge(f"sudo kill -9 {os.getpid()}").rule == "the supervisor's own"
+    assert judge(f"sudo kill -9 {2**22 + 1}").verdict == "allow"
 
 
 def test_a_program_is_not_looked_for_where_an_agent_may_put_one(tmp_path):

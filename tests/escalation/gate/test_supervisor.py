@@ -1,0 +1,123 @@
+"""An agent that could end its own supervisor would be held by nobody: no tier may."""
+
+from __future__ import annotations
+
+import pytest
+
+from escalation.gate.decision import Decision, Verdict, decide
+from escalation.gate.doors import doors_for
+from escalation.gate.policy import GatePolicy
+from escalation.gate.supervisor import Alive, OwnProcess, Supervisor
+
+WORKER = "/opt/claudeops/bin/python3 /opt/claudeops/bin/claudeops worker"
+CONTAINER = "4f" * 32
+ALIVE = Alive(
+    processes=(
+        OwnProcess(pid=4242, name="claudeops", command=WORKER),
+        OwnProcess(pid=4343, name="bwrap", command="bwrap --ro-bind / / claude -p"),
+    ),
+    units=frozenset({"ops.service", "system.slice", "session-7.scope", "user@1000.service"}),
+)
+SUPERVISOR = Supervisor(
+    alive=lambda: ALIVE,
+    users=frozenset({"claudeops", "1000"}),
+    containers=frozenset({CONTAINER, "ops-worker-1", "ops-database-1"}),
+)
+
+
+def judged(command: str, tier: int) -> Decision:
+    policy = GatePolicy(
+        tier=tier, doors=doors_for(tier), workdir="/srv/shop", supervisor=SUPERVISOR
+    )
+    return decide(policy, command)
+
+
+@pytest.mark.parametrize("tier", [1, 2, 3])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "systemctl stop claudeops-worker",
+        "systemctl restart claudeops-web.service",
+        "systemctl restart nginx claudeops-worker",
+        "sudo systemctl stop ops",
+        "systemctl stop 'claude*'",
+        "systemctl stop '*'",
+        "systemctl stop system.slice",
+        "systemctl stop session-7.scope",
+        "systemctl --user stop user@1000",
+        "systemctl kill --signal=9 ops.service",
+        "systemctl disable --now ops",
+        "systemctl mask ops",
+        "systemctl freeze ops",
+        "systemctl set-property ops MemoryMax=1M",
+        "service claudeops-worker stop",
+        "ssh lighthouse systemctl stop claudeops-worker",
+        "loginctl terminate-user claudeops",
+        "loginctl kill-user 1000",
+        "loginctl terminate-session 7",
+        "loginctl terminate-session",
+        "kill 4242",
+        "sudo kill -9 4343",
+        "sudo kill -TERM -- -4242",
+        "sudo pkill -f claudeops",
+        "sudo pkill bwrap",
+        "sudo pkill -f '[c]laudeops worker'",
+        "sudo killall claudeops",
+        "sudo pkill -f PYTHON3",
+        "docker stop ops-worker-1",
+        "docker restart 4f4f4f4f4f4f",
+        "docker kill ops-database-1",
+        "ssh lighthouse docker restart ops-worker-1",
+        "docker cp evil.py ops-worker-1:/opt/claudeops",
+        "sudo apt-get remove -y bubblewrap",
+        "sudo apt install bubblewrap-",
+        "sudo apt purge 'bubble*'",
+        "sudo dpkg -r bubblewrap",
+        "sudo sysctl -w user.max_user_namespaces=0",
+        "sudo sysctl kernel.unprivileged_userns_clone=0",
+    ],
+)
+def test_what_the_supervisor_is_may_be_ended_or_changed_at_no_tier(command, tier):
+    decision = judged(command, tier)
+
+    assert decision.verdict in (Verdict.DENY, Verdict.CONTAIN), decision
+    assert tier < 3 or decision.verdict == Verdict.DENY
+
+
+@pytest.mark.parametrize(
+    ("tier", "command"),
+    [
+        (1, "systemctl status claudeops-worker --no-pager"),
+        (1, "systemctl is-active ops"),
+        (1, "docker logs ops-worker-1"),
+        (1, "pgrep -af claudeops"),
+        (2, "systemctl restart nginx"),
+        (2, "docker restart web"),
+        (2, "docker restart shop-worker-1"),
+        (3, "sudo kill -9 5151"),
+        (3, "sudo pkill -f gunicorn"),
+        (3, "sudo apt-get install -y bubblewrap"),
+        (3, "sudo apt-get remove -y nginx"),
+        (3, "sudo sysctl -w vm.swappiness=10"),
+        (3, "loginctl terminate-session 9"),
+    ],
+)
+def test_everything_else_is_judged_as_before(command, tier):
+    assert judged(command, tier).verdict == Verdict.ALLOW
+
+
+def test_the_model_is_told_what_it_would_have_ended():
+    decision = judged("systemctl restart ops", 2)
+
+    assert decision.rule == "the supervisor's own"
+    assert "ops.service" in decision.reason
+
+
+def test_processes_are_looked_up_only_for_a_command_that_could_end_one():
+    asked = []
+    supervisor = Supervisor(alive=lambda: asked.append(1) or ALIVE)
+    policy = GatePolicy(tier=2, doors=doors_for(2), workdir="/srv/shop", supervisor=supervisor)
+
+    decide(policy, "docker ps; systemctl status nginx; docker restart web")
+
+    assert asked == []
