@@ -14,6 +14,9 @@ from difflib import get_close_matches
 DOCKER, NETWORK, PROCESSES, SSH, BUS, KUBE, HOST = NAMES = (
     *("docker", "network", "processes", "ssh", "bus", "kube", "host"),
 )
+AGENT = "agent"
+"""What `ssh` opens for a command beside which no key may lie: the operator's agent alone. It is no
+word of an operator."""
 MEANING = {
     DOCKER: "the Docker engine, through a filter that knows the tier",
     NETWORK: "the network, for programs that are understood",

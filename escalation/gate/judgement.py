@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from escalation.gate.beside_keys import KEY_DOORS, reads_files, takes_a_file_in
-from escalation.gate.doors import HOST, MEANING
+from escalation.gate.doors import AGENT, HOST, MEANING, SSH
 from escalation.gate.findings import Findings
 from escalation.gate.hosts import HOST_PROGRAMS
 from escalation.gate.places import Where, directories_after, program_name, where
@@ -17,6 +17,7 @@ from escalation.gate.rules import Match, allows, forbids
 from escalation.gate.shell import Command, Script, read
 from escalation.gate.supervisor import touches_supervisor
 from escalation.gate.understanding import FULL, LOOK, NEVER, SAFE, Inner, Understanding, Word
+from escalation.gate.wording import in_short, plainly
 
 _DEEPEST = 8
 _MOST_COMMANDS = 500
@@ -116,14 +117,14 @@ class Judge:
         if self.judged > _MOST_COMMANDS or at.depth > _DEEPEST:
             self._unknown("so many commands in one", at)
             return
-        self._writes(command.writes, _shown(command.words) or ">", at)
+        self._writes(command.writes, in_short(command.words) or ">", at)
         written = self._beside(command.writes, at)
-        self.findings.changes += [_plain(("write", path)) for path in written]
+        self.findings.changes += [plainly(("write", path)) for path in written]
         if command.words and not command.calls_function:
             self._program(command, at)
 
     def _program(self, command: Command, at: _At) -> None:
-        argv, shown = command.words, _shown(command.words)
+        argv, shown = command.words, in_short(command.words)
         if argv[0] is None or re.search(r"[*?\[~]", argv[0].removeprefix("[")):
             self._unknown("a program whose name is computed", at)
             return
@@ -150,13 +151,14 @@ class Judge:
         if not understood.inner:
             self._narrow((*action, *understood.arguments), shown)
             done = (*action, *understood.arguments)
-            self.findings.actions.append(_shown(done))
-            self.findings.changes += [_plain(done)] if self._changes(understood, at) else []
+            self.findings.actions.append(in_short(done))
+            self.findings.changes += [plainly(done)] if self._changes(understood, at) else []
         self._understood(understood, shown, at)
         if understood.sends_input and command.stdin not in _SAYS_NOTHING:
             self._level(SAFE, shown, "sends what it reads; only with `</dev/null` it does not")
         if at.place is Place.ROOM and not understood.inner and not KEY_DOORS & understood.doors:
             self.findings.readers += [shown] if reads_files(argv) else []
+        self.findings.readers += [shown] if understood.needs_agent else []
         for inner in understood.inner:
             self._inner(inner, understood, command, at)
 
@@ -213,7 +215,10 @@ class Judge:
                 f"`{shown}` does not run on the host itself: leave `sudo` out, it works without.",
             )
         self._writes(understood.writes, shown, at)
-        for door in sorted(understood.doors - {HOST}):
+        doors = understood.doors - {HOST}
+        if understood.needs_agent and SSH in doors & self.policy.doors.names:
+            doors = self._by_agent(doors, shown, at)
+        for door in sorted(doors):
             self._door(door, shown, at)
         if understood.runs_unseen:
             self._without_doors(f"`{shown}` may run what files name", at)
@@ -248,10 +253,19 @@ class Judge:
             return "Leave it to a person, and say so in your report."
         return "Ask for escalation and say why."
 
+    def _by_agent(self, doors: frozenset[str], shown: str, at: _At) -> frozenset[str]:
+        if at.place is Place.ROOM and not (self.policy.ssh_agent and self.policy.rooms):
+            self._deny(
+                "keys beside files",
+                f"`{shown}` could send the operator's keys along, which lie beside its files. The "
+                "operator can run an ssh-agent, so that none has to: say so in your report.",
+            )
+        return doors - {SSH} | {AGENT}
+
     def _door(self, door: str, shown: str, at: _At) -> None:
         if at.place is Place.ELSEWHERE:
             return
-        if door not in self.policy.doors.names:
+        if door not in self.policy.doors.names | {AGENT}:
             self._deny(
                 f"door {door} is closed",
                 f"`{shown}` needs the door `{door}` ({MEANING.get(door, door)}), which is closed "
@@ -289,7 +303,7 @@ class Judge:
         if inner.elsewhere:
             below = replace(below, place=Place.ELSEWHERE, alone=False)
         if inner.on_host:
-            below = self._to_host(inner, _shown(command.words), below)
+            below = self._to_host(inner, in_short(command.words), below)
         fed = understood.action.split()[0] not in _FEED_THEMSELVES
         stdin = command.stdin if fed else None
         if inner.argv:
@@ -297,7 +311,7 @@ class Judge:
             return
         text = stdin if inner.from_stdin else inner.text
         if text is None:
-            self._unknown(f"`{_shown(command.words)}`, which runs a computed text", below)
+            self._unknown(f"`{in_short(command.words)}`, which runs a computed text", below)
         elif (inner.posix or below.place is Place.ELSEWHERE) and _READ_DIFFERENTLY.search(text):
             self._unknown("a text that not every shell reads alike: use `bash -c`", below)
         else:
@@ -375,14 +389,3 @@ def _reads_nothing(command: Command) -> bool:
     of a shell's text makes another text of it."""
     words = command.words
     return words[:1] in _READ_NOTHING or words[:2] in _READ_NOTHING
-
-
-def _plain(words: tuple[Word, ...]) -> str:
-    text = " ".join("…" if word is None else word for word in words)
-    return "".join(character if character.isprintable() else " " for character in text)
-
-
-def _shown(words: tuple[Word, ...]) -> str:
-    """In plain form, short enough for a sentence."""
-    plain = _plain(words)
-    return plain if len(plain) <= 120 else f"{plain[:117]}…"

@@ -56,7 +56,7 @@ def _where_absolute(path: str, policy: GatePolicy) -> Where:
     plain = "/" + posixpath.normpath(path).lstrip("/")
     if any(_inside(plain, root) for root in (policy.workdir, *policy.doors.writable)):
         return Where.OURS
-    if policy.rooms and any(_inside(plain, root) and plain != root for root in _PRIVATE):
+    if policy.rooms and any(_inside(plain, root) for root in _PRIVATE):
         return Where.PRIVATE
     return Where.OUTSIDE
 

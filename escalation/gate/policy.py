@@ -23,6 +23,8 @@ class GatePolicy:
     """A dry run or a question: as Tier 1, whatever the tier's number."""
     rooms: bool = True
     """Whether a room holds what cannot be understood; without one it is denied."""
+    ssh_agent: bool = False
+    """Whether the operator has one: with it, no key has to lie in a room."""
     workdir: str = "/"
     programs_in: tuple[str, ...] = ()
     """Directories beside the system's own whose programs are what their names say (a drill's)."""

@@ -54,6 +54,9 @@ class Understanding:
     runs_unseen: bool = False
     """It may run programs that files name (git's filters and hooks): no door may be open beside
     it."""
+    needs_agent: bool = False
+    """It sends files of choice by ssh, or runs what files name beside it: the operator's agent may
+    be there for it, but not a key that could be one of those files."""
     sends_input: bool = False
     """What it reads on its standard input goes to the other side."""
     why: str = ""

@@ -16,6 +16,7 @@ DOCKER_SOCKETS = ("/run/docker.sock", "/var/run/docker.sock")
 BUSES = ("/run/systemd", "/run/dbus", "/run/log/journal", "/var/log/journal")
 USER_BUSES = ("bus", "systemd")
 SSH_SETTINGS = "/etc/ssh/ssh_config.d"
+SSH_FILES = ("config", "known_hosts", "known_hosts2")
 CLUSTER_LOGINS = ("/etc/rancher/k3s/k3s.yaml", "/etc/kubernetes/admin.conf")
 
 
@@ -49,7 +50,18 @@ def _docker(place: RunPlace, hidden: list[Mount]) -> Opened:
 
 
 def _ssh(place: RunPlace, hidden: list[Mount]) -> Opened:
-    mounts: list[Mount] = [*showing(place.operator.home / ".ssh", hidden)]
+    return _by_ssh(place, [place.operator.home / ".ssh"], hidden)
+
+
+def _agent(place: RunPlace, hidden: list[Mount]) -> Opened:
+    """No key: only what says which host is which, and which of the agent's keys is for it."""
+    directory = place.operator.home / ".ssh"
+    public = (*(directory / name for name in SSH_FILES), *sorted(directory.glob("*.pub")))
+    return _by_ssh(place, [path for path in public if not path.is_symlink()], hidden)
+
+
+def _by_ssh(place: RunPlace, paths: Iterable[Path], hidden: list[Mount]) -> Opened:
+    mounts: list[Mount] = [*_shown(paths, hidden)]
     environment: tuple[tuple[str, str], ...] = ()
     if agent := place.operator.ssh_agent:
         mounts += showing(agent, hidden)
@@ -82,4 +94,10 @@ def _shown(paths: Iterable[Path], hidden: list[Mount]) -> list[Mount]:
 
 
 # `network`, `processes` and `host` change the room itself, not what lies in it.
-_BEHIND = {doors.DOCKER: _docker, doors.SSH: _ssh, doors.BUS: _bus, doors.KUBE: _kube}
+_BEHIND = {
+    doors.DOCKER: _docker,
+    doors.SSH: _ssh,
+    doors.AGENT: _agent,
+    doors.BUS: _bus,
+    doors.KUBE: _kube,
+}

@@ -21,6 +21,10 @@ class Operator:
     kubeconfigs: tuple[Path, ...] = ()
     """The files in KUBECONFIG; without them `~/.kube`."""
 
+    @property
+    def has_agent(self) -> bool:
+        return self.ssh_agent is not None and self.ssh_agent.is_socket()
+
     @classmethod
     def of(cls, environment: Mapping[str, str], home: Path) -> Operator:
         agent = environment.get("SSH_AUTH_SOCK", "")

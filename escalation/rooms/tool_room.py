@@ -14,7 +14,7 @@ from escalation.rooms.lookup import TEMPORARY, hidden_sockets, hiding, room_home
 from escalation.rooms.place import RunPlace
 
 BASH = ("/bin/bash", "--noprofile", "--norc", "-c")
-NEED_NETWORK = {doors.NETWORK, doors.SSH, doors.KUBE}
+NEED_NETWORK = {doors.NETWORK, doors.SSH, doors.AGENT, doors.KUBE}
 ENTERED = b"entered\n"
 
 # The command is read from a descriptor, so it is exactly the text that was judged, whatever its

@@ -208,6 +208,7 @@ def policy_of(wanted: WallsWanted) -> GatePolicy:
         ask=wanted.ask,
         changes_nothing=wanted.changes_nothing,
         rooms=rooms_or_refusal().in_force,
+        ssh_agent=Operator.of(wanted.surroundings, Path.home()).has_agent,
         workdir=str(wanted.workdir),
         supervisor=supervisor_here(),
     )

@@ -17,7 +17,14 @@ def ansible(argv: tuple[Word, ...]) -> Understanding | None:
     """A check runs modules on the hosts too; what it will do stands in files."""
     if argv[1:] == ("--version",):
         return looks(argv)
-    return acts(str(argv[0]), argv[1:], FULL, "acts on many hosts", SSH, NETWORK)
+    return Understanding(
+        action=str(argv[0]),
+        arguments=argv[1:],
+        level=FULL,
+        doors=frozenset({SSH, NETWORK}),
+        needs_agent=True,
+        why="acts on many hosts",
+    )
 
 
 def ansible_reads(argv: tuple[Word, ...]) -> Understanding | None:

@@ -223,6 +223,8 @@ def _goes(
         level=lowest,
         doors=found[1],
         writes=_written(command, words, where),
+        # Filters that the repository names are run with what it pulls.
+        needs_agent=command == "pull" and SSH in found[1],
         why="overwrites what others have pushed" if lowest == NEVER else why,
     )
 

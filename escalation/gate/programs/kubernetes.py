@@ -88,13 +88,18 @@ def kubectl(argv: tuple[Word, ...]) -> Understanding | None:
         return None
     if verb in ("rollout", "config"):
         return _grouped(verb, rest, raw=line.has("--raw"))
-    if verb not in LOOKS | CHANGES:
+    if verb not in LOOKS | CHANGES or (verb == "cp" and not _comes_here(rest)):
         return None
     level = _level(verb, rest, sweeping=line.has("--all", "-A", "--all-namespaces"))
     named_in_files = line.has("-f", "--filename", "-k") and verb != "logs"
     if named_in_files or any(map(_hides_a_secret, line.values("--raw"))):
         level = max(level, FULL)
     return _answer(f"kubectl {verb}", words, level)
+
+
+def _comes_here(words: tuple[str, ...]) -> bool:
+    """What goes the other way may be the kubeconfig, which lies beside it: links lead anywhere."""
+    return len(words) == 2 and ":" in words[0] and ":" not in words[1]
 
 
 def _at_dashes(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

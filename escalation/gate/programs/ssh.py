@@ -7,6 +7,7 @@ other, and with options that start nothing on this side and forward nothing.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from escalation.gate.doors import NETWORK, SSH
 from escalation.gate.programs.answers import Grammar, acts, looks, writes
@@ -118,7 +119,7 @@ def rsync(argv: tuple[Word, ...]) -> Understanding | None:
     dry = line.has("-n", "--dry-run", "--list-only") or len(words) == 1
     if line.has("--remove-source-files") and not dry:
         found = _copies("rsync", argv, words, dry=False)
-        return None if found is None else acts("rsync", argv[1:], FULL, "moves files", *found.doors)
+        return None if found is None else replace(found, level=FULL, why="moves files")
     extra = line.values("-T", "--backup-dir")
     return _copies("rsync", argv, words, dry=dry, extra=extra)
 
@@ -138,7 +139,8 @@ def _copies(
     if dry:
         return looks(argv, *doors)
     if _is_remote(words[-1]):
-        return acts(program, argv[1:], FULL, "writes files on another host", *doors)
+        there = acts(program, argv[1:], FULL, "writes files on another host", *doors)
+        return replace(there, needs_agent=len(remote) < len(words))
     return writes(program, argv[1:], (words[-1], *extra), *doors)
 
 

@@ -6,12 +6,13 @@ import pytest
 
 from escalation.gate.beside_keys import reads_files, takes_a_file_in
 from escalation.gate.decision import Verdict, decide
-from escalation.gate.doors import doors_for
+from escalation.gate.doors import AGENT, SSH, doors_for
 from escalation.gate.policy import GatePolicy
 
 
-def judged(command: str, tier: int = 1):
-    return decide(GatePolicy(tier=tier, doors=doors_for(tier), workdir="/srv/shop"), command)
+def judged(command: str, tier: int = 1, **facts):
+    doors = facts.pop("doors", doors_for(tier))
+    return decide(GatePolicy(tier=tier, doors=doors, workdir="/srv/shop", **facts), command)
 
 
 @pytest.mark.parametrize(
@@ -83,3 +84,79 @@ def test_only_nothing_may_be_taken_in():
     assert not takes_a_file_in("ssh h uptime < /dev/null")
     assert takes_a_file_in("ssh h uptime < /dev/nullx/../../key")
     assert takes_a_file_in("ssh h uptime <key")
+
+
+COPIES = [
+    "scp README.md lighthouse:/srv/",
+    "scp -r . lighthouse:/srv/",
+    "scp lighthouse:/etc/hostname README.md harbour:/srv/",
+    "rsync -a src/ lighthouse:/srv/",
+    "rsync -aL --remove-source-files src/ lighthouse:/srv/",
+    "ansible-playbook site.yml",
+    "git pull git@lighthouse:shop.git",
+]
+
+
+@pytest.mark.parametrize("command", COPIES)
+def test_what_sends_files_or_runs_what_they_name_gets_the_agent_and_no_key(command):
+    decision = judged(command, 3, ssh_agent=True)
+
+    assert decision.verdict == Verdict.ALLOW
+    assert AGENT in decision.doors
+    assert SSH not in decision.doors
+
+
+@pytest.mark.parametrize("command", COPIES)
+@pytest.mark.parametrize("facts", [{}, {"ssh_agent": True, "rooms": False}])
+def test_where_the_keys_would_lie_beside_it_nothing_is_sent(command, facts):
+    decision = judged(command, 3, **facts)
+
+    assert decision.verdict == Verdict.DENY
+    assert decision.rule == "keys beside files"
+    assert "ssh-agent" in decision.reason
+
+
+def test_where_ssh_is_closed_an_agent_opens_nothing():
+    decision = judged(
+        "scp README.md lighthouse:/srv/", 3, ssh_agent=True, doors=doors_for(3, "-ssh")
+    )
+
+    assert decision.rule == "door ssh is closed"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ssh lighthouse uptime; scp link lighthouse:/srv/",
+        "scp link lighthouse:/srv/ && ssh lighthouse cat /srv/link",
+        "kubectl get pods; rsync -aL links/ lighthouse:/srv/",
+    ],
+)
+def test_a_copy_does_not_stand_beside_what_has_the_keys(command):
+    decision = judged(command, 3, ssh_agent=True)
+
+    assert decision.verdict == Verdict.DENY
+    assert decision.rule == "beside keys"
+
+
+@pytest.mark.parametrize(
+    "command", ["kubectl cp link web:/tmp/x", "kubectl cp -n shop ./a shop/web:/tmp/x"]
+)
+def test_nothing_is_copied_into_a_cluster_beside_its_login(command):
+    decision = judged(command, 3, ssh_agent=True)
+
+    assert decision.verdict == Verdict.CONTAIN
+    assert not decision.doors
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "scp lighthouse:/var/log/syslog /tmp/",
+        "scp lighthouse:/etc/hostname harbour:/tmp/",
+        "kubectl cp web:/var/log/app.log /tmp/app.log",
+        "git push git@lighthouse:shop.git main",
+    ],
+)
+def test_what_sends_no_file_of_this_side_needs_no_agent(command):
+    assert judged(command, 3).verdict == Verdict.ALLOW

@@ -108,6 +108,25 @@ def test_keys_are_there_for_the_ssh_door_alone(host):
     assert "Read-only" in host.bash(f"echo x >> '{key}'", "ssh").stderr
 
 
+def test_beside_a_copy_the_agent_is_there_and_no_key_by_any_name(host):
+    key = own_key(host)
+    path = host.root / "state/agent.sock"
+    engine = Engine(path, "agent")
+    operator = Operator(home=host.root / "home", ssh_agent=path)
+    link = host.root / "system/link"
+    link.symlink_to(key)
+    try:
+        said = host.bash(
+            f"cat '{key}' '{link}'; ls '{key.parent}'; " + REACH.format(path="$SSH_AUTH_SOCK"),
+            "agent",
+            operator=operator,
+        )
+    finally:
+        engine.close()
+
+    assert said.stdout.split() == ["config", "id_ed25519.pub", "agent"]
+
+
 def test_ssh_takes_the_operators_settings_as_its_own(host):
     own_key(host)
 
