@@ -68,13 +68,13 @@ class GatewayHandler(BaseHTTPRequestHandler):
         if len(body) < length:
             self.close_connection = True
             return None
-        model = _model_in(body)
-        if model is None:
+        models = _models_in(body)
+        if models is None:
             return self._refuse(Refusal(400, "The request is no JSON object that names a model."))
-        if objection := self.gateway.objection_to(model):
+        if objection := next(filter(None, map(self.gateway.objection_to, models)), ""):
             logger.warning("A request to the API was refused: %s", objection)
             return self._refuse(Refusal(403, objection))
-        return self._exchange(model, body)
+        return self._exchange(models[0], body)
 
     def _objection_to_head(self) -> Refusal | None:
         if self.request_version != "HTTP/1.1":
@@ -232,17 +232,24 @@ class GatewayHandler(BaseHTTPRequestHandler):
         self.end_headers()
 
 
-def _model_in(body: bytes) -> str | None:
-    """As a rule it stands at the front and nowhere else; then the long rest need not be parsed."""
+def _models_in(body: bytes) -> list[str] | None:
+    """The request's own first, then those that its tools name: some run at the API and ask one. As
+    a rule it stands at the front and nowhere else; then the long rest need not be parsed."""
     named_once = body.count(b'"model"') == 1 and b"\\u00" not in body
     if named_once and (opening := OPENING_MODEL.match(body)):
-        return opening[1].decode()
+        return [opening[1].decode()]
     try:
         request = json.loads(body, object_pairs_hook=_unambiguous)
     except (ValueError, RecursionError):
         return None
-    model = request.get("model") if isinstance(request, dict) else None
-    return model if isinstance(model, str) and len(model) <= MAX_MODEL_LENGTH else None
+    if not isinstance(request, dict):
+        return None
+    tools = request.get("tools")
+    named = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+    models = [request.get("model"), *(tool["model"] for tool in named if "model" in tool)]
+    found = [model for model in models if isinstance(model, str)]
+    is_clear = len(found) == len(models) and all(len(name) <= MAX_MODEL_LENGTH for name in found)
+    return found if is_clear else None
 
 
 def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import http.client
 import json
 import logging
 import threading
@@ -166,6 +167,52 @@ def test_whether_anybody_is_there_is_answered_here(run_with):
     assert run.ask(b"", method="HEAD", path="/").status == 200
     assert run.ask(b"", method="HEAD", path="/v1/x").status == 404
     assert run.api.requests == []
+
+
+def test_a_model_that_a_tool_names_does_not_reach_the_api(run_with):
+    """A tool that runs at the API may ask a model of its own."""
+    run = run_with(answer_json)
+    tool = {"type": "advisor_1", "name": "advisor", "model": "claude-opus-4-1"}
+
+    answer = run.ask({"model": "claude-haiku-4-5", "tools": [tool]})
+
+    assert answer.status == 403
+    assert "claude-opus-4-1" in error_in(answer)[1]
+    assert run.api.requests == []
+
+
+def test_a_tool_that_takes_a_word_called_model_is_no_model(run_with):
+    run = run_with(answer_json)
+    schema = {"type": "object", "properties": {"model": {"type": "string"}}}
+
+    answer = run.ask(
+        {"model": "claude-haiku-4-5", "tools": [{"name": "x", "input_schema": schema}]}
+    )
+
+    assert answer.status == 200
+
+
+def test_after_its_run_a_token_opens_nothing_on_old_connections_and_new_ones(run_with):
+    run = run_with(answer_json)
+    kept = run.connect()
+    run.ask(connection=kept).read()
+
+    run.end()
+
+    with pytest.raises((OSError, http.client.HTTPException)):
+        run.ask(connection=kept)
+    with pytest.raises(ConnectionRefusedError):
+        run.ask()
+    assert len(run.api.requests) == 1
+
+
+def test_the_token_of_another_run_opens_nothing(run_with):
+    first, second = run_with(answer_json), run_with(answer_json)
+
+    answer = second.ask(x_api_key=first.serving.token)
+
+    assert answer.status == 401
+    assert second.api.requests == []
 
 
 def test_another_model_does_not_reach_the_api(run_with):

@@ -22,6 +22,9 @@ from escalation.gateway.models import may_ask
         ("claude-opus-4-1", "claude-opus-4-1-20250805[1m]"),
         ("claude-opus-4-1-20250805", "claude-opus-4-1-20250805"),
         ("my-proxy/large", "my-proxy/large"),
+        ("haiku", "claude-3-5-haiku-latest"),
+        ("HAIKU", "Claude-Haiku-4-5"),
+        ("eu.anthropic.claude-opus-4-1-v1:0", "eu.anthropic.claude-opus-4-1-v1:0"),
     ],
 )
 def test_a_word_means_a_model(word, model):
@@ -39,6 +42,14 @@ def test_a_word_means_a_model(word, model):
         ("claude-opus-4", "claude-opus-4-1"),
         ("claude-opus-4-1", "claude-opus-4-1-preview"),
         ("claude-opus-4-1-20250805", "claude-opus-4-1-20260101"),
+        ("claude-opus-4-1", "claude-opus-4-1-latest"),
+        ("haiku", "claude-opus-4-1-haiku"),
+        ("haiku", "claude-haiku-4-5,claude-opus-4-1"),
+        ("opusplan", "claude-opus-4-1/haiku"),
+        ("haiku", "claude-haiku-4-5\n"),
+        ("haiku", "claude haiku"),
+        ("haiku", "claude-haiku-4-5?model=x"),
+        ("claude-opus-4-1", "claude-opus-4-1\u200b"),
     ],
 )
 def test_a_word_does_not_mean_another_model(word, model):
