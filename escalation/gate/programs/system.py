@@ -15,6 +15,10 @@ DMESG = """
     --reltime --level= --facility= --raw --notime --follow --time-format= --color? --nopager
     --since= --until=
 """
+FIREWALL_LISTS = (
+    "-L -S -n -v -x -t= --list --list-rules --numeric --verbose --line-numbers --table="
+)
+VOLUMES = "-a -v -o= --all --noheadings --units= --separator= --options="
 PKILL = """
     -a -l -f -c -i -n -o -v -w -x -L -d= -g= -G= -P= -s= -t= -u= -U= -F= -r= --full --exact
     --count --list-name --list-full --newest --oldest --parent= --euid= --uid= --ignore-case
@@ -101,11 +105,35 @@ def looking_on_host(options: str) -> Grammar:
 
 
 def mount(argv: tuple[Word, ...]) -> Understanding | None:
+    """What the host's own table names is mounted again; anything else could show under another
+    path what rooms hide, or lay files of choice over the system's."""
     if argv[1:] in ((), ("-l",), ("-v",)) or (argv[1:2] == ("-t",) and len(argv) == 3):
         return looks(argv)
     if any("fuse" in (word or "") for word in argv[1:]):
         return None  # Its source may name a program.
-    return acts("mount", argv[1:], FULL, "changes what is mounted", HOST)
+    line = read(argv[1:], "-a -v --all --verbose")
+    words = literal(line.operands) if line else None
+    if line and words is not None and len(words) == (0 if line.has("-a", "--all") else 1):
+        return acts("mount", argv[1:], FULL, "changes what is mounted", HOST)
+    return acts("mount", argv[1:], NEVER, "mounts what the host's own table does not name", HOST)
+
+
+def firewall(argv: tuple[Word, ...]) -> Understanding | None:
+    line = read(argv[1:], FIREWALL_LISTS)
+    lists = line is not None and line.has("-L", "--list", "-S", "--list-rules")
+    if argv[0] == "nft" and argv[1:2] == ("list",):
+        # It reads its words as one text, in which a semicolon begins another command.
+        plain = all(word and re.fullmatch(r"\w[\w.-]*", word) for word in argv[2:])
+        return looks(argv, HOST) if plain else None
+    if line is not None and lists and not line.unsure and len(line.operands) <= 1:
+        return looks(argv, HOST)
+    return on_host(FULL, "changes the host's walls", starting="-M|--mod")(argv)
+
+
+def swapon(argv: tuple[Word, ...]) -> Understanding | None:
+    if argv[1:] in (("--show",), ("-s",), ("--summary",)):
+        return looks(argv)
+    return on_host(FULL, "changes the host itself")(argv)
 
 
 def logrotate(argv: tuple[Word, ...]) -> Understanding | None:
@@ -123,7 +151,9 @@ def crontab(argv: tuple[Word, ...]) -> Understanding | None:
     line = read(argv[1:], "-l -u= -r -i")
     if line and not line.unsure and line.has("-l") and not line.has("-r") and not line.operands:
         return looks(argv, HOST)
-    return acts("crontab", argv[1:], FULL, "changes what runs by the clock", HOST)
+    if line and not line.unsure and line.has("-r") and not line.operands:
+        return acts("crontab", argv[1:], FULL, "changes what runs by the clock", HOST)
+    return acts("crontab", argv[1:], NEVER, "has commands run later that no wall holds", HOST)
 
 
 def nginx(argv: tuple[Word, ...]) -> Understanding | None:
@@ -205,7 +235,6 @@ GRAMMARS: dict[str, Grammar] = {
     **dict.fromkeys(
         (
             "umount",
-            "swapon",
             "swapoff",
             "rmmod",
             "chsh",
@@ -217,9 +246,12 @@ GRAMMARS: dict[str, Grammar] = {
         on_host(NEVER, "changes who may enter"),
     ),
     **dict.fromkeys(
-        ("iptables", "ip6tables", "nft", "visudo", "setenforce", "update-grub"),
+        ("visudo", "setenforce", "update-grub"),
         on_host(FULL, "changes the host's walls", starting="-M|--mod"),
     ),
+    **dict.fromkeys(("iptables", "ip6tables", "nft"), firewall),
+    **dict.fromkeys(("lvs", "vgs", "pvs"), looking_on_host(VOLUMES)),
+    "swapon": swapon,
     "modprobe": on_host(FULL, "changes the host itself", starting="-[Cd]|--(?:config|dirname)"),
     "logrotate": logrotate,
     **dict.fromkeys(

@@ -25,10 +25,11 @@ SYSTEMCTL_LEVELS = {
     SAFE: "start stop restart reload try-restart reload-or-restart try-reload-or-restart kill"
     " force-reload condrestart reset-failed reload-or-try-restart",
     FULL: "enable disable reenable mask unmask preset preset-all daemon-reload daemon-reexec revert"
-    " link add-wants add-requires set-property set-environment unset-environment cancel freeze thaw"
-    " import-environment log-level log-target service-watchdogs set-default",
+    " add-wants add-requires set-property unset-environment cancel freeze thaw"
+    " log-level log-target service-watchdogs set-default",
     NEVER: "reboot poweroff halt kexec exit suspend hibernate hybrid-sleep switch-root emergency"
-    " suspend-then-hibernate soft-reboot rescue default isolate clean bind mount-image",
+    " suspend-then-hibernate soft-reboot rescue default isolate clean bind mount-image"
+    " link set-environment import-environment",
 }
 SYSTEMCTL_VERBS = {
     verb: level for level, verbs in SYSTEMCTL_LEVELS.items() for verb in verbs.split()
@@ -114,6 +115,8 @@ def systemctl(argv: tuple[Word, ...]) -> Understanding | None:
         return None
     if level in (SAFE, FULL) and any(map(ENDS_THE_SYSTEM.match, names or ())):
         level = NEVER
+    if level == FULL and any("/" in name for name in names or ()):
+        level = NEVER  # A unit file of choice, which runs as root.
     if level == SAFE and any(map(MANY_AT_ONCE.search, names or ())):
         level = FULL
     rest = (*units, *_options(argv, line.operands))
@@ -129,7 +132,7 @@ def _why(level: int) -> str:
         LOOK: "",
         SAFE: "starts, stops or restarts a unit",
         FULL: "changes what runs from now on",
-        NEVER: "ends or empties the whole system",
+        NEVER: "ends or empties the whole system, or runs what it likes as root",
     }[level]
 
 

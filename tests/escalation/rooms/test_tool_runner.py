@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import socket
@@ -240,6 +241,22 @@ def test_the_end_of_the_run_ends_all_its_commands(own_host):
         client.communicate(timeout=10)
     assert not living("sleep 1003")
     assert [client.returncode for client in clients] == [137, 137, 137]
+
+
+def test_a_command_dies_when_the_runners_process_is_killed(own_host):
+    place = own_host.place()
+
+    def serve() -> None:
+        with running(place, allowed()) as runner:
+            runner.call("exec sleep 1009")
+
+    process = multiprocessing.get_context("fork").Process(target=serve, daemon=True)
+    process.start()
+    wait_until(lambda: living("sleep 1009"))
+    process.kill()
+    process.join(10)
+
+    wait_until(lambda: not living("sleep 1009"))
 
 
 def test_after_the_end_of_the_run_nothing_runs(own_host):

@@ -20,6 +20,11 @@ ROWS = [
     Row("systemctl stop '*'", "systemctl stop", FULL, "bus"),
     Row("systemctl kill system.slice", "systemctl kill", FULL, "bus"),
     Row("systemctl enable --now nginx", "systemctl enable", FULL, "bus"),
+    Row("systemctl enable /srv/shop/evil.service", "systemctl enable", NEVER, "bus"),
+    Row("systemctl link /srv/shop/evil.service", "systemctl link", NEVER, "bus"),
+    Row(
+        "systemctl set-environment LD_PRELOAD=/srv/x.so", "systemctl set-environment", NEVER, "bus"
+    ),
     Row("systemctl daemon-reload", "systemctl daemon-reload", FULL, "bus"),
     Row("systemctl mask ssh", "systemctl mask", FULL, "bus"),
     Row("systemctl reboot", "systemctl reboot", NEVER, "bus"),
