@@ -225,7 +225,8 @@ class Judge:
 
     def _without_doors(self, what: str, at: _At) -> None:
         what = f"{what}, and no door may be open beside it"
-        if at.place is Place.ROOM:
+        # Without rooms everything is open, and from Tier 2 on those files are the model's to write.
+        if at.place is Place.ROOM and (self.policy.rooms or self.tier < SAFE):
             self.findings.unseen.append(what)
         else:
             self._unknown(what, at)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from escalation.gate.decision import Verdict, decide
@@ -9,6 +11,7 @@ from escalation.gate.doors import default_doors
 from escalation.gate.policy import GatePolicy
 from tests.escalation.gate.overheard import ran_by_bash
 
+NO_ROOMS = GatePolicy(tier=2, doors=default_doors(2), workdir="/srv/shop", rooms=False)
 TIER_1 = GatePolicy(tier=1, doors=default_doors(1), workdir="/srv/shop")
 HIDDEN = "a[$(systemctl restart web)]"
 BESIDE = "systemctl status web"
@@ -104,3 +107,24 @@ def test_a_computed_file_is_opened_beside_no_door(text):
 )
 def test_honest_words_beside_them_are_still_understood(text):
     assert decide(TIER_1, text).verdict is Verdict.ALLOW
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git config filter.x.clean 'docker rm -f db'",
+        "git status",
+        "git diff",
+        "git add .",
+        "git config --global core.sshCommand evil",
+        "git init /etc",
+        "git bundle create /etc/x HEAD",
+        "git format-patch -o /etc HEAD~1",
+    ],
+)
+def test_without_a_room_nothing_runs_what_files_of_the_models_own_name(command):
+    assert decide(NO_ROOMS, command).verdict == Verdict.DENY
+
+
+def test_without_a_room_the_first_tier_reads_a_repository_that_it_cannot_write():
+    assert decide(replace(NO_ROOMS, tier=1), "git status").verdict == Verdict.ALLOW
