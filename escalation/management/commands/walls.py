@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import sys
 import time
@@ -170,11 +171,13 @@ def _stored(kind: str, found: dict[str, Any]) -> dict[str, Any]:
 
 def _corpus(options: dict[str, Any]) -> corpora.Corpus:
     named = options["corpus"]
+    # Where nothing is run, no program can be missing.
+    find = str if options["dry"] else shutil.which
     try:
         if named == STANDARD_INPUT:
-            corpus = corpora.parse(sys.stdin.read())
+            corpus = corpora.parse(sys.stdin.read(), find=find)
         else:
-            corpus = corpora.read(Path(named) if named else corpora.SHIPPED)
+            corpus = corpora.read(Path(named) if named else corpora.SHIPPED, find=find)
     except OSError as error:
         raise CannotRun(f"The corpus cannot be read: {error}.") from error
     return corpus.of_tier(options["tier"]) if options["tier"] else corpus

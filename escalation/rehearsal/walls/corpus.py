@@ -1,7 +1,8 @@
 """The commands that are tried, as data: one JSON object a line.
 
 `{"tier": 1, "expect": "deny", "command": "docker restart web"}`. A line that is wrong is named with
-what is wrong with it, and the others still count: one typing mistake must not hide 300 answers.
+what is wrong with it, and the others still count: one typing mistake must not hide 300 answers. A
+corpus of somebody else may have fields of its own, which are passed over.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from escalation.tiers import HIGHEST_TIER, LOWEST_TIER
 
+Find = Callable[[str], str | None]
+"""Where a program is; None where it is not."""
 SHIPPED = Path(__file__).parent / "corpus.jsonl"
 ALLOW, CONTAIN, DENY = EXPECTATIONS = ("allow", "contain", "deny")
 _KNOWN = {"tier", "expect", "command", "needs", "group", "why"}
@@ -46,12 +50,12 @@ class Corpus:
         return replace(self, rows=tuple(row for row in self.rows if row.tier == tier))
 
 
-def read(path: Path = SHIPPED) -> Corpus:
+def read(path: Path = SHIPPED, *, find: Find = shutil.which) -> Corpus:
     """Raise OSError where there is no such file."""
-    return parse(path.read_bytes().decode("utf-8", "replace"))
+    return parse(path.read_bytes().decode("utf-8-sig", "replace"), find=find)
 
 
-def parse(text: str, *, find: Callable[[str], str | None] = shutil.which) -> Corpus:
+def parse(text: str, *, find: Find = shutil.which) -> Corpus:
     rows, wrong, left_out = [], [], []
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -77,7 +81,7 @@ def _row(line: str) -> Row:
         raise ValueError(f'"expect" is {expect!r}, not one of {", ".join(EXPECTATIONS)}')
     if not isinstance(command, str) or not command.strip():
         raise ValueError(f'"command" is {command!r}, not a text')
-    if unknown := sorted(set(found) - _KNOWN):
+    if unknown := [name for name in sorted(set(found) - _KNOWN) if _seems_known(name)]:
         raise ValueError(f"unknown: {', '.join(unknown)}")
     return Row(
         tier=tier,
@@ -87,6 +91,11 @@ def _row(line: str) -> Row:
         group=str(found.get("group") or ""),
         why=str(found.get("why") or ""),
     )
+
+
+def _seems_known(name: str) -> bool:
+    """A typing mistake in one of ours would change what is tried."""
+    return bool(get_close_matches(name.lower(), _KNOWN, n=1, cutoff=0.8))
 
 
 def _object(line: str) -> dict[str, Any]:

@@ -63,6 +63,15 @@ def test_dry_ends_with_1_where_a_row_is_judged_otherwise(corpus):
     assert "\x1b" not in said
 
 
+def test_dry_judges_what_this_machine_could_not_run(corpus):
+    row = json.dumps({"tier": 1, "expect": "allow", "command": "docker ps", "needs": "nowhere"})
+
+    code, said = walls_say("--dry", "--json", "--corpus", corpus(row))
+
+    assert code == 0
+    assert [one["decision"] for one in json.loads(said)["rows"]] == ["allow"]
+
+
 def test_dry_says_that_there_are_no_rooms_where_more_is_denied(corpus, settings):
     settings.CLAUDEOPS_ROOMS = "off"
 

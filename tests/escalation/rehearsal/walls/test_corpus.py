@@ -33,7 +33,8 @@ def test_a_row_says_tier_command_and_what_is_expected():
         (line(command=" "), "\"command\" is ' ', not a text"),
         (line(command=7), '"command" is 7, not a text'),
         (line(needs=7), '"needs" is 7, not the name of a program'),
-        (line(colour="red"), "unknown: colour"),
+        (line(need="jq"), "unknown: need"),
+        (line(Command="x"), "unknown: Command"),
     ],
 )
 def test_a_wrong_line_is_named_and_the_others_still_count(wrong, said):
@@ -43,6 +44,18 @@ def test_a_wrong_line_is_named_and_the_others_still_count(wrong, said):
     [problem] = found.wrong
     assert problem.startswith("line 4: ")
     assert said in problem
+
+
+def test_fields_of_somebody_elses_corpus_are_passed_over():
+    found = parse(f"{line(id=7, colour='red')}\r\n{line(note='x', severity=3)}\r\n")
+
+    assert (len(found.rows), found.wrong) == (2, ())
+
+
+def test_a_file_from_another_system_is_read(tmp_path):
+    (tmp_path / "corpus.jsonl").write_bytes(b"\xef\xbb\xbf" + line().encode() + b"\r\n")
+
+    assert corpus.read(tmp_path / "corpus.jsonl").wrong == ()
 
 
 def test_what_this_machine_cannot_run_is_left_out_and_named():
