@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from escalation.errors import CannotRun, WhyNot
 from escalation.gate.decision import Decision, judged
 from escalation.gate.doors import Doors, doors_for
 from escalation.gate.policy import GatePolicy
-from escalation.gate.supervisor import Supervisor
+from escalation.gate.supervisor import Alive, Supervisor
 from escalation.gateway.gateway import Gateway
 from escalation.gateway.limits import Limits as ApiLimits
 from escalation.gateway.spending import Spending
@@ -218,10 +219,16 @@ def supervisor_here() -> Supervisor:
     """What of this host is Claude Ops itself."""
     container = own_container()
     return Supervisor(
-        alive=lambda: alive(our_places().values()),
+        alive=lambda: _alive_in(int(time.monotonic()), tuple(our_places().values())),
         users=own_user(),
         containers=frozenset({container}) if container else frozenset(),
     )
+
+
+@lru_cache(maxsize=1)
+def _alive_in(second: int, places: tuple[Path, ...]) -> Alive:
+    """Once a second at most: a whole process table is read for it."""
+    return alive(places)
 
 
 def judge_of(wanted: WallsWanted) -> Callable[[str], Decision]:
