@@ -7,7 +7,7 @@ import re
 from escalation.gate.doors import NETWORK
 from escalation.gate.programs.answers import SINKS, Grammar, acts, is_scratch
 from escalation.gate.programs.options import Line, literal, read
-from escalation.gate.understanding import LOOK, SAFE, Understanding, Word
+from escalation.gate.understanding import FULL, LOOK, NEVER, SAFE, Understanding, Word
 
 # Left out: -K and --config, sockets, quotes for FTP, netrc files, and what writes besides -o.
 CURL = """
@@ -36,6 +36,8 @@ PRINTS_ELSEWHERE = re.compile(r"%output|@")
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 LOOKING = frozenset({"GET", "HEAD", "OPTIONS"})
 FETCHED = frozenset({"http", "https"})
+DOCKER_BY_TCP = re.compile(r":237[56](?:\D|\Z)")
+"""An engine that listens there is reached past the filter of the door `docker`."""
 BREAK = re.compile(r"[\r\n]")
 """In a header it would begin a second request."""
 HEADER = re.compile(r"[A-Za-z0-9-]+[:;]")
@@ -53,7 +55,22 @@ def curl(argv: tuple[Word, ...]) -> Understanding | None:
         return None
     methods = line.values("-X", "--request")
     sends = any(method not in LOOKING for method in methods) or _has_body(line)
-    return _fetch("curl", argv, sends, _curl_files(line))
+    replaces = _replaces(methods) or line.has("-T", "--upload-file")
+    level = _level(sends, replaces, (*places, *line.values("--resolve", "--connect-to")))
+    return _fetch("curl", argv, level, _curl_files(line))
+
+
+def _replaces(methods: tuple[Word, ...]) -> bool:
+    """A remedy is posted (a reload, a restart); what puts or deletes changes data."""
+    return any(method not in LOOKING | {"POST"} for method in methods)
+
+
+def _level(sends: bool, replaces: bool, places: tuple[Word, ...]) -> int:
+    if not sends:
+        return LOOK
+    if any(DOCKER_BY_TCP.search(place or "") for place in places):
+        return NEVER
+    return FULL if replaces else SAFE
 
 
 def _is_fetched(place: str) -> bool:
@@ -98,19 +115,26 @@ def _curl_files(line: Line) -> tuple[Word, ...]:
 
 
 def _fetch(
-    program: str, argv: tuple[Word, ...], sends: bool, files: tuple[Word, ...]
+    program: str, argv: tuple[Word, ...], level: int, files: tuple[Word, ...]
 ) -> Understanding:
     places = tuple(path for path in files if path not in SINKS)
-    changes = sends or not all(map(is_scratch, places))
+    writes = not all(map(is_scratch, places))
     return Understanding(
         action=program,
         arguments=argv[1:],
-        level=SAFE if changes else LOOK,
+        level=max(level, SAFE) if writes else level,
         doors=frozenset({NETWORK}),
         writes=places,
-        why=("sends something" if sends else "writes a file") if changes else "",
+        why=WHY[level] or ("writes a file" if writes else ""),
     )
 
+
+WHY = {
+    LOOK: "",
+    SAFE: "sends something",
+    FULL: "changes or removes what is there",
+    NEVER: "speaks to a Docker engine past its filter",
+}
 
 # Left out: -e, --config, --use-askpass (a program), -i (addresses out of a file), --warc…, cookies.
 WGET = """
@@ -138,10 +162,11 @@ def wget(argv: tuple[Word, ...]) -> Understanding | None:
         return None
     if not all(map(_is_harmless_header, line.values("--header"))):
         return None
+    methods = line.values("--method")
     sends = line.has("--post-data", "--post-file", "--body-data", "--body-file") or any(
-        method not in LOOKING for method in line.values("--method")
+        method not in LOOKING for method in methods
     )
-    return _fetch("wget", argv, sends, _wget_files(line))
+    return _fetch("wget", argv, _level(sends, _replaces(methods), places), _wget_files(line))
 
 
 def _wget_files(line: Line) -> tuple[Word, ...]:
