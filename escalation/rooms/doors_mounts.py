@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from escalation.gate import doors
-from escalation.rooms.layout import Mount, Shown
-from escalation.rooms.lookup import hiding, showing
+from escalation.rooms.layout import Mount, Private, Shown
+from escalation.rooms.lookup import hiding, is_reachable, showing
 from escalation.rooms.place import RunPlace
 
 DOCKER_SOCKETS = ("/run/docker.sock", "/var/run/docker.sock")
@@ -17,6 +18,7 @@ BUSES = ("/run/systemd", "/run/dbus", "/run/log/journal", "/var/log/journal")
 USER_BUSES = ("bus", "systemd")
 SSH_SETTINGS = "/etc/ssh/ssh_config.d"
 SSH_FILES = ("config", "known_hosts", "known_hosts2")
+LOGINS, LOGINS_BYTES = "/run/claudeops-logins", 65536
 CLUSTER_LOGINS = ("/etc/rancher/k3s/k3s.yaml", "/etc/kubernetes/admin.conf")
 
 
@@ -81,12 +83,30 @@ def _bus(place: RunPlace, hidden: list[Mount]) -> Opened:
 
 
 def _kube(place: RunPlace, hidden: list[Mount]) -> Opened:
-    named = place.operator.kubeconfigs
-    if not named:
-        usual = (place.operator.home / ".kube", *map(Path, CLUSTER_LOGINS))
-        return Opened(mounts=tuple(_shown(usual, hidden)))
-    joined = ":".join(map(str, named))
-    return Opened(mounts=tuple(_shown(named, hidden)), environment=(("KUBECONFIG", joined),))
+    """Under a path that nobody can know before or list: a chart may hold a link, and one to the
+    usual place would send the login to the cluster, where everybody reads it."""
+    here = f"{LOGINS}/{secrets.token_hex(16)}"
+    named = [path for path in place.operator.kubeconfigs if _can_be_shown(path)]
+    own, usual = place.operator.home / ".kube", [*map(Path, CLUSTER_LOGINS)]
+    if not place.operator.kubeconfigs and _can_be_shown(own):
+        # As a whole: a configuration names other files from its own directory.
+        sources, files = {here: own}, [f"{here}/config"]
+    else:
+        found = named if place.operator.kubeconfigs else [*filter(_can_be_shown, usual)][:1]
+        sources = {f"{here}/{index}/{path.name}": path for index, path in enumerate(found)}
+        files = [*sources]
+    if not sources:
+        return Opened()
+    shown = (Shown(path=path, source=os.path.realpath(source)) for path, source in sources.items())
+    return Opened(
+        mounts=(Private(path=LOGINS, size=LOGINS_BYTES, mode="0111"), *shown),
+        environment=(("KUBECONFIG", ":".join(files)),),
+    )
+
+
+def _can_be_shown(path: Path) -> bool:
+    real = os.path.realpath(path)
+    return os.path.exists(real) and is_reachable(real)
 
 
 def _shown(paths: Iterable[Path], hidden: list[Mount]) -> list[Mount]:

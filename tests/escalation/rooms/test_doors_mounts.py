@@ -157,25 +157,47 @@ def test_the_agent_is_reached_through_the_ssh_door_alone(host):
     assert "agent" not in without.stdout
 
 
-def test_the_kube_door_shows_the_named_file_read_only(host):
-    config = host.root / "state/kube.yaml"
-    config.write_text("clusters: []\n")
-    config.chmod(0o644)
-    operator = Operator(home=host.root / "home", kubeconfigs=(config,))
-    command = f"cat '{config}'; echo $KUBECONFIG"
+def test_the_kube_door_shows_the_named_files_read_only(host):
+    configs = [host.root / f"state/{name}.yaml" for name in ("one", "two")]
+    for config in configs:
+        config.write_text(f"{config.stem}: []\n")
+        config.chmod(0o666)
+    operator = Operator(home=host.root / "home", kubeconfigs=tuple(configs))
+    command = 'cat ${KUBECONFIG//:/ }; echo x >> "${KUBECONFIG%%:*}"'
 
     through, without = (host.bash(command, *door, operator=operator) for door in (("kube",), ()))
 
-    assert through.stdout == f"clusters: []\n{config}\n"
-    assert without.stdout == "\n"
+    assert through.stdout == "one: []\ntwo: []\n"
+    assert "Read-only" in through.stderr
+    assert without.stdout == ""
 
 
 def test_without_a_named_file_the_kube_door_shows_the_usual_place(host):
     (host.root / "home/.kube").mkdir()
     (host.root / "home/.kube/config").write_text("clusters: []\n")
+    (host.root / "home/.kube/ca.crt").write_text("beside it\n")
 
-    assert host.bash('cat "$HOME/.kube/config"', "kube").stdout == "clusters: []\n"
+    said = host.bash('cat "$KUBECONFIG" "${KUBECONFIG%/*}/ca.crt"', "kube")
+
+    assert said.stdout == "clusters: []\nbeside it\n"
     assert host.bash('ls -A "$HOME"').stdout == ""
+
+
+def test_no_link_leads_to_a_clusters_login_and_no_list_shows_its_place(host):
+    """helm follows the links of a chart, and sends what it finds."""
+    (host.root / "home/.kube").mkdir()
+    (host.root / "home/.kube/config").write_text("token: secret\n")
+    for name, target in (("usual", host.root / "home/.kube"), ("run", Path("/run"))):
+        (host.root / "system" / name).symlink_to(target)
+
+    said = host.bash("cat usual/config; find -L . -type f -exec cat {} +", "kube")
+
+    assert "secret" not in said.stdout
+    assert "claudeops-logins" in said.stderr
+
+
+def test_a_kube_door_without_a_login_shows_nothing(host):
+    assert host.bash('echo "$KUBECONFIG"; ls /run', "kube").stdout == "\n"
 
 
 def test_the_bus_door_shows_systemd_and_the_bus_and_no_more_of_run(host):
