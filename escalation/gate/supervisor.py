@@ -35,6 +35,9 @@ class OwnProcess:
     """As `killall` compares it."""
     command: str
     """With its arguments, as `pkill -f` does."""
+    numbers: frozenset[int] = frozenset()
+    """By which it can be signalled besides: its threads, each of which stands for the whole, and
+    its group."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,7 +111,8 @@ def _sessions(verb: str, words: tuple[str, ...], supervisor: Supervisor) -> str:
 def _by_number(words: tuple[str, ...], supervisor: Supervisor) -> str:
     """A group is called by the number of its first process, with a minus."""
     named = {abs(int(word)) for word in words if re.fullmatch(r"-?[0-9]{1,10}", word)}
-    found = next((own for own in supervisor.alive().processes if own.pid in named), None)
+    living = supervisor.alive().processes
+    found = next((own for own in living if named & {own.pid, *own.numbers}), None)
     return f"the process {found.pid} ({found.name})" if found else ""
 
 

@@ -29,6 +29,7 @@ CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv")
 class _Seen:
     pid: int
     parent: int
+    group: int
     name: str
     words: tuple[str, ...]
 
@@ -43,7 +44,12 @@ def alive(places: Iterable[Path], proc: Path = PROC, own: int | None = None) -> 
     around = ours | set(_ancestors(me, seen))
     return Alive(
         processes=tuple(
-            OwnProcess(pid=one.pid, name=one.name, command=" ".join(one.words))
+            OwnProcess(
+                pid=one.pid,
+                name=one.name,
+                command=" ".join(one.words),
+                numbers=frozenset({one.group, *_threads(proc / str(one.pid) / "task")}),
+            )
             for one in seen.values()
             if one.pid in around and one.pid > 1
         ),
@@ -76,11 +82,18 @@ def _processes(proc: Path) -> Iterator[_Seen]:
 def _process(directory: Path) -> _Seen | None:
     head, _bracket, rest = _text(directory / "stat").rpartition(")")
     fields = rest.split()
-    if len(fields) < 2:
+    if len(fields) < 3:
         return None
     words = tuple(word for word in _text(directory / "cmdline").split("\0") if word)
     name = head.partition("(")[2]
-    return _Seen(int(directory.name), int(fields[1]), name, words)
+    return _Seen(int(directory.name), int(fields[1]), int(fields[2]), name, words)
+
+
+def _threads(directory: Path) -> list[int]:
+    try:
+        return [int(name) for name in os.listdir(directory) if name.isdecimal()]
+    except OSError:
+        return []
 
 
 def _is_of(process: _Seen, roots: tuple[str, ...], proc: Path) -> bool:

@@ -13,7 +13,7 @@ WORKER = "/opt/claudeops/bin/python3 /opt/claudeops/bin/claudeops worker"
 CONTAINER = "4f" * 32
 ALIVE = Alive(
     processes=(
-        OwnProcess(pid=4242, name="claudeops", command=WORKER),
+        OwnProcess(pid=4242, name="claudeops", command=WORKER, numbers=frozenset({4250, 4001})),
         OwnProcess(pid=4343, name="bwrap", command="bwrap --ro-bind / / claude -p"),
     ),
     units=frozenset({"ops.service", "system.slice", "session-7.scope", "user@1000.service"}),
@@ -59,6 +59,8 @@ def judged(command: str, tier: int) -> Decision:
         "kill 4242",
         "sudo kill -9 4343",
         "sudo kill -TERM -- -4242",
+        "sudo kill -9 4250",
+        "sudo kill -9 -- -4001",
         "sudo pkill -f claudeops",
         "sudo pkill bwrap",
         "sudo pkill -f '[c]laudeops worker'",

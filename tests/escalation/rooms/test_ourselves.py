@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,20 @@ def test_on_this_host_the_process_itself_and_its_child_are_found():
         child.communicate(b"\n", timeout=10)
 
     assert {os.getpid(), child.pid} <= found
+
+
+def test_a_process_is_known_by_its_threads_and_its_group_as_well():
+    """A signal to a thread ends the whole process."""
+    ended = threading.Event()
+    thread = threading.Thread(target=ended.wait)
+    thread.start()
+    try:
+        [me] = [one for one in alive([]).processes if one.pid == os.getpid()]
+    finally:
+        ended.set()
+        thread.join()
+
+    assert {thread.native_id, os.getpgrp()} <= me.numbers
 
 
 def test_our_user_has_a_name_and_a_number():
