@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,6 +63,12 @@ class RunPlace:
     mark: str = ""
     tool_log: Path | None = None
     """Where commands that run on the host are written down, for whoever must end them."""
+
+    def is_own_ground(self, directory: str) -> bool:
+        """Whether it lies in what this run works on, links resolved."""
+        real = Path(os.path.realpath(directory))
+        own = (self.workdir, *map(Path, self.doors.writable))
+        return any(real.is_relative_to(os.path.realpath(place)) for place in own)
 
     @property
     def client(self) -> Path:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+LONGEST_COMMAND = 256 * 1024
 # A word's end, unquoted. What would expand there is in no text that the CLI writes.
 BETWEEN_WORDS = " \t\n;&|<>(){}"
 EXPANDS = "$`*?[~#!"
@@ -26,6 +27,18 @@ class ShellText:
     command: str
     directory_file: str = ""
     """Where the CLI wants to find the directory in which the command ended."""
+
+
+def read_bytes(text: bytes) -> ShellText:
+    """As it came; NotACommand for what no command can be."""
+    if len(text) > LONGEST_COMMAND:
+        raise NotACommand(f"it is longer than {LONGEST_COMMAND} bytes; write it to a file in parts")
+    if b"\0" in text:
+        raise NotACommand("it holds a NUL byte")
+    try:
+        return read_shell_text(text.decode())
+    except UnicodeDecodeError as error:
+        raise NotACommand("it is not valid UTF-8") from error
 
 
 def read_shell_text(text: str) -> ShellText:

@@ -29,7 +29,7 @@ from escalation.rooms.limits import CommandGroup, ControlGroups, Limits, control
 from escalation.rooms.place import RunPlace
 from escalation.rooms.questions import Answer, Question, nobody_to_ask
 from escalation.rooms.records import CommandEnd, GateRecord
-from escalation.rooms.shell_text import NotACommand, ShellText, read_shell_text
+from escalation.rooms.shell_text import NotACommand, ShellText, read_bytes
 from escalation.rooms.tool_process import Outcome, Start, run_command
 from escalation.rooms.tool_request import (
     BadRequest,
@@ -48,7 +48,6 @@ AT_ONCE = 16
 """Commands that run at the same time; more of them wait."""
 WAITING = 512
 TRIES = 3
-LONGEST_COMMAND = 256 * 1024
 """The kernel lets no CLI pass half of that in one argument."""
 KEPT_OF_UNREADABLE = 1000
 LOOK_SECONDS = 0.2
@@ -177,6 +176,7 @@ class ToolRunner:
         """Judge, write down, run, write down."""
         began = time.perf_counter()
         shell, decision = self._judge(request.text)
+        decision = self._where_it_was_judged(decision, request.cwd)
         record = GateRecord(
             command=shell.command,
             verdict=decision.verdict,
@@ -253,7 +253,7 @@ class ToolRunner:
     def _judge(self, text: bytes) -> tuple[ShellText, Decision]:
         """Only what can be read is judged; everything else is denied."""
         try:
-            shell = _readable(text)
+            shell = read_bytes(text)
         except NotACommand as error:
             unreadable = text[:KEPT_OF_UNREADABLE].decode("utf-8", "replace").replace("\0", "�")
             reason = f"This command did not run: {error}."
@@ -330,6 +330,16 @@ class ToolRunner:
             limits=self._limits,
         )
 
+    def _where_it_was_judged(self, decision: Decision, cwd: str) -> Decision:
+        """The gate reads paths from the working directory. A room holds the others; here nothing
+        would."""
+        if decision.verdict == Verdict.DENY or not self._belongs_on_host(decision):
+            return decision
+        if self._place.is_own_ground(cwd):
+            return decision
+        where = self._place.workdir
+        return _denied("not there", f"On the host nothing runs in {cwd}: `cd {where}` first.")
+
     def _belongs_on_host(self, decision: Decision) -> bool:
         return doors.HOST in decision.doors or self._rooms is None
 
@@ -371,17 +381,6 @@ class ToolRunner:
                 self._on_end(record, end)
         except Exception:
             logger.exception("The end of a command could not be written down")
-
-
-def _readable(text: bytes) -> ShellText:
-    if len(text) > LONGEST_COMMAND:
-        raise NotACommand(f"it is longer than {LONGEST_COMMAND} bytes; write it to a file in parts")
-    if b"\0" in text:
-        raise NotACommand("it holds a NUL byte")
-    try:
-        return read_shell_text(text.decode())
-    except UnicodeDecodeError as error:
-        raise NotACommand("it is not valid UTF-8") from error
 
 
 def _denied(rule: str, reason: str) -> Decision:

@@ -351,6 +351,24 @@ def test_without_rooms_an_allowed_command_runs_on_the_host(own_host):
     assert [end.room for end in runner.ends] == ["host"]
 
 
+@pytest.mark.parametrize("rooms", [True, False])
+def test_on_the_host_nothing_runs_outside_the_directory_that_it_was_judged_in(own_host, rooms):
+    """`rm -f notes` was judged to be about the working directory's."""
+    link = own_host.root / "system/link"
+    link.symlink_to(own_host.root / "state")
+    with running(own_host.place(rooms=rooms), allowed("host")) as runner:
+        for directory in (own_host.root / "state", link, "/"):
+            said = runner.call("touch made", cwd=directory)
+            assert said.returncode == 126
+            assert f"cd {own_host.root / 'system'}" in said.stderr
+        (own_host.root / "system/below").mkdir()
+        below = runner.call("touch made", cwd=own_host.root / "system/below")
+
+    assert below.returncode == 0
+    assert [record.verdict for record in runner.decisions] == [*[Verdict.DENY] * 3, Verdict.ALLOW]
+    assert not (own_host.root / "state/made").exists()
+
+
 def test_without_rooms_nothing_is_contained(own_host):
     with running(own_host.place(rooms=False), CONTAINED) as runner:
         said = runner.call("cat readme.txt")
