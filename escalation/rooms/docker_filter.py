@@ -22,15 +22,15 @@ from pathlib import Path
 import h11
 
 from escalation.rooms.docker_relay import Headers, Relay
-from escalation.rooms.docker_rules import (
+from escalation.rooms.docker_request import (
     Asked,
     NotClear,
-    Rules,
     body_kind,
     is_hijacked,
     read_json,
     read_target,
 )
+from escalation.rooms.docker_rules import Rules
 from escalation.rooms.own_containers import OwnContainers
 from escalation.rooms.unix_socket import connect_to, listening_at
 

@@ -1,22 +1,34 @@
 """What a tier may ask of a Docker engine: pure, one request in, an objection or nothing out.
 
 What is forwarded is what was judged: the path in its plain form, and a body that was inspected as
-it was read here. The engine reads names in JSON without regard to case, so the rules do too.
+it was read here (`docker_request`).
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl, quote, unquote
+
+from escalation.rooms.docker_request import (
+    HOST_MODES,
+    READERS,
+    SAFE_ACTS,
+    Asked,
+    NotClear,
+    body_kind,
+    containers_in,
+    is_safe_act,
+    items_of,
+    pairs_of,
+    sources_in,
+    texts_of,
+    value_of,
+)
 
 LOOK, SAFE, FULL = 1, 2, 3
-READERS = ("GET", "HEAD")
-SAFE_ACTS = ("start", "stop", "restart", "kill")
 # Whoever reads these may join the cluster or unlock it, read a secret's neighbours, or pass by us.
 READABLE = {
     *("_ping", "version", "info", "events", "system", "containers", "images", "networks"),
@@ -24,7 +36,6 @@ READABLE = {
 }
 CHANGEABLE = {*READABLE, "auth", "build", "commit"} - {"nodes", "plugins", "system"}
 READABLE_AT_FULL = READABLE | {"secrets", "configs"}
-VERSION = re.compile(r"v[0-9]+(?:\.[0-9]+)*")
 FALSE = ("", "0", "no", "false", "none")
 
 # A host's directory that is more than its share, as a whole …
@@ -36,12 +47,6 @@ NOT_EVEN_PARTLY = (
     *("/var/spool/cron",),
 )
 HARMLESS = ("/etc/localtime", "/etc/timezone", "/etc/ssl/certs", "/usr/share/zoneinfo")
-# In a list of containers, not a container's name.
-NO_CONTAINERS = {("GET", "json"), ("HEAD", "json"), ("POST", "create"), ("POST", "prune")}
-# What a table of all containers asks of each; everything else may show keys or files.
-READABLE_OF_OURS = ("stats",)
-JOINED = "container:"
-HOST_MODES = ("PidMode", "NetworkMode", "IpcMode", "UsernsMode", "UTSMode", "CgroupnsMode")
 NOT_GIVEN = {
     "CapAdd": "capabilities",
     "Annotations": "words for its runtime",
@@ -54,28 +59,6 @@ NOT_GIVEN = {
     "Runtime": "another runtime",
     "VolumesFrom": "what another container was given",
 }
-
-
-class NotClear(ValueError):
-    """A request that two readers could understand differently."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
-    """A request in its plain form."""
-
-    method: str
-    version: str
-    parts: tuple[str, ...]
-    """The path's segments, decoded, without the version."""
-    query: str
-    body: Any = None
-    """The JSON, where `body_kind` says that it is wanted."""
-
-    @property
-    def target(self) -> str:
-        path = "".join(f"/{quote(part, safe=':@!$&()*+,;=~')}" for part in self.parts) or "/"
-        return f"{self.version}{path}{'?' if self.query else ''}{self.query}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,7 +85,7 @@ class Rules:
         named = next(filter(self.is_ours, containers_in(asked)), "")
         if named:
             return f"{named} is a container of Claude Ops itself, which holds this run"
-        source = next(filter(self.is_our_source, _sources_in(asked)), "")
+        source = next(filter(self.is_our_source, sources_in(asked)), "")
         return f"{source} belongs to Claude Ops itself" if source else ""
 
     def _reason_of_tier(self, asked: Asked) -> str:
@@ -118,7 +101,7 @@ class Rules:
     def _objection_to_act(self, asked: Asked) -> str:
         if asked.body:
             return "a container starts as it was made"
-        if any("checkpoint" in name.casefold() for name, _value in _pairs(asked.query)):
+        if any("checkpoint" in name.casefold() for name, _value in pairs_of(asked.query)):
             return "a container starts from no checkpoint"
         return ""
 
@@ -144,7 +127,7 @@ class Rules:
             return "volumes are neither made nor removed"
         if parts[0] == "containers" and asked.method == "DELETE" and _is_set(asked.query, "v"):
             return "a container is removed without its volumes: leave out -v"
-        if parts == ("build",) and ("networkmode", "host") in _pairs(asked.query):
+        if parts == ("build",) and ("networkmode", "host") in pairs_of(asked.query):
             return "a build does not get the host's network"
         return self._objection_to_body(asked)
 
@@ -156,61 +139,61 @@ class Rules:
                 return self._objection_to_settings(asked.body)
             case "service":
                 return self._objection_to_service(asked.body)
-            case "exec" if _value(asked.body, "Privileged"):
+            case "exec" if value_of(asked.body, "Privileged"):
                 return "nothing runs privileged"
             case _:
                 return ""
 
     def _objection_to_container(self, body: Any) -> str:
-        networks = _value(_value(body, "NetworkingConfig"), "EndpointsConfig")
+        networks = value_of(value_of(body, "NetworkingConfig"), "EndpointsConfig")
         if isinstance(networks, dict) and "host" in {name.casefold() for name in networks}:
             return "no container shares the host's own network"
-        return self._objection_to_settings(_value(body, "HostConfig"))
+        return self._objection_to_settings(value_of(body, "HostConfig"))
 
     def _objection_to_settings(self, host: Any) -> str:
-        if _value(host, "Privileged"):
+        if value_of(host, "Privileged"):
             return "no container is privileged"
         for name in HOST_MODES:
-            if str(_value(host, name) or "").casefold() == "host":
+            if str(value_of(host, name) or "").casefold() == "host":
                 return f"no container shares the host's own ({name}: host)"
         for name, given in NOT_GIVEN.items():
-            value = _value(host, name)
+            value = value_of(host, name)
             if value or (value == [] and name in ("MaskedPaths", "ReadonlyPaths")):
                 return f"no container gets {given} ({name})"
-        for option in _list_of(_value(host, "SecurityOpt")):
+        for option in texts_of(value_of(host, "SecurityOpt")):
             # Others name a profile of choice, which may allow everything.
             if not option.startswith("no-new-privileges"):
                 return f"no container runs without its walls ({option[:80]})"
-        if "unix" in str(_value(_value(host, "LogConfig"), "Config")):
+        if "unix" in str(value_of(value_of(host, "LogConfig"), "Config")):
             return "no container's log goes to a socket of the host"
-        binds = [bind.partition(":")[0] for bind in _list_of(_value(host, "Binds"))]
+        binds = [bind.partition(":")[0] for bind in texts_of(value_of(host, "Binds"))]
         return self._objection_to_paths(bind for bind in binds if bind.startswith("/")) or (
-            self._objection_to_mounts(_value(host, "Mounts"))
+            self._objection_to_mounts(value_of(host, "Mounts"))
         )
 
     def _objection_to_service(self, body: Any) -> str:
-        template = _value(body, "TaskTemplate")
-        container = _value(template, "ContainerSpec")
-        if _value(template, "PluginSpec"):
+        template = value_of(body, "TaskTemplate")
+        container = value_of(template, "ContainerSpec")
+        if value_of(template, "PluginSpec"):
             return "plugins are not for any tier"
-        if _value(container, "CapabilityAdd") or _value(container, "Privileges"):
+        if value_of(container, "CapabilityAdd") or value_of(container, "Privileges"):
             return "no service gets capabilities or privileges"
         if any(
-            str(_value(network, "Target")).casefold() == "host"
+            str(value_of(network, "Target")).casefold() == "host"
             for holder in (body, template)
-            for network in _items(_value(holder, "Networks"))
+            for network in items_of(value_of(holder, "Networks"))
         ):
             return "no service shares the host's own network"
-        return self._objection_to_mounts(_value(container, "Mounts"))
+        return self._objection_to_mounts(value_of(container, "Mounts"))
 
     def _objection_to_mounts(self, mounts: Any) -> str:
-        for mount in _items(mounts):
-            if _value(_value(mount, "VolumeOptions"), "DriverConfig"):
+        for mount in items_of(mounts):
+            if value_of(value_of(mount, "VolumeOptions"), "DriverConfig"):
                 return "a volume's driver could bind any directory of the host (DriverConfig)"
         return self._objection_to_paths(
-            str(_value(mount, "Source"))
-            for mount in _items(mounts)
-            if str(_value(mount, "Type")).casefold() not in ("volume", "tmpfs")
+            str(value_of(mount, "Source"))
+            for mount in items_of(mounts)
+            if str(value_of(mount, "Type")).casefold() not in ("volume", "tmpfs")
         )
 
     def _objection_to_paths(self, sources: Iterable[str]) -> str:
@@ -237,149 +220,13 @@ class Rules:
         )
 
 
-def read_target(method: str, target: str) -> Asked:
-    """The plain form, or NotClear."""
-    if not method.isalpha() or not method.isupper():
-        raise NotClear("the method is none")
-    path, _mark, query = target.partition("?")
-    readable = target.isascii() and target.isprintable() and not {" ", "#"} & set(target)
-    if not readable or not path.startswith("/"):
-        raise NotClear("the address cannot be read")
-    decoded = unquote(path, errors="replace")
-    if {"%", "\\"} & set(decoded) or not decoded.isprintable() or not decoded.isascii():
-        raise NotClear("the address is encoded in a way that engines read differently")
-    parts = tuple(part for part in decoded.split("/") if part)
-    if any(part in (".", "..") for part in parts):
-        raise NotClear("the address leads through other addresses")
-    # Slashes first: an engine takes `//v1.47/…` for `/v1.47/…`, whatever we take it for.
-    version, parts = (parts[:1], parts[1:]) if _begins_with_version(parts) else ((), parts)
-    if _begins_with_version(parts):
-        raise NotClear("the address names two versions")
-    shown = "".join(f"/{part}" for part in version)
-    return Asked(method=method, version=shown, parts=parts, query=query)
-
-
-def _begins_with_version(parts: tuple[str, ...]) -> bool:
-    return bool(parts) and VERSION.fullmatch(parts[0]) is not None
-
-
 def asks_elsewhere(parts: tuple[str, ...]) -> bool:
     """Reading that leaves the machine, to a host that the caller names: words could leave by it."""
     return parts[0] == "distribution" or parts in (("images", "search"), ("plugins", "privileges"))
 
 
-def is_safe_act(asked: Asked) -> bool:
-    return (
-        asked.method == "POST"
-        and len(asked.parts) == 3
-        and asked.parts[0] == "containers"
-        and asked.parts[2] in SAFE_ACTS
-    )
-
-
-def body_kind(asked: Asked) -> str:
-    """What the body describes, where it is read before the decision; empty where it is not."""
-    match (asked.method, *asked.parts):
-        case ("POST", "containers", "create"):
-            return "container"
-        case ("POST", "containers", _, "update"):
-            return "settings"
-        case ("POST", "containers", _, "exec"):
-            return "exec"
-        case ("POST", "networks", _, "connect" | "disconnect"):
-            return "network"
-        case ("POST", "services", "create") | ("POST", "services", _, "update"):
-            return "service"
-        case _:
-            # Engines of old took a whole container's settings with its start.
-            return "act" if is_safe_act(asked) else ""
-
-
-def containers_in(asked: Asked) -> list[str]:
-    """The containers that a request is about, or would join, as they are called in it."""
-    found: list[Any] = []
-    match asked.parts:
-        case ("containers", name) if (asked.method, name) not in NO_CONTAINERS:
-            found.append(name)
-        case ("containers", name, what, *_rest):
-            looks = asked.method in READERS and what in READABLE_OF_OURS
-            found += [] if looks else [name]
-        case ("commit",):
-            found += [value for key, value in _raw_pairs(asked.query) if key == "container"]
-        case ("networks", _, _):
-            found.append(_value(asked.body, "Container"))
-        case ("build",):
-            found += [_joined(value) for key, value in _raw_pairs(asked.query)]
-    found += [_joined(_value(_value(asked.body, "HostConfig"), name)) for name in HOST_MODES]
-    return [str(name) for name in found if name]
-
-
-def _joined(mode: Any) -> str:
-    word = str(mode or "")
-    return word[len(JOINED) :] if word.casefold().startswith(JOINED) else ""
-
-
-def _sources_in(asked: Asked) -> list[str]:
-    host = _value(asked.body, "HostConfig")
-    task = _value(_value(asked.body, "TaskTemplate"), "ContainerSpec")
-    mounts = [*_items(_value(host, "Mounts")), *_items(_value(task, "Mounts"))]
-    binds = [bind.partition(":")[0] for bind in _list_of(_value(host, "Binds"))]
-    named = [*binds, *(str(_value(mount, "Source") or "") for mount in mounts)]
-    return [name for name in named if name]
-
-
-def is_hijacked(asked: Asked) -> bool:
-    """Whether the connection becomes a container's terminal, both ways."""
-    match (asked.method, *asked.parts):
-        case ("POST", "containers", _, "attach") | ("POST", "exec", _, "start"):
-            return True
-        case _:
-            return False
-
-
-def read_json(content: bytes) -> Any:
-    """As every reader would understand it, or NotClear."""
-    try:
-        return json.loads(content, object_pairs_hook=_unambiguous) if content.strip() else {}
-    except (ValueError, RecursionError):
-        raise NotClear("the body is no JSON that can be read in one way only") from None
-
-
-def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    named = dict(pairs)
-    if len(named) != len(pairs):
-        raise ValueError("a name stands twice")
-    return named
-
-
-def _value(holder: Any, name: str) -> Any:
-    """By name, in whatever case; two spellings of one name are not clear."""
-    if not isinstance(holder, dict):
-        return None
-    found = [value for key, value in holder.items() if key.casefold() == name.casefold()]
-    if len(found) > 1:
-        raise NotClear(f"{name} stands twice")
-    return found[0] if found else None
-
-
-def _items(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _list_of(value: Any) -> list[str]:
-    return [str(item) for item in _items(value)]
-
-
-def _pairs(query: str) -> list[tuple[str, str]]:
-    return [(name, value.strip().casefold()) for name, value in _raw_pairs(query)]
-
-
-def _raw_pairs(query: str) -> list[tuple[str, str]]:
-    return parse_qsl(query.replace(";", "&"), keep_blank_values=True)
-
-
 def _is_set(query: str, name: str) -> bool:
-    return any(key == name and value not in FALSE for key, value in _pairs(query))
+    return any(key == name and value not in FALSE for key, value in pairs_of(query))
 
 
 def _normal(path: str) -> str:

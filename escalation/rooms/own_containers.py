@@ -16,7 +16,7 @@ from http.client import HTTPConnection, HTTPException
 from typing import Any
 from urllib.parse import quote
 
-from escalation.rooms.docker_rules import NotClear
+from escalation.rooms.docker_request import NotClear
 
 PROJECT = "com.docker.compose.project"
 ASK_SECONDS = 10.0

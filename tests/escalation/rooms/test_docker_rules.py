@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from escalation.rooms.docker_rules import (
+from escalation.rooms.docker_request import (
     Asked,
     NotClear,
-    Rules,
     is_hijacked,
     read_json,
     read_target,
 )
+from escalation.rooms.docker_rules import Rules
 
 
 def objection(level: int, request: str, body: object = None, **rules) -> str:
