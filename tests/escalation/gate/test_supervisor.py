@@ -116,8 +116,13 @@ def test_the_model_is_told_what_it_would_have_ended():
 
 
 def test_processes_are_looked_up_only_for_a_command_that_could_end_one():
-    asked = []
-    supervisor = Supervisor(alive=lambda: asked.append(1) or ALIVE)
+    asked: list[int] = []
+
+    def alive() -> Alive:
+        asked.append(1)
+        return ALIVE
+
+    supervisor = Supervisor(alive=alive)
     policy = GatePolicy(tier=2, doors=doors_for(2), workdir="/srv/shop", supervisor=supervisor)
 
     decide(policy, "docker ps; systemctl status nginx; docker restart web")
