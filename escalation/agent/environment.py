@@ -43,7 +43,7 @@ WAY_TO_API = (
 )
 NO_CREDENTIALS = (
     "No API key is configured: only drills can run. Set ANTHROPIC_API_KEY in the environment or in "
-    ".env and start again; the README names the other ways to log in."
+    ".env and start again; docs/credentials.md has the other ways to log in."
 )
 
 
