@@ -94,7 +94,9 @@ def test_a_restored_installation_is_the_same(played: Installation, other: Instal
     assert done.returncode == 0, done.stderr
     assert everything(other) == everything(played)
     assert everything(other)["(search)"] == ["(1,)", "(2,)", "(3,)"]
-    assert (other.state / "secret_key").read_text() == (played.state / "secret_key").read_text()
+    for key in ("secret_key", "encryption_key"):
+        assert (other.state / key).read_text() == (played.state / key).read_text()
+    assert "the key opens all that was looked at" in other.manage("doctor").stdout
     assert other.chain(1) == played.chain(1)
     assert "is kept as" not in done.stdout
     assert path.stat().st_mode & 0o777 == 0o600

@@ -1,7 +1,7 @@
 """What an installation keeps outside the database and cannot make anew.
 
-The secret key, events and handoffs that wait on disk, archived transcripts, the settings' file.
-The rest of the state directory is made again when it is needed.
+Both keys, events and handoffs that wait on disk, archived transcripts, the settings' file. The
+rest of the state directory is made again when it is needed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from django.conf import settings
 from django.utils import timezone
 
 ENV, ARCHIVE = "env", "archive"
-IN_STATE = ("secret_key", "spool", "handoffs")
+IN_STATE = ("secret_key", "encryption_key", "spool", "handoffs")
 FROM_BACKUP = ".from-backup"
 
 

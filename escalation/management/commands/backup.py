@@ -16,7 +16,7 @@ MEGABYTE = 1_000_000
 
 class Command(TerminalCommand):
     help = (
-        "Write database, secret key, archive and settings into one file, for its owner alone. "
+        "Write database, keys, archive and settings into one file, for its owner alone. "
         "Runs may go on meanwhile: it shows one moment. It holds secrets: keep it as you keep keys."
     )
 

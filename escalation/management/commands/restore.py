@@ -22,7 +22,7 @@ from sessions_app.models import Cycle, Watch
 
 class Command(TerminalCommand):
     help = (
-        "Bring a backup back into this installation: its database, secret key and archive. The "
+        "Bring a backup back into this installation: its database, keys and archive. The "
         "file is read whole first; one that is cut off, foreign or newer changes nothing. Also "
         "brings a backup of SQLite to PostgreSQL and back, and one of an older version to this."
     )

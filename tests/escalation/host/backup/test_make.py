@@ -57,7 +57,8 @@ def test_keys_settings_and_the_archive_are_in_it(target, settings, tmp_path):
     settings.CLAUDEOPS_ARCHIVE_DIR = str(tmp_path / "archive")
     (tmp_path / "archive" / "a").mkdir(parents=True)
     (tmp_path / "archive" / "a" / "1.jsonl.gz").write_bytes(b"old words")
-    (settings.CLAUDEOPS_STATE_DIR / "secret_key").write_text("s3cret")
+    for key in ("secret_key", "encryption_key"):
+        (settings.CLAUDEOPS_STATE_DIR / key).write_text("s3cret")
     (settings.CLAUDEOPS_STATE_DIR / "home").mkdir()
     settings.CLAUDEOPS_ENV_FILE.write_text("CLAUDEOPS_PORT=8123")
 
@@ -65,7 +66,7 @@ def test_keys_settings_and_the_archive_are_in_it(target, settings, tmp_path):
 
     lines = [json.loads(line) for line in gzip.decompress(target.read_bytes()).splitlines()]
     names = [line["file"] for line in lines if "file" in line]
-    assert names == ["secret_key", "archive/a/1.jsonl.gz", "env"]
+    assert names == ["secret_key", "encryption_key", "archive/a/1.jsonl.gz", "env"]
 
 
 def test_a_backup_shows_one_moment_while_runs_write(target):

@@ -28,6 +28,7 @@ def test_every_stored_file_has_the_place_that_it_came_from(state, settings, tmp_
     settings.CLAUDEOPS_ARCHIVE_DIR = str(tmp_path / "archive")
     for path in (
         state / "secret_key",
+        state / "encryption_key",
         state / "spool" / "7.jsonl",
         tmp_path / "archive" / "deep" / "x.gz",
         tmp_path / ".env",
@@ -37,7 +38,7 @@ def test_every_stored_file_has_the_place_that_it_came_from(state, settings, tmp_
 
     found = list(stored_files())
 
-    assert len(found) == 4
+    assert len(found) == 5
     assert all(place_of(stored.name) == stored.path for stored in found)
 
 
