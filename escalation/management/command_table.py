@@ -1,7 +1,7 @@
 """Every command of ours: its group, what it is for, and how it can end.
 
-The help, the completion of shells and the README are made from this table or held to it. A new
-command gets a row here; a test fails while it has none.
+The help, the completion of shells and docs/commands.md are made from this table or held to it. A
+new command gets a row here; a test fails while it has none.
 """
 
 from __future__ import annotations

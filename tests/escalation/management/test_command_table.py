@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import re
 from importlib import import_module
-from pathlib import Path
 from pkgutil import iter_modules
 
 import pytest
@@ -11,7 +9,6 @@ from escalation.management import commands
 from escalation.management.command_table import BY_NAME, COMMANDS, GROUPS, in_group
 from escalation.management.exit_codes import MEANINGS
 
-ROOT = Path(__file__).resolve().parents[3]
 MODULES = [module.name for module in iter_modules(commands.__path__)]
 
 
@@ -44,20 +41,3 @@ def test_the_help_of_a_command_shows_nothing_of_djangos(name):
     assert shown.startswith(f"usage: claudeops {name}")
     for option in ("--settings", "--pythonpath", "--traceback", "--verbosity", "--skip-checks"):
         assert option not in shown
-
-
-def rows_of_the_readme() -> dict[str, str]:
-    """The exit codes that the README gives each command: the last cell of its row."""
-    lines = (ROOT / "README.md").read_text().splitlines()
-    rows = [re.match(r"\| `claudeops (\w+)", line) for line in lines]
-    return {
-        found[1]: line.rstrip("| ").rpartition("|")[2].strip()
-        for found, line in zip(rows, lines, strict=True)
-        if found
-    }
-
-
-def test_the_readme_has_every_command_with_its_exit_codes():
-    expected = {entry.name: " ".join(map(str, entry.exits)) for entry in COMMANDS}
-
-    assert rows_of_the_readme() == expected

@@ -1,0 +1,164 @@
+"""Every command in the README and in `docs` is one that the real parsers take."""
+
+from __future__ import annotations
+
+import re
+from argparse import SUPPRESS, Action, ArgumentParser, _SubParsersAction
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, get_commands, load_command_class
+
+from escalation.management.command_table import BY_NAME, COMMANDS, Entry
+from escalation.management.exit_codes import MEANINGS
+from escalation.rehearsal.drills.scenario import scenario_names
+from tests.documents import ROOT, Command, commands_in, example_in, handbook, name_of
+
+REFERENCE = ROOT / "docs" / "commands.md"
+INCOMPLETE = "the following arguments are required"
+
+
+def parser_of(name: str) -> ArgumentParser:
+    command = import_module(f"escalation.management.commands.{name}").Command()
+    return command.create_parser("claudeops", name)
+
+
+def objection_to(command: Command) -> str:
+    """What the program itself would say; empty where it would run."""
+    name, *words = command.words
+    name = name.replace("-", "_")
+    if name in BY_NAME:
+        parser = parser_of(name)
+    elif command.program == "manage.py" and name in get_commands():
+        parser = load_command_class(get_commands()[name], name).create_parser("manage.py", name)
+    elif name in ("help", "__version"):
+        return ""
+    else:
+        return f"{command.program} has no command {name!r}"
+    try:
+        given = parser.parse_args(words)
+    except CommandError as refusal:
+        is_beginning = command.in_a_sentence and INCOMPLETE in str(refusal)
+        return "" if is_beginning else str(refusal)
+    return objection_to_scenario(getattr(given, "scenario", None))
+
+
+def objection_to_scenario(name: str | None) -> str:
+    """Ours, one that a page of the handbook writes down, or a word in capitals for any."""
+    own = {
+        Path(file).stem for page in handbook() for file, _text in example_in(page.read_text()).files
+    }
+    is_known = not name or name.isupper() or name in {*scenario_names(), *own}
+    return "" if is_known else f"there is no scenario {name!r}"
+
+
+@pytest.mark.parametrize("page", handbook(), ids=name_of)
+def test_every_command_of_a_page_is_understood(page):
+    wrong = {one.text: objection_to(one) for one in commands_in(page.read_text())}
+
+    assert {text: said for text, said in wrong.items() if said} == {}
+
+
+def test_the_commands_of_the_handbook_are_found():
+    found = [one for page in handbook() for one in commands_in(page.read_text())]
+
+    assert len(found) > 80
+    assert {one.words[0] for one in found if not one.in_a_sentence} >= {"watch", "drill", "backup"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("    claudeops nonsense\n", "has no command 'nonsense'"),
+        ("    claudeops watch ad shop /srv\n", "invalid choice: 'ad'"),
+        ("    .venv/bin/claudeops status --jason\n", "unrecognized arguments: --jason"),
+        ("    claudeops watch add shop\n", "arguments are required: workdir"),
+        ("    claudeops run_cycle --tier 4\n", "invalid choice: 4"),
+        ("    sudo -u ops env A=b /opt/bin/claudeops statu\n", "has no command 'statu'"),
+        ("    manage.py migrat\n", "has no command 'migrat'"),
+        ("```console\n$ claudeops drill nonsense\n```\n", "there is no scenario 'nonsense'"),
+        ("say `claudeops backup --to x y`", "unrecognized arguments: --to"),
+        ("    cat x | claudeops target ad phone\n", "invalid choice: 'ad'"),
+        ("    claudeops watch edit shop \\\n        --nonsense\n", "unrecognized arguments"),
+    ],
+)
+def test_what_no_parser_takes_is_noticed(text, expected):
+    [command] = commands_in(text)
+
+    assert expected in objection_to(command)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "say `claudeops approval`, or `watch unpause shop`",
+        "    source <(claudeops completion bash)\n",
+        "    python manage.py check --database default\n",
+        "    claudeops run-cycle --watch shop   # it's a round\n",
+        "```console\n$ claudeops status  # exit code 1\nclaudeops nonsense\n```\n",
+        "```sh\nclaudeops status\n```\n```sudoers\nclaudeops ALL=(root) ALL\n```\n",
+    ],
+)
+def test_what_a_parser_takes_is_no_mistake(text):
+    assert [objection_to(one) for one in commands_in(text)] == [""]
+
+
+# The table of all commands.
+
+
+def rows() -> dict[str, str]:
+    """The row of each command, by its name."""
+    lines = REFERENCE.read_text().splitlines()
+    found = [(re.match(r"\| `claudeops (\w+)", line), line) for line in lines]
+    return {match[1]: line for match, line in found if match}
+
+
+def test_the_reference_has_every_command_with_its_exit_codes():
+    shown = {name: line.rstrip("| ").rpartition("|")[2].strip() for name, line in rows().items()}
+
+    assert shown == {entry.name: " ".join(map(str, entry.exits)) for entry in COMMANDS}
+
+
+@pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
+def test_the_row_of_a_command_has_its_verbs_and_options(entry: Entry):
+    """Of a command with verbs, those of all verbs together: an outline may name less of them."""
+    outline = rows()[entry.name].split("`")[1].replace(r"\|", "|")
+    parser = parser_of(entry.name)
+    verbs = verbs_of(parser)
+    named = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", outline))
+    known = options_of(parser).union(*map(options_of, verbs.values()))
+
+    assert named <= known
+    if not verbs:
+        assert [
+            action.dest for action in options(parser) if not named & set(action.option_strings)
+        ] == []
+    for verb in verbs:
+        assert verb in re.split(r"[ |]", outline)
+
+
+def verbs_of(parser: ArgumentParser) -> dict[str, ArgumentParser]:
+    actions = [one for one in parser._actions if isinstance(one, _SubParsersAction)]
+    return dict(actions[0].choices) if actions else {}
+
+
+def options(parser: ArgumentParser) -> list[Action]:
+    """Those that its help shows, each with its spellings."""
+    return [
+        action
+        for action in parser._actions
+        if action.option_strings and action.help != SUPPRESS and action.dest != "help"
+    ]
+
+
+def options_of(parser: ArgumentParser) -> set[str]:
+    return {spelling for action in options(parser) for spelling in action.option_strings}
+
+
+def test_the_reference_has_every_exit_code_with_its_meaning():
+    text = REFERENCE.read_text()
+
+    assert [
+        row for code, said in MEANINGS.items() if (row := f"| {code} | {said} |") not in text
+    ] == []
