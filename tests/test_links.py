@@ -3,21 +3,55 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)]*)?\)")
+from tests.documents import FENCE, ROOT, handbook, name_of
+
+# Without those to the web, which no test of ours reaches.
+LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
+HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_its_links_lead_to_files(document):
-    named = LINK.findall(document.read_text())
+    named = [file for file, _anchor in LINK.findall(document.read_text())]
 
     assert [link for link in named if not (document.parent / link).exists()] == []
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_its_links_into_a_page_lead_to_a_heading(document):
+    links = [(file, anchor) for file, anchor in LINK.findall(document.read_text()) if anchor]
+    lost = [
+        f"{file}#{anchor}"
+        for file, anchor in links
+        if anchor not in anchors_in((document.parent / file if file else document).read_text())
+    ]
+
+    assert lost == []
+
+
+def anchors_in(text: str) -> list[str]:
+    """As GitHub makes them: small letters, no punctuation, hyphens for spaces."""
+    headings = HEADING.findall(FENCE.sub("", text))
+    return [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
+
+
 def test_links_are_found():
-    assert LINK.findall("[a](docs/x.md) [b](https://x) ![c](y.png#z)") == ["docs/x.md", "y.png"]
+    text = "[a](docs/x.md) [b](https://x) ![c](y.png#z) [d](#e)"
+
+    assert LINK.findall(text) == [("docs/x.md", ""), ("y.png", "z"), ("", "e")]
+
+
+def test_a_heading_has_the_anchor_that_a_browser_looks_for():
+    text = "# In a *container*, or not?\n```sh\n# a comment\n```\n## The key\n"
+
+    assert anchors_in(text) == ["in-a-container-or-not", "the-key"]
+
+
+def test_every_page_of_the_handbook_can_be_found_from_the_readme():
+    linked = {(ROOT / file).resolve() for file, _anchor in LINK.findall(handbook()[0].read_text())}
+
+    assert [name_of(page) for page in handbook()[1:] if page not in linked] == []
