@@ -122,7 +122,7 @@ def _commands(line: str, *, in_a_sentence: bool) -> Iterator[Command]:
 
 
 def _simple_commands(line: str) -> Iterator[list[str]]:
-    """By the shell's own rules; what it could not read is no command."""
+    """By the shell's own rules; what it could not read is taken word by word."""
     reader = shlex.shlex(line, posix=True, punctuation_chars=True)
     reader.whitespace_split = True
     words: list[str] = []
@@ -134,7 +134,7 @@ def _simple_commands(line: str) -> Iterator[list[str]]:
             else:
                 words.append(word)
     except ValueError:
-        return
+        words = line.split()
     yield words
 
 

@@ -80,6 +80,7 @@ def test_the_commands_of_the_handbook_are_found():
         ("```console\n$ claudeops drill nonsense\n```\n", "there is no scenario 'nonsense'"),
         ("say `claudeops backup --to x y`", "unrecognized arguments: --to"),
         ("    cat x | claudeops target ad phone\n", "invalid choice: 'ad'"),
+        ("    claudeops pause 'half a quote\n", "unrecognized arguments: a quote"),
         ("    claudeops watch edit shop \\\n        --nonsense\n", "unrecognized arguments"),
     ],
 )
