@@ -155,7 +155,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "sessions_app.access.context_processors.rights",
-                "sessions_app.pages.context_processors.navigation",
+                "sessions_app.pages.context_processors.glance",
                 "escalation.web.context_processors.installation",
                 "escalation.rehearsal.context_processors.scenarios",
             ],

@@ -45,10 +45,15 @@ class WallsProof(models.Model):
 
     @classmethod
     def holding(cls) -> WallsProof | None:
-        """The proof for whose sake higher tiers wait: only the newest of each kind counts."""
+        """The proof for whose sake higher tiers wait."""
+        return cls.all_holding().defer("rows").first()
+
+    @classmethod
+    def all_holding(cls) -> models.QuerySet[WallsProof]:
+        """Only the newest of each kind counts."""
         newer = cls.objects.filter(kind=models.OuterRef("kind"), pk__gt=models.OuterRef("pk"))
         unaccepted = cls.objects.filter(is_worse=True, accepted_at=None)
-        return unaccepted.exclude(models.Exists(newer)).defer("rows").first()
+        return unaccepted.exclude(models.Exists(newer))
 
     @property
     def holds_higher_tiers(self) -> bool:

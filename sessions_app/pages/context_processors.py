@@ -1,4 +1,4 @@
-"""What the navigation of every page says: how much wants a person."""
+"""What every page says before its own: how much wants a person, and what keeps it from working."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
-from sessions_app.reading.attention import load_attention
+from sessions_app.reading.glance import load_glance
 
 
-def navigation(request: HttpRequest) -> dict[str, Any]:
-    """A page that has counted already says so itself."""
-    return {"attention": SimpleLazyObject(load_attention)}
+def glance(request: HttpRequest) -> dict[str, Any]:
+    """A page that has looked already says so itself."""
+    return {"glance": SimpleLazyObject(load_glance)}

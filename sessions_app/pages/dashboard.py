@@ -22,13 +22,12 @@ from sessions_app.models import (
     AccountClock,
     Approval,
     Cycle,
-    PauseSwitch,
     PeriodCost,
     Session,
     Watch,
 )
 from sessions_app.pages.approvals_page import waiting_approvals
-from sessions_app.pages.inbox import Inbox, inbox_version, load_inbox
+from sessions_app.pages.inbox import Inbox, load_inbox
 from sessions_app.pages.running import RunningRow, running_rows, with_steps
 from sessions_app.pages.watch_cards import (
     WatchCard,
@@ -38,6 +37,7 @@ from sessions_app.pages.watch_cards import (
 )
 from sessions_app.reading.chain import Chain
 from sessions_app.reading.current_step import last_steps
+from sessions_app.reading.glance import Glance, load_glance
 from sessions_app.reading.spending import BudgetsNow, load_budgets
 from sessions_app.reading.stopped import stop_of
 
@@ -71,8 +71,8 @@ class Costs:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Dashboard:
     version: str
+    glance: Glance
     account: AccountClock
-    pause: PauseSwitch
     active: tuple[RunningRow, ...]
     """What runs, and what waits in the queue."""
     costs: Costs
@@ -96,7 +96,7 @@ class Dashboard:
 
 
 def load_dashboard() -> Dashboard:
-    account, pause = AccountClock.current(), PauseSwitch.current()
+    account, glance = AccountClock.current(), load_glance()
     watches = list(watches_with_rounds())
     cycles = {cycle.pk: cycle for cycle in _cycles(Q(pk__in=latest_ended(watches)))}
     shown = _shown(cycles.values())
@@ -105,9 +105,9 @@ def load_dashboard() -> Dashboard:
     approvals = waiting_approvals()
     inbox = load_inbox(approvals)
     return Dashboard(
-        version=_token((account, pause), [one.pk for one in approvals], watches, shown, sessions),
+        version=_token((account, glance), [one.pk for one in approvals], watches, shown, sessions),
+        glance=glance,
         account=account,
-        pause=pause,
         active=running_rows((one for one in shown if one.is_active), chains),
         costs=_costs(),
         inbox=inbox,
@@ -124,7 +124,7 @@ def dashboard_version() -> str:
     sessions = _sessions(Session.objects.annotate(step=step), cycles)
     waiting = Approval.objects.filter(state=Approval.State.WAITING)
     return _token(
-        (AccountClock.current(), PauseSwitch.current()),
+        (AccountClock.current(), load_glance()),
         waiting.values_list("pk", flat=True),
         Watch.objects.all(),
         cycles,
@@ -161,7 +161,7 @@ def _own(sessions: Iterable[Session], cycle: Cycle) -> tuple[Session, ...]:
 
 
 def _token(
-    switches: tuple[AccountClock, PauseSwitch],
+    standing: tuple[AccountClock, Glance],
     approvals: Iterable[int],
     watches: Iterable[Watch],
     cycles: Iterable[Cycle],
@@ -169,13 +169,13 @@ def _token(
 ) -> str:
     """The minute is part of it because the page says "3 min ago"."""
     columns = [field.attname for field in Watch._meta.fields]
-    account, pause = switches
+    account, glance = standing
     facts = (
         (account.until, account.is_holding, account.windows),
-        (pause.paused, pause.reason),
+        (glance.pause, glance.attention),
         sorted(approvals),
         timezone.localtime().strftime("%Y-%m-%d %H:%M"),
-        inbox_version(),
+        glance.last_step,
         _facts_of(cycles, VERSION_CYCLE),
         _facts_of(sessions, VERSION_SESSION),
         _facts_of(watches, columns),

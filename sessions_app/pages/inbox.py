@@ -10,8 +10,7 @@ from typing import Any
 from django.db.models import Case, Count, Q, Value, When
 from django.utils import timezone
 
-from sessions_app.models import Approval, Incident, IncidentEvent
-from sessions_app.reading.attention import Attention
+from sessions_app.models import Approval, Incident
 from sessions_app.reading.incident_text import wish_of
 from sessions_app.reading.unresolved_incidents import asks_for_person, unresolved_incidents
 
@@ -73,15 +72,6 @@ class Inbox:
         """Somebody has it, a chain works on it, or it seems to be over."""
         return self.unresolved - self.needs_person - self.could_not_run
 
-    @property
-    def attention(self) -> Attention:
-        waiting = [
-            row.approval
-            for row in self.approvals
-            if not (row.approval.is_overdue or row.approval.session.is_drill)
-        ]
-        return Attention(incidents=self.needs_person + self.could_not_run, approvals=len(waiting))
-
 
 def load_inbox(approvals: Iterable[Approval] = ()) -> Inbox:
     now = timezone.now()
@@ -101,11 +91,6 @@ def load_inbox(approvals: Iterable[Approval] = ()) -> Inbox:
 
 def row_of(incident: Incident) -> InboxRow:
     return InboxRow(incident=incident, wish=wish_of(incident))
-
-
-def inbox_version() -> int:
-    """Every change of an incident adds a step to its story, so the last one's number tells."""
-    return IncidentEvent.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
 
 
 def _counts(now: datetime) -> dict[str, int]:

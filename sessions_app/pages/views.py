@@ -39,11 +39,7 @@ def dashboard(request: HtmxRequest) -> HttpResponse:
     if fragment and request.GET.get("version") == dashboard_version():
         return HttpResponse(status=NO_CHANGE)
     page = load_dashboard()
-    context = {
-        "dashboard": page,
-        "attention": page.inbox.attention,
-        "pause_switch": page.pause,
-    }
+    context = {"dashboard": page, "glance": page.glance}
     template = "_dashboard_update.html" if fragment else "dashboard.html"
     return render(request, f"sessions_app/{template}", context)
 

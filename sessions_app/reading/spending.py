@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from django.conf import settings
-from django.db.models import DecimalField, F, Min, Q, Sum
+from django.db.models import DecimalField, F, Min, Q, Subquery, Sum
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
@@ -110,19 +110,19 @@ def _own_limit(watch: int) -> Decimal | None:
 
 
 def load_budgets(watches: Iterable[Watch] | None = None) -> BudgetsNow:
-    """Three queries, and one more where watches have limits; one fewer where they are given."""
+    """One query, one more where watches have limits, and one where no watches are given."""
     now = timezone.now()
     day, month = _periods(now)
     week = day - timedelta(days=6)
-    sums = _sums(
-        Session.objects.filter(REAL, started_at__gte=min(month, week)),
-        {
-            Scope.DAY: Q(started_at__gte=day),
-            Scope.MONTH: Q(started_at__gte=month),
-            "week": Q(started_at__gte=week),
-        },
-    )
-    first = Session.objects.real().aggregate(first=Min("started_at"))["first"]
+    wanted = {
+        Scope.DAY: Q(started_at__gte=day),
+        Scope.MONTH: Q(started_at__gte=month),
+        "week": Q(started_at__gte=week),
+    }
+    lately = Session.objects.filter(REAL, started_at__gte=min(month, week))
+    # Without any run lately there is nothing to forecast, so its being unknown then does no harm.
+    found = lately.aggregate(**_all_expressions(wanted), first=Min(_first_start()))
+    sums, first = _spent(found, wanted), found["first"]
     return BudgetsNow(
         day=_limited(Scope.DAY, settings.CLAUDEOPS_BUDGET_DAY, sums[Scope.DAY], day),
         month=_limited(Scope.MONTH, settings.CLAUDEOPS_BUDGET_MONTH, sums[Scope.MONTH], month),
@@ -187,11 +187,24 @@ def _periods(now: datetime) -> tuple[datetime, datetime]:
 
 
 def _sums(sessions: SessionQuerySet, wanted: Mapping[str, Q]) -> dict[str, Spent]:
+    return _spent(sessions.aggregate(**_all_expressions(wanted)), wanted)
+
+
+def _spent(sums: Mapping[str, Any], wanted: Iterable[str]) -> dict[str, Spent]:
+    return {name: Spent(total=sums[str(name)], guessed=sums[f"{name}_guessed"]) for name in wanted}
+
+
+def _first_start() -> Subquery:
+    """When the first run ever began."""
+    begun = Session.objects.real().filter(started_at__isnull=False).order_by("started_at")
+    return Subquery(begun.values("started_at")[:1])
+
+
+def _all_expressions(wanted: Mapping[str, Q]) -> dict[str, Sum]:
     expressions: dict[str, Sum] = {}
     for name, condition in wanted.items():
         expressions |= _expressions(str(name), condition)
-    sums = sessions.aggregate(**expressions)
-    return {name: Spent(total=sums[str(name)], guessed=sums[f"{name}_guessed"]) for name in wanted}
+    return expressions
 
 
 def _expressions(name: str, condition: Q) -> dict[str, Sum]:

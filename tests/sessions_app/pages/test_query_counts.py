@@ -35,33 +35,33 @@ pytestmark = pytest.mark.django_db
 LOGIN = 2  # who is this: the web session and the user
 
 # One more query must be a decision, not an accident.
-BANNERS = 3  # is it paused, was a worker seen, and how much wants a person?
-OWN_BANNERS = 3  # on Now: was a worker seen, do the walls hold, does word get through?
-BUDGETS = 3  # what is spent, since when, and which watches have a limit
+GLANCE = 1  # is it paused, was a worker seen, and how much wants a person?
+BUDGETS = 1  # what is spent, and since when; another where a watch has a limit
+MOST = 12
 EXPECTED = {
-    "dashboard": LOGIN + OWN_BANNERS + 12,
-    "start": LOGIN + BANNERS + 2,
-    "incidents": LOGIN + BANNERS + 5,
-    "incident": LOGIN + BANNERS + 6,
-    "sessions": LOGIN + BANNERS + 2,
-    "session": LOGIN + BANNERS + 7,
-    "cycle": LOGIN + BANNERS + 5,
-    "cycle_events": LOGIN + BANNERS + 3,
-    "session_commands": LOGIN + BANNERS + 2,
-    "walls": LOGIN + BANNERS + 3,
-    "health": LOGIN + BANNERS + 6,
-    "trust": LOGIN + BANNERS + 4,
-    "watches": LOGIN + BANNERS + 4,
-    "watch": LOGIN + BANNERS + 8,
-    "services": LOGIN + BANNERS + 3,
-    "events": LOGIN + BANNERS + 3,
-    "targets": LOGIN + BANNERS + 4,
-    "approvals": LOGIN + BANNERS + 3,
-    "approval": LOGIN + BANNERS + 3,
-    "costs": LOGIN + BANNERS + 5 + BUDGETS,
-    "changes": LOGIN + BANNERS + 2,
-    "cycles": LOGIN + BANNERS + 4,
-    "session_events": LOGIN + BANNERS + 2,
+    "dashboard": LOGIN + GLANCE + 9,
+    "start": LOGIN + GLANCE + 2,
+    "incidents": LOGIN + GLANCE + 5,
+    "incident": LOGIN + GLANCE + 6,
+    "sessions": LOGIN + GLANCE + 2,
+    "session": LOGIN + GLANCE + 7,
+    "cycle": LOGIN + GLANCE + 5,
+    "cycle_events": LOGIN + GLANCE + 3,
+    "session_commands": LOGIN + GLANCE + 2,
+    "walls": LOGIN + GLANCE + 3,
+    "health": LOGIN + GLANCE + 6,
+    "trust": LOGIN + GLANCE + 4,
+    "watches": LOGIN + GLANCE + 4,
+    "watch": LOGIN + GLANCE + 8,
+    "services": LOGIN + GLANCE + 3,
+    "events": LOGIN + GLANCE + 3,
+    "targets": LOGIN + GLANCE + 4,
+    "approvals": LOGIN + GLANCE + 3,
+    "approval": LOGIN + GLANCE + 3,
+    "costs": LOGIN + GLANCE + 6 + BUDGETS,
+    "changes": LOGIN + GLANCE + 2,
+    "cycles": LOGIN + GLANCE + 4,
+    "session_events": LOGIN + GLANCE + 2,
     "admin": LOGIN + 7,
 }
 
@@ -123,7 +123,7 @@ def test_a_page_costs_as_many_queries_with_much_data_as_with_some(operator_clien
 
     much = count_queries(lambda: operator_client.get(url))
 
-    assert some == much == EXPECTED[name]
+    assert some == much == EXPECTED[name] <= MOST
 
 
 def test_an_unchanged_dashboard_costs_a_few_short_queries(operator_client):
@@ -133,7 +133,7 @@ def test_an_unchanged_dashboard_costs_a_few_short_queries(operator_client):
     def poll() -> object:
         return operator_client.get(reverse("sessions_app:dashboard"), parameters, headers=htmx)
 
-    assert count_queries(poll) == LOGIN + 7
+    assert count_queries(poll) == LOGIN + 6
 
 
 def test_a_running_chain_costs_few_queries(operator_client):
@@ -145,4 +145,4 @@ def test_a_running_chain_costs_few_queries(operator_client):
     ChangeFactory(session=running)
     IncidentFactory().cycles.add(cycle)
 
-    assert count_queries(lambda: operator_client.get(cycle.get_absolute_url())) <= 13
+    assert count_queries(lambda: operator_client.get(cycle.get_absolute_url())) <= MOST

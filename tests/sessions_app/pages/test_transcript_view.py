@@ -367,7 +367,7 @@ def test_its_queries_do_not_grow_with_the_conversation(
 ):
     long_talk(talk, 120)
 
-    with django_assert_max_num_queries(11):
+    with django_assert_max_num_queries(10):
         page(operator_client, session)
 
 

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from sessions_app.models import PauseSwitch, WorkerBeat
+from sessions_app.pages.inbox import load_inbox
+from sessions_app.reading.glance import Attention, Pause, load_glance
+from tests.factories import (
+    ApprovalFactory,
+    IncidentFactory,
+    SessionFactory,
+    TargetFactory,
+    UserFactory,
+    WallsProofFactory,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+def test_nothing_is_said_as_nothing():
+    found = load_glance()
+
+    said = found.attention
+    assert (said.total, said.title, said.sentence) == (0, "Claude Ops", "Nothing needs you.")
+    assert (found.pause, found.walls_hold, found.failing_targets) == (Pause(), False, ())
+    assert found.last_step == 0
+
+
+def test_the_title_of_the_tab_counts():
+    assert Attention(incidents=2, approvals=1).title == "(3) Claude Ops"
+    assert Attention(incidents=1).sentence == "1 thing needs you."
+
+
+def test_what_asks_is_counted_and_the_inbox_counts_the_same(django_assert_num_queries):
+    IncidentFactory()
+    IncidentFactory(kind="could_not_run")
+    IncidentFactory(state="acknowledged")
+    IncidentFactory(snoozed_until=timezone.now() + timedelta(hours=1))
+    IncidentFactory(healthy_rounds=1)
+    IncidentFactory(drill="x", watch=None, scope="drill:x")
+    ApprovalFactory()
+    ApprovalFactory(state="approved")
+    ApprovalFactory(expires_at=timezone.now() - timedelta(minutes=1))
+    ApprovalFactory(session=SessionFactory(drill=True))
+
+    with django_assert_num_queries(1):
+        found = load_glance().attention
+
+    assert found == Attention(incidents=2, approvals=1)
+    inbox = load_inbox()
+    assert inbox.needs_person + inbox.could_not_run == found.incidents
+
+
+def test_all_of_it_is_said_in_one_query(django_assert_num_queries):
+    PauseSwitch.objects.create(
+        pk=PauseSwitch.THE_ONE,
+        paused=True,
+        reason="new disks",
+        changed_by=UserFactory(username="ada"),
+    )
+    WallsProofFactory(is_worse=True)
+    TargetFactory(name="phone", failures_in_a_row=2)
+    TargetFactory(name="asleep", failures_in_a_row=2, enabled=False)
+    IncidentFactory().events.create(kind="opened")
+    newest = IncidentFactory().events.create(kind="opened")
+
+    with django_assert_num_queries(1):
+        found = load_glance()
+
+    assert found.pause == Pause(paused=True, reason="new disks", by="ada")
+    assert found.walls_hold
+    assert found.failing_targets == ("phone",)
+    assert found.last_step == newest.pk
+
+
+@pytest.mark.parametrize(("minutes", "silent"), [(1, False), (3, True)])
+def test_a_worker_that_was_not_seen_for_two_minutes_is_silent(minutes, silent):
+    WorkerBeat.objects.create(host="a", pid=1, seen_at=timezone.now() - timedelta(minutes=minutes))
+
+    assert load_glance().worker_is_silent is silent
+
+
+def test_a_pause_by_nobody_names_nobody():
+    PauseSwitch.objects.create(pk=PauseSwitch.THE_ONE, paused=True, reason="by hand")
+
+    assert load_glance().pause == Pause(paused=True, reason="by hand")
