@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from django.contrib.auth.models import User
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, prefetch_related_objects
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser
@@ -67,11 +67,13 @@ TABLE: dict[Role, frozenset[Right]] = {
 
 
 def rights_of(user: User | AnonymousUser) -> frozenset[Right]:
-    """Looked up anew for every request: a right that was taken is gone at once."""
+    """Looked up anew for every request, so that a right that was taken is gone at once, and only
+    once in it: a list asks for every row."""
     if not user.is_active:
         return frozenset()
     if user.is_superuser:
         return TABLE[Role.ADMIN]
+    prefetch_related_objects([user], "groups")
     names = [group.name for group in user.groups.all()]
     return frozenset[Right]().union(*(TABLE[Role(name)] for name in names if name in list(Role)))
 

@@ -27,7 +27,7 @@ from sessions_app.models import (
     Watch,
 )
 from sessions_app.pages.approvals_page import waiting_approvals
-from sessions_app.pages.inbox import Inbox, load_inbox
+from sessions_app.pages.inbox import Inbox, lately, load_inbox
 from sessions_app.pages.running import RunningRow, running_rows, with_steps
 from sessions_app.pages.watch_cards import (
     WatchCard,
@@ -96,14 +96,14 @@ class Dashboard:
 
 
 def load_dashboard() -> Dashboard:
-    account, glance = AccountClock.current(), load_glance()
+    account, glance = AccountClock.current(), load_glance(lately())
     watches = list(watches_with_rounds())
     cycles = {cycle.pk: cycle for cycle in _cycles(Q(pk__in=latest_ended(watches)))}
     shown = _shown(cycles.values())
     sessions = list(_sessions(with_steps(Session.objects.all()), shown))
     chains = {cycle.pk: Chain(sessions=_own(sessions, cycle)) for cycle in shown}
     approvals = waiting_approvals()
-    inbox = load_inbox(approvals)
+    inbox = load_inbox(approvals, glance)
     return Dashboard(
         version=_token((account, glance), [one.pk for one in approvals], watches, shown, sessions),
         glance=glance,

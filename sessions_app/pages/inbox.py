@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Case, Count, Q, Value, When
+from django.db.models import Case, Count, Value, When, Window
 from django.utils import timezone
 
 from sessions_app.models import Approval, Incident
+from sessions_app.reading.glance import Glance, load_glance
 from sessions_app.reading.incident_text import wish_of
-from sessions_app.reading.unresolved_incidents import asks_for_person, unresolved_incidents
+from sessions_app.reading.unresolved_incidents import unresolved_incidents
 
 READ, SHOWN, DRILLS_SHOWN = 60, 12, 3
 LATELY = timedelta(days=1)
-State, Kind, Severity = Incident.State, Incident.Kind, Incident.Severity
+Severity = Incident.Severity
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,11 +74,14 @@ class Inbox:
         return self.unresolved - self.needs_person - self.could_not_run
 
 
-def load_inbox(approvals: Iterable[Approval] = ()) -> Inbox:
-    now = timezone.now()
+def load_inbox(approvals: Iterable[Approval] = (), glance: Glance | None = None) -> Inbox:
+    """One query where somebody has had a glance already, with what was resolved lately."""
+    seen = glance or load_glance(lately())
     real = Case(When(drill="", then=Value(0)), default=Value(1))
+    in_all = Window(Count("pk"), partition_by=real)
     order = (real, "-severity", "first_seen_at", "pk")
-    found = [row_of(one) for one in unresolved_incidents().order_by(*order)[:READ]]
+    read = unresolved_incidents().annotate(in_all=in_all).order_by(*order)[:READ]
+    found = [row_of(one) for one in read]
     rows = sorted((row for row in found if not row.incident.drill), key=lambda row: row.rank)
     drills = [row for row in found if row.incident.drill]
     return Inbox(
@@ -85,21 +89,22 @@ def load_inbox(approvals: Iterable[Approval] = ()) -> Inbox:
         drills=tuple(drills[:DRILLS_SHOWN]),
         approvals=tuple(ApprovalRow(approval=one) for one in approvals),
         by_watch=tuple(row.incident for row in rows),
-        **_counts(now),
+        unresolved=_in_all(rows),
+        needs_person=seen.attention.problems,
+        could_not_run=seen.attention.could_not_run,
+        resolved_lately=seen.resolved,
     )
+
+
+def lately() -> datetime:
+    """Since when what was resolved is told of."""
+    return timezone.now() - LATELY
 
 
 def row_of(incident: Incident) -> InboxRow:
     return InboxRow(incident=incident, wish=wish_of(incident))
 
 
-def _counts(now: datetime) -> dict[str, int]:
-    is_unresolved = Q(state__in=Incident.UNRESOLVED_STATES)
-    asks = asks_for_person(now)
-    lately = Q(state=State.RESOLVED, resolved_at__gte=now - LATELY)
-    return Incident.objects.filter(is_unresolved | lately, drill="").aggregate(
-        unresolved=Count("pk", filter=is_unresolved),
-        resolved_lately=Count("pk", filter=lately),
-        needs_person=Count("pk", filter=asks & Q(kind=Kind.PROBLEM)),
-        could_not_run=Count("pk", filter=asks & Q(kind=Kind.COULD_NOT_RUN)),
-    )
+def _in_all(rows: Iterable[InboxRow]) -> int:
+    """How many there are of these, those that were not read included."""
+    return next((int(getattr(row.incident, "in_all", 0)) for row in rows), 0)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.db.models import CharField, F, QuerySet, Subquery, Value
@@ -23,7 +24,7 @@ from sessions_app.models import (
 )
 from sessions_app.reading.unresolved_incidents import asks_for_person
 
-INCIDENT, APPROVAL, STEP = "incident", "approval", "step"
+INCIDENT, RESOLVED, APPROVAL, STEP = "incident", "resolved", "approval", "step"
 PAUSED, WORKER, WALLS, TARGET = "paused", "worker", "walls", "target"
 NOTHING = Value("", output_field=CharField())
 WHO_PAUSED = Coalesce(F("changed_by__username"), NOTHING)
@@ -35,8 +36,15 @@ Row = tuple[str, str, str]
 class Attention:
     """Drills are not counted: nobody has to get up for them."""
 
-    incidents: int = 0
+    problems: int = 0
+    """Open problems of the system that nobody has."""
+    could_not_run: int = 0
+    """Problems of the configuration."""
     approvals: int = 0
+
+    @property
+    def incidents(self) -> int:
+        return self.problems + self.could_not_run
 
     @property
     def total(self) -> int:
@@ -75,11 +83,14 @@ class Glance:
     """Names of those whom no word reaches."""
     last_step: int
     """Every change of an incident adds a step to its story, so the last one's number tells."""
+    resolved: int
+    """Incidents since the time that was asked for."""
 
 
-def load_glance() -> Glance:
+def load_glance(resolved_since: datetime | None = None) -> Glance:
+    real = Incident.objects.filter(drill="")
     asked = [
-        _named(INCIDENT, Incident.objects.filter(asks_for_person(timezone.now()), drill="")),
+        _named(INCIDENT, real.filter(asks_for_person(timezone.now())), F("kind")),
         _named(APPROVAL, answerable_approvals()),
         _named(STEP, _last_step(), Cast("pk", CharField())),
         _named(PAUSED, PauseSwitch.objects.filter(paused=True), F("reason"), WHO_PAUSED),
@@ -87,6 +98,9 @@ def load_glance() -> Glance:
         _named(WALLS, WallsProof.all_holding()),
         _named(TARGET, Target.objects.filter(enabled=True, failures_in_a_row__gt=0), F("name")),
     ]
+    if resolved_since:
+        lately = real.filter(state=Incident.State.RESOLVED, resolved_at__gte=resolved_since)
+        asked.append(_named(RESOLVED, lately))
     return _glance(asked[0].union(*asked[1:], all=True))
 
 
@@ -102,12 +116,19 @@ def _glance(rows: Iterable[Row]) -> Glance:
         found[row[0]].append(row)
     pauses = [Pause(paused=True, reason=reason, by=who) for _, reason, who in found[PAUSED]]
     return Glance(
-        attention=Attention(incidents=len(found[INCIDENT]), approvals=len(found[APPROVAL])),
+        attention=Attention(
+            problems=sum(kind == Incident.Kind.PROBLEM for _, kind, _ in found[INCIDENT]),
+            could_not_run=sum(
+                kind == Incident.Kind.COULD_NOT_RUN for _, kind, _ in found[INCIDENT]
+            ),
+            approvals=len(found[APPROVAL]),
+        ),
         pause=next(iter(pauses), Pause()),
         worker_is_silent=not found[WORKER],
         walls_hold=bool(found[WALLS]),
         failing_targets=tuple(sorted(name for _, name, _ in found[TARGET])),
         last_step=max((int(number) for _, number, _ in found[STEP]), default=0),
+        resolved=len(found[RESOLVED]),
     )
 
 
@@ -116,7 +137,8 @@ def _named(
 ) -> QuerySet[Any, Row]:
     """As rows of one shape, so that all can be read together."""
     shape = {"what": Value(what, output_field=CharField()), "said": text, "who": who}
-    return rows.order_by().annotate(**shape).values_list(*shape)
+    shaped: QuerySet[Any, Row] = rows.order_by().annotate(**shape).values_list(*shape)
+    return shaped
 
 
 def _last_step() -> QuerySet[IncidentEvent]:

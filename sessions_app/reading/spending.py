@@ -110,7 +110,7 @@ def _own_limit(watch: int) -> Decimal | None:
 
 
 def load_budgets(watches: Iterable[Watch] | None = None) -> BudgetsNow:
-    """One query, one more where watches have limits, and one where no watches are given."""
+    """One query, and one more where no watches are given."""
     now = timezone.now()
     day, month = _periods(now)
     week = day - timedelta(days=6)
@@ -119,14 +119,16 @@ def load_budgets(watches: Iterable[Watch] | None = None) -> BudgetsNow:
         Scope.MONTH: Q(started_at__gte=month),
         "week": Q(started_at__gte=week),
     }
-    lately = Session.objects.filter(REAL, started_at__gte=min(month, week))
+    rows = _by_watch(wanted, since=min(month, week))
+    own = {row["cycle__watch"]: _spent(row, wanted) for row in rows}
+    sums = {name: _together(spent[name] for spent in own.values()) for name in wanted}
     # Without any run lately there is nothing to forecast, so its being unknown then does no harm.
-    found = lately.aggregate(**_all_expressions(wanted), first=Min(_first_start()))
-    sums, first = _spent(found, wanted), found["first"]
+    first = rows[0]["first"] if rows else None
+    given = Watch.objects.all() if watches is None else watches
     return BudgetsNow(
         day=_limited(Scope.DAY, settings.CLAUDEOPS_BUDGET_DAY, sums[Scope.DAY], day),
         month=_limited(Scope.MONTH, settings.CLAUDEOPS_BUDGET_MONTH, sums[Scope.MONTH], month),
-        watches=_watches(Watch.objects.all() if watches is None else watches, day),
+        watches=_watches(given, {watch: spent[Scope.DAY] for watch, spent in own.items()}, day),
         forecast=forecast(
             sums[Scope.MONTH].total,
             sums["week"].total,
@@ -150,14 +152,15 @@ def _limited(scope: Scope, limit: Decimal | None, spent: Spent, start: datetime)
     )
 
 
-def _watches(watches: Iterable[Watch], day: datetime) -> tuple[Budget, ...]:
+def _watches(
+    watches: Iterable[Watch], spent: Mapping[int, Spent], day: datetime
+) -> tuple[Budget, ...]:
     general = settings.CLAUDEOPS_BUDGET_WATCH_DAY
     limits = [
         (watch, general if watch.budget_day_usd is None else watch.budget_day_usd)
         for watch in watches
     ]
     limited = [(watch, limit) for watch, limit in limits if limit is not None]
-    spent = _by_watch([watch.pk for watch, _limit in limited], day) if limited else {}
     return tuple(
         Budget(
             scope=Scope.WATCH_DAY,
@@ -171,13 +174,19 @@ def _watches(watches: Iterable[Watch], day: datetime) -> tuple[Budget, ...]:
     )
 
 
-def _by_watch(watches: list[int], day: datetime) -> dict[int, Spent]:
-    sessions = Session.objects.filter(REAL, started_at__gte=day, cycle__watch__in=watches)
-    grouped: Any = sessions.order_by().values("cycle__watch")
-    rows: Iterable[dict[str, Any]] = grouped.annotate(**_expressions("spent", Q()))
-    return {
-        row["cycle__watch"]: Spent(total=row["spent"], guessed=row["spent_guessed"]) for row in rows
-    }
+def _by_watch(wanted: Mapping[str, Q], since: datetime) -> list[dict[str, Any]]:
+    """Sums of each watch, and of what has none, and when the first run ever began."""
+    lately: Any = Session.objects.filter(REAL, started_at__gte=since).order_by()
+    grouped = lately.values("cycle__watch")
+    return list(grouped.annotate(**_all_expressions(wanted), first=Min(_first_start())))
+
+
+def _together(parts: Iterable[Spent]) -> Spent:
+    known = list(parts)
+    return Spent(
+        total=sum((part.total for part in known), NOTHING),
+        guessed=sum((part.guessed for part in known), NOTHING),
+    )
 
 
 def _periods(now: datetime) -> tuple[datetime, datetime]:

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from sessions_app.access.operator_log import note_added
-from sessions_app.models import Approval, Session, WallsProof
+from sessions_app.models import Approval, Session, WallsProof, Watch
 from sessions_app.pages.dashboard import dashboard_version
 from tests.factories import (
     ApprovalFactory,
@@ -28,6 +28,7 @@ from tests.factories import (
     WallsProofFactory,
     WatchFactory,
     three_tier_chain,
+    user_with,
 )
 
 pytestmark = pytest.mark.django_db
@@ -36,10 +37,10 @@ LOGIN = 2  # who is this: the web session and the user
 
 # One more query must be a decision, not an accident.
 GLANCE = 1  # is it paused, was a worker seen, and how much wants a person?
-BUDGETS = 1  # what is spent, and since when; another where a watch has a limit
+BUDGETS = 1  # what is spent, by watch, and since when
 MOST = 12
 EXPECTED = {
-    "dashboard": LOGIN + GLANCE + 9,
+    "dashboard": LOGIN + GLANCE + 8,
     "start": LOGIN + GLANCE + 2,
     "incidents": LOGIN + GLANCE + 5,
     "incident": LOGIN + GLANCE + 6,
@@ -124,6 +125,22 @@ def test_a_page_costs_as_many_queries_with_much_data_as_with_some(operator_clien
     much = count_queries(lambda: operator_client.get(url))
 
     assert some == much == EXPECTED[name] <= MOST
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_an_account_with_a_role_costs_one_query_more(client, name):
+    client.force_login(user_with("admin"))
+    url = address(name, add_data())
+
+    assert count_queries(lambda: client.get(url)) == EXPECTED[name] + 1 <= MOST
+
+
+@pytest.mark.parametrize("name", ["dashboard", "costs", "watch"])
+def test_limits_of_watches_cost_no_further_query(operator_client, name):
+    url = address(name, add_data())
+    Watch.objects.update(budget_day_usd=5)
+
+    assert count_queries(lambda: operator_client.get(url)) == EXPECTED[name]
 
 
 def test_an_unchanged_dashboard_costs_a_few_short_queries(operator_client):

@@ -30,8 +30,8 @@ def test_nothing_is_said_as_nothing():
 
 
 def test_the_title_of_the_tab_counts():
-    assert Attention(incidents=2, approvals=1).title == "(3) Claude Ops"
-    assert Attention(incidents=1).sentence == "1 thing needs you."
+    assert Attention(problems=2, approvals=1).title == "(3) Claude Ops"
+    assert Attention(could_not_run=1).sentence == "1 thing needs you."
 
 
 def test_what_asks_is_counted_and_the_inbox_counts_the_same(django_assert_num_queries):
@@ -49,9 +49,9 @@ def test_what_asks_is_counted_and_the_inbox_counts_the_same(django_assert_num_qu
     with django_assert_num_queries(1):
         found = load_glance().attention
 
-    assert found == Attention(incidents=2, approvals=1)
+    assert found == Attention(problems=1, could_not_run=1, approvals=1)
     inbox = load_inbox()
-    assert inbox.needs_person + inbox.could_not_run == found.incidents
+    assert (inbox.needs_person, inbox.could_not_run, inbox.unresolved) == (1, 1, 5)
 
 
 def test_all_of_it_is_said_in_one_query(django_assert_num_queries):
