@@ -15,6 +15,8 @@ from sessions_app.models.ask_rules import read_ask_rules
 from sessions_app.models.service_marks import KEPT
 from sessions_app.pages.inbox import InboxRow, row_of
 from sessions_app.pages.strips import Strip, strip_beside, strip_of_rounds
+from sessions_app.pages.watch_news import token_of, waiting_approvals_of
+from sessions_app.reading.glance import Glance
 from sessions_app.reading.watch_costs import WatchCosts, costs_of_watch
 
 SERVICES_SHOWN = 60
@@ -40,6 +42,7 @@ class Rounds:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WatchPage:
+    version: str
     watch: Watch
     next_times: tuple[datetime, ...]
     rounds: Rounds
@@ -57,13 +60,22 @@ class WatchPage:
     def is_at_rest(self) -> bool:
         return self.rounds.active is None
 
+    @property
+    def sentence(self) -> str:
+        """What is said aloud when it becomes something else."""
+        if self.rounds.active:
+            return f"{self.watch.name}: a round is under way."
+        last = self.rounds.last
+        return f"{self.watch.name}: {last.get_outcome_display()}." if last else ""
 
-def load_watch(watch: Watch) -> WatchPage:
+
+def load_watch(watch: Watch, glance: Glance) -> WatchPage:
     """Six queries besides the watch itself."""
     rounds = _last_rounds(watch)
     states = list(watch.services.order_by("place", "service")[: SERVICES_SHOWN + 1])
-    incidents = _incidents(watch)
+    incidents, approvals = _incidents(watch), _waiting(watch)
     return WatchPage(
+        version=token_of(watch, glance, rounds, (approval.pk for approval in approvals)),
         watch=watch,
         next_times=watch.next_times(timezone.now()),
         rounds=_rounds(rounds),
@@ -76,7 +88,7 @@ def load_watch(watch: Watch) -> WatchPage:
         latest=tuple(one for one in incidents if not one.is_unresolved),
         changes=tuple(watch.changes.select_related("session").order_by("-id")[:CHANGES_SHOWN]),
         costs=costs_of_watch(watch),
-        approvals=_waiting(watch),
+        approvals=approvals,
         ask_rules=read_ask_rules(watch.ask),
     )
 
@@ -117,5 +129,5 @@ def _incidents(watch: Watch) -> list[Incident]:
 
 
 def _waiting(watch: Watch) -> tuple[Approval, ...]:
-    asked = Approval.objects.filter(state=Approval.State.WAITING, session__watch=watch)
-    return tuple(asked.select_related("session__cycle__watch").order_by("expires_at", "id"))
+    asked = waiting_approvals_of(watch).select_related("session__cycle__watch")
+    return tuple(asked.order_by("expires_at", "id"))

@@ -6,15 +6,20 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
+from django.views.decorators.vary import vary_on_headers
 
 from sessions_app.access.guard import needs
 from sessions_app.access.roles import Right
 from sessions_app.models import Cycle, Incident, Watch
+from sessions_app.pages.htmx import HtmxRequest, wants_fragment
 from sessions_app.pages.watch_form import WatchForm
 from sessions_app.pages.watch_list import load_watches
+from sessions_app.pages.watch_news import current_token, watches_with_news
 from sessions_app.pages.watch_page import load_watch
+from sessions_app.reading.glance import load_glance
 
 NOT_TAKEN = 422
+NO_CHANGE = 204
 
 
 @needs(Right.SEE)
@@ -25,10 +30,16 @@ def watches(request: HttpRequest) -> HttpResponse:
 
 @needs(Right.SEE)
 @require_safe
-def watch(request: HttpRequest, pk: int) -> HttpResponse:
-    found = get_object_or_404(Watch.objects.select_related("schedule"), pk=pk)
-    context = {"watch": found, "page": load_watch(found), "zone": zone()}
-    return render(request, "sessions_app/watch.html", context)
+@vary_on_headers("HX-Request")
+def watch(request: HtmxRequest, pk: int) -> HttpResponse:
+    found = get_object_or_404(watches_with_news(), pk=pk)
+    glance, fragment = load_glance(), wants_fragment(request)
+    if fragment and request.GET.get("version") == current_token(found, glance):
+        return HttpResponse(status=NO_CHANGE)
+    page = load_watch(found, glance)
+    context = {"watch": found, "page": page, "glance": glance}
+    template = "_watch_update.html" if fragment else "watch.html"
+    return render(request, f"sessions_app/{template}", context)
 
 
 @needs(Right.CHANGE_WATCHES)

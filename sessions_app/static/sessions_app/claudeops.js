@@ -54,6 +54,20 @@
     offerCopying();
   });
 
+  // Said once, when it is something else than before.
+  let said = document.querySelector("[data-announce]")?.dataset.announce;
+  document.addEventListener("htmx:afterSettle", () => {
+    const now = document.querySelector("[data-announce]")?.dataset.announce;
+    if (!now || now === said) return;
+    said = now;
+    byId("announce").textContent = now;
+  });
+
+  // Nobody looks at it in the background: it asks again when it is seen.
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    if (document.hidden && event.target.matches("[data-while-seen]")) event.preventDefault();
+  });
+
   const offerCopying = () => {
     if (!navigator.clipboard) return;
     for (const button of document.querySelectorAll("button[data-copy]")) button.hidden = false;

@@ -1,5 +1,5 @@
-// What Now adds to its own refresh: clocks that go on, a word when the count changes, and arrow keys
-// along a strip. The page is whole without this file.
+// What Now adds to its own refresh: clocks that go on, and arrow keys along a strip. The page is whole
+// without this file.
 "use strict";
 
 (() => {
@@ -17,15 +17,6 @@
     }
   };
 
-  // Said once, when it is something else than before.
-  let said = document.querySelector("[data-announce]")?.dataset.announce;
-  const announce = () => {
-    const now = document.querySelector("[data-announce]")?.dataset.announce;
-    if (!now || now === said) return;
-    said = now;
-    document.getElementById("announce").textContent = now;
-  };
-
   document.addEventListener("keydown", (event) => {
     const step = { ArrowLeft: "previousElementSibling", ArrowRight: "nextElementSibling" }[event.key];
     const mark = step && event.target.closest(".strip a");
@@ -34,6 +25,5 @@
     event.preventDefault();
   });
 
-  document.addEventListener("htmx:afterSettle", announce);
   setInterval(tick, 1000);
 })();

@@ -123,6 +123,36 @@ def test_a_round_is_started_with_a_request_from_the_page(visit, system):
     assert Cycle.objects.get(watch=watch).prompt == "Look at the backups"
 
 
+def test_its_page_follows_a_round_and_keeps_what_somebody_writes(visit, system):
+    watch = WatchFactory(name="shop", workdir=str(system))
+    page = visit.go(watch.get_absolute_url())
+    page.get_by_text("Run with a request").click()
+    page.get_by_label("What to look at in this run").fill("Look at")
+
+    cycle = CycleFactory(watch=watch, running=True)
+    expect(page.get_by_role("link", name=f"cycle {cycle.pk}, ")).to_be_visible(timeout=8_000)
+    cycle.finish("needs_person", "The disk is full.")
+
+    expect(page.get_by_text("The disk is full.")).to_be_visible(timeout=8_000)
+    expect(page.locator("#announce")).to_have_text("shop: needs a person.")
+    expect(page.get_by_label("What to look at in this run")).to_have_value("Look at")
+
+
+def test_a_page_in_the_background_asks_for_nothing_until_it_is_seen(visit, system):
+    page = visit.go(WatchFactory(workdir=str(system)).get_absolute_url())
+    asked: list[str] = []
+    page.on("request", lambda request: "/watches/" in request.url and asked.append(request.url))
+    page.evaluate("Object.defineProperty(document, 'hidden', {value: true, configurable: true})")
+    page.wait_for_timeout(4_000)
+    assert asked == []
+
+    with page.expect_request("**/watches/**"):
+        page.evaluate(
+            "Object.defineProperty(document, 'hidden', {value: false, configurable: true});"
+            "document.dispatchEvent(new Event('visibilitychange'))"
+        )
+
+
 def test_services_are_filtered_without_leaving_the_page(visit):
     ServiceStateFactory(service="web", status="down")
     ServiceStateFactory(service="db")
