@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,6 +20,7 @@ from sessions_app.pages.changes_page import ChangeRow, changes_of_incident
 from sessions_app.pages.filters import address_without_page
 from sessions_app.pages.inbox import InboxRow, row_of
 from sessions_app.reading.incident_figures import (
+    ChainCost,
     IncidentCost,
     IncidentFigures,
     cost_of,
@@ -29,7 +30,9 @@ from sessions_app.reading.incident_figures import (
 from sessions_app.reading.incident_text import LONGEST_NOTE, SNOOZES, backing_off, wish_of
 
 PER_PAGE = 50
-EARLIER_SHOWN = 5
+SIMILAR_SHOWN = 8
+LOOKED_AT = 5_000
+"""Incidents before and after one, among which similar ones are looked for."""
 LONGEST_STORY = 1_000
 FIGURES_OVER = timedelta(days=30)
 Step = IncidentEvent.Kind
@@ -81,6 +84,8 @@ class StoryLine:
     times: int = 1
     until: datetime | None = None
     """When the last of them was."""
+    chain: ChainCost | None = None
+    """What its chain cost, where the story comes to that chain."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,8 +99,8 @@ class IncidentPage:
     cost: IncidentCost
     changes: tuple[ChangeRow, ...]
     failed_remedies: tuple[str, ...]
-    earlier: tuple[Incident, ...]
-    """Resolved ones of the same cause: is it flaky?"""
+    similar: tuple[Incident, ...]
+    """Others of the same cause, newest first: is it flaky, and is it so elsewhere?"""
     hands: tuple[User, ...]
     """Who it can be given to."""
     snoozes: dict[str, str]
@@ -127,16 +132,17 @@ def load_incident(incident: Incident, rights: frozenset[Right]) -> IncidentPage:
     may_handle = Right.HANDLE_INCIDENTS in rights
     latest = incident.events.select_related("by").order_by("-pk")[: LONGEST_STORY + 1]
     events = list(latest)[:LONGEST_STORY][::-1]
+    cost = cost_of(incident)
     return IncidentPage(
         incident=incident,
         wish=wish_of(incident),
         backing_off=backing_off(incident).strip(),
-        story=tuple(told(events)),
+        story=tuple(with_costs(told(events), cost)),
         is_cut=len(latest) > LONGEST_STORY,
-        cost=cost_of(incident),
+        cost=cost,
         changes=changes_of_incident(incident),
         failed_remedies=failed_remedies(events),
-        earlier=_earlier(incident),
+        similar=_similar(incident),
         hands=tuple(accounts_that_may(Right.HANDLE_INCIDENTS)) if may_handle else (),
         snoozes=SNOOZES,
         longest_note=LONGEST_NOTE,
@@ -155,8 +161,20 @@ def told(events: Iterable[IncidentEvent]) -> list[StoryLine]:
     return lines
 
 
-def _earlier(incident: Incident) -> tuple[Incident, ...]:
+def with_costs(lines: Iterable[StoryLine], cost: IncidentCost) -> Iterator[StoryLine]:
+    """What each chain cost stands where the story comes to it, once."""
+    told_of = set()
+    for line in lines:
+        cycle = line.event.cycle_id
+        is_new = cycle is not None and cycle not in told_of
+        told_of.add(cycle)
+        yield replace(line, chain=cost.chains.get(cycle)) if cycle and is_new else line
+
+
+def _similar(incident: Incident) -> tuple[Incident, ...]:
+    near = (incident.pk - LOOKED_AT, incident.pk + LOOKED_AT)
     same = Incident.objects.filter(
-        scope=incident.scope, kind=incident.kind, cause=incident.cause, pk__lt=incident.pk
+        kind=incident.kind, cause=incident.cause, drill=incident.drill, pk__range=near
     )
-    return tuple(same[:EARLIER_SHOWN])
+    others = same.exclude(pk=incident.pk).select_related("watch").order_by("-pk")
+    return tuple(others[:SIMILAR_SHOWN])

@@ -6,25 +6,35 @@ many count each run once. Drills never count.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from statistics import median
+from typing import Any
 
 from django.db.models import Sum
 
 from sessions_app.models import Cycle, Incident, IncidentEvent, Session
 
 ResolvedBy, Step = Incident.ResolvedBy, IncidentEvent.Kind
+Run = tuple[int, Decimal | None, datetime | None]
+"""Of which cycle it is, what it cost, when it ended."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class IncidentCost:
+class ChainCost:
     runs: int
     cost_usd: Decimal
     without_figure: int
     """Ended runs whose cost is not known; an estimate is never added."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IncidentCost(ChainCost):
+    chains: Mapping[int, ChainCost]
+    """By the number of the cycle: what each round that dealt with it cost."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,14 +51,21 @@ class IncidentFigures:
 
 def cost_of(incident: Incident) -> IncidentCost:
     """One query."""
-    runs = Session.objects.filter(cycle__incidents=incident, started_at__isnull=False)
-    costs = list(runs.values_list("cost_usd", "finished_at"))
-    known = [cost for cost, _end in costs if cost is not None]
-    return IncidentCost(
-        runs=len(costs),
-        cost_usd=sum(known, Decimal(0)),
-        without_figure=sum(cost is None and end is not None for cost, end in costs),
-    )
+    begun = Session.objects.filter(cycle__incidents=incident, started_at__isnull=False)
+    runs = list(begun.values_list("cycle_id", "cost_usd", "finished_at"))
+    by_chain: dict[int, list[Run]] = defaultdict(list)
+    for run in runs:
+        by_chain[run[0]].append(run)
+    chains = {cycle: ChainCost(**_figures(own)) for cycle, own in by_chain.items()}
+    return IncidentCost(**_figures(runs), chains=chains)
+
+
+def _figures(runs: Sequence[Run]) -> dict[str, Any]:
+    return {
+        "runs": len(runs),
+        "cost_usd": sum((cost for _cycle, cost, _end in runs if cost is not None), Decimal(0)),
+        "without_figure": sum(cost is None and end is not None for _cycle, cost, end in runs),
+    }
 
 
 def figures_since(start: datetime) -> IncidentFigures:

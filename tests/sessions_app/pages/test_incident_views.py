@@ -17,6 +17,7 @@ from tests.factories import (
     SessionFactory,
     UserFactory,
     WatchFactory,
+    three_tier_chain,
 )
 
 pytestmark = pytest.mark.django_db
@@ -164,14 +165,50 @@ def test_of_a_long_story_the_last_steps_are_shown(operator_client, monkeypatch):
     assert page.index("second</p>") < page.index("third</p>")
 
 
-def test_the_page_names_earlier_ones_of_the_same_cause(operator_client):
+def test_the_page_names_similar_ones_here_and_elsewhere(operator_client):
     watch = WatchFactory()
     first = IncidentFactory(watch=watch, cause="web", state=State.RESOLVED)
-    second = IncidentFactory(watch=watch, cause="web")
+    asked = IncidentFactory(watch=watch, cause="web")
+    elsewhere = IncidentFactory(cause="web", remedy="restarted it")
+    IncidentFactory(cause="db")
+    IncidentFactory(cause="web", drill="three-tiers", watch=None, scope="drill:three-tiers")
 
-    page = operator_client.get(second.get_absolute_url()).content.decode()
+    page = operator_client.get(asked.get_absolute_url())
 
-    assert first.get_absolute_url() in page
+    assert page.context["page"].similar == (elsewhere, first)
+    for words in (first.get_absolute_url(), elsewhere.watch_name, "restarted it"):
+        assert words in page.content.decode()
+
+
+def test_the_story_says_once_what_each_chain_cost(operator_client):
+    chain = three_tier_chain()
+    incident = IncidentFactory()
+    incident.cycles.add(chain[0].cycle)
+    for kind in ("opened", "worked_on"):
+        incident.events.create(kind=kind, cycle=chain[0].cycle, session=chain[1])
+
+    page = operator_client.get(incident.get_absolute_url()).content.decode()
+
+    assert page.count("$2.50 in 3 runs") == 1
+    assert page.count(chain[0].cycle.get_absolute_url()) == 1
+
+
+def test_its_watch_is_run_again_from_its_page(operator_client, tmp_path):
+    watch = WatchFactory(name="shop", workdir=str(tmp_path))
+    incident = IncidentFactory(watch=watch)
+    page = operator_client.get(incident.get_absolute_url()).content.decode()
+    assert "Run shop again" in page
+
+    operator_client.post(reverse("escalation:run_watch", args=[watch.pk]))
+
+    assert watch.cycles.get().trigger == "manual"
+
+
+@pytest.mark.parametrize("facts", [{"state": State.RESOLVED}, {"watch": None}])
+def test_what_is_over_or_has_no_watch_is_not_run_again(operator_client, facts):
+    page = operator_client.get(IncidentFactory(**facts).get_absolute_url()).content.decode()
+
+    assert "/run/" not in page
 
 
 def test_the_breaker_is_seen_in_the_incident(operator_client):
