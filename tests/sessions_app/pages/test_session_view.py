@@ -8,6 +8,7 @@ import pytest
 from django.db import connection
 from django.urls import reverse
 
+from sessions_app.models import PauseSwitch
 from sessions_app.pages import session_page
 from sessions_app.pages.session_page import load_overview
 from tests.factories import CycleFactory, SessionEventFactory, SessionFactory, three_tier_chain
@@ -38,6 +39,16 @@ def test_an_unknown_session_is_not_found(operator_client):
 
 def test_it_shows_the_error_of_a_failed_run(operator_client):
     assert "The CLI broke." in page_of(operator_client, SessionFactory(failed=True))
+
+
+def test_a_session_in_a_paused_queue_says_so(operator_client):
+    PauseSwitch.objects.create(pk=PauseSwitch.THE_ONE, paused=True, reason="new disks")
+    session = SessionFactory(running=True, status="queued")
+
+    page = operator_client.get(session.get_absolute_url()).content.decode()
+
+    assert "It waits: Claude Ops is paused." in page
+    assert "It waits for a free worker" not in page
 
 
 def test_a_queued_session_says_what_it_waits_for(operator_client):
