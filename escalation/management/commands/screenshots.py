@@ -31,7 +31,9 @@ class Command(TerminalCommand):
         try:
             require_camera()
             if not is_scratch():
-                sys.exit(rerun_in_scratch({"CLAUDEOPS_HTTPS": "no", "ANTHROPIC_API_KEY": "drills"}))
+                sys.exit(
+                    rerun_in_scratch({"CLAUDEOPS_HTTPS": "no", "ANTHROPIC_API_KEY": "not-needed"})
+                )
             into = Path(options["out"]).absolute()
             for picture in make_pictures(into, self.stdout.write):
                 size = (into / picture.file).stat().st_size
