@@ -226,6 +226,7 @@ LANGUAGE_CODE = "en"
 TIME_ZONE = env.time_zone("CLAUDEOPS_TIME_ZONE", "UTC")
 USE_TZ = True
 USE_I18N = False
+FORMAT_MODULE_PATH = "claudeops.formats"
 STATIC_URL = "static/"
 
 LOG_LEVEL = env.log_level("CLAUDEOPS_LOG_LEVEL", logging.INFO)

@@ -25,6 +25,7 @@ OFFERED_LOOKUPS = {
 class OpsAdminSite(admin.AdminSite):
     site_header = "Claude Ops"
     site_title = "Claude Ops"
+    enable_nav_sidebar = False  # the lists need the width, and the index names them all
 
     def has_permission(self, request: HttpRequest) -> bool:
         """Its pages show every field of a record, so they are for those who may see output."""

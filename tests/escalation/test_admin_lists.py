@@ -142,6 +142,14 @@ def test_the_index_shows_the_inbox(operator_client):
     assert f'<a href="{approval.get_absolute_url()}">docker restart web</a>' in page
 
 
+def test_times_are_short_and_have_their_zone(operator_client):
+    cycle = three_tier_chain()[0].cycle
+
+    page = operator_client.get(address_of("sessions_app.cycle")).content.decode()
+
+    assert f"{cycle.created_at:%Y-%m-%d %H:%M} UTC" in page
+
+
 def test_an_empty_inbox_says_so(operator_client):
     page = operator_client.get(reverse("admin:index")).content.decode()
 

@@ -1,0 +1,1 @@
+"""How times are written where no template says it: by one rule in the whole product."""

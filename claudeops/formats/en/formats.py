@@ -1,0 +1,7 @@
+"""Short, in one order for everybody, and with the zone."""
+
+DATE_FORMAT = "Y-m-d"
+SHORT_DATE_FORMAT = DATE_FORMAT
+TIME_FORMAT = "H:i"
+DATETIME_FORMAT = f"{DATE_FORMAT} {TIME_FORMAT} T"
+SHORT_DATETIME_FORMAT = DATETIME_FORMAT
