@@ -64,10 +64,11 @@ def kinds_of(item: pytest.Item) -> set[str]:
 
 
 def uses_postgres(item: pytest.Item) -> bool:
-    """A file that can start the server uses it in every test, unless the test names SQLite."""
+    """Races do, and each test of a file that can start the server, unless it names SQLite."""
     parameters = getattr(item, "callspec", None)
     names_sqlite = parameters is not None and "sqlite" in parameters.params.values()
-    return hasattr(getattr(item, "module", None), "postgres_server") and not names_sqlite
+    can_start_it = hasattr(getattr(item, "module", None), "postgres_server")
+    return (can_start_it or "contest" in fixtures_of(item)) and not names_sqlite
 
 
 def is_thorough(item: pytest.Item) -> bool:

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from escalation.agent import binary, capabilities
+from escalation.rehearsal import own_postgres
 from escalation.run import runner
 from escalation.run.unguarded import UnguardedCommands
 from sessions_app.models import Session
+from tests.escalation.contenders import Contest
 from tests.escalation.fake_cli import FakeCli
 from tests.escalation.rows import queued_session
 
@@ -59,3 +62,18 @@ def workdir(tmp_path: Path) -> Path:
 def session(db, workdir: Path) -> Session:
     """The first session of a cycle, queued and waiting to be run."""
     return queued_session(workdir)
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def contest(request, tmp_path_factory) -> Iterator[Contest]:
+    """Real processes on a database of each kind."""
+    directory = tmp_path_factory.mktemp("contest")
+    if request.param == "sqlite":
+        with closing(Contest(directory)) as contest:
+            yield contest
+        return
+    with (
+        own_postgres.postgres_server() as port,
+        closing(Contest(directory, own_postgres.new_database(port))) as contest,
+    ):
+        yield contest

@@ -2,29 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
-
-import pytest
-
-from escalation.rehearsal.own_postgres import new_database, postgres_server
-from tests.escalation.contenders import CONTENDERS, Contest
+from tests.escalation.contenders import CONTENDERS
 
 ONE_OF_ALL = [False] * (CONTENDERS - 1) + [True]
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def contest(request, tmp_path_factory) -> Iterator[Contest]:
-    directory = tmp_path_factory.mktemp("contest")
-    if request.param == "sqlite":
-        with closing(Contest(directory)) as contest:
-            yield contest
-        return
-    with (
-        postgres_server() as port,
-        closing(Contest(directory, database_url=new_database(port))) as contest,
-    ):
-        yield contest
 
 
 def test_one_active_cycle_per_watch(contest):

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
-
-import pytest
-
-from escalation.rehearsal.own_postgres import new_database, postgres_server
-from tests.escalation.contenders import CONTENDERS, Contest
+from tests.escalation.contenders import CONTENDERS
 
 SETUP = """
 from escalation.word import courier, digests, outbox, sending, silence
@@ -28,20 +22,6 @@ def deliver(address, **word):
     return Answer(True, "")
 courier.deliver = deliver
 """
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def contest(request, tmp_path_factory) -> Iterator[Contest]:
-    directory = tmp_path_factory.mktemp("contest")
-    if request.param == "sqlite":
-        with closing(Contest(directory)) as contest:
-            yield contest
-        return
-    with (
-        postgres_server() as port,
-        closing(Contest(directory, database_url=new_database(port))) as contest,
-    ):
-        yield contest
 
 
 def test_what_happened_is_passed_on_once(contest):
