@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from escalation.policy.under_way import waits_for_others
 from escalation.queue.hosts import not_for_this_host
 from escalation.queue.one_at_a_time import one_at_a_time
 from escalation.queue.places import Limits, running_tiers, wait_for_place
@@ -21,7 +22,8 @@ def objection(session: Session) -> str:
         return why
     if session.tier > LOWEST_TIER and WallsProof.holding():
         return "the walls got worse since their last proof; an operator has to accept that"
-    return Limits.configured().objection(session.tier, running_tiers(without=session))
+    full = Limits.configured().objection(session.tier, running_tiers(without=session))
+    return full or waits_for_others(session)
 
 
 def waits_for_account(session: Session) -> str:
@@ -34,7 +36,8 @@ def admit(session: Session) -> str:
     """Claim the session if it may start. An answer is the reason why it waits or is not ours.
 
     Counting and claiming are one transaction, one process at a time: two workers cannot both take
-    the last place, and a place that is freed meanwhile is not missed by one who begins to wait.
+    the last place or the last of a budget, and a place that is freed meanwhile is not missed by one
+    who begins to wait.
     """
     with one_at_a_time():
         if reason := objection(session):

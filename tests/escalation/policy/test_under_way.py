@@ -1,0 +1,130 @@
+"""A run that has just begun has spent nothing yet, and will: others wait for what it leaves."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from escalation.policy.under_way import UnderWay, promised_away, usual_cost
+from escalation.queue.places import start_waiting
+from escalation.run.admission import admit, objection
+from sessions_app.models import Cycle, Session
+from sessions_app.reading.budgets import Budget, Scope, Spent
+from tests.factories import CycleFactory, SessionFactory, WatchFactory
+
+MONEY = st.decimals(0, 10, places=2)
+
+
+def day(spent: str, limit: str, scope: Scope = Scope.DAY) -> Budget:
+    return Budget(scope=scope, limit=Decimal(limit), spent=Spent(total=Decimal(spent)), name="x")
+
+
+def under_way(still_to_come: str, *, cycle: int = 1, watch: int = 1) -> UnderWay:
+    return UnderWay(cycle=cycle, watch=watch, still_to_come=Decimal(still_to_come))
+
+
+OURS = Cycle(pk=1, watch_id=1)
+
+
+@pytest.mark.parametrize(
+    ("budget", "running", "waits"),
+    [
+        (day("0.90", "1.00"), [], False),
+        (day("0.90", "1.00"), [under_way("0.10")], True),
+        (day("0.90", "1.00"), [under_way("0.05"), under_way("0.05")], True),
+        (day("0.90", "1.00"), [under_way("0.09")], False),
+        (day("1.00", "1.00"), [under_way("5")], False),
+        (day("0.90", "1.00"), [under_way("0.10", cycle=2, watch=2)], True),
+        (day("0.90", "1.00", Scope.WATCH_DAY), [under_way("5", cycle=2, watch=2)], False),
+        (day("0.90", "1.00", Scope.WATCH_DAY), [under_way("5", cycle=2)], True),
+        (day("0.90", "1.00", Scope.CHAIN), [under_way("5", cycle=2)], False),
+        (day("0.90", "1.00", Scope.CHAIN), [under_way("5")], True),
+    ],
+)
+def test_who_waits_for_whom(budget, running, waits):
+    assert bool(promised_away([budget], OURS, running)) is waits
+
+
+@given(MONEY, MONEY, st.lists(MONEY, max_size=5))
+def test_what_waits_always_has_somebody_to_wait_for(spent, limit, running):
+    """Or nobody would wake it."""
+    runs = [under_way(str(cost)) for cost in running]
+    if promised_away([day(str(spent), str(limit))], OURS, runs):
+        assert sum(running) > 0
+
+
+def ended(cost: str, tier: int = 1) -> Session:
+    session: Session = SessionFactory(tier=tier, cost_usd=Decimal(cost))
+    return session
+
+
+def queued() -> Session:
+    session: Session = SessionFactory(
+        cycle=CycleFactory(watch=WatchFactory()),
+        status=Session.Status.QUEUED,
+        started_at=None,
+        finished_at=None,
+        cost_usd=None,
+    )
+    return session
+
+
+@pytest.mark.django_db
+def test_what_a_run_usually_costs_is_the_mean_of_the_latest():
+    ended("0.10")
+    ended("0.30")
+    ended("9.00", tier=2)
+    SessionFactory(tier=1, drill=True, cost_usd=Decimal(9))
+
+    assert usual_cost(1) == Decimal("0.20")
+    assert usual_cost(3) == Decimal(15)
+
+
+@pytest.mark.django_db
+def test_the_second_waits_until_the_first_has_told_what_it_cost(settings):
+    ended("0.10")
+    settings.CLAUDEOPS_BUDGET_DAY = Decimal("0.20")
+    first, second = queued(), queued()
+
+    assert admit(first) == ""
+    assert "what runs now may need the rest" in admit(second)
+
+    first.finish(Session.Status.COMPLETED, "done", cost_usd=Decimal("0.05"))
+    assert start_waiting() == 1
+    assert admit(second) == ""
+
+
+@pytest.mark.django_db
+def test_what_a_run_has_spent_is_not_counted_twice(settings):
+    ended("0.10")
+    settings.CLAUDEOPS_BUDGET_DAY = Decimal("0.25")
+    first, second = queued(), queued()
+    admit(first)
+    Session.objects.filter(pk=first.pk).update(spent_so_far_usd=Decimal("0.08"))
+
+    assert objection(second) == ""
+
+
+@pytest.mark.django_db
+def test_a_run_is_not_expected_to_spend_more_than_it_may(settings):
+    ended("0.10")
+    settings.CLAUDEOPS_BUDGET_DAY = Decimal("0.15")
+    first, second = queued(), queued()
+    first.max_budget_usd = Decimal("0.04")
+    first.save()
+    admit(first)
+
+    assert objection(second) == ""
+
+
+@pytest.mark.django_db
+def test_no_drill_waits_for_money(settings):
+    settings.CLAUDEOPS_BUDGET_DAY = Decimal("0.20")
+    ended("0.19")
+    admit(queued())
+    drill = SessionFactory(drill=True, status=Session.Status.QUEUED, started_at=None)
+
+    assert objection(drill) == ""
