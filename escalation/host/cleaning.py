@@ -20,6 +20,7 @@ from django.utils import timezone
 from escalation.continuity import transcripts
 from escalation.next_step.expiry import expire_queued
 from sessions_app.archive import keeping
+from sessions_app.archive.sealed_things import chunks_to_reseal, targets_to_reseal
 from sessions_app.models import (
     AccountClock,
     Conversation,
@@ -50,6 +51,7 @@ class Cleaned:
     sessions_expired: int = 0
     transcripts_archived: int = 0
     chunks_sealed: int = 0
+    sealed_with_new_key: int = 0
     transcripts_removed: int = 0
     events_pruned: int = 0
     happenings_pruned: int = 0
@@ -95,10 +97,12 @@ def _keep_archive(cleaned: Cleaned, now: datetime, dry_run: bool) -> None:
     long_ago = now - timedelta(days=days)
     if dry_run:
         cleaned.chunks_sealed = keeping.clear_chunks().count()
+        cleaned.sealed_with_new_key = len(chunks_to_reseal()) + len(targets_to_reseal())
         cleaned.transcripts_removed = keeping.old_transcripts(long_ago).count()
         return
     cleaned.transcripts_removed = keeping.remove_old(long_ago)
     cleaned.chunks_sealed = keeping.seal_clear_chunks()
+    cleaned.sealed_with_new_key = keeping.seal_with_first_key()
 
 
 def _archived(session: Session) -> bool:

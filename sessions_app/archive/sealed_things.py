@@ -1,19 +1,28 @@
-"""Does the key that is here open what is kept? A second host may have come with another one."""
+"""Does the key that is here open what is kept? A second host may have come with another one. And
+what has an older key sealed, which is still needed for that?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from django.db.models import BinaryField
+from django.db.models import BinaryField, QuerySet
 from django.db.models.functions import Substr
 
 from sessions_app.archive.transcript_chunks import beginning_of
 from sessions_app.models import Target, TranscriptChunk
-from sessions_app.reading.sealing import KEY_IS_ANOTHER, PRINT_BYTES, is_ours
+from sessions_app.reading.sealing import (
+    KEY_IS_ANOTHER,
+    PRINT_BYTES,
+    has_older_keys,
+    is_ours,
+    needs_new_seal,
+)
 
 LOOKED_AT = 20
 """The newest of the archive: what another host has sealed is among them."""
 ALL_OPEN = "the key opens all that was looked at"
+STILL_NEEDED = "an older key is still needed for {count}: `claudeops clean` seals them anew"
+NOT_NEEDED = "nothing needs an older key any more: those behind the first can be dropped"
 
 
 def locked_things() -> list[str]:
@@ -30,6 +39,29 @@ def what_the_key_opens() -> tuple[bool, str]:
     return False, f"{locked[0]}{more} cannot be opened: {KEY_IS_ANOTHER}."
 
 
+def about_older_keys() -> str:
+    """Nothing where there is one key alone. For who asks: the whole archive is looked at."""
+    if not has_older_keys():
+        return ""
+    count = len(targets_to_reseal()) + len(chunks_to_reseal())
+    return STILL_NEEDED.format(count=count) if count else NOT_NEEDED
+
+
+def targets_to_reseal() -> list[int]:
+    if not has_older_keys():
+        return []
+    rows = Target.objects.values_list("pk", "sealed_address")
+    return [number for number, sealed in rows if needs_new_seal(bytes(sealed))]
+
+
+def chunks_to_reseal() -> list[int]:
+    """All of the archive is looked at, but only while an older key is there."""
+    if not has_older_keys():
+        return []
+    sealed = TranscriptChunk.objects.filter(sealed=True).order_by("pk")
+    return [chunk.pk for chunk, begins in _beginnings(sealed) if needs_new_seal(begins)]
+
+
 def _locked_targets() -> Iterator[str]:
     for target in Target.objects.only("name", "sealed_address"):
         if not is_ours(bytes(target.sealed_address)):
@@ -37,18 +69,22 @@ def _locked_targets() -> Iterator[str]:
 
 
 def _locked_chunks() -> Iterator[str]:
-    """Only the beginning of each is read: it names its key."""
-    newest = TranscriptChunk.objects.filter(sealed=True).order_by("-pk").defer("content")
-    begun = newest.annotate(
-        begins=Substr("content", 1, PRINT_BYTES, output_field=BinaryField())
-    ).select_related("transcript")
-    for chunk in begun[:LOOKED_AT]:
-        try:
-            begins = beginning_of(chunk) if chunk.stored_as else _read(chunk.begins)
-        except OSError:  # damage, which is another matter
-            continue
+    newest = TranscriptChunk.objects.filter(sealed=True).order_by("-pk")
+    for chunk, begins in _beginnings(newest.select_related("transcript")[:LOOKED_AT]):
         if not is_ours(begins):
             yield str(chunk)
+
+
+def _beginnings(chunks: QuerySet[TranscriptChunk]) -> Iterator[tuple[TranscriptChunk, bytes]]:
+    """Only the beginning of each is read: it names its key."""
+    begun = chunks.defer("content").annotate(
+        begins=Substr("content", 1, PRINT_BYTES, output_field=BinaryField())
+    )
+    for chunk in begun.iterator():
+        try:
+            yield chunk, beginning_of(chunk) if chunk.stored_as else _read(chunk.begins)
+        except OSError:  # damage, which is another matter
+            continue
 
 
 def _read(content: object) -> bytes:

@@ -57,11 +57,11 @@ def write_chunks(
 
 
 def seal_chunk(chunk: TranscriptChunk, written: list[str]) -> str:
-    """What was kept in the clear is sealed where it is. Gives the name of the file that may go
-    once this is committed."""
-    clear_file = chunk.stored_as
-    _put(chunk, _content(chunk), written)
-    return clear_file
+    """What was kept in the clear, or sealed with an older key, is sealed where it is. Gives the
+    name of the file that may go once this is committed."""
+    old_file = chunk.stored_as
+    _put(chunk, _opened(chunk), written)
+    return old_file
 
 
 def _put(chunk: TranscriptChunk, compressed: bytes, written: list[str]) -> None:

@@ -58,6 +58,16 @@ def is_ours(sealed: bytes) -> bool:
     return sealed[:PRINT_BYTES] in _fernets(_keys())
 
 
+def needs_new_seal(sealed: bytes) -> bool:
+    """Whether an older key of ours sealed it, which cannot be dropped before the first one has."""
+    older = list(_fernets(_keys()))[1:]
+    return sealed[:PRINT_BYTES] in older
+
+
+def has_older_keys() -> bool:
+    return len(_fernets(_keys())) > 1
+
+
 def _keys() -> tuple[str, ...]:
     return tuple(settings.CLAUDEOPS_ENCRYPTION_KEYS)
 

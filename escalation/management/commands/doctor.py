@@ -29,7 +29,7 @@ from escalation.management.refusal import Refused
 from escalation.management.terminal import TerminalCommand
 from escalation.rooms.ping import ping_in_rooms
 from escalation.web.walls_now import current_walls
-from sessions_app.archive.sealed_things import what_the_key_opens
+from sessions_app.archive.sealed_things import about_older_keys, what_the_key_opens
 
 
 class Command(TerminalCommand):
@@ -79,7 +79,8 @@ class Command(TerminalCommand):
 
 def _sealing() -> dict[str, str]:
     try:
-        return {"sealed": what_the_key_opens()[1]}
+        older = about_older_keys()
+        return {"sealed": what_the_key_opens()[1], **({"older_keys": older} if older else {})}
     except (DatabaseError, ImproperlyConfigured) as error:
         return {"sealed": str(error)}
 

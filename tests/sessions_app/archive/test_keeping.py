@@ -13,11 +13,18 @@ from cryptography.fernet import Fernet
 from django.conf import settings
 from django.utils import timezone
 
-from sessions_app.archive.keeping import old_transcripts, remove_old, seal_clear_chunks
+from sessions_app.archive.keeping import (
+    old_transcripts,
+    remove_old,
+    seal_clear_chunks,
+    seal_with_first_key,
+)
+from sessions_app.archive.sealed_things import about_older_keys
 from sessions_app.archive.transcript_chunks import TranscriptLocked, encode
 from sessions_app.archive.transcript_store import append_entries, append_missing, load_entries
 from sessions_app.models import Session, Transcript, TranscriptChunk
-from tests.factories import SessionFactory
+from sessions_app.reading.target_addresses import address_of
+from tests.factories import SessionFactory, TargetFactory
 
 pytestmark = pytest.mark.django_db
 KEY: SessionKey = {"project_key": "-srv-shop", "session_id": "11111111-1111-4111-8111-111111111111"}
@@ -96,6 +103,46 @@ def test_a_chunk_whose_file_is_gone_does_not_keep_others_from_being_sealed(place
 
     assert seal_clear_chunks() == 1
     assert "could not be sealed" in caplog.text
+
+
+def test_what_an_older_key_sealed_is_sealed_anew_and_the_old_key_can_be_dropped(
+    place, settings, django_capture_on_commit_callbacks
+):
+    append_entries(KEY, [SAID])
+    target = TargetFactory(address="json://me:hunter2hunter2@127.0.0.1:9/")
+    assert about_older_keys() == ""
+    settings.CLAUDEOPS_ENCRYPTION_KEYS = (*OTHER_KEYS, *KEYS)
+    before = about_older_keys()
+
+    with django_capture_on_commit_callbacks(execute=True):
+        assert seal_with_first_key() == 2
+
+    after = about_older_keys()
+    assert seal_with_first_key() == 0
+    settings.CLAUDEOPS_ENCRYPTION_KEYS = OTHER_KEYS
+    target.refresh_from_db()
+    assert load_entries(KEY) == [SAID]
+    assert address_of(target) == "json://me:hunter2hunter2@127.0.0.1:9/"
+    assert ("still needed for 2" in before, "can be dropped" in after) == (True, True)
+    assert len(list(place.rglob("*.sealed"))) <= 1
+
+
+def test_what_none_of_our_keys_sealed_stays_as_it_is(place, settings):
+    append_entries(KEY, [SAID])
+    TargetFactory()
+    settings.CLAUDEOPS_ENCRYPTION_KEYS = (*OTHER_KEYS, Fernet.generate_key().decode())
+
+    assert seal_with_first_key() == 0
+
+    settings.CLAUDEOPS_ENCRYPTION_KEYS = KEYS
+    assert load_entries(KEY) == [SAID]
+
+
+def test_with_one_key_the_archive_is_not_looked_through(place, django_assert_num_queries):
+    append_entries(KEY, [SAID])
+
+    with django_assert_num_queries(0):
+        assert seal_with_first_key() == 0
 
 
 def test_another_key_opens_nothing_and_loses_nothing(place, settings):
