@@ -69,6 +69,10 @@ def service_behind(name: str) -> str:
     return one_spelling(found[1] if found else plain)
 
 
+def is_of_docker(effect: Effect) -> bool:
+    return effect.action.startswith("docker ")
+
+
 def _effects(change: str) -> list[Effect]:
     words = change.split()
     read = READERS.get(words[0] if words else "")

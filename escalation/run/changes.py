@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 
 from django.db import OperationalError, transaction
@@ -21,7 +22,7 @@ from escalation.gate.decision import Verdict
 from escalation.incidents import book
 from escalation.policy import change_record, cooldowns
 from escalation.policy.cooldowns import Reached
-from escalation.policy.effects import Effect, effects_of
+from escalation.policy.effects import Effect, effects_of, is_of_docker, service_behind
 from escalation.queue.one_at_a_time import one_at_a_time
 from escalation.rooms.records import CommandEnd, GateRecord
 from escalation.rooms.tool_runner import Refusal
@@ -37,6 +38,13 @@ OVER = Refusal(RULE, "The run is over: this command did not run.")
 NOT_COUNTED = Refusal(
     RULE, "How often this was done could not be counted, so it did not run: try again in a minute."
 )
+
+
+NamesOf = Callable[[Iterable[str]], Mapping[str, str]]
+
+
+def nobody_knows_names(words: Iterable[str]) -> Mapping[str, str]:
+    return {}
 
 
 class _Question:
@@ -59,12 +67,15 @@ class RunChanges:
         self._unwritten: list[Callable[[], None]] = []
         self._closed = threading.Event()
 
-    def objection(self, record: GateRecord) -> Refusal | None:
-        """Asked by the gate's threads; waits for the run's own."""
+    def objection(
+        self, record: GateRecord, names_of: NamesOf = nobody_knows_names
+    ) -> Refusal | None:
+        """Asked by the gate's threads; waits for the run's own. `names_of` tells the names of
+        containers that were given by their ids."""
         effects = effects_of(record.changes)
         if not any(is_counted(effect) for effect in effects):
             return None
-        question = _Question(record, effects)
+        question = _Question(record, by_name(effects, names_of))
         self._questions.put(question)
         self._bell.ring()
         while not question.answered.wait(LOOK_SECONDS):
@@ -143,6 +154,17 @@ class RunChanges:
 
 def is_counted(effect: Effect) -> bool:
     return effect.kind != Change.Kind.OTHER
+
+
+def by_name(effects: tuple[Effect, ...], names_of: NamesOf) -> tuple[Effect, ...]:
+    """One container is one service, however a command names it."""
+    names = names_of(effect.service for effect in effects if is_of_docker(effect))
+    return tuple(
+        replace(effect, service=service_behind(names[effect.service]))
+        if is_of_docker(effect) and effect.service in names
+        else effect
+        for effect in effects
+    )
 
 
 def write_down(session: Session, record: GateRecord, effects: Iterable[Effect]) -> None:

@@ -18,6 +18,7 @@ import traceback
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
 from django.conf import settings
 from django.db import OperationalError, transaction
@@ -37,6 +38,8 @@ from escalation.errors import CannotRun, Postponed, RecordTooThin, WhyNot
 from escalation.next_step.cycles import Enqueue
 from escalation.next_step.lineage import Lineage, lineage_of
 from escalation.policy import budgets
+from escalation.rooms.container_names import names_of
+from escalation.rooms.docker_filter import engine_socket
 from escalation.run.admission import admit, waits_for_account
 from escalation.run.budget import RunBudget
 from escalation.run.changes import RunChanges
@@ -231,6 +234,7 @@ class TierRun:
 
     def _walls(self, plan: Plan, standing: ExitStack) -> Walls:
         events = self._gate_events
+        engine = engine_socket(plan.walls.surroundings)
         self._heard = heard_in(self.lineage, self._bell)
         try:
             return standing.enter_context(
@@ -238,7 +242,7 @@ class TierRun:
                     plan.walls,
                     on_decision=events.on_decision,
                     on_end=events.on_end,
-                    objection=self._changes.objection,
+                    objection=partial(self._changes.objection, names_of=partial(names_of, engine)),
                     ask=self._held.ask,
                     review=self._heard.review,
                 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -88,6 +89,42 @@ def test_of_two_hundred_at_once_two_are_let_through(session):
 
     assert answers.count(None) == 2
     assert Change.objects.count() == 2
+
+
+def test_a_container_is_one_service_by_its_name_and_by_its_id(session):
+    """However much of the id is given, in compose's own spelling too."""
+    changes = RunChanges(session)
+    names = {"abc123": "shop-web-1", "abc123abc123": "shop-web-1"}
+    by_id, again = record("docker restart abc123"), record("docker restart abc123abc123")
+
+    first = answered(changes, by_id, names)
+    second = answered(changes, record("docker restart web"), names)
+    third = answered(changes, again, names)
+
+    assert (first, second) == (None, None)
+    assert third is not None
+    assert "web was restarted twice" in third.reason
+    assert set(Change.objects.values_list("service", flat=True)) == {"web"}
+
+
+def test_only_what_docker_did_is_looked_for_among_its_containers(session):
+    """A service of systemd may be called as a container's id begins."""
+    names = {"cafe": "web"}
+
+    answered(RunChanges(session), record("systemctl restart cafe"), names)
+
+    assert Change.objects.get().service == "cafe"
+
+
+def answered(changes: RunChanges, asked: GateRecord, names: dict[str, str]) -> Refusal | None:
+    def names_of(words):
+        return {word: names[word] for word in words if word in names}
+
+    with ThreadPoolExecutor(1) as gate:
+        answer = gate.submit(changes.objection, asked, names_of)
+        while not answer.done():
+            changes.answer()
+        return answer.result()
 
 
 def test_what_other_runs_of_the_watch_did_counts_and_what_was_cleared_does_not(session):
