@@ -8,9 +8,11 @@ transaction that queues the round. What the round finds is entered as that of an
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 
+from django.conf import settings
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from escalation.errors import CycleActive, OperationRefused
@@ -22,6 +24,7 @@ from escalation.tiers import LOWEST_TIER
 from sessions_app.models import Cycle, Incident, PauseSwitch, Watch
 
 State = Incident.State
+CLOCKS_DIFFER = timedelta(minutes=1)
 Begin = Callable[[], Cycle]
 
 
@@ -30,7 +33,11 @@ class TakenMeanwhile(Exception):
 
 
 def due() -> QuerySet[Incident]:
-    return Incident.objects.filter(state=State.VERIFYING, verify_at__lte=timezone.now())
+    """Also what is further away than any fix is left alone: the clock was set back."""
+    now = timezone.now()
+    latest = now + timedelta(seconds=settings.CLAUDEOPS_VERIFY_AFTER) + CLOCKS_DIFFER
+    when = Q(verify_at__lte=now) | Q(verify_at__gt=latest)
+    return Incident.objects.filter(when, state=State.VERIFYING)
 
 
 def verify_due(enqueue: Enqueue) -> list[Cycle]:

@@ -16,14 +16,17 @@ LONGEST_LOOK_BACK = timedelta(days=3)
 
 
 def is_due(at: time, last: datetime, now: datetime) -> bool:
-    """`now` is local time. One that was missed while nothing ran comes later the same day."""
+    """`now` is local time. One that was missed while nothing ran comes later the same day. A last
+    one that lies a day ahead was sent by a clock that was wrong, and says nothing."""
     moment = datetime.combine(now.date(), at, tzinfo=now.tzinfo)
-    return last < moment <= now
+    return moment <= now and (last < moment or last > now + DAY)
 
 
 def since_when(last: datetime | None, now: datetime) -> datetime:
     """From the last one on, but never a long story."""
-    return max(last or now - DAY, now - LONGEST_LOOK_BACK)
+    if last is None or last > now:
+        return now - DAY
+    return max(last, now - LONGEST_LOOK_BACK)
 
 
 def write_due() -> int:

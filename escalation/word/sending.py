@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from escalation.word import courier
@@ -25,6 +25,9 @@ from sessions_app.reading.target_addresses import address_of
 BACK_OFF = tuple(timedelta(minutes=minutes) for minutes in (0.5, 2, 10, 30, 120))
 """Before the second try, the third, …; after the last one it is given up."""
 CLAIMED_FOR = timedelta(minutes=2)
+LONGEST_WAIT = timedelta(days=1, hours=1)
+"""Until the end of quiet hours."""
+CLOCKS_DIFFER = timedelta(minutes=1)
 MOOT = "It was answered before this could be sent."
 SWITCHED_OFF = "The target was switched off before this could be sent."
 
@@ -64,7 +67,11 @@ def give_up_waiting(target: Target, why: str) -> int:
 
 
 def _due(now: datetime) -> QuerySet[Message]:
-    return Message.objects.filter(state=Message.State.WAITING, due_at__lte=now)
+    """After the clock was set back, what was written before that must not wait for it to come
+    round again: what is not written yet by the clock, or due later than anything ever is."""
+    written_later = Q(created_at__gt=now + CLOCKS_DIFFER, tries=0, is_summary=False)
+    when = Q(due_at__lte=now) | Q(due_at__gt=now + LONGEST_WAIT) | written_later
+    return Message.objects.filter(when, state=Message.State.WAITING)
 
 
 def _claim_next(target_number: int) -> Message | None:

@@ -44,7 +44,8 @@ def begin(attempt: Attempt) -> bool:
     that is refused is not kept, or whoever tries again and again would never be let in.
     """
     now = timezone.now()
-    LoginFailure.objects.filter(at__lt=now - KEPT).delete()
+    # What lies in the future was counted by a clock that was wrong: it would lock for as long.
+    LoginFailure.objects.filter(Q(at__lt=now - KEPT) | Q(at__gt=now + WINDOW)).delete()
     row = LoginFailure.objects.create(username=attempt.username, address=attempt.address, at=now)
     if not _too_many(LoginFailure.objects.filter(at__gt=now - WINDOW, pk__lte=row.pk), attempt):
         return True

@@ -57,6 +57,12 @@ def test_the_round_is_told_nothing_of_a_fix(watch):
     assert (cycle.prompt, cycle.instructions) == ("", watch.instructions)
 
 
+def test_a_clock_that_is_set_back_leaves_no_fix_unverified(watch):
+    incident = a_fix(watch, minutes=60 * 24 * 365)
+
+    assert list(due()) == [incident]
+
+
 def test_what_is_not_due_yet_waits(watch):
     a_fix(watch, minutes=5)
 

@@ -37,6 +37,8 @@ DAY = timedelta(days=1)
         (time(12, 1), NOON - DAY, False),
         (time(0), NOON - DAY, True),
         (time(8), NOON + DAY, False),
+        (time(8), NOON + 300 * DAY, True),
+        (time(13), NOON + 300 * DAY, False),
     ],
 )
 def test_when_a_digest_is_due(at, last, due):
@@ -47,6 +49,7 @@ def test_it_tells_from_the_last_one_on_and_never_a_long_story():
     assert since_when(None, NOON) == NOON - DAY
     assert since_when(NOON - 2 * DAY, NOON) == NOON - 2 * DAY
     assert since_when(NOON - 90 * DAY, NOON) == NOON - LONGEST_LOOK_BACK
+    assert since_when(NOON + 300 * DAY, NOON) == NOON - DAY
 
 
 def digest(**options):

@@ -171,6 +171,25 @@ def test_what_is_not_due_waits(carried):
     assert targets_with_due(timezone.now()) == []
 
 
+@pytest.mark.parametrize("wait", [{}, {"tries": 2, "due_at": timezone.now() + timedelta(days=366)}])
+def test_a_clock_that_is_set_back_holds_no_message_up(carried, wait):
+    """One that was written, or tried and put off, while the clock was a year or an hour ahead."""
+    ahead = timezone.now() + timedelta(hours=1)
+    MessageFactory(**{"created_at": ahead, "due_at": ahead, **wait})
+
+    for number in targets_with_due(timezone.now()):
+        send_due(number)
+
+    assert len(carried) == 1
+
+
+def test_a_summary_is_waited_for_whatever_the_clock_was(carried):
+    later = timezone.now() + timedelta(hours=8)
+    MessageFactory(is_summary=True, created_at=later, due_at=later)
+
+    assert targets_with_due(timezone.now()) == []
+
+
 def test_nothing_goes_to_a_target_that_was_switched_off(carried):
     message = MessageFactory()
     Target.objects.update(enabled=False)

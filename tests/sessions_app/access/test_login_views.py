@@ -45,6 +45,15 @@ def test_it_is_over_after_a_while_however_often_it_was_tried(ada, time_machine):
     assert log_in(password=PASSWORD).status_code == 302
 
 
+def test_a_clock_that_is_set_back_locks_nobody_out_until_it_comes_round(ada, time_machine):
+    time_machine.move_to("2036-01-01 12:00:00Z", tick=False)
+    for _ in range(ALLOWED * 3):
+        log_in()
+    time_machine.move_to("2026-01-01 12:00:00Z", tick=False)
+
+    assert log_in(password=PASSWORD).status_code == 302
+
+
 def test_another_address_can_still_log_in(ada):
     for _ in range(ALLOWED):
         log_in()
