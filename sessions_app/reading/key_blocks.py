@@ -6,7 +6,8 @@ import re
 
 from sessions_app.reading.mask_words import mask
 
-MARK = mask("private key")
+PRIVATE_KEY = "private key"
+MARK = mask(PRIVATE_KEY)
 HINT = "PRIVATE "
 EDGE = re.compile(
     r"-----(?P<edge>BEGIN|END) (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
@@ -15,6 +16,11 @@ EDGE = re.compile(
 HINTS = (HINT, "PuTTY-User-Key-File-")
 # What a key is written with, also where line ends are two characters; a cut key ends before others.
 OF_A_KEY = re.compile(r"(?:\\[nr]|[\sA-Za-z0-9+/=:,>-])*")
+_LINE_END = r"(?=[ \t\r]*(?:\n|$))"
+LINES_OF_A_KEY = re.compile(
+    rf"(?:[A-Za-z0-9+/=]{{16,80}}|[A-Za-z0-9+/]{{1,80}}={{1,2}}){_LINE_END}"
+    rf"(?:\s+[A-Za-z0-9+/=]{{1,80}}{_LINE_END})*"
+)
 HEADLESS = re.compile(r"[A-Za-z0-9+/=\s\\]")
 
 
@@ -44,6 +50,20 @@ def without_key_blocks(text: str) -> str:
         pieces.append(MARK)
         done = _end_of_cut(text, begun.end(), len(text))
     return "".join([*pieces, text[done:]])
+
+
+def is_left_open(text: str) -> bool:
+    """Whether a key begins in it and does not end."""
+    if not any(hint in text for hint in HINTS):
+        return False
+    *_, last = [None, *EDGE.finditer(text)]
+    return last is not None and last["edge"] != "END" and last["putty_end"] is None
+
+
+def length_of_lines(text: str) -> int:
+    """How much of a text's beginning are lines of a key: long ones without gaps, and its last."""
+    found = LINES_OF_A_KEY.match(text)
+    return len(found[0]) if found else 0
 
 
 def _end_of_cut(text: str, start: int, limit: int) -> int:

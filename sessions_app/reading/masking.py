@@ -3,9 +3,9 @@
 By value: what the installation itself knows. By shape: what looks like a key, and what stands where
 secrets stand. A mark says what was there; masking again changes nothing.
 
-What cannot be seen: a secret by shape that is split over two texts (one that is known by value is
-seen by `split_secrets`), one without a known shape or a telling name before it, a number under a
-telling key.
+What cannot be seen: a secret that only the words around it tell and that is split over two texts
+(the others are seen by `split_secrets`), one without a known shape or a telling name before it, a
+number under a telling key.
 """
 
 from __future__ import annotations

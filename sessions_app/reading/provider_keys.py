@@ -27,6 +27,10 @@ def _key(name: str, hints: str, pattern: str) -> ProviderKey:
     return ProviderKey(name, tuple(hints.split()), re.compile(START + pattern, re.ASCII))
 
 
+LONGEST_BEGUN = 500
+# The rest of a key whose beginning could be a whole one, and no word.
+NO_WORD = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])\S{12,}")
+
 PROVIDER_KEYS = (
     _key("anthropic key", "sk-ant-", r"sk-ant-[\w-]{8,}"),
     _key("openai key", "sk-", r"sk-(?:proj|svcacct|admin|None|or-v1|lf)-[\w-]{8,}"),
@@ -108,3 +112,24 @@ PROVIDER_KEYS = (
     _key("password hash", "pbkdf2_ scrypt$", r"(?:pbkdf2_\w{3,10}|scrypt)\$\d+\$[\w./$+=]{16,}"),
     _key("password hash", "{S {s", r"\{[Ss]{1,2}(?:HA|ha)(?:256|512)?\}[\w+/=]{20,}"),
 )
+
+
+def completed_by(before: str, after: str) -> tuple[str, int]:
+    """The key that begins in one text and ends in the next: its name, and its length in that."""
+    if not before or not after:
+        return "", 0
+    begun, rest = before[-LONGEST_BEGUN:].split()[-1], after.split(maxsplit=1)[0]
+    joined, place = begun + rest, len(begun)
+    for key in PROVIDER_KEYS:
+        if not any(hint in joined for hint in key.hints):
+            continue
+        for found in key.pattern.finditer(joined):
+            if found.start() < place < found.end() and _belongs_to_it(key, found, place):
+                return key.name, found.end() - place
+    return "", 0
+
+
+def _belongs_to_it(key: ProviderKey, found: re.Match[str], place: int) -> bool:
+    """What was whole before is masked, and the word after it is the next sentence's."""
+    was_whole = key.pattern.fullmatch(found.string, found.start(), place)
+    return not was_whole or bool(NO_WORD.match(found.string, place, found.end()))

@@ -1,7 +1,8 @@
 """Secrets that begin at the end of one line of a stream and go on in the next.
 
 The first half was stored when the second came. That one is hidden, so that nobody can put them
-together again. Only what is known by value can be seen so: a shape needs its whole.
+together again. Seen so is what is known by value, what has the shape of a provider's key, and the
+lines of a private key. What is told by the words around it needs them in one text.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from sessions_app.reading.key_blocks import PRIVATE_KEY, is_left_open, length_of_lines
 from sessions_app.reading.known_values import KnownValues
 from sessions_app.reading.mask_words import mask
+from sessions_app.reading.provider_keys import completed_by
 
 REMEMBERED = 1_000
 """Of what was said last: longer than any secret that we know."""
@@ -23,22 +26,39 @@ class SplitSecrets:
 
     def __init__(self) -> None:
         self._said: dict[str, str] = {}
+        self._in_key_block: set[str] = set()
 
     def hidden_in(self, source: str, payload: dict[str, Any], known: KnownValues) -> dict[str, Any]:
         """The payload without the end of a secret that began in what the source said before."""
         texts = list(_texts(payload))
         if not texts:
             return payload
-        before, first = self._said.get(source, ""), texts[0]
+        before, first = self._said.get(source, ""), texts[0].lstrip()
         self._said[source] = f"{before if len(texts) == 1 else ''}{texts[-1]}".rstrip()[
             -REMEMBERED:
         ]
-        name, length = known.completed_by(before, first.lstrip()[:REMEMBERED])
+        name, length = self._completed(source, before, first[:REMEMBERED], known)
+        self._note_key_block(source, texts, goes_on=len(texts) == 1 and length == len(first))
         if not length:
             return payload
-        rest = first.lstrip()[length:]
-        changed: dict[str, Any] = _with_first(payload, [f"{mask(name)}{rest}"])
+        changed: dict[str, Any] = _with_first(payload, [f"{mask(name)}{first[length:]}"])
         return changed
+
+    def _completed(
+        self, source: str, before: str, first: str, known: KnownValues
+    ) -> tuple[str, int]:
+        name, length = known.completed_by(before, first)
+        if not length:
+            name, length = completed_by(before, first)
+        if not length and source in self._in_key_block:
+            return PRIVATE_KEY, length_of_lines(first)
+        return name, length
+
+    def _note_key_block(self, source: str, texts: list[str], *, goes_on: bool) -> None:
+        if is_left_open(texts[-1]) or (source in self._in_key_block and goes_on):
+            self._in_key_block.add(source)
+        else:
+            self._in_key_block.discard(source)
 
 
 def _texts(value: Any, key: str = "") -> Iterator[str]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sessions_app.reading.known_values import KnownValues
+from sessions_app.reading.masking import masked_data
 from sessions_app.reading.split_secrets import SplitSecrets
 
 VALUE = "sk-ant-api03-Zq8rZq8rZq8r"
@@ -70,3 +71,69 @@ def test_the_payload_that_the_engine_reads_stays_as_it_was():
     split.hidden_in("stream", second, KNOWN)
 
     assert second == assistant(VALUE[10:])
+
+
+UNKNOWN = KnownValues([])
+GITHUB = "ghp_" + "a1B2c3D4" * 5
+ANTHROPIC = "sk-ant-api03-" + "Zq8r" * 20
+
+
+@pytest.mark.parametrize("make", [assistant, tool_result])
+@pytest.mark.parametrize("secret", [GITHUB, ANTHROPIC, "AKIA" + "Q7" * 8])
+@pytest.mark.parametrize("place", range(1, 20, 3))
+def test_what_has_the_shape_of_a_key_is_hidden_where_it_goes_on(make, secret, place):
+    """Nobody can put it together again from what is stored."""
+    split = SplitSecrets()
+    halves = make(f"it is {secret[:place]}"), make(f"{secret[place:]} and more")
+
+    stored = [masked_data(split.hidden_in("stream", half, UNKNOWN)) for half in halves]
+
+    assert secret[place:] not in said_in(stored[1])
+    assert said_in(stored[1]).startswith("[masked: ")
+    assert said_in(stored[1]).endswith("] and more")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("the token:", "Let me look at it"),
+        (GITHUB, "Done."),
+        (f"it is {ANTHROPIC}", "That-was-the-key, and it works"),
+        ("see sk-", "learn for the model"),
+        ("commit deadbeef", "deadbeefdeadbeefdeadbeefdeadbeef"),
+        ("", "ghp_"),
+    ],
+)
+def test_what_only_comes_after_something_is_left_as_it_is(before, after):
+    split = SplitSecrets()
+    split.hidden_in("stream", assistant(before), UNKNOWN)
+
+    assert split.hidden_in("stream", assistant(after), UNKNOWN) == assistant(after)
+
+
+BODY = [("MIIEvQIBADANBgkqhkiG9w0BAQEFAASC" * 2)[n:][:64] for n in range(20)]
+
+
+def test_the_lines_of_a_private_key_are_hidden_one_by_one():
+    split = SplitSecrets()
+    lines = [
+        "-----BEGIN PRIVATE KEY-----",
+        *BODY,
+        "Zq8r==",
+        "-----END PRIVATE KEY-----",
+        "All well",
+    ]
+
+    stored = [masked_data(split.hidden_in("stderr", {"text": line}, UNKNOWN)) for line in lines]
+
+    assert {line["text"] for line in stored[:-1]} == {"[masked: private key]"}
+    assert stored[-1] == {"text": "All well"}
+
+
+def test_after_a_key_that_was_cut_off_ordinary_text_is_left_as_it_is():
+    split = SplitSecrets()
+    cut = assistant("-----BEGIN PRIVATE KEY-----\n" + "\n".join(BODY[:3]))
+    split.hidden_in("stream", cut, UNKNOWN)
+    lines = [assistant("That was cut off."), assistant(BODY[0])]
+
+    assert [split.hidden_in("stream", line, UNKNOWN) for line in lines] == lines
