@@ -176,7 +176,9 @@ def _see(page: Page, incident: Incident, finding: Finding) -> None:
     )
     incident.title, incident.detail = finding.title, finding.detail
     # The story remembers which remedy it was: the next one must not be the same.
-    page.change(incident, change, now.remedy if now.state == State.VERIFYING else finding.detail)
+    words = now.remedy if now.state == State.VERIFYING else finding.detail
+    got_worse = isinstance(change, standing.Changed) and change.step == standing.Step.WORSE
+    page.change(incident, change, f"It got worse. {words}" if got_worse else words)
 
 
 def _enter_fixed(page: Page, book: Book, found: Findings, scope: str) -> None:

@@ -66,7 +66,8 @@ RESOLVED_ALREADY = Kept("it is resolved already")
 
 
 def seen(now: Standing, at: datetime, severity: int, *, is_new_round: bool = True) -> Change:
-    """A round found it not healthy. One round counts once, however many tiers say it."""
+    """A round found it not healthy. One round counts once, however many tiers say it. That it got
+    worse is told: who wants to hear of what is critical alone has not heard of it yet."""
     if now.is_resolved:
         return RESOLVED_ALREADY
     if now.state == State.VERIFYING:
@@ -80,7 +81,7 @@ def seen(now: Standing, at: datetime, severity: int, *, is_new_round: bool = Tru
         healthy_rounds=0,
         snoozed_until=None if worse else now.snoozed_until,
     )
-    return Changed(again, Step.WORSE if worse else Step.SEEN)
+    return Changed(again, Step.WORSE, Told.INCIDENT_OPENED) if worse else Changed(again, Step.SEEN)
 
 
 def seen_healthy(now: Standing, at: datetime) -> Change:

@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from escalation.word.routing import Batch, Listener, Told, batches
+from escalation.word.routing import Batch, Listener, Said, Told, batches
 from escalation.word.wording import body_of, summary_body, summary_title, title_of
 from sessions_app.models import Happening, Message, Target
 
@@ -77,7 +77,7 @@ def _as_told(happening: Happening) -> Told:
     )
 
 
-def _as_listener(target: Target, said: dict[int, str], now: datetime) -> Listener:
+def _as_listener(target: Target, said: dict[int, Said], now: datetime) -> Listener:
     lately = target.messages.filter(created_at__gt=now - MINUTE, is_summary=False)
     return Listener(
         least_severity=target.least_severity,
@@ -89,17 +89,17 @@ def _as_listener(target: Target, said: dict[int, str], now: datetime) -> Listene
     )
 
 
-def _last_said(happened: Iterable[Happening]) -> defaultdict[int, dict[int, str]]:
+def _last_said(happened: Iterable[Happening]) -> defaultdict[int, dict[int, Said]]:
     """What each target was last told of each of these incidents."""
     incidents = {each.incident_id for each in happened if each.incident_id}
-    said: defaultdict[int, dict[int, str]] = defaultdict(dict)
+    said: defaultdict[int, dict[int, Said]] = defaultdict(dict)
     if not incidents:
         return said
     rows = Happening.objects.filter(incident__in=incidents).exclude(messages=None)
-    for target, incident, kind in rows.order_by("pk").values_list(
-        "messages__target", "incident", "kind"
+    for target, incident, kind, severity in rows.order_by("pk").values_list(
+        "messages__target", "incident", "kind", "severity"
     ):
-        said[target][incident] = kind
+        said[target][incident] = Said(kind, severity)
     return said
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
+from typing import NamedTuple
 
 from sessions_app.models import Happening, Incident
 
@@ -40,6 +41,13 @@ class Told:
     """It asked for an answer, and has one."""
 
 
+class Said(NamedTuple):
+    """What a target was last told of an incident."""
+
+    kind: str = ""
+    severity: int = 0
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Listener:
     """A target, as far as it matters for what it hears."""
@@ -50,7 +58,7 @@ class Listener:
     quiet_until: time | None = None
     lately: int = 0
     """Single messages that it got within the last minute."""
-    last_said: Mapping[int, str] = ()  # type: ignore[assignment]
+    last_said: Mapping[int, Said] = ()  # type: ignore[assignment]
     """What it was last told of each incident."""
 
 
@@ -71,10 +79,10 @@ def batches(listener: Listener, happened: Iterable[Told], now: datetime) -> list
     held: list[Told] = []
     storm: list[Told] = []
     for told in happened:
-        if why_not(listener, told, last_said.get(told.incident or 0, "")):
+        if why_not(listener, told, last_said.get(told.incident or 0, Said())):
             continue
         if told.incident is not None:
-            last_said[told.incident] = told.kind
+            last_said[told.incident] = Said(told.kind, told.severity)
         if quiet_end is not None and told.severity < Incident.Severity.CRITICAL:
             held.append(told)
         elif lately >= MOST_A_MINUTE:
@@ -89,8 +97,9 @@ def batches(listener: Listener, happened: Iterable[Told], now: datetime) -> list
     return singles
 
 
-def why_not(listener: Listener, told: Told, last_said: str) -> str:
-    """Why this target does not hear it, or nothing. What belongs to no watch is for everybody."""
+def why_not(listener: Listener, told: Told, last_said: Said) -> str:
+    """Why this target does not hear it, or nothing. What belongs to no watch is for everybody, and
+    what got worse is news."""
     if told.is_drill:
         return "a drill is nobody's trouble"
     if told.is_over:
@@ -99,7 +108,8 @@ def why_not(listener: Listener, told: Told, last_said: str) -> str:
         return "it is less than this target wants to hear"
     if told.watch is not None and listener.watches and told.watch not in listener.watches:
         return "it is another watch's"
-    if told.kind in ONCE_IN_A_ROW and told.kind == last_said:
+    is_same = told.kind == last_said.kind and told.severity <= last_said.severity
+    if told.kind in ONCE_IN_A_ROW and is_same:
         return "it was said already"
     return ""
 

@@ -60,4 +60,9 @@ def type_of(severity: int, kinds: Sequence[str]) -> str:
 
 
 def _about(happening: Happening) -> str:
-    return f"{happening.watch.name}: " if happening.watch else ""
+    """Whose it is, where the title does not say so itself."""
+    if happening.watch is None:
+        return ""
+    name = happening.watch.name
+    is_said = happening.title.startswith(f"{name}: ") or f"({name})" in happening.title
+    return "" if is_said else f"{name}: "

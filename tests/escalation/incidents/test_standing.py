@@ -123,6 +123,7 @@ def test_what_gets_worse_ends_its_snooze():
     same = changed(standing.seen(asleep, LATER, 2))
 
     assert (worse.step, worse.standing.snoozed_until) == (Step.WORSE, None)
+    assert (worse.told, same.told) == (Told.INCIDENT_OPENED, "")
     assert same.standing.snoozed_until is not None
 
 

@@ -9,13 +9,16 @@ import time_machine
 from django.db import transaction
 from django.utils import timezone
 
+from escalation.next_step.conclude import finish_cycle
 from escalation.word import outbox
 from escalation.word.happenings import tell
 from escalation.word.outbox import pass_on
 from escalation.word.routing import MOST_A_MINUTE
-from sessions_app.models import Approval, Happening, Incident, Message
+from sessions_app.models import Approval, Cycle, Happening, Incident, Message
+from tests.escalation.rows import a_report
 from tests.factories import (
     ApprovalFactory,
+    CycleFactory,
     HappeningFactory,
     IncidentFactory,
     SessionFactory,
@@ -45,6 +48,21 @@ def test_what_happened_becomes_a_message_that_is_due_now():
     assert "It answers 502." in message.body
     assert message.due_at <= timezone.now()
     assert list(message.happenings.all()) == [happening]
+
+
+def test_what_gets_worse_is_told_also_to_who_wants_the_critical_alone():
+    """Through the real end of rounds: the watch's name stands in each title once."""
+    everybody, only_critical = TargetFactory(), TargetFactory(least_severity=Severity.CRITICAL)
+    watch = WatchFactory(name="shop")
+    for status in ("degraded", "down", "degraded", "down"):
+        cycle = CycleFactory(watch=watch, running=True)
+        SessionFactory(cycle=cycle, report=a_report(services=(("web", status),)))
+        finish_cycle(cycle, Cycle.Outcome.NEEDS_PERSON, f"web is {status}")
+        pass_on()
+
+    assert titles(everybody) == ["shop: web is degraded", "shop: web is down"]
+    assert titles(only_critical) == ["shop: web is down"]
+    assert "It got worse." in only_critical.messages.get().body
 
 
 def test_nothing_is_passed_on_twice():

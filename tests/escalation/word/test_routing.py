@@ -10,6 +10,7 @@ from escalation.word.routing import (
     MOST_A_MINUTE,
     STORM_WAIT,
     Listener,
+    Said,
     Told,
     batches,
     end_of_quiet,
@@ -44,12 +45,14 @@ def told(number: int = 1, **facts) -> Told:
         (EVERYTHING, told(), Kind.INCIDENT_OPENED, "already"),
         (EVERYTHING, told(), Kind.INCIDENT_RESOLVED, ""),
         (EVERYTHING, told(kind=Kind.COOLDOWN), Kind.COOLDOWN, "already"),
+        (EVERYTHING, told(severity=Severity.CRITICAL), Kind.INCIDENT_OPENED, ""),
+        (EVERYTHING, told(severity=Severity.NOTICE), Kind.INCIDENT_OPENED, "already"),
         (EVERYTHING, told(kind=Kind.FIX_DID_NOT_HOLD), Kind.FIX_DID_NOT_HOLD, ""),
         (EVERYTHING, told(kind=Kind.INCIDENT_CHANGED_HANDS), Kind.INCIDENT_CHANGED_HANDS, ""),
     ],
 )
 def test_who_hears_what(listener, happened, last_said, why):
-    said = why_not(listener, happened, last_said)
+    said = why_not(listener, happened, Said(last_said, Severity.WARNING))
 
     assert why in said
     assert bool(said) == bool(why)
@@ -87,6 +90,13 @@ def test_one_message_for_one_incident_however_often_it_is_told():
     found = batches(EVERYTHING, [told(n, incident=7) for n in range(1, 50)], NOON)
 
     assert [batch.told for batch in found] == [(told(1, incident=7),)]
+
+
+def test_an_incident_that_got_worse_is_told_once_more_and_not_each_time_it_swings():
+    severities = [Severity.WARNING, Severity.CRITICAL, Severity.WARNING, Severity.CRITICAL]
+    happened = [told(n, incident=7, severity=one) for n, one in enumerate(severities)]
+
+    assert [batch.told[0].number for batch in batches(EVERYTHING, happened, NOON)] == [0, 1]
 
 
 def test_an_incident_that_was_resolved_and_came_back_is_told_again():

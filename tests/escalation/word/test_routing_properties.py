@@ -7,7 +7,7 @@ from datetime import UTC, datetime, time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escalation.word.routing import MOST_A_MINUTE, Listener, Told, batches, why_not
+from escalation.word.routing import MOST_A_MINUTE, Listener, Said, Told, batches, why_not
 from sessions_app.models import Happening, Incident
 
 TIMES = st.none() | st.times()
@@ -46,18 +46,18 @@ def test_nothing_is_told_twice_and_nothing_that_is_not_for_it(listener, happened
     told = [each for batch in batches(listener, happened, now) for each in batch.told]
 
     assert len({each.number for each in told}) == len(told)
-    assert all(not why_not(listener, each, "") for each in told)
+    assert all(not why_not(listener, each, Said()) for each in told)
 
 
 @given(LISTENERS, happenings(), MOMENTS)
 def test_what_is_for_it_is_told_or_was_said_already(listener, happened, now):
     told = {each.number for batch in batches(listener, happened, now) for each in batch.told}
-    last: dict[int, str] = {}
+    last: dict[int, Said] = {}
     for each in happened:
-        if not why_not(listener, each, last.get(each.incident or 0, "")):
+        if not why_not(listener, each, last.get(each.incident or 0, Said())):
             assert each.number in told
             if each.incident is not None:
-                last[each.incident] = each.kind
+                last[each.incident] = Said(each.kind, each.severity)
 
 
 @given(LISTENERS, happenings(), MOMENTS)
