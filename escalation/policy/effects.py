@@ -31,6 +31,8 @@ KUBE_RESTARTS = frozenset({"rollout restart", "delete pod", "delete pods", "dele
 KUBE_DEPLOYS = frozenset(
     ("rollout undo", "set image", "set env", "apply", "replace", "patch", "create", "edit")
 )
+ANSIBLE_SERVICES = frozenset({"service", "systemd", "systemd_service", "sysvinit", "openrc"})
+ANSIBLE_RESTARTS = frozenset({"restarted", "started"})
 # A word after one of these is its value and no service.
 WITH_VALUE = frozenset(
     {
@@ -143,6 +145,15 @@ def _playbook(words: list[str]) -> Read:
     return Kind.REDEPLOY, [_stem(word) for word in _operands(words)]
 
 
+def _ansible(words: list[str]) -> Read:
+    """`ansible web -m service -a "name=nginx state=restarted"`, in the words of its module."""
+    module = next((word for flag, word in _pairs(words) if flag in ("-m", "--module-name")), "")
+    said = dict(word.strip("\"'").split("=", 1) for word in words if "=" in word)
+    if module.rpartition(".")[2] in ANSIBLE_SERVICES and said.get("state") in ANSIBLE_RESTARTS:
+        return Kind.RESTART, [name for key, name in said.items() if key in ("name", "service")]
+    return (Kind.RESTART, []) if module.rpartition(".")[2] == "reboot" else OTHER
+
+
 def _terraform(words: list[str]) -> Read:
     return (Kind.REDEPLOY, ["terraform"]) if words[:1] == ["apply"] else OTHER
 
@@ -177,6 +188,7 @@ READERS: dict[str, Callable[[list[str]], Read]] = {
     "kubectl": _kubectl,
     "helm": _helm,
     "ansible-playbook": _playbook,
+    "ansible": _ansible,
     "terraform": _terraform,
     "tofu": _terraform,
 }
