@@ -51,7 +51,8 @@ def plan(request: HttpRequest, pk: int) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def by_link(request: HttpRequest, token: str) -> HttpResponse:
-    """A GET shows and changes nothing, whoever opens it: a person, a mail program, a scanner."""
+    """A GET shows and changes nothing, whoever opens it: a person, a mail program, a scanner. Once
+    it is over, a link that lies in some mailbox does not show what it was about any more."""
     link = links.opened(token)
     if link is None:
         raise Http404
@@ -59,8 +60,11 @@ def by_link(request: HttpRequest, token: str) -> HttpResponse:
     if request.method == "POST":
         said, went_well = _said(request, link.approval, link.user, request.POST.get("answer", ""))
         link.approval.refresh_from_db()
+    shown = load_approval(link.approval)
+    is_over = not shown.can_be_answered and not went_well
     context = {
-        "shown": load_approval(link.approval),
+        "shown": shown,
+        "over": answering.too_late(link.approval) if is_over else "",
         "approval": link.approval,
         "account": link.user,
         "may_see": may(link.user, Right.SEE_OUTPUT),

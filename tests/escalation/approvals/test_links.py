@@ -83,6 +83,20 @@ def test_it_ends_with_the_approval(client, approval, approver):
     assert Session.objects.get().status == Session.Status.EXPIRED
 
 
+@pytest.mark.parametrize("ended", [{"state": State.APPROVED}, {"expires_at": timezone.now()}])
+def test_once_it_is_over_the_link_does_not_show_what_it_was_about(
+    client, approval, approver, ended
+):
+    """It may lie in a mailbox for years, and asks for no login."""
+    Approval.objects.update(**ended)
+
+    page = client.get(link_for(approval, approver)).content.decode()
+
+    assert "Move the logs away." not in page
+    assert f"Approval {approval.pk} " in page
+    assert "to see what it was about" in page
+
+
 @pytest.mark.parametrize("change", [{"is_active": False}, {"groups": ()}])
 def test_an_account_that_may_no_longer_approve_cannot_by_its_link(
     client, approval, approver, change
