@@ -51,7 +51,8 @@ def reopen(incident: Incident, *, by: User | None = None) -> Incident:
 
 
 def checked_note(text: str) -> str:
-    text = text.strip()
+    """A form sends each line end as two characters and counts it as one."""
+    text = text.strip().replace("\r\n", "\n")
     if not text:
         raise OperationRefused("Write a note first: an empty one says nothing.")
     if len(text) > LONGEST_NOTE:

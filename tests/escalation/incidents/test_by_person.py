@@ -10,6 +10,7 @@ from django.utils import timezone
 from escalation.errors import OperationRefused
 from escalation.incidents import by_person
 from sessions_app.models import Happening, Incident, IncidentEvent
+from sessions_app.reading.incident_text import LONGEST_NOTE
 from tests.factories import IncidentFactory, UserFactory, WatchFactory
 
 pytestmark = pytest.mark.django_db
@@ -69,6 +70,12 @@ def test_a_note_is_kept_without_its_secrets(incident, ada):
     text = incident.events.get().text
     assert "was wrong" in text
     assert "hunter2" not in text
+
+
+def test_a_line_end_of_a_form_counts_once(incident, ada):
+    by_person.note(incident, "x\r\n" * (LONGEST_NOTE // 2 - 1) + "y", by=ada)
+
+    assert IncidentEvent.objects.get(kind="noted").text.count("\n") == LONGEST_NOTE // 2 - 1
 
 
 @pytest.mark.parametrize(
