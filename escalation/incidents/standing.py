@@ -73,13 +73,14 @@ def seen(now: Standing, at: datetime, severity: int, *, is_new_round: bool = Tru
     if now.state == State.VERIFYING:
         return did_not_hold(now, at, severity)
     worse = severity > now.severity
+    if worse and now.snoozed_until is not None:
+        now = replace(now, acknowledged_at=None, snoozed_until=None)
     again = replace(
         _waiting(now),
         severity=severity,
         last_seen_at=at,
         times_seen=now.times_seen + is_new_round,
         healthy_rounds=0,
-        snoozed_until=None if worse else now.snoozed_until,
     )
     return Changed(again, Step.WORSE, Told.INCIDENT_OPENED) if worse else Changed(again, Step.SEEN)
 
@@ -170,8 +171,10 @@ def acknowledged(now: Standing, by: int | None, at: datetime) -> Change:
     """Whoever says so first has it, unless somebody has it already."""
     if now.is_resolved:
         return RESOLVED_ALREADY
-    if now.acknowledged_at is not None:
+    has_woken = now.snoozed_until is not None and now.snoozed_until <= at
+    if now.acknowledged_at is not None and not has_woken:
         return Kept("it is acknowledged already")
+    now = replace(now, snoozed_until=None) if has_woken else now
     changes_hands = now.owner_id is None and by is not None
     told = Told.INCIDENT_CHANGED_HANDS if changes_hands else ""
     return Changed(_acknowledged(now, by, at), Step.ACKNOWLEDGED, told)

@@ -155,8 +155,20 @@ class Incident(models.Model):
 
     @property
     def asks_for_person(self) -> bool:
-        """Nobody has it, and it does not look as if it went away by itself."""
-        return self.state == self.State.OPEN and not (self.is_snoozed or self.seems_recovered)
+        """Nobody has it, or not any more, and it does not look as if it went away by itself."""
+        let_go = self.has_woken or self.owner_is_gone
+        waits = self.state == self.State.OPEN or (self.state == self.State.ACKNOWLEDGED and let_go)
+        return waits and not (self.is_snoozed or self.seems_recovered)
+
+    @property
+    def has_woken(self) -> bool:
+        """It was snoozed, and the time is over."""
+        return self.snoozed_until is not None and not self.is_snoozed
+
+    @property
+    def owner_is_gone(self) -> bool:
+        """Whoever has it cannot log in any more."""
+        return self.owner is not None and not self.owner.is_active
 
     @property
     def is_snoozed(self) -> bool:

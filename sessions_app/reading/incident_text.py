@@ -44,8 +44,13 @@ def wish_of(incident: Incident) -> str:
         return _verifying(incident)
     if incident.seems_recovered:
         return "Nothing, if you agree: the last round found it healthy, and one more resolves it."
+    if incident.state == State.ACKNOWLEDGED and incident.has_woken:
+        return f"Look at it again: it was snoozed until {moment_text(incident.snoozed_until)}."
     if incident.state == State.ACKNOWLEDGED and incident.owner is not None:
-        return f"{incident.owner.get_username()} has it."
+        name = incident.owner.get_username()
+        if incident.owner_is_gone:
+            return f"Take it: {name} had it, and that account is switched off."
+        return f"{name} has it."
     return _asking(incident)
 
 

@@ -18,4 +18,6 @@ def unresolved_incidents() -> QuerySet[Incident]:
 def asks_for_person(now: datetime) -> Q:
     """As `Incident.asks_for_person` says of one."""
     awake = Q(snoozed_until=None) | Q(snoozed_until__lte=now)
-    return Q(state=Incident.State.OPEN, healthy_rounds=0) & awake
+    let_go = Q(snoozed_until__lte=now) | Q(owner__is_active=False)
+    waits = Q(state=Incident.State.OPEN) | (Q(state=Incident.State.ACKNOWLEDGED) & let_go)
+    return waits & awake & Q(healthy_rounds=0)

@@ -107,6 +107,15 @@ def test_a_round_counts_once_however_many_tiers_say_it():
     assert (again.times_seen, again.last_seen_at) == (1, LATER)
 
 
+def test_after_a_snooze_it_can_be_acknowledged_again():
+    woken = replace(ACKNOWLEDGED, snoozed_until=LATER)
+
+    again = changed(standing.acknowledged(woken, BOB, LATER))
+
+    assert (again.standing.state, again.standing.snoozed_until) == (State.ACKNOWLEDGED, None)
+    assert isinstance(standing.acknowledged(woken, BOB, LATER - timedelta(minutes=1)), Kept)
+
+
 def test_seen_again_counts_and_forgets_the_healthy_round():
     recovering = replace(OPEN, healthy_rounds=1)
 
@@ -123,6 +132,7 @@ def test_what_gets_worse_ends_its_snooze():
     same = changed(standing.seen(asleep, LATER, 2))
 
     assert (worse.step, worse.standing.snoozed_until) == (Step.WORSE, None)
+    assert (worse.standing.state, same.standing.state) == (State.OPEN, State.ACKNOWLEDGED)
     assert (worse.told, same.told) == (Told.INCIDENT_OPENED, "")
     assert same.standing.snoozed_until is not None
 

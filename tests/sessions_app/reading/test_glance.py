@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from sessions_app.models import PauseSwitch, WorkerBeat
+from sessions_app.models import Incident, PauseSwitch, WorkerBeat
 from sessions_app.pages.inbox import load_inbox
 from sessions_app.reading.glance import Attention, Pause, load_glance
 from tests.factories import (
@@ -37,7 +37,11 @@ def test_the_title_of_the_tab_counts():
 def test_what_asks_is_counted_and_the_inbox_counts_the_same(django_assert_num_queries):
     IncidentFactory()
     IncidentFactory(kind="could_not_run")
-    IncidentFactory(state="acknowledged")
+    IncidentFactory(state="acknowledged", owner=UserFactory())
+    IncidentFactory(state="acknowledged", owner=UserFactory(is_active=False))
+    IncidentFactory(state="acknowledged", snoozed_until=timezone.now() - timedelta(minutes=1))
+    IncidentFactory(state="acknowledged", snoozed_until=timezone.now() + timedelta(minutes=1))
+    IncidentFactory(state="working", snoozed_until=timezone.now() - timedelta(minutes=1))
     IncidentFactory(snoozed_until=timezone.now() + timedelta(hours=1))
     IncidentFactory(healthy_rounds=1)
     IncidentFactory(drill="x", watch=None, scope="drill:x")
@@ -49,9 +53,11 @@ def test_what_asks_is_counted_and_the_inbox_counts_the_same(django_assert_num_qu
     with django_assert_num_queries(1):
         found = load_glance().attention
 
-    assert found == Attention(problems=1, could_not_run=1, approvals=1)
+    assert found == Attention(problems=3, could_not_run=1, approvals=1)
+    asking = [one for one in Incident.objects.filter(drill="") if one.asks_for_person]
+    assert len(asking) == 4
     inbox = load_inbox()
-    assert (inbox.needs_person, inbox.could_not_run, inbox.unresolved) == (1, 1, 5)
+    assert (inbox.needs_person, inbox.could_not_run, inbox.unresolved) == (3, 1, 9)
 
 
 def test_all_of_it_is_said_in_one_query(django_assert_num_queries):

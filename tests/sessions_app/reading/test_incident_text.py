@@ -48,6 +48,7 @@ def test_an_unknown_period_is_none():
         ({"state": State.VERIFYING, "verify_at": NIGHT}, "the fix holds, at 2026-03-01"),
         ({"healthy_rounds": 1}, "one more resolves it"),
         ({"snoozed_until": NIGHT + timedelta(days=9000)}, "it is snoozed"),
+        ({"state": State.ACKNOWLEDGED, "snoozed_until": NIGHT}, "it was snoozed until 2026-03-01"),
         ({"times_reopened": 1, "remedy": "restarted web"}, "did not hold: restarted web"),
         ({"verifications_tried": 3}, "no round could say"),
         ({"watch": None, "scope": "watch:9"}, "the watch is gone"),
@@ -63,6 +64,8 @@ def test_who_has_it_is_named():
     ada = UserFactory(username="ada")
 
     assert wish_of(IncidentFactory(state=State.ACKNOWLEDGED, owner=ada)) == "ada has it."
+    ada.is_active = False
+    assert "Take it: ada had it" in wish_of(IncidentFactory(state=State.ACKNOWLEDGED, owner=ada))
 
 
 @pytest.mark.django_db
