@@ -37,8 +37,9 @@ class SplitSecrets:
         self._said[source] = f"{before if len(texts) == 1 else ''}{texts[-1]}".rstrip()[
             -REMEMBERED:
         ]
-        name, length = self._completed(source, before, first[:REMEMBERED], known)
-        self._note_key_block(source, texts, goes_on=len(texts) == 1 and length == len(first))
+        name, length = self._completed(source, before, first, known)
+        goes_on = len(texts) == 1 and length == len(first.rstrip())
+        self._note_key_block(source, texts, goes_on=goes_on)
         if not length:
             return payload
         changed: dict[str, Any] = _with_first(payload, [f"{mask(name)}{first[length:]}"])
@@ -47,9 +48,9 @@ class SplitSecrets:
     def _completed(
         self, source: str, before: str, first: str, known: KnownValues
     ) -> tuple[str, int]:
-        name, length = known.completed_by(before, first)
+        name, length = known.completed_by(before, first[:REMEMBERED])
         if not length:
-            name, length = completed_by(before, first)
+            name, length = completed_by(before, first[:REMEMBERED])
         if not length and source in self._in_key_block:
             return PRIVATE_KEY, length_of_lines(first)
         return name, length

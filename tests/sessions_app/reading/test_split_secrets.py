@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -128,6 +129,16 @@ def test_the_lines_of_a_private_key_are_hidden_one_by_one():
 
     assert {line["text"] for line in stored[:-1]} == {"[masked: private key]"}
     assert stored[-1] == {"text": "All well"}
+
+
+def test_a_long_middle_of_a_private_key_is_hidden_too():
+    split = SplitSecrets()
+    begin, middle, end = "-----BEGIN PRIVATE KEY-----", "\n".join(BODY * 3), BODY[0]
+    texts = [f"{begin}\n{BODY[0]}\n", f"{middle}\n", f"{end}\n-----END PRIVATE KEY-----\n"]
+
+    stored = [masked_data(split.hidden_in("stream", assistant(text), UNKNOWN)) for text in texts]
+
+    assert "MIIE" not in json.dumps(stored)
 
 
 def test_after_a_key_that_was_cut_off_ordinary_text_is_left_as_it_is():
