@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from escalation.rehearsal.drills.scenario import Reply, ToolCall
+from escalation.rehearsal.walls.docker_engine import docker_engine
 from sessions_app.models import Change, Cycle, Happening, Incident, Session
 from tests.factories import ChangeFactory, CycleFactory, SessionFactory, WatchFactory
 from tests.real_cli.conftest import report_call
@@ -34,6 +35,24 @@ def test_the_third_restart_of_a_run_is_denied_and_the_model_is_told(scripted_api
     assert None not in Change.objects.values_list("exit_code", flat=True)
     assert cycle.outcome == Cycle.Outcome.NEEDS_PERSON
     assert Happening.objects.filter(kind=Happening.Kind.COOLDOWN).count() == 1
+
+
+def test_a_container_by_its_name_and_by_its_id_is_one_service(
+    scripted_api, watch_cycle, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/engine.sock")
+    with docker_engine(tmp_path / "engine.sock") as engine:
+        number = engine.containers["web"].id
+        scripted_api(
+            bash("docker restart web"),
+            bash(f"docker restart {number[:12]}"),
+            bash(f"docker restart {number}"),
+            Reply(calls=(report_call(status="down"),)),
+        )
+        session = watch_cycle.run(tier=2).sessions.get()
+
+    assert list(Change.objects.values_list("service", flat=True)) == ["web", "web"]
+    assert "web was restarted twice" in tool_outputs(session)[2]
 
 
 def test_a_run_that_met_a_cooldown_leaves_an_incident_whatever_it_reports(
