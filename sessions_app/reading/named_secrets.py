@@ -12,7 +12,9 @@ import re
 from sessions_app.reading.mask_words import is_masked, mask
 
 NAMES = (
-    r"(?:passw(?:or)?d|passphrase|passcode|(?<=[_-])pass|pwd|secret|token|credential"
+    r"(?:passw(?:or)?d|passwort|kennwort|mot[_-]?de[_-]?passe|contrase[nñ]a|passphrase|passcode"
+    r"|(?<=[_-])pass|(?<![A-Za-z0-9])pass(?=[ \t]{0,9}=)|pwd|(?<![A-Za-z0-9])psk|secret|token"
+    r"|credential"
     r"|(?:api|access|account|private|signing|encryption|master|auth|preshared|shared)"
     r"[_-]?(?:access[_-]?)?key|secret[_-]?id|(?<![A-Za-z0-9])_auth)"
 )
@@ -37,7 +39,12 @@ BLOCK_SCALAR = re.compile(
 OF_A_BLOCK = re.compile(r"[|>][-+]?\n[ \t]")
 """Much cheaper to look for."""
 NAMES_ITSELF = re.compile(rf"{NAMES}{ENDINGS}$", re.IGNORECASE)
-NAME_HINTS = tuple(["pass", "pwd", "secret", "token", "credential", "key", "_auth"])
+NAME_HINTS = (
+    *("pass", "pwd", "secret", "token", "credential", "key", "_auth"),
+    *("psk", "kennwort", "contrase"),
+)
+PLACES_OF_NAMES = frozenset(["files", "compat", "sss", "systemd", "ldap", "nis", "winbind", "db"])
+"""Where /etc/nsswitch.conf looks accounts up: `passwd: files systemd`."""
 
 NO_VALUES = frozenset(
     [
@@ -115,7 +122,11 @@ def names_a_secret(name: str) -> bool:
 
 def kind_of(name: str) -> str:
     lowered = name.lower()
-    kinds = {"pass": "password", "pwd": "password", "token": "token", "key": "key"}
+    kinds = {
+        **dict.fromkeys(("pass", "pwd", "psk", "kennwort", "contrase"), "password"),
+        "token": "token",
+        "key": "key",
+    }
     return next((kind for word, kind in kinds.items() if word in lowered), "secret")
 
 
@@ -152,6 +163,10 @@ def _is_code_or_prose(found: re.Match[str]) -> bool:
     if following[:1] in ("(", "{") or (following[:1] == "[" and following != "[masked:"):
         return True
     if len(value) < 3 or (len(value) < 4 and value.isdecimal()):
+        return True
+    if (name.lower() == "passwd" and value in PLACES_OF_NAMES) or (
+        name.lower() == "pass" and value.isdecimal()
+    ):
         return True
     if value.lower() == name.lower() or (name.lower() == "pwd" and value[0] in "/~"):
         return True

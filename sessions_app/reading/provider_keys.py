@@ -101,6 +101,7 @@ PROVIDER_KEYS = (
     _key("buildkite token", "bkua_", r"bkua_[0-9a-f]{40}"),
     _key("circleci token", "CCIPAT_", r"CCIPAT_\w{20,}"),
     _key("1password token", "ops_eyJ", r"ops_eyJ[\w-]{40,}"),
+    _key("k3s token", "K10", r"K10[0-9a-f]{64}::(?:\w{1,40}:)?[\w.-]{8,}"),
     _key("age key", "AGE-SECRET-KEY-1", r"AGE-SECRET-KEY-1[0-9A-Z]{30,}"),
     # Not within a word that goes on: each of its parts would be read to the end of them all.
     _key("json web token", "eyJ", r"(?<!-)(?<!_)eyJ[\w-]{8,}(?:\.[\w-]{8,}){1,4}(?:\.[\w-]*)?"),

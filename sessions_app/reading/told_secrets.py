@@ -79,6 +79,20 @@ SHAPES = (
         "sshpass|docker login|podman login|buildah login|nerdctl login|oc login|az login",
     ),
     _shape("password", "-p", rf"[ \t]-p{VALUE}", "mysql|mariadb|7z |zip "),
+    _shape("password", "-p", rf"[ \t](?-i:-P){_GAP}{VALUE}", "zip |mosquitto_"),
+    _shape("password", "-k", rf"[ \t]-k{_GAP}{VALUE}", "openssl enc|openssl aes|openssl des"),
+    _shape(
+        "password",
+        "sudo",
+        rf"(?:echo|printf){_GAP}{VALUE}[\"']?{_ANY}\|{_ANY}sudo{_GAP}(?:-[a-z]{{1,9}}{_GAP})?"
+        r"(?-i:-[A-Za-z]{0,9}S)(?!\w)",
+    ),
+    _shape(
+        "secret",
+        "setenv",
+        rf"setenv{_GAP}\w{{0,60}}(?:password|passwd|pass|pwd|token|secret|key){_GAP}{VALUE}",
+    ),
+    _shape("password", "obscure", rf"rclone{_GAP}obscure{_GAP}{VALUE}"),
     _shape("password", "-a", rf"[ \t]-a{_GAP}{VALUE}", "redis-cli|valkey-cli"),
     _shape("password", "-w", rf"[ \t]-w{_GAP}{VALUE}", "ldap"),
     _shape(

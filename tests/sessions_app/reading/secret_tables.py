@@ -154,9 +154,74 @@ SECRETS: dict[str, tuple[str, str]] = {
     "django hash": ("pbkdf2_sha256$" + "600000$saltsalt$aB3dE5gH7jK9mN1p", "aB3dE5gH7j"),
     "passphrase": ("passphrase = 'correct horse'", "correct horse"),
     "capitals": ("PASSWORD: HUNTER22", "HUNTER22"),
+    "unzip with a password": (
+        "unzip -P Xk9pQ2mT7vLs4WzR a.zip",
+        "Xk9pQ2mT7vLs4WzR",
+    ),
+    "zip with a password": (
+        "zip -P Xk9pQ2mT7vLs4WzR a.zip f",
+        "Xk9pQ2mT7vLs4WzR",
+    ),
+    "mosquitto": (
+        "mosquitto_pub -h hub -u u -P Xk9pQ2mT7vLs4WzR -t x",
+        "Xk9pQ2mT7vLs4WzR",
+    ),
+    "openssl enc": (
+        "openssl enc -d -aes256 -k Xk9pQ2mT7vLs4WzR -in f",
+        "Xk9pQ2mT7vLs4WzR",
+    ),
+    "sudo by a pipe": (
+        "echo Xk9pQ2mT7vLs4WzR | sudo -S systemctl restart web",
+        "Xk9pQ2mT7vLs4WzR",
+    ),
+    "csh": (
+        "setenv DB_PASSWORD Xk9pQ2mT7vLs4WzR",
+        "Xk9pQ2mT7vLs4WzR",
+    ),
+    "rclone obscure": (
+        "rclone obscure Xk9pQ2mT7vLs4WzR",
+        "Xk9pQ2mT7vLs4WzR",
+    ),
+    "wifi": (
+        'psk="Xk9pQ2mT7vLs4WzR"',
+        "Xk9pQ2mT7vLs4WzR",
+    ),
+    "rclone configuration": (
+        "pass = Xk9pQ2mT7vLs4WzR",
+        "Xk9pQ2mT7vLs4WzR",
+    ),
+    "german": (
+        "Passwort: Xk9pQ2mT7vLs4WzR",
+        "Xk9pQ2mT7vLs4WzR",
+    ),
+    "german, otherwise": (
+        "kennwort=Xk9pQ2mT7vLs4WzR",
+        "Xk9pQ2mT7vLs4WzR",
+    ),
+    "french": (
+        "mot_de_passe=Xk9pQ2mT7vLs4WzR",
+        "Xk9pQ2mT7vLs4WzR",
+    ),
+    "spanish": (
+        "contraseña: Xk9pQ2mT7vLs4WzR",
+        "Xk9pQ2mT7vLs4WzR",
+    ),
+    "k3s token": (
+        "K10" + "ab12" * 16 + "::server:Xk9pQ2mT7vLs4WzR",
+        "Xk9pQ2mT7vLs4WzR",
+    ),
 }
 
 HARMLESS = (
+    "passwd:         files systemd",
+    "passwd: compat sss",
+    "pass=12345 fail=0",
+    "PASS: test_restart",
+    "openssl s_client -connect host:443 -k",
+    "curl -k https://127.0.0.1:8443/health",
+    "ssh -P 2222 host",
+    "echo restarted | sudo tee /var/log/restarts",
+    "upskill = yes",
     "",
     "disk is 100% full",
     "GET /health 200 in 3 ms",

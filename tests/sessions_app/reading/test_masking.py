@@ -114,6 +114,7 @@ ENDLESS = (
     ),
     *("a:1234:", "<password>", "identified by ", "\\", "secret:\\", " -p", "authorization: "),
     *("-----END PRIVATE KEY-----", "A\n", "xoxb-", "SG.", "a-", "--a", "_auth", "bearer ", 'key="'),
+    *('sudo echo "', "sudo echo a|", "setenv a", "K10", "zip -P ", "openssl enc -k ", "pass ="),
 )
 
 
