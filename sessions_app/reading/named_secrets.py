@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from sessions_app.reading.mask_words import is_masked, mask
+from sessions_app.reading.mask_words import BEGINNING, is_masked, mask
 
 NAMES = (
     r"(?:passw(?:or)?d|passwort|kennwort|mot[_-]?de[_-]?passe|contrase[nñ]a|passphrase|passcode"
@@ -105,6 +105,7 @@ NO_VALUE = re.compile(
     r"|~?/(?:run|etc|var|home|srv|opt|root|usr|tmp|mnt|app|data|secrets|dev|proc)/"  # a file
 )
 WORD = re.compile(r"[A-Za-z]+$")
+LONGEST_MARK = 60
 KEY_CHARACTERS = frozenset("\"'\\_-.")
 
 
@@ -144,6 +145,8 @@ def with_mask(found: re.Match[str], group: str, name: str) -> str:
 
 
 def _hide_pair(found: re.Match[str]) -> str:
+    if _is_in_mark(found):
+        return found[0]
     kind = kind_of(found["name"])
     if found["quoted"] is not None:
         return found[0] if says_nothing(found["quoted"]) else with_mask(found, "quoted", kind)
@@ -155,6 +158,12 @@ def _hide_pair(found: re.Match[str]) -> str:
         start = found.start("bare") - found.start()
         return f"{found[0][:start]}{quote}{mask(kind)}{quote}"
     return with_mask(found, "bare", kind)
+
+
+def _is_in_mark(found: re.Match[str]) -> bool:
+    """`[masked: password] = x`, where the name is what a mark says of the value before."""
+    before = found.string[max(0, found.start() - LONGEST_MARK) : found.start()]
+    return found["close"] == "]" and before.rfind(BEGINNING) > before.rfind("]")
 
 
 def _is_code_or_prose(found: re.Match[str]) -> bool:

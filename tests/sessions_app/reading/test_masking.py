@@ -62,6 +62,14 @@ def test_masking_twice_changes_nothing_more(text):
     assert masked(once) == once
 
 
+def test_what_a_mark_says_is_no_name_of_the_next_value():
+    once = masked('password: hunter22client_secret = "hunter22"')
+
+    assert once == 'password: [masked: password] = "hunter22"'
+    assert masked(once) == once
+    assert "hunter22" not in masked("[masked: password=hunter22")
+
+
 PIECES = st.sampled_from(
     [text for text, _secret in SECRETS.values()]
     + [*HARMLESS, *"\"'\\ =:\n[]{}@", "password", "token: ", "-----BEGIN PRIVATE KEY-----"]
