@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.auth.views import redirect_to_login
-from django.core.exceptions import PermissionDenied
-from django.db.models import Model
+from django.core.exceptions import BadRequest, PermissionDenied
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
+from sessions_app.access.known_choices import KnownChoices, may_be_number
 from sessions_app.access.roles import Right, may, refusal
 
 # What the filters of a list and its dates ask for. Everything else that Django would take from an
@@ -72,6 +74,19 @@ class TableAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return any(
             lookup == field or lookup.removeprefix(f"{field}__") in OFFERED_LOOKUPS
             for field in fields
+        )
+
+    def response_action(
+        self, request: HttpRequest, queryset: QuerySet[Any], *where: Any, **options: Any
+    ) -> HttpResponse | None:
+        """An action on rows that nobody can have chosen is a bad request, not a fault of ours."""
+        if not all(map(may_be_number, request.POST.getlist(ACTION_CHECKBOX_NAME))):
+            raise BadRequest("What was chosen is no number of a row.")
+        return super().response_action(request, queryset, *where, **options)
+
+    def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **options: Any) -> Any:
+        return super().formfield_for_manytomany(
+            db_field, request, **{"form_class": KnownChoices, **options}
         )
 
     def _may_change(self, request: HttpRequest) -> bool:

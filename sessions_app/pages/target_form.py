@@ -7,6 +7,7 @@ from typing import Any
 from django import forms
 from django.contrib.auth.models import User
 
+from sessions_app.access.known_choices import KnownChoices
 from sessions_app.models import Target
 
 BOTH_OR_NONE = "Quiet hours have a beginning and an end: give both, or none."
@@ -58,6 +59,7 @@ class TargetForm(forms.ModelForm):  # type: ignore[type-arg]
             "for a channel that several people read.",
             "digest_when_quiet": "",
         }
+        field_classes = {"watches": KnownChoices}
         widgets = {
             "watches": forms.CheckboxSelectMultiple,
             "quiet_from": TimeInput,

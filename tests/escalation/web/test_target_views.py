@@ -75,6 +75,7 @@ def test_an_address_is_known_to_the_masking_from_then_on(operator_client, unders
         ({"quiet_from": "late", "quiet_until": "07:00"}, "Enter a valid time"),
         ({"least_severity": "9"}, "Select a valid choice"),
         ({"watches": ["7"]}, "Select a valid choice"),
+        ({"watches": ["9" * 400]}, "is not a valid value"),
     ],
 )
 def test_what_is_wrong_is_said_beside_its_field_and_the_rest_stays(

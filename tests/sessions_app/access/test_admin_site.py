@@ -27,11 +27,26 @@ def test_a_filter_may_not_be_asked_by_pattern(operator_client):
     assert operator_client.get(reverse(SESSIONS), {"model__regex": "(a+)+$"}).status_code == 400
 
 
+@pytest.mark.parametrize("chosen", ["9" * 400, "abc", "-1", ""])
+def test_an_action_on_rows_that_nobody_can_have_chosen_is_a_bad_request(operator_client, chosen):
+    sent = {"action": "stop", "_selected_action": chosen}
+
+    assert operator_client.post(reverse(SESSIONS), sent).status_code == 400
+
+
 @pytest.mark.parametrize(
     "lookup", [{"status__exact": "failed"}, {"tier__exact": 1}, {"on": "2026-11"}]
 )
 def test_what_a_filter_offers_is_answered(operator_client, lookup):
     assert operator_client.get(reverse(SESSIONS), lookup).status_code == 200
+
+
+def test_a_role_with_an_impossible_number_is_said_beside_its_field(operator_client, operator):
+    page = reverse("admin:auth_user_change", args=[operator.pk])
+
+    answer = operator_client.post(page, {"username": "x", "groups": "9" * 400})
+
+    assert "is not a valid value" in answer.content.decode()
 
 
 def test_a_filter_by_another_record_is_answered(operator_client):
