@@ -9,16 +9,15 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.db import DatabaseError, connection
-from django.utils import timezone
 from django_q.conf import Conf
 from django_q.models import OrmQ
 
 from escalation.agent import locate_binary
 from escalation.errors import CliMissing
 from sessions_app.models import WorkerBeat
+from sessions_app.models.clock import shared_age, shared_moment
 from sessions_app.reading.formatting import duration
 
-WORKER_SILENCE = timedelta(minutes=2)
 LONGEST_QUEUE_AGE = timedelta(minutes=10)
 LEAST_DISK_BYTES = 200 * 1024 * 1024
 
@@ -46,7 +45,7 @@ def _asked(name: str, check: Callable[[], Check]) -> Check:
 
 
 def worker_was_seen() -> bool:
-    return WorkerBeat.objects.filter(seen_at__gte=timezone.now() - WORKER_SILENCE).exists()
+    return WorkerBeat.lately_seen().exists()
 
 
 def _database() -> Check:
@@ -59,27 +58,27 @@ def _database() -> Check:
 
 
 def _worker() -> Check:
-    beat = WorkerBeat.objects.order_by("-seen_at").first()
+    beat = WorkerBeat.objects.order_by("-seen_at").annotate(age=shared_age("seen_at")).first()
     if beat is None:
         return Check("worker", False, "no worker has ever been seen: start one with `claudeops up`")
-    age = timezone.now() - beat.seen_at
     return Check(
-        "worker", age < WORKER_SILENCE, f"last seen {duration(age.total_seconds() * 1000)} ago"
+        "worker",
+        beat.age < WorkerBeat.SILENCE,
+        f"last seen {duration(beat.age.total_seconds() * 1000)} ago",
     )
 
 
 def _queue() -> Check:
     """Waiting tasks only: a taken one is locked into the future. What is bound to a host that is
     away says so by an incident of its own."""
-    now = timezone.now()
-    oldest = OrmQ.objects.filter(key=Conf.CLUSTER_NAME, lock__lte=now).order_by("lock").first()
+    waiting = OrmQ.objects.filter(key=Conf.CLUSTER_NAME, lock__lte=shared_moment())
+    oldest = waiting.annotate(age=shared_age("lock")).order_by("lock").first()
     if oldest is None:
         return Check("queue", True, "nothing waits")
-    age = now - oldest.lock
     return Check(
         "queue",
-        age < LONGEST_QUEUE_AGE,
-        f"the oldest task has waited for {duration(age.total_seconds() * 1000)}",
+        oldest.age < LONGEST_QUEUE_AGE,
+        f"the oldest task has waited for {duration(oldest.age.total_seconds() * 1000)}",
     )
 
 

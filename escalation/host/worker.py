@@ -21,7 +21,6 @@ from multiprocessing import get_context
 from types import FrameType
 
 from django.db import connection, connections
-from django.utils import timezone
 from django_q.conf import Conf
 
 from escalation.host.cluster import new_cluster
@@ -36,6 +35,7 @@ from escalation.recovery.recover import recover
 from escalation.run.walls import walls_of_installation
 from sessions_app.archive.sealed_things import what_the_key_opens
 from sessions_app.models import Session, WorkerBeat
+from sessions_app.models.clock import shared_now
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ def _beat_until(stop: threading.Event) -> None:
                 host=socket.gethostname(),
                 defaults={
                     "pid": os.getpid(),
-                    "seen_at": timezone.now(),
+                    "seen_at": shared_now(),
                     "labels": " ".join(sorted(own_labels())),
                     "workers": Conf.WORKERS,
                 },

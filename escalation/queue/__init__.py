@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 
 from django.db.models import Q
-from django.utils import timezone
 from django_q.brokers import get_broker
 from django_q.conf import Conf
 from django_q.models import OrmQ
@@ -13,6 +12,7 @@ from django_q.tasks import async_task
 
 from escalation.queue.hosts import queue_of, words_of
 from sessions_app.models import Session
+from sessions_app.models.clock import shared_now
 
 RUN_SESSION = "escalation.tasks.run_session"
 # A queued session that nobody has taken for so long has lost its task.
@@ -25,7 +25,7 @@ def waiting_sessions(*, include_taken: bool) -> set[int]:
     One that was taken long ago and still has a queued session was lost with whoever took it: a
     session is claimed within moments, and a second delivery of it does no harm.
     """
-    now = timezone.now()
+    now = shared_now()
     rows = OrmQ.objects.filter(lock__lte=now)
     if include_taken:
         taken_lately = now + timedelta(seconds=Conf.RETRY) - LOST_TASK_AGE

@@ -13,13 +13,13 @@ from datetime import datetime, timedelta
 from multiprocessing.synchronize import Event
 
 from django.db import Error, connections
-from django.utils import timezone
 from django_q.brokers.orm import ORM
 from django_q.conf import Conf
 from django_q.models import OrmQ
 
 from escalation.queue.bell import bell_for
 from escalation.queue.hosts import queues_of_this_host
+from sessions_app.models.clock import shared_now
 
 logger = logging.getLogger(__name__)
 
@@ -51,9 +51,14 @@ class WakingBroker(ORM):  # type: ignore[misc]  # django-q2 has no types
         self._unreadable: set[int] = set()
 
     def enqueue(self, task: str) -> int:
-        key: int = super().enqueue(task)
+        """Due by the clock that every host reads: by its own, one that is ahead would hold the task
+        back from the others."""
+        queue = self.get_connection()
+        row: OrmQ = queue.create(
+            key=self.list_key or Conf.CLUSTER_NAME, payload=task, lock=shared_now()
+        )
         self._bell.ring_at_commit()
-        return key
+        return int(row.pk)
 
     def dequeue(self) -> Taken:
         """Oldest first. Called again and again: an empty answer is a nap that has ended."""
@@ -76,7 +81,7 @@ class WakingBroker(ORM):  # type: ignore[misc]  # django-q2 has no types
             return []
 
     def _look(self) -> Taken:
-        now = timezone.now()
+        now = shared_now()
         # Not `get_connection`, which opens a new one each time and takes longer than the look.
         ours = OrmQ.objects.using(Conf.ORM).filter(queues_of_this_host(self.list_key))
         ours = ours.exclude(pk__in=self._unreadable)
@@ -90,7 +95,7 @@ class WakingBroker(ORM):  # type: ignore[misc]  # django-q2 has no types
     def fail(self, task_id: int) -> None:
         """Asked for when a task cannot be read. It is not thrown away: other hosts may read it."""
         self._unreadable.add(task_id)
-        OrmQ.objects.using(Conf.ORM).filter(pk=task_id).update(lock=timezone.now())
+        OrmQ.objects.using(Conf.ORM).filter(pk=task_id).update(lock=shared_now())
         logger.error("Task %s in the queue is left alone: %s", task_id, FOREIGN_SIGNATURE)
 
     def _take(self, task: OrmQ, now: datetime) -> bool:

@@ -11,7 +11,6 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError
-from django.utils import timezone
 from django_q.models import OrmQ, Schedule, Task
 
 from escalation.agent import (
@@ -31,6 +30,7 @@ from escalation.host.settings_shown import all_settings
 from escalation.host.versions import versions
 from sessions_app.archive.sealed_things import what_the_key_opens
 from sessions_app.models import WorkerBeat
+from sessions_app.models.clock import shared_age
 
 CONTRACT = {
     "works": "Runs, resumes and forks",
@@ -136,27 +136,28 @@ def _binary() -> ClaudeBinary | None:
 
 
 def _beats() -> tuple[Beat, ...]:
-    silent_before = timezone.now() - WorkerBeat.SILENCE
+    beats = WorkerBeat.objects.annotate(age=shared_age("seen_at"))
     return tuple(
         Beat(
             host=beat.host,
             pid=beat.pid,
             seen_at=beat.seen_at,
-            is_silent=beat.seen_at < silent_before,
+            is_silent=beat.age > WorkerBeat.SILENCE,
         )
-        for beat in WorkerBeat.objects.order_by("-seen_at")[:50]
+        for beat in beats.order_by("-seen_at")[:50]
     )
 
 
 def _queue() -> Queue:
     """A taken task is locked into the future."""
-    now = timezone.now()
-    locks = list(OrmQ.objects.order_by("lock").values_list("lock", flat=True))
-    waiting = [lock for lock in locks if lock is not None and lock <= now]
+    ages = list(
+        OrmQ.objects.annotate(age=shared_age("lock")).order_by("lock").values_list("age", flat=True)
+    )
+    waiting = [age for age in ages if age is not None and age >= timedelta(0)]
     return Queue(
         waiting=len(waiting),
-        taken=len(locks) - len(waiting),
-        oldest=now - waiting[0] if waiting else None,
+        taken=len(ages) - len(waiting),
+        oldest=waiting[0] if waiting else None,
     )
 
 

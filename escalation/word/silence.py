@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from django.db import transaction
 from django.db.models import F, Q
-from django.utils import timezone
 
 from escalation.word.happenings import tell
 from sessions_app.models import Happening, Incident, WorkerBeat
+from sessions_app.models.clock import shared_now
 from sessions_app.reading.formatting import ago
 
 TITLE = "The worker on {host} is silent"
@@ -25,7 +25,7 @@ OTHERS_LEFT = "Workers on other hosts go on."
 
 def tell_of_silent_workers() -> int:
     """Once for each silence, whoever looks. Gives how many were told."""
-    now = timezone.now()
+    now = shared_now()
     silent = WorkerBeat.objects.filter(seen_at__lt=now - WorkerBeat.SILENCE).filter(
         Q(silence_told_at=None) | Q(silence_told_at__lt=F("seen_at"))
     )
@@ -34,7 +34,7 @@ def tell_of_silent_workers() -> int:
 
 @transaction.atomic
 def _tell_of(beat: WorkerBeat) -> bool:
-    now = timezone.now()
+    now = shared_now()
     untold = WorkerBeat.objects.filter(
         pk=beat.pk, seen_at=beat.seen_at, silence_told_at=beat.silence_told_at
     )

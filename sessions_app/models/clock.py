@@ -6,9 +6,12 @@ life) is stored and judged by this clock.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db import connection
+from django.db.models import DurationField, ExpressionWrapper, F, Value
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Now
 from django.utils import timezone
 
 
@@ -20,6 +23,17 @@ def shared_now() -> datetime:
         cursor.execute("SELECT clock_timestamp()")
         moment: datetime = cursor.fetchone()[0]
     return moment
+
+
+def shared_moment(ago: timedelta = timedelta(0)) -> datetime | Combinable:
+    """For a query to compare with: the database looks at its clock while it answers."""
+    return Now() - ago if connection.vendor == "postgresql" else timezone.now() - ago
+
+
+def shared_age(field: str) -> Combinable:
+    """For a query to tell: how long ago a moment was."""
+    now = Now() if connection.vendor == "postgresql" else Value(timezone.now())
+    return ExpressionWrapper(now - F(field), output_field=DurationField())
 
 
 def awake_since() -> datetime | None:

@@ -6,6 +6,8 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
+from sessions_app.models.clock import shared_moment
+
 
 class PauseSwitch(models.Model):
     """The one switch that stops all new tiers at once. There is at most one row."""
@@ -58,4 +60,4 @@ class WorkerBeat(models.Model):
 
     @classmethod
     def lately_seen(cls) -> models.QuerySet[WorkerBeat]:
-        return cls.objects.filter(seen_at__gte=timezone.now() - cls.SILENCE)
+        return cls.objects.filter(seen_at__gte=shared_moment(cls.SILENCE))

@@ -14,7 +14,6 @@ from django_q.models import OrmQ
 from escalation.host.health import (
     LEAST_DISK_BYTES,
     LONGEST_QUEUE_AGE,
-    WORKER_SILENCE,
     Check,
     readiness,
     worker_was_seen,
@@ -71,7 +70,8 @@ def test_without_any_worker_it_says_how_to_start_one(fake_cli):
 
 
 @pytest.mark.parametrize(
-    ("ago", "ok"), [(SECOND, True), (WORKER_SILENCE - SECOND, True), (WORKER_SILENCE, False)]
+    ("ago", "ok"),
+    [(SECOND, True), (WorkerBeat.SILENCE - SECOND, True), (WorkerBeat.SILENCE, False)],
 )
 def test_a_worker_is_there_while_it_was_seen_lately(fake_cli, ago, ok):
     seen(ago)

@@ -1,0 +1,91 @@
+"""Hosts whose clocks differ by a minute share one queue, and see each other's signs of life."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from escalation.rehearsal.own_postgres import new_database, postgres_server
+
+PROJECT = Path(__file__).resolve().parents[3]
+SCRIPT = """
+import json
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+import django, time_machine
+django.setup()
+from django.core.management import call_command
+from django_q.models import OrmQ
+from escalation.host.health import readiness
+from escalation.queue import enqueue, waiting_sessions
+from escalation.queue.broker import WakingBroker
+from sessions_app.models import Cycle, Session, WorkerBeat
+from sessions_app.models.clock import shared_now
+
+@contextmanager
+def host(seconds_ahead):
+    with time_machine.travel(datetime.now(UTC) + timedelta(seconds=seconds_ahead), tick=True):
+        yield
+
+call_command("migrate", verbosity=0)
+cycle = Cycle.objects.create(trigger="manual", workdir="/", drill="any")
+session = Session.objects.create(cycle=cycle, tier=1, model="haiku", workdir="/")
+with host(60):
+    enqueue(session)
+with host(-60):
+    waits = waiting_sessions(include_taken=True) == {session.pk}
+    taken = len(WakingBroker("claudeops").dequeue())
+with host(60):
+    is_held = waiting_sessions(include_taken=True) == {session.pk}
+with host(-60):
+    WorkerBeat.objects.create(host="slow", pid=1, seen_at=shared_now() - timedelta(seconds=70))
+with host(60):
+    seen = [beat.host for beat in WorkerBeat.lately_seen()]
+    said = {check.name: check.ok for check in readiness()}
+print(json.dumps({
+    "waits for a slow host": waits, "taken by it at once": taken, "held, not lost": is_held,
+    "seen by a fast host": seen, "worker": said["worker"],
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    with postgres_server() as port:
+        said = subprocess.run(
+            [sys.executable, "-c", SCRIPT],
+            cwd=PROJECT,
+            env={
+                **{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
+                "CLAUDEOPS_STATE_DIR": str(tmp_path_factory.mktemp("state")),
+                "DJANGO_SETTINGS_MODULE": "claudeops.settings",
+                "DATABASE_URL": new_database(port),
+            },
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert said.returncode == 0, said.stderr
+    heard: dict[str, Any] = json.loads(said.stdout.splitlines()[-1])
+    return heard
+
+
+def test_a_task_of_a_host_whose_clock_is_ahead_waits_for_all_from_the_first_moment(found):
+    assert found["waits for a slow host"]
+    assert found["taken by it at once"] == 1
+
+
+def test_a_task_that_a_host_whose_clock_is_behind_has_just_taken_is_not_lost(found):
+    assert found["held, not lost"]
+
+
+def test_a_worker_is_seen_by_a_host_whose_clock_is_ahead_of_its_own(found):
+    assert found["seen by a fast host"] == ["slow"]
+    assert found["worker"]
