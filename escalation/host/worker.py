@@ -31,7 +31,7 @@ from escalation.queue import enqueue
 from escalation.queue.broker import WakingBroker
 from escalation.queue.hosts import own_labels
 from escalation.recovery.left_here import sweep
-from escalation.recovery.recover import recover
+from escalation.recovery.recover import recover, recover_orphans
 from escalation.run.walls import walls_of_installation
 from sessions_app.archive.sealed_things import what_the_key_opens
 from sessions_app.models import Session, WorkerBeat
@@ -107,6 +107,9 @@ def _beat_until(stop: threading.Event) -> None:
             )
         with _logged("What dead runs left here could not be cleared away"):
             sweep()
+        # Not by the schedule alone: that goes by the clock of one host, which may be the dead one.
+        with _logged("Runs that nobody looks after could not be taken over"):
+            recover_orphans(enqueue=enqueue)
         connection.close()
         if stop.wait(BEAT_SECONDS):
             return

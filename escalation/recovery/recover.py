@@ -51,12 +51,9 @@ class Recovered:
 
 def recover(*, enqueue: Enqueue, dry_run: bool = False, at_start: bool = False) -> list[Recovered]:
     """What was found and, unless it was a dry run, done."""
-    done = []
     if not dry_run:
         spool.read_in_finished()
-    for session in orphans():
-        what = "would be brought to its end" if dry_run else _attempt(session, enqueue)
-        done.append(Recovered(session=session.pk, tier=session.tier, what=what))
+    done = recover_orphans(enqueue=enqueue, dry_run=dry_run)
     for session in [] if PauseSwitch.is_on() else without_task(at_start=at_start):
         if not dry_run:
             enqueue(session)
@@ -64,6 +61,18 @@ def recover(*, enqueue: Enqueue, dry_run: bool = False, at_start: bool = False) 
             Recovered(session=session.pk, tier=session.tier, what="is handed to the queue again")
         )
     return done
+
+
+def recover_orphans(*, enqueue: Enqueue, dry_run: bool = False) -> list[Recovered]:
+    """The runs alone: cheap where none is an orphan, so that it can be done often."""
+    return [
+        Recovered(
+            session=session.pk,
+            tier=session.tier,
+            what="would be brought to its end" if dry_run else _attempt(session, enqueue),
+        )
+        for session in orphans()
+    ]
 
 
 def _attempt(session: Session, enqueue: Enqueue) -> str:

@@ -21,7 +21,7 @@ from escalation.agent.process_tree import boot_id
 from escalation.host import worker
 from escalation.queue.broker import WakingBroker
 from sessions_app.models import Session, WorkerBeat
-from tests.escalation.recovery_cases import living_runner
+from tests.escalation.recovery_cases import living_runner, orphan
 from tests.factories import SessionFactory
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -95,6 +95,10 @@ def wait_until(condition: Callable[[], Any], seconds: float = 5.0) -> bool:
 
 def beat_is_stored() -> bool:
     return WorkerBeat.objects.exists()
+
+
+def is_running(session: Session) -> bool:
+    return Session.objects.get(pk=session.pk).status == Session.Status.RUNNING
 
 
 def running_here(**facts: Any) -> Session:
@@ -211,6 +215,24 @@ def test_one_beat_that_the_database_refuses_is_not_the_last(cluster, monkeypatch
     worker.run_worker()
 
     assert beat_is_stored()
+
+
+def test_a_run_whose_runner_died_is_taken_over_without_waiting_for_the_schedule(
+    cluster, monkeypatch, tmp_path
+):
+    """The schedule goes by the clock of the host that looked last, and that may be the dead one."""
+    monkeypatch.setattr(worker, "BEAT_SECONDS", 0.05)
+    ended = []
+
+    def a_runner_dies() -> None:
+        alone = orphan(tmp_path)
+        ended.append(wait_until(lambda: not is_running(alone), 10.0))
+
+    cluster.before_stop = a_runner_dies
+
+    worker.run_worker()
+
+    assert ended == [True]
 
 
 def test_a_second_worker_of_this_host_takes_the_beat_over(cluster):

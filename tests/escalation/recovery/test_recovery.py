@@ -76,6 +76,17 @@ def test_a_runner_on_another_host_is_judged_by_its_silence(tmp_path, seconds, li
     assert runner_lives(orphan(tmp_path, host="elsewhere", heartbeat_at=seen)) is lives
 
 
+def test_looking_for_orphans_is_one_query_while_the_runs_of_other_hosts_live(
+    tmp_path, django_assert_num_queries
+):
+    """Every worker of every host looks every few seconds."""
+    for _ in range(3):
+        orphan(tmp_path, host="elsewhere")
+
+    with django_assert_num_queries(1):
+        assert orphans() == []
+
+
 @pytest.mark.parametrize("status", [Session.Status.QUEUED, Session.Status.COMPLETED])
 def test_only_running_sessions_are_orphans(tmp_path, status):
     orphan(tmp_path, status=status)
