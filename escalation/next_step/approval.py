@@ -17,6 +17,7 @@ from escalation.errors import OperationRefused
 from escalation.next_step.conclude import finish_cycle
 from escalation.next_step.dry_fork import ask_for_plan, give_up
 from escalation.queue import enqueue as to_the_queue
+from escalation.queue.one_at_a_time import one_at_a_time
 from sessions_app.models import Approval, Cycle, Session
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def approve(
 def reject(approval: Approval, *, by: User, note: str) -> Approval:
     """Raises OperationRefused. A tier never starts, and its cycle asks for a person."""
     expire_if_overdue(approval)
-    with transaction.atomic():
+    with one_at_a_time():
         approval = answering.answer(approval, State.REJECTED, by=by, note=note)
         give_up(approval)
         if approval.kind == Approval.Kind.TIER:
@@ -84,7 +85,7 @@ def expire_if_overdue(approval: Approval) -> None:
 
 def _expired(approval: Approval, now: datetime) -> bool:
     try:
-        with transaction.atomic():
+        with one_at_a_time():
             if not answering.expire([approval.pk], now):
                 return False
             give_up(approval)

@@ -42,6 +42,7 @@ from escalation.next_step.successors import sibling, successor
 from escalation.policy.budgets import note_standing
 from escalation.policy.change_record import clear_recovered
 from escalation.policy.holding import held_back, tell_held
+from escalation.queue.one_at_a_time import one_at_a_time
 from escalation.queue.places import start_waiting
 from sessions_app.models import Conversation, Cycle, Session
 from sessions_app.reading.budgets import Spent
@@ -81,7 +82,7 @@ def conclude(session: Session, ending: Ending, decision: Decision, *, enqueue: E
     """The one way in which a run ends, whatever ended it. Its place is given to whoever waits."""
     decision = replace(decision, reason=masked(decision.reason))
     stored = _masked_fields(ending.stored)
-    with transaction.atomic():
+    with one_at_a_time():
         decision = _unless_stopped(session, decision)
         status = Session.Status.ESCALATED if isinstance(decision, Escalate) else ending.status
         session.finish(status, decision.reason, escalation_reason=decision.reason, **stored)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from django.db import transaction
-
 from escalation.errors import OperationRefused, WhyNot
 from escalation.next_step.conclude import finish_cycle
+from escalation.queue.one_at_a_time import one_at_a_time
 from sessions_app.models import Cycle, Session
 from sessions_app.models.transitions import IllegalTransition
 
@@ -17,7 +16,7 @@ def expire_queued(session: Session, reason: str) -> None:
 
     A worker that takes it at this very moment wins: then `IllegalTransition` says so.
     """
-    with transaction.atomic():
+    with one_at_a_time():
         session.finish(Status.EXPIRED, reason, error=reason, escalation_reason="")
         if session.is_question:
             session.cycle.close_again()

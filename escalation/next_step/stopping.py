@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from django.db import transaction
-
 from escalation.approvals import answering
 from escalation.next_step.conclude import finish_cycle
 from escalation.next_step.dry_fork import give_up
+from escalation.queue.one_at_a_time import one_at_a_time
 from escalation.queue.places import start_waiting
 from sessions_app.models import Approval, Cycle, Session
 from sessions_app.models.transitions import IllegalTransition
@@ -34,7 +33,7 @@ class Stopped(StrEnum):
 
 def stop_cycle(cycle: Cycle, *, by: str) -> Stopped:
     by = masked(by)[:200]
-    with transaction.atomic():
+    with one_at_a_time():
         runs = Session.objects.filter(cycle=cycle)
         runs.ask_to_stop(Session.StopCause.PERSON, by)
         cancelled = [run for run in _waiting_in(cycle) if _cancelled(run, by)]
