@@ -30,7 +30,9 @@ class Host:
         return f"queue worker on {self.name}"
 
     def wrapped(self, command: list[str]) -> list[str]:
-        return ["unshare", "--uts", "sh", "-c", NAMED, self.name, *command]
+        """An ordinary user may name a host in a user namespace of their own."""
+        own_user = [] if os.geteuid() == 0 else ["--map-root-user"]
+        return ["unshare", "--uts", *own_user, "sh", "-c", NAMED, self.name, *command]
 
     def environment(self, usual: Mapping[str, str]) -> dict[str, str]:
         return {**usual, "CLAUDEOPS_STATE_DIR": str(self.state)}

@@ -37,15 +37,16 @@ class Question:
         return self.kind or "base"
 
 
-def learned_prices(models: list[str]) -> dict[str, dict[str, float]]:
-    """By the full name of each model, as the API is asked for it."""
+def learned_prices(models: list[str], program: str = "") -> dict[str, dict[str, float]]:
+    """By the full name of each model, as the API is asked for it. Each CLI has its own table."""
+    cli = program or find_binary().path
     questions = [Question(model, kind) for model in models for kind in ("", *KINDS)]
     with tempfile.TemporaryDirectory(prefix="claudeops-prices-") as directory:
         log = Path(directory) / "requests.jsonl"
         with ScriptedApi(*_scenarios(), request_log=log).serving() as api:
 
             def ask(question: Question) -> float:
-                return _cost(question, api, Path(directory))
+                return _cost(cli, question, api, Path(directory))
 
             with ThreadPoolExecutor(AT_ONCE) as pool:
                 costs = dict(zip(questions, pool.map(ask, questions), strict=True))
@@ -68,10 +69,10 @@ def _scenario(name: str, usage: dict[str, int]) -> Scenario:
     return Scenario(name=name, title=name, tiers={1: (Reply(say="Yes.", usage=usage),)})
 
 
-def _cost(question: Question, api: ScriptedApi, directory: Path) -> float:
+def _cost(cli: str, question: Question, api: ScriptedApi, directory: Path) -> float:
     home = Path(tempfile.mkdtemp(dir=directory))
     ended = subprocess.run(
-        [find_binary().path, "-p", "--output-format", "json", "--model", question.model],
+        [cli, "-p", "--output-format", "json", "--model", question.model],
         input="Are you there?",
         capture_output=True,
         text=True,
