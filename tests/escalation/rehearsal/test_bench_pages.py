@@ -18,7 +18,8 @@ from escalation.rehearsal.benchmarks.record_seed import seed
 from sessions_app.models import Approval, Change, Cycle, Incident, Session
 from sessions_app.reading.rollups_check import check
 
-pytestmark = pytest.mark.django_db
+# What was made up is vacuumed, which PostgreSQL does outside of transactions alone.
+pytestmark = pytest.mark.django_db(transaction=True)
 
 SESSIONS = 120
 

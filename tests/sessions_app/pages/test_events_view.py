@@ -144,6 +144,8 @@ def test_it_says_so_where_nothing_has_happened(operator_client):
 )
 def test_what_is_passed_over_is_not_read(rows, index):
     """A year of rounds that saw the same problem must not stand before the events."""
-    assert connection.vendor == "sqlite"
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:  # an empty table is read whole, whatever index it has
+            cursor.execute("SET LOCAL enable_seqscan = off")
 
     assert index in rows.order_by("-pk")[:51].explain()

@@ -56,7 +56,7 @@ def busy_installation() -> Session:
         walls={"writable": [LONG_WORD], "limits": "x", "changes_nothing": True}
     )
     rows = [{"tier": 1, "command": LONG_WORD, "happened": LONG_WORD, "rule": LONG_WORD}]
-    WallsProofFactory(rows=rows, worse=True, kernel=LONG_WORD)
+    WallsProofFactory(rows=rows, worse=True, kernel=LONG_WORD[:200])
     incident = IncidentFactory(title=LONG_WORD[:200], detail=LONG_WORD, remedy=LONG_WORD[:300])
     incident.cycles.add(session.cycle)
     ChangeFactory(session=session, action=LONG_WORD[:300], command=f"{LONG_WORD} x")

@@ -38,6 +38,8 @@ LOGIN = 2  # who is this: the web session and the user
 # One more query must be a decision, not an accident.
 GLANCE = 1  # is it paused, was a worker seen, and how much wants a person?
 BUDGETS = 1  # what is spent, by watch, and since when
+# How large the database is: a server is asked for it, a file is looked at.
+DATABASE_SIZE = int(connection.vendor == "postgresql")
 MOST = 12
 EXPECTED = {
     "dashboard": LOGIN + GLANCE + 8,
@@ -50,7 +52,7 @@ EXPECTED = {
     "cycle_events": LOGIN + GLANCE + 3,
     "session_commands": LOGIN + GLANCE + 2,
     "walls": LOGIN + GLANCE + 3,
-    "health": LOGIN + GLANCE + 6,
+    "health": LOGIN + GLANCE + 6 + DATABASE_SIZE,
     "trust": LOGIN + GLANCE + 4,
     "watches": LOGIN + GLANCE + 4,
     "watch": LOGIN + GLANCE + 8,
