@@ -6,7 +6,9 @@ from decimal import Decimal
 from typing import Any
 
 from django import forms
-from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models import CharField, Exists, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models.functions import Cast
+from django.db.models.lookups import Exact
 
 from sessions_app.models import Change, Cycle, Incident, Session, Watch
 from sessions_app.models.watch import TIER_CHOICES
@@ -96,7 +98,7 @@ class CycleFilter(forms.Form):
             under_way = Q(state__in=Cycle.ACTIVE_STATES)
             found = found.filter(under_way if outcome == ACTIVE else Q(outcome=outcome))
         if runs := {name: chosen[name] for name in OF_A_RUN if name in chosen}:
-            found = found.filter(Exists(_own_runs().filter(**runs)))
+            found = found.filter(Exists(_own_runs().filter(_all_are(runs))))
         if service := chosen.get("service"):
             found = found.filter(_concerns(one_spelling(service)))
         if cost := chosen.get("cost"):
@@ -111,11 +113,18 @@ def _own_runs() -> QuerySet[Session]:
 
 def _concerns(service: str) -> Q:
     """It was not well, or something was done to it."""
-    incidents = Incident.cycles.through.objects.filter(
-        cycle=OuterRef("pk"), incident__cause=service
+    incidents = Incident.cycles.through.objects.filter(cycle=OuterRef("pk"))
+    changes = Change.objects.filter(session__cycle=OuterRef("pk"))
+    return Q(Exists(incidents.filter(_all_are({"incident__cause": service})))) | Q(
+        Exists(changes.filter(_all_are({"service": service})))
     )
-    changes = Change.objects.filter(session__cycle=OuterRef("pk"), service=service)
-    return Q(Exists(incidents)) | Q(Exists(changes))
+
+
+def _all_are(wanted: dict[str, Any]) -> Q:
+    """Of the few rows of one cycle. Compared as texts, for which there is no index: SQLite would
+    take it, and go through all runs of a tier for each cycle."""
+    equal = [Exact(Cast(name, CharField()), str(value)) for name, value in wanted.items()]
+    return Q(*equal)
 
 
 def _models_lately() -> set[str]:
