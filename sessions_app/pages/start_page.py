@@ -11,7 +11,7 @@ from sessions_app.pages.running import RunningRow, running_rows, with_steps
 from sessions_app.reading.chain import Chain
 from sessions_app.reading.report_text import Report, read_report
 from sessions_app.reading.stopped import stop_of
-from sessions_app.reading.trust_record import Wish, recorded_wishes
+from sessions_app.reading.trust_record import Wish, wishes_of
 
 WISHES_SHOWN = 20
 
@@ -51,7 +51,7 @@ def load_start(asked: QueryDict) -> StartPage:
         cycle=cycle,
         stop=stop_of(sessions),
         report=_last_report(sessions),
-        wishes=_not_given(watch, sessions),
+        wishes=_not_given(sessions),
     )
 
 
@@ -60,8 +60,7 @@ def _last_report(sessions: list[Session]) -> Report | None:
     return next((report for report in reports if report), None)
 
 
-def _not_given(watch: Watch, sessions: list[Session]) -> tuple[Wish, ...]:
-    own = {session.pk for session in sessions}
-    wished = [one for one in recorded_wishes(watch) if one.session in own and not one.given]
+def _not_given(sessions: list[Session]) -> tuple[Wish, ...]:
+    wished = [one for one in wishes_of(sessions) if not one.given]
     different = {(one.kind, one.what): one for one in wished}
     return tuple(sorted(different.values(), key=lambda one: one.at)[:WISHES_SHOWN])

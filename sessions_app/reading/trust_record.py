@@ -10,8 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import chain
 from typing import Any
 
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from sessions_app.models import Change, Session, SessionEvent, Watch
@@ -22,7 +24,7 @@ from sessions_app.reading.stream_shape import mapping
 from sessions_app.reading.walls import DENY, GATE
 
 LOOKS_BACK = timedelta(days=7)
-MOST_READ = 2_000
+MOST_READ = 300
 """Of each kind, the newest."""
 EXAMPLES = 3
 LONGEST = 160
@@ -115,10 +117,27 @@ def examples(wishes: Iterable[Wish]) -> tuple[Wish, ...]:
 
 
 def recorded_wishes(watch: Watch, now: datetime | None = None) -> tuple[Wish, ...]:
-    """Three queries, newest first."""
+    """Of the last days: three queries, newest first."""
     since = (now or timezone.now()) - LOOKS_BACK
-    wishes = [*_denied(watch, since), *_changed(watch, since), *_escalations(watch, since)]
-    return tuple(sorted(wishes, key=lambda wish: wish.at, reverse=True))
+    return _newest_first(
+        _denied(SessionEvent.objects.filter(session__watch=watch, created_at__gte=since)),
+        _changed(Change.objects.filter(watch=watch, at__gte=since)),
+        _escalations(Session.objects.filter(watch=watch, finished_at__gte=since)),
+    )
+
+
+def wishes_of(sessions: Iterable[Session]) -> tuple[Wish, ...]:
+    """Of these runs alone: three queries, newest first."""
+    numbers = [session.pk for session in sessions]
+    return _newest_first(
+        _denied(SessionEvent.objects.filter(session__in=numbers)),
+        _changed(Change.objects.filter(session__in=numbers)),
+        _escalations(Session.objects.filter(pk__in=numbers, finished_at__isnull=False)),
+    )
+
+
+def _newest_first(*kinds: Iterable[Wish]) -> tuple[Wish, ...]:
+    return tuple(sorted(chain(*kinds), key=lambda wish: wish.at, reverse=True))
 
 
 def _counted(wishes: tuple[Wish, ...]) -> str:
@@ -129,17 +148,15 @@ def _counted(wishes: tuple[Wish, ...]) -> str:
     return " and ".join(words)
 
 
-def _denied(watch: Watch, since: datetime) -> Iterable[Wish]:
+def _denied(events: QuerySet[SessionEvent]) -> Iterable[Wish]:
     """Commands that a tier in reach of more trust would have run."""
-    events = SessionEvent.objects.filter(
-        session__cycle__watch=watch,
+    refused = events.filter(
         source=SessionEvent.Source.SUPERVISOR,
         kind=GATE,
-        created_at__gte=since,
         payload__verdict=DENY,
         payload__allowed_from__gt=0,
     ).order_by("-pk")
-    for event in events.only("session_id", "payload", "created_at")[:MOST_READ]:
+    for event in refused.only("session_id", "payload", "created_at")[:MOST_READ]:
         data = mapping(event.payload)
         yield Wish(
             kind=Kind.COMMAND,
@@ -151,38 +168,32 @@ def _denied(watch: Watch, since: datetime) -> Iterable[Wish]:
         )
 
 
-def _changed(watch: Watch, since: datetime) -> Iterable[Wish]:
-    changes = Change.objects.filter(session__cycle__watch=watch, at__gte=since)
-    for change in changes.select_related("session").order_by("-pk")[:MOST_READ]:
+def _changed(changes: QuerySet[Change]) -> Iterable[Wish]:
+    rows = changes.order_by("-pk").values_list("command", "session__tier", "at", "session_id")
+    for command, tier, at, session in rows[:MOST_READ]:
         yield Wish(
             kind=Kind.COMMAND,
-            what=one_line(change.command, LONGEST),
-            tier=change.session.tier,
+            what=one_line(command, LONGEST),
+            tier=tier,
             given=True,
-            at=change.at,
-            session=change.session_id,
+            at=at,
+            session=session,
         )
 
 
-def _escalations(watch: Watch, since: datetime) -> Iterable[Wish]:
-    asking = Session.objects.filter(
-        cycle__watch=watch,
-        finished_at__gte=since,
-        tier__lt=HIGHEST_TIER,
-        report__escalation__needed=True,
-    ).order_by("-pk")
-    for session in asking.only("tier", "status", "report", "finished_at")[:MOST_READ]:
-        request = mapping(mapping(session.report).get("escalation"))
+def _escalations(sessions: QuerySet[Session]) -> Iterable[Wish]:
+    asking = sessions.filter(tier__lt=HIGHEST_TIER, report__escalation__needed=True)
+    rows = asking.order_by("-pk").values_list(
+        "pk", "tier", "status", "finished_at", "report__escalation__reason"
+    )
+    for number, tier, status, finished_at, reason in rows[:MOST_READ]:
         yield Wish(
             kind=Kind.TIER,
-            what=one_line(
-                f"Tier {session.tier + 1}: {as_text(request.get('reason')) or 'no reason given'}",
-                LONGEST,
-            ),
-            tier=session.tier + 1,
-            given=session.status == Session.Status.ESCALATED,
-            at=session.finished_at or since,
-            session=session.pk,
+            what=one_line(f"Tier {tier + 1}: {as_text(reason) or 'no reason given'}", LONGEST),
+            tier=tier + 1,
+            given=status == Session.Status.ESCALATED,
+            at=finished_at,
+            session=number,
         )
 
 
