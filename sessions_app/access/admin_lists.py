@@ -81,11 +81,13 @@ class CreatedOn(admin.SimpleListFilter):
 
     title = "date"
     parameter_name = "on"
+    field = "created_at"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        oldest = model_admin.model._default_manager.order_by("pk").only("created_at").first()
+        times = model_admin.model._default_manager.order_by("pk").values_list(self.field, flat=True)
         today = timezone.localdate()
-        first = timezone.localdate(oldest.created_at) if oldest else today
+        oldest = times.first()
+        first = timezone.localdate(oldest) if oldest else today
         chosen = stretch_of(self.value() or "")
         parts = [(f"{today:%Y-%m-%d}", "Today"), ("7", "Past 7 days"), ("30", "Past 30 days")]
         parts += [(f"{year}", f"{year}") for year in range(today.year, first.year - 1, -1)]
@@ -95,11 +97,19 @@ class CreatedOn(admin.SimpleListFilter):
         stretch = stretch_of(self.value() or "")
         if stretch is None:
             return queryset
-        first, end = (_first_number(queryset.model, moment) for moment in stretch)
+        first, end = (_first_number(queryset.model, self.field, at) for at in stretch)
         return queryset.filter(pk__gte=first, pk__lt=end)
 
     def has_output(self) -> bool:
         return True
+
+
+class FirstSeenOn(CreatedOn):
+    field = "first_seen_at"
+
+
+class AskedOn(CreatedOn):
+    field = "asked_at"
 
 
 def stretch_of(text: str) -> tuple[datetime, datetime] | None:
@@ -145,9 +155,9 @@ def _midnight(day: date) -> datetime:
     return timezone.make_aware(datetime.combine(day, time.min))
 
 
-def _first_number(model: type[Model], moment: datetime) -> int:
+def _first_number(model: type[Model], field: str, moment: datetime) -> int:
     """The first row that was made at this moment or later; larger than any where there is none."""
-    later = model._default_manager.filter(created_at__gte=moment).order_by("created_at", "pk")
+    later = model._default_manager.filter(**{f"{field}__gte": moment}).order_by(field, "pk")
     found = later.values_list("pk", flat=True).first()
     return LARGEST_NUMBER if found is None else int(found)
 

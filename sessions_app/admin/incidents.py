@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.contrib import admin
 from django.utils.safestring import SafeString
 
+from sessions_app.access.admin_lists import AskedOn, FirstSeenOn
 from sessions_app.admin.past import PastAdmin, link_to
 from sessions_app.models import Approval, Incident, IncidentEvent, ServiceState
 from sessions_app.reading.plain_text import one_line
@@ -16,10 +17,9 @@ class IncidentAdmin(PastAdmin):
         *("id", "page", "subject", "kind", "severity", "state", "owner", "times_seen"),
         *("first_seen_at", "resolved_as"),
     ]
-    list_filter = ["state", "kind", "severity", "resolved_as", "watch", "first_seen_at"]
+    list_filter = [FirstSeenOn, "state", "kind", "severity", "resolved_as", "watch"]
     list_select_related = ["watch", "owner"]
     search_fields = ["title", "cause", "watch_name", "drill", "remedy"]
-    date_hierarchy = "first_seen_at"
 
     @admin.display(description="incident", ordering="title")
     def page(self, incident: Incident) -> SafeString:
@@ -42,10 +42,9 @@ class IncidentEventAdmin(PastAdmin):
 @admin.register(Approval)
 class ApprovalAdmin(PastAdmin):
     list_display = ["id", "page", "kind", "what", "state", "decided_by", "asked_at", "expires_at"]
-    list_filter = ["state", "kind", "asked_at"]
+    list_filter = [AskedOn, "state", "kind"]
     list_select_related = ["session__cycle__watch", "decided_by"]
     search_fields = ["command", "why", "note"]
-    date_hierarchy = "asked_at"
 
     @admin.display(description="subject")
     def page(self, approval: Approval) -> SafeString:

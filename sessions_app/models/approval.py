@@ -80,6 +80,8 @@ class Approval(models.Model):
         indexes = [
             # What waits for a person, and what is to expire.
             models.Index(fields=["state", "expires_at"], name="approval_waiting"),
+            # Where a day begins and ends among the numbers.
+            models.Index(fields=["asked_at"], name="approval_asked"),
             # The same command asked again.
             models.Index(fields=["fingerprint"], name="approval_asked_again"),
         ]

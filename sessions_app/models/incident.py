@@ -125,6 +125,10 @@ class Incident(models.Model):
             models.Index(fields=["state", "-severity", "-id"], name="incident_inbox"),
             # What was wrong with a watch, newest first.
             models.Index(fields=["watch", "-id"], name="incident_watch"),
+            # Where a day begins and ends among the numbers.
+            models.Index(fields=["first_seen_at"], name="incident_first_seen"),
+            # What was resolved in a period, for what a fixed one costs.
+            models.Index(fields=["resolved_at"], name="incident_resolved"),
             # Which fixes are to be looked at now.
             models.Index(fields=["verify_at"], name="incident_due"),
         ]

@@ -220,8 +220,13 @@ class Session(models.Model):
         indexes = [
             # The dashboard's list and the worker's look for what is still open.
             models.Index(fields=["status", "-id"], name="session_status"),
-            # The runs of a period.
+            # The runs of a period, and those that have not said what they cost, for budgets.
             models.Index(fields=["started_at"], name="session_started"),
+            models.Index(
+                fields=["started_at"],
+                name="session_unpriced",
+                condition=models.Q(cost_usd__isnull=True),
+            ),
             # The list and the admin's, by one of their filters, newest first.
             models.Index(fields=["watch", "-id"], name="session_watch"),
             models.Index(fields=["tier", "-id"], name="session_tier"),
