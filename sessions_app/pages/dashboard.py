@@ -10,11 +10,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import timedelta
-from decimal import Decimal
 from typing import Any
 
-from django.db.models import F, Model, Q, QuerySet, Subquery, Sum
+from django.db.models import Model, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
@@ -22,7 +20,6 @@ from sessions_app.models import (
     AccountClock,
     Approval,
     Cycle,
-    PeriodCost,
     Session,
     Watch,
 )
@@ -42,7 +39,6 @@ from sessions_app.reading.spending import BudgetsNow, load_budgets
 from sessions_app.reading.stopped import stop_of
 
 RECENT_CYCLES = 20
-PERIOD_DAYS = {"today": 1, "week": 7, "month": 30}
 VERSION_CYCLE = ("id", "state", "outcome")
 VERSION_SESSION = ("id", "status", "cost_usd", "spent_so_far_usd", "stop_cause", "step")
 State = Cycle.State
@@ -60,22 +56,12 @@ class CycleRow:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Costs:
-    today: Decimal
-    week: Decimal
-    month: Decimal
-    without_figure: int
-    """Ended runs of the month whose cost is not known."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Dashboard:
     version: str
     glance: Glance
     account: AccountClock
     active: tuple[RunningRow, ...]
     """What runs, and what waits in the queue."""
-    costs: Costs
     inbox: Inbox
     budgets: BudgetsNow
     watches: tuple[WatchCard, ...]
@@ -109,7 +95,6 @@ def load_dashboard() -> Dashboard:
         glance=glance,
         account=account,
         active=running_rows((one for one in shown if one.is_active), chains),
-        costs=_costs(),
         inbox=inbox,
         budgets=load_budgets(watches),
         watches=watch_cards(watches, cycles, inbox.by_watch),
@@ -186,16 +171,3 @@ def _token(
 def _facts_of(rows: Iterable[Model], columns: Iterable[str]) -> list[tuple[Any, ...]]:
     facts = [tuple(getattr(row, column) for column in columns) for row in rows]
     return sorted(facts, key=lambda fact: fact[0])
-
-
-def _costs() -> Costs:
-    """Whole days, as on the page of costs."""
-    today = timezone.localdate()
-    firsts = {name: today - timedelta(days=days - 1) for name, days in PERIOD_DAYS.items()}
-    kept = PeriodCost.objects.real().days_since(firsts["month"])
-    sums = {
-        name: Sum("cost_usd", filter=Q(first_day__gte=first), default=Decimal(0))
-        for name, first in firsts.items()
-    }
-    without = Sum(F("estimated") + F("unknown"), default=0)
-    return Costs(**kept.aggregate(**sums, without_figure=without))

@@ -46,6 +46,13 @@ class Spent:
     guessed: Decimal = NOTHING
     """The part of it that is estimated."""
 
+    @property
+    def reported(self) -> Decimal:
+        return self.total - self.guessed
+
+    def and_reported(self, more: Decimal) -> Spent:
+        return Spent(total=self.total + more, guessed=self.guessed)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Budget:

@@ -1,19 +1,24 @@
-"""What was spent, read from the record: for budgets and for the pages that show them."""
+"""What was spent, read from the record: for budgets and for the pages that show them.
+
+What runs reported is read from the sums that are kept by day; only runs without a figure, which are
+few, are looked at one by one. So it takes as long for a million runs as for a thousand.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from django.conf import settings
-from django.db.models import DecimalField, F, Min, Q, Subquery, Sum
+from django.db.models import Count, DecimalField, F, Min, Q, Subquery, Sum
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from sessions_app.models import Cycle, Session, Watch
+from sessions_app.models import Cycle, PeriodCost, Session, Watch
+from sessions_app.models.period_cost import PeriodCostQuerySet
 from sessions_app.models.querysets import SessionQuerySet
 from sessions_app.reading.budgets import (
     Budget,
@@ -27,12 +32,26 @@ from sessions_app.reading.budgets import (
 
 NOTHING = Decimal(0)
 REAL = Q(cycle__drill="")
+WEEK, THIRTY = "week", "thirty"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Costs:
+    """What was reported, in whole days, as on the page of costs."""
+
+    today: Decimal
+    week: Decimal
+    month: Decimal
+    """The last 30 days."""
+    without_figure: int
+    """Ended runs of those days whose cost is not known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BudgetsNow:
     """All that is limited in this installation, and what the month will come to."""
 
+    costs: Costs
     day: Budget | None
     month: Budget | None
     watches: tuple[Budget, ...]
@@ -48,24 +67,34 @@ class BudgetsNow:
 
 
 def budgets_of_cycle(cycle: Cycle, *, without: Session | None = None) -> tuple[Budget, ...]:
-    """Those that hold for its runs, the narrowest first: one query. A drill has only its own."""
-    now = timezone.now()
-    day, month = _periods(now)
+    """Those that hold for its runs, the narrowest first: two queries. A drill has only its own.
+
+    A run that is left out has not ended, so it is in no sum.
+    """
     limits = limits_of(cycle)
     if not limits:
         return ()
-    today = REAL & Q(started_at__gte=day)
-    spent = _sums(
-        Session.objects.filter(Q(cycle=cycle.pk) | Q(started_at__gte=min(day, month))).exclude(
-            pk=without.pk if without else 0
-        ),
+    day, month = _periods(timezone.now())
+    of_watch, of_cycle = cycle.watch_id or 0, Q(cycle=cycle.pk)
+    others = Session.objects.exclude(pk=without.pk if without else 0)
+    looked_at = _spent_in(
+        others.filter(of_cycle | _without_figure(min(day, month))),
         {
-            Scope.CHAIN: Q(cycle=cycle.pk),
-            Scope.WATCH_DAY: today & Q(cycle__watch=cycle.watch_id or 0),
-            Scope.DAY: today,
-            Scope.MONTH: REAL & Q(started_at__gte=month),
+            Scope.CHAIN: of_cycle,
+            Scope.WATCH_DAY: _guessed(day) & Q(cycle__watch=of_watch),
+            Scope.DAY: _guessed(day),
+            Scope.MONTH: _guessed(month),
         },
     )
+    reported = _reported_in(
+        min(day, month),
+        {
+            Scope.WATCH_DAY: _from(day) & Q(watch_number=of_watch),
+            Scope.DAY: _from(day),
+            Scope.MONTH: _from(month),
+        },
+    )
+    spent = {scope: looked_at[scope].and_reported(reported.get(scope, NOTHING)) for scope in limits}
     periods = {Scope.WATCH_DAY: day, Scope.DAY: day, Scope.MONTH: month}
     names = {Scope.WATCH_DAY: f"watch:{cycle.watch_id}"}
     return tuple(
@@ -110,29 +139,27 @@ def _own_limit(watch: int) -> Decimal | None:
 
 
 def load_budgets(watches: Iterable[Watch] | None = None) -> BudgetsNow:
-    """One query, and one more where no watches are given."""
-    now = timezone.now()
-    day, month = _periods(now)
-    week = day - timedelta(days=6)
-    wanted = {
-        Scope.DAY: Q(started_at__gte=day),
-        Scope.MONTH: Q(started_at__gte=month),
-        "week": Q(started_at__gte=week),
-    }
-    rows = _by_watch(wanted, since=min(month, week))
-    own = {row["cycle__watch"]: _spent(row, wanted) for row in rows}
-    sums = {name: _together(spent[name] for spent in own.values()) for name in wanted}
-    # Without any run lately there is nothing to forecast, so its being unknown then does no harm.
-    first = rows[0]["first"] if rows else None
+    """Two queries, and one more where no watches are given."""
+    day, month = _periods(timezone.now())
+    week, thirty = day - timedelta(days=6), day - timedelta(days=29)
+    starts = {Scope.DAY: day, Scope.MONTH: month, WEEK: week, THIRTY: thirty}
+    own, first, without_figure = _by_watch(starts)
+    sums = {name: _together(spent[name] for spent in own.values()) for name in starts}
     given = Watch.objects.all() if watches is None else watches
     return BudgetsNow(
+        costs=Costs(
+            today=sums[Scope.DAY].reported,
+            week=sums[WEEK].reported,
+            month=sums[THIRTY].reported,
+            without_figure=without_figure,
+        ),
         day=_limited(Scope.DAY, settings.CLAUDEOPS_BUDGET_DAY, sums[Scope.DAY], day),
         month=_limited(Scope.MONTH, settings.CLAUDEOPS_BUDGET_MONTH, sums[Scope.MONTH], month),
         watches=_watches(given, {watch: spent[Scope.DAY] for watch, spent in own.items()}, day),
         forecast=forecast(
             sums[Scope.MONTH].total,
-            sums["week"].total,
-            timezone.localtime(first).date() if first else None,
+            sums[WEEK].total,
+            first,
             day.date(),
         ),
     )
@@ -174,11 +201,39 @@ def _watches(
     )
 
 
-def _by_watch(wanted: Mapping[str, Q], since: datetime) -> list[dict[str, Any]]:
-    """Sums of each watch, and of what has none, and when the first run ever began."""
-    lately: Any = Session.objects.filter(REAL, started_at__gte=since).order_by()
-    grouped = lately.values("cycle__watch")
-    return list(grouped.annotate(**_all_expressions(wanted), first=Min(_first_start())))
+def _by_watch(
+    starts: Mapping[str, datetime],
+) -> tuple[dict[int, dict[str, Spent]], date | None, int]:
+    """What each watch spent since each start, 0 for what has none; the record's first day; how many
+    runs of the last 30 days have ended without a figure.
+
+    Without any run lately there is nothing to forecast, so its being unknown then does no harm.
+    """
+    guessed, without_figure = _guessed_by_watch(starts)
+    wanted = {name: _from(start) for name, start in starts.items()}
+    kept: Any = _kept(min(starts.values())).order_by().values("watch_number")
+    rows = list(kept.annotate(**_reported(wanted), first=Min(_first_day())))
+    reported = {row["watch_number"]: row for row in rows}
+    spent = {
+        watch: {
+            name: guessed.get(watch, {})
+            .get(name, Spent())
+            .and_reported(reported.get(watch, {}).get(str(name), NOTHING))
+            for name in starts
+        }
+        for watch in {*guessed, *reported}
+    }
+    return spent, rows[0]["first"] if rows else None, without_figure
+
+
+def _guessed_by_watch(starts: Mapping[str, datetime]) -> tuple[dict[int, dict[str, Spent]], int]:
+    guesses = {name: _guessed(start) for name, start in starts.items()}
+    ended = Count("pk", filter=guesses[THIRTY] & Q(finished_at__isnull=False))
+    unpriced: Any = Session.objects.filter(_without_figure(min(starts.values()))).order_by()
+    grouped = unpriced.values("cycle__watch")
+    rows = list(grouped.annotate(**_all_expressions(guesses), ended=ended))
+    by_watch = {row["cycle__watch"] or 0: _spent(row, starts) for row in rows}
+    return by_watch, sum(row["ended"] for row in rows)
 
 
 def _together(parts: Iterable[Spent]) -> Spent:
@@ -189,24 +244,53 @@ def _together(parts: Iterable[Spent]) -> Spent:
     )
 
 
+def _without_figure(start: datetime) -> Q:
+    """Runs that have not reported what they cost: those under way, and those that were cut off."""
+    return Q(cost_usd=None, started_at__gte=start)
+
+
+def _guessed(start: datetime) -> Q:
+    return REAL & _without_figure(start)
+
+
+def _from(start: datetime) -> Q:
+    return Q(first_day__gte=start.date())
+
+
+def _reported_in(earliest: datetime, wanted: Mapping[str, Q]) -> dict[str, Decimal]:
+    found = _kept(earliest).aggregate(**_reported(wanted))
+    return {name: found[str(name)] for name in wanted}
+
+
+def _kept(earliest: datetime) -> PeriodCostQuerySet:
+    return PeriodCost.objects.real().days_since(earliest.date())
+
+
+def _reported(wanted: Mapping[str, Q]) -> dict[str, Sum]:
+    return {
+        str(name): Sum("cost_usd", filter=condition, default=NOTHING)
+        for name, condition in wanted.items()
+    }
+
+
+def _first_day() -> Subquery:
+    """Of the whole record, asked for beside the sums of a period."""
+    days = PeriodCost.objects.real().filter(span=PeriodCost.Span.DAY).order_by("first_day")
+    return Subquery(days.values("first_day")[:1])
+
+
 def _periods(now: datetime) -> tuple[datetime, datetime]:
     """In the installation's time zone. What a clock that was set back left in the future counts."""
     zone = timezone.get_current_timezone()
     return start_of_day(now, zone), start_of_month(now, zone)
 
 
-def _sums(sessions: SessionQuerySet, wanted: Mapping[str, Q]) -> dict[str, Spent]:
+def _spent_in(sessions: SessionQuerySet, wanted: Mapping[str, Q]) -> dict[str, Spent]:
     return _spent(sessions.aggregate(**_all_expressions(wanted)), wanted)
 
 
 def _spent(sums: Mapping[str, Any], wanted: Iterable[str]) -> dict[str, Spent]:
     return {name: Spent(total=sums[str(name)], guessed=sums[f"{name}_guessed"]) for name in wanted}
-
-
-def _first_start() -> Subquery:
-    """When the first run ever began."""
-    begun = Session.objects.real().filter(started_at__isnull=False).order_by("started_at")
-    return Subquery(begun.values("started_at")[:1])
 
 
 def _all_expressions(wanted: Mapping[str, Q]) -> dict[str, Sum]:

@@ -89,7 +89,9 @@ from decimal import Decimal
 from django.conf import settings
 from django.utils import timezone
 from escalation.run.admission import admit
+from sessions_app.models import PeriodCost
 Session.objects.exclude(status="failed").update(status="failed", started_at=None)
+PeriodCost.objects.all().delete()
 def ended(cost):
     session = queued(f"ended-{{time.time_ns()}}")
     session.claim()

@@ -186,7 +186,7 @@ def test_costs_are_counted_by_period():
     for days, cost in ((0, "1"), (3, "10"), (20, "100"), (40, "1000")):
         SessionFactory(started_at=now - timedelta(days=days), cost_usd=Decimal(cost))
 
-    costs = load_dashboard().costs
+    costs = load_dashboard().budgets.costs
 
     assert [costs.today, costs.week, costs.month] == [Decimal(n) for n in (1, 11, 111)]
 
@@ -194,14 +194,14 @@ def test_costs_are_counted_by_period():
 def test_drills_never_count_as_cost():
     SessionFactory(drill=True, cost_usd=Decimal("5"))
 
-    assert load_dashboard().costs.month == 0
+    assert load_dashboard().budgets.costs.month == 0
 
 
 def test_a_run_without_a_figure_is_counted_as_such():
     SessionFactory(failed=True)
     SessionFactory(running=True)
 
-    assert load_dashboard().costs.without_figure == 1
+    assert load_dashboard().budgets.costs.without_figure == 1
 
 
 def test_who_needs_a_person_is_told_by_the_incidents_and_not_by_the_last_cycle(
