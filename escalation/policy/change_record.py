@@ -36,7 +36,7 @@ def counting(cycle: Cycle, limits: Limits, now: datetime) -> list[Done]:
     rows = _changes_of(cycle).filter(
         kind__in=list(limits), is_cleared=False, at__gt=now - timedelta(hours=longest)
     )
-    found = rows.values_list("kind", "service", "at")
+    found = rows.order_by("at").values_list("kind", "service", "at")
     return [Done(kind=kind, service=service, at=at) for kind, service, at in found]
 
 

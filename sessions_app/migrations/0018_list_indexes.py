@@ -12,9 +12,17 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        migrations.RemoveIndex(
+            model_name='change',
+            name='change_cooldown',
+        ),
         migrations.AddIndex(
             model_name='approval',
             index=models.Index(fields=['asked_at'], name='approval_asked'),
+        ),
+        migrations.AddIndex(
+            model_name='change',
+            index=models.Index(fields=['watch', 'at'], name='change_cooldown'),
         ),
         migrations.AddIndex(
             model_name='incident',
@@ -22,7 +30,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='incident',
-            index=models.Index(fields=['resolved_at'], name='incident_resolved'),
+            index=models.Index(fields=['resolved_as', 'drill', 'resolved_at'], name='incident_resolved'),
         ),
         migrations.AddIndex(
             model_name='session',

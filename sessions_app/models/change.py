@@ -51,7 +51,7 @@ class Change(models.Model):
         ]
         indexes = [
             # How often a service was restarted lately.
-            models.Index(fields=["watch", "service", "at"], name="change_cooldown"),
+            models.Index(fields=["watch", "at"], name="change_cooldown"),
             # The list of changes by one of its filters, newest first.
             models.Index(fields=["watch", "-id"], name="change_watch"),
             models.Index(fields=["service", "-id"], name="change_service"),

@@ -128,7 +128,7 @@ class Incident(models.Model):
             # Where a day begins and ends among the numbers.
             models.Index(fields=["first_seen_at"], name="incident_first_seen"),
             # What was resolved in a period, for what a fixed one costs.
-            models.Index(fields=["resolved_at"], name="incident_resolved"),
+            models.Index(fields=["resolved_as", "drill", "resolved_at"], name="incident_resolved"),
             # Which fixes are to be looked at now.
             models.Index(fields=["verify_at"], name="incident_due"),
         ]

@@ -26,8 +26,8 @@ from sessions_app.pages.looking_down import DOWN_TO, look_down, numbers_between
 from sessions_app.reading.chain import Chain
 from sessions_app.reading.found_words import FoundWords, found_words
 
-PER_PAGE = 50
-LOOKED_AT = 2_000
+PER_PAGE = 40
+LOOKED_AT = 1_000
 """Cycles whose runs, changes or costs are asked for one page. Then the next page looks further."""
 TOO_SHORT = f"To search takes {SHORTEST_WORDS} letters or more, or the number of a session."
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Model, Q, QuerySet, Subquery
-from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from sessions_app.models import (
@@ -118,10 +117,11 @@ def dashboard_version() -> str:
 
 
 def _recent_or_active(besides: Q) -> QuerySet[Cycle]:
-    """Newest first: what is under way, the latest, and what else is asked for."""
-    last = Cycle.objects.order_by("-id").values("pk")[RECENT_CYCLES - 1 : RECENT_CYCLES]
-    recent = Q(pk__gte=Coalesce(Subquery(last), 0))
-    return Cycle.objects.filter(recent | Q(state__in=Cycle.ACTIVE_STATES) | besides)
+    """Newest first: what is under way, the latest, and what else is asked for. All by number, or
+    SQLite would look at every cycle there is."""
+    recent = Q(pk__in=Cycle.objects.order_by("-id").values("pk")[:RECENT_CYCLES])
+    active = Q(pk__in=Cycle.objects.filter(state__in=Cycle.ACTIVE_STATES).values("pk"))
+    return Cycle.objects.filter(recent | active | besides)
 
 
 def _cycles(besides: Q) -> QuerySet[Cycle]:

@@ -9,8 +9,7 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth.models import User
-from django.core.paginator import Page, Paginator
-from django.db.models import Case, QuerySet, Value, When
+from django.db.models import QuerySet
 from django.http import QueryDict
 from django.utils import timezone
 
@@ -19,6 +18,7 @@ from sessions_app.models import Incident, IncidentEvent, Watch
 from sessions_app.pages.changes_page import ChangeRow, changes_of_incident
 from sessions_app.pages.filters import address_without_page
 from sessions_app.pages.inbox import InboxRow, row_of
+from sessions_app.pages.keyset import KeysetPage, page_of, position_in
 from sessions_app.reading.incident_figures import (
     ChainCost,
     IncidentCost,
@@ -29,7 +29,7 @@ from sessions_app.reading.incident_figures import (
 )
 from sessions_app.reading.incident_text import LONGEST_NOTE, SNOOZES, backing_off, wish_of
 
-PER_PAGE = 50
+PER_PAGE, MOST_UNRESOLVED = 30, 100
 SIMILAR_SHOWN = 8
 LOOKED_AT = 5_000
 """Incidents before and after one, among which similar ones are looked for."""
@@ -61,17 +61,19 @@ class IncidentFilter(forms.Form):
         chosen = self.chosen
         is_drill = chosen.pop("drill", "")
         incidents = incidents.exclude(drill="") if is_drill else incidents.filter(drill="")
-        if chosen.get("state") == UNRESOLVED:
-            chosen = {**chosen, "state__in": Incident.UNRESOLVED_STATES}
-            del chosen["state"]
+        if chosen.get("state") in {UNRESOLVED, Incident.State.RESOLVED}:
+            del chosen["state"]  # each half of the list is one of them by itself
         return incidents.filter(**chosen)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IncidentList:
     form: IncidentFilter
-    page: Page[Incident]
+    unresolved: tuple[InboxRow, ...]
+    has_more_unresolved: bool
+    page: KeysetPage[Incident]
     rows: tuple[InboxRow, ...]
+    """Those of the page: they are over."""
     figures: IncidentFigures
     address: str
 
@@ -113,19 +115,34 @@ class IncidentPage:
 
 
 def load_incidents(parameters: QueryDict) -> IncidentList:
+    """What is not over comes first, the worst on top; then, page by page, what is."""
     form = IncidentFilter(parameters, label_suffix="")
-    last = Case(When(state=Incident.State.RESOLVED, then=Value(1)), default=Value(0))
-    found = form.apply(Incident.objects.select_related("watch", "owner")).order_by(
-        last, "-severity", "-pk"
-    )
-    page = Paginator(found, PER_PAGE).get_page(parameters.get("page"))
+    position = position_in(parameters)
+    found = form.apply(Incident.objects.select_related("watch", "owner"))
+    page = page_of(_over(found, form), position, PER_PAGE)
+    unresolved = list(_not_over(found, form)[: MOST_UNRESOLVED + 1]) if page.is_first else []
     return IncidentList(
         form=form,
+        unresolved=tuple(map(row_of, unresolved[:MOST_UNRESOLVED])),
+        has_more_unresolved=len(unresolved) > MOST_UNRESOLVED,
         page=page,
-        rows=tuple(row_of(incident) for incident in page),
+        rows=tuple(map(row_of, page.rows)),
         figures=figures_since(timezone.now() - FIGURES_OVER),
         address=address_without_page(parameters),
     )
+
+
+def _not_over(found: QuerySet[Incident], form: IncidentFilter) -> QuerySet[Incident]:
+    if form.chosen.get("state") == Incident.State.RESOLVED:
+        return found.none()
+    return found.filter(state__in=Incident.UNRESOLVED_STATES).order_by("-severity", "-pk")
+
+
+def _over(found: QuerySet[Incident], form: IncidentFilter) -> QuerySet[Incident]:
+    """Almost all are over, so they are read along their numbers and not by their state."""
+    if form.chosen.get("state") not in {None, Incident.State.RESOLVED}:
+        return found.none()
+    return found.exclude(state__in=Incident.UNRESOLVED_STATES)
 
 
 def load_incident(incident: Incident, rights: frozenset[Right]) -> IncidentPage:

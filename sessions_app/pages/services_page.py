@@ -16,7 +16,7 @@ from sessions_app.pages.filters import address_without_page
 from sessions_app.pages.keyset import position_in
 from sessions_app.pages.strips import Strip, strip_of_service
 
-PER_PAGE = 50
+PER_PAGE = 20
 UNWELL = "unwell"
 
 

@@ -14,11 +14,13 @@ from decimal import Decimal
 from statistics import median
 from typing import Any
 
-from django.db.models import Sum
+from django.db.models import Count, Min, QuerySet, Subquery, Sum, Value
 
 from sessions_app.models import Cycle, Incident, IncidentEvent, Session
 
 ResolvedBy, Step = Incident.ResolvedBy, IncidentEvent.Kind
+LOOKED_AT = 300
+"""Fixed incidents, for what one costs and how long a repair takes."""
 Run = tuple[int, Decimal | None, datetime | None]
 """Of which cycle it is, what it cost, when it ended."""
 
@@ -47,6 +49,8 @@ class IncidentFigures:
     cost_per_fix: Decimal | None
     time_to_repair: timedelta | None
     """The median of those that were fixed, from the first sight to the verification."""
+    looked_at: int
+    """Of how many fixed ones both are known: the latest."""
 
 
 def cost_of(incident: Incident) -> IncidentCost:
@@ -70,25 +74,29 @@ def _figures(runs: Sequence[Run]) -> dict[str, Any]:
 
 def figures_since(start: datetime) -> IncidentFigures:
     """Two queries, however many there were."""
-    ended = Incident.objects.filter(drill="", resolved_at__gte=start)
-    facts = list(ended.values_list("pk", "resolved_as", "first_seen_at", "resolved_at"))
-    fixed = [row for row in facts if row[1] == ResolvedBy.AGENT]
-    seconds = [(until - first).total_seconds() for _pk, _by, first, until in fixed if until]
+    ended = Incident.objects.filter(drill="", resolved_at__gte=start).order_by()
+    fixed = ended.filter(resolved_as=ResolvedBy.AGENT).order_by("-resolved_at", "-pk")[:LOOKED_AT]
+    latest = list(fixed.values_list("first_seen_at", "resolved_at"))
+    seconds = [(until - first).total_seconds() for first, until in latest if until]
+    grouped: Any = ended.values("resolved_as")
+    kinds = list(grouped.annotate(count=Count("pk"), cost=Min(_cost_of(fixed))))
+    counted = {kind["resolved_as"]: kind["count"] for kind in kinds}
+    spent = kinds[0]["cost"] or Decimal(0) if kinds else Decimal(0)
     return IncidentFigures(
-        resolved=len(facts),
-        fixed=len(fixed),
-        cost_per_fix=_cost_of_fixed(start) / len(fixed) if fixed else None,
+        resolved=sum(counted.values()),
+        fixed=counted.get(ResolvedBy.AGENT, 0),
+        cost_per_fix=spent / len(latest) if latest else None,
         time_to_repair=timedelta(seconds=median(seconds)) if seconds else None,
+        looked_at=len(latest),
     )
 
 
-def _cost_of_fixed(start: datetime) -> Decimal:
-    fixed = Incident.objects.filter(
-        drill="", resolved_at__gte=start, resolved_as=ResolvedBy.AGENT
-    ).values("cycles")
-    runs = Session.objects.filter(cycle__in=fixed)
-    total: Decimal = runs.aggregate(total=Sum("cost_usd", default=Decimal(0)))["total"]
-    return total
+def _cost_of(incidents: QuerySet[Incident]) -> Subquery:
+    """Of all of them together, each run once, also where two share its cycle."""
+    cycles = Incident.cycles.through.objects.filter(incident__in=incidents.values("pk"))
+    runs: Any = Session.objects.filter(cycle__in=cycles.values("cycle")).order_by()
+    together = runs.annotate(all=Value(1)).values("all").annotate(total=Sum("cost_usd"))
+    return Subquery(together.values("total"))
 
 
 def failed_remedies(events: Iterable[IncidentEvent]) -> tuple[str, ...]:

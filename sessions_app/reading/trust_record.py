@@ -13,17 +13,21 @@ from enum import StrEnum
 from itertools import chain
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Subquery
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from sessions_app.models import Change, Session, SessionEvent, Watch
 from sessions_app.models.policy import HIGHEST_TIER, LOWEST_TIER, Policy
+from sessions_app.models.search import LARGEST_NUMBER
 from sessions_app.models.trust import Step
 from sessions_app.reading.plain_text import as_text, one_line
 from sessions_app.reading.stream_shape import mapping
 from sessions_app.reading.walls import DENY, GATE
 
 LOOKS_BACK = timedelta(days=7)
+LONGEST_RUN = timedelta(days=1)
+"""What ended in those days was made at most so long before; rows are numbered as they are made."""
 MOST_READ = 300
 """Of each kind, the newest."""
 EXAMPLES = 3
@@ -119,10 +123,13 @@ def examples(wishes: Iterable[Wish]) -> tuple[Wish, ...]:
 def recorded_wishes(watch: Watch, now: datetime | None = None) -> tuple[Wish, ...]:
     """Of the last days: three queries, newest first."""
     since = (now or timezone.now()) - LOOKS_BACK
+    made = Session.objects.filter(created_at__gte=since - LONGEST_RUN).order_by("created_at")
+    first = Subquery(made.values("pk")[:1])
+    sessions = Session.objects.filter(watch=watch, pk__gte=Coalesce(first, LARGEST_NUMBER))
     return _newest_first(
-        _denied(SessionEvent.objects.filter(session__watch=watch, created_at__gte=since)),
+        _denied(SessionEvent.objects.filter(session__in=sessions, created_at__gte=since)),
         _changed(Change.objects.filter(watch=watch, at__gte=since)),
-        _escalations(Session.objects.filter(watch=watch, finished_at__gte=since)),
+        _escalations(sessions.filter(finished_at__gte=since)),
     )
 
 

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from sessions_app.models import Cycle, Session, Watch
 
-LOOKED_AT = 1_000
+LOOKED_AT = 300
 DEAREST = 10
 NOTHING = Decimal(0)
 CYCLE_FIELDS = ("cycle_id", "cycle__drill", "cycle__watch_name", "cycle__created_at")
