@@ -10,7 +10,7 @@ from sessions_app.models import Cycle, Watch
 
 def remove(watch: Watch) -> None:
     with transaction.atomic():
-        active = watch.cycles.filter(state__in=Cycle.ACTIVE_STATES).first()
+        active = Cycle.active_of(watch)
         if active is not None:
             raise OperationRefused(
                 f"Cycle {active.pk} of {watch.name} is still {active.get_state_display()}: wait "

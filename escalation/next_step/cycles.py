@@ -69,7 +69,7 @@ def start(
                 confirmed=confirmed,
             )
     except IntegrityError as error:
-        active = Cycle.objects.filter(watch=watch, state__in=Cycle.ACTIVE_STATES).first()
+        active = Cycle.active_of(watch)
         if active is None:
             raise
         raise CycleActive(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.urls import reverse
 from django.utils import timezone
 
@@ -194,3 +194,10 @@ class Cycle(models.Model):
         for field, value in ending.items():
             setattr(self, field, value)
         return True
+
+    @classmethod
+    def active_of(cls, watch: Watch) -> Cycle | None:
+        """Looked for among the few that are under way: by the watch, SQLite would go through all
+        the rounds that it ever had."""
+        under_way = cls.objects.filter(state__in=cls.ACTIVE_STATES)
+        return under_way.alias(number=F("watch_id") + 0).filter(number=watch.pk).first()

@@ -62,7 +62,7 @@ def watch_removal(request: HttpRequest, pk: int) -> HttpResponse:
     unresolved = Incident.objects.filter(watch=found, state__in=Incident.UNRESOLVED_STATES)
     context = {
         "watch": found,
-        "active": found.cycles.filter(state__in=Cycle.ACTIVE_STATES).first(),
+        "active": Cycle.active_of(found),
         "unresolved": unresolved.count(),
     }
     return render(request, "sessions_app/watch_removal.html", context)

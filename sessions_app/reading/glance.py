@@ -99,7 +99,9 @@ def load_glance(resolved_since: datetime | None = None) -> Glance:
         _named(TARGET, Target.objects.filter(enabled=True, failures_in_a_row__gt=0), F("name")),
     ]
     if resolved_since:
-        lately = real.filter(state=Incident.State.RESOLVED, resolved_at__gte=resolved_since)
+        # By how it ended, which is an index with the time: almost all incidents are over.
+        over = Incident.ResolvedBy.values
+        lately = real.filter(resolved_as__in=over, resolved_at__gte=resolved_since)
         asked.append(_named(RESOLVED, lately))
     return _glance(asked[0].union(*asked[1:], all=True))
 
