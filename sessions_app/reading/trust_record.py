@@ -194,6 +194,7 @@ def _escalations(sessions: QuerySet[Session]) -> Iterable[Wish]:
         "pk", "tier", "status", "finished_at", "report__escalation__reason"
     )
     for number, tier, status, finished_at, reason in rows[:MOST_READ]:
+        assert finished_at is not None, "only what has ended is asked for"
         yield Wish(
             kind=Kind.TIER,
             what=one_line(f"Tier {tier + 1}: {as_text(reason) or 'no reason given'}", LONGEST),
