@@ -48,6 +48,7 @@ OUR_VARIABLES = (
 MORE_SECRET_NAMES = re.compile(r"_(?:KEY|PASS|DSN|CREDENTIALS|AUTH|WEBHOOK(?:_URL)?)$")
 
 SHORTEST_KEY_WITH_SECRET = 16
+MOST_LOOKS = 10
 
 # What the engine itself reads: ids and words of the protocol, which no secret can look like.
 PROTOCOL_KEYS = frozenset(
@@ -98,8 +99,17 @@ def masked_data(value: Any) -> Any:
 
 
 def _masked(text: str, known: KnownValues) -> str:
+    """What stands right behind a secret may be seen only once that is hidden: so look again."""
     if len(text) < SHORTEST:
         return text
+    for _look in range(MOST_LOOKS):
+        before, text = text, _looked_through(text, known)
+        if text == before:
+            break
+    return text
+
+
+def _looked_through(text: str, known: KnownValues) -> str:
     text = known.hidden_in(without_key_blocks(text))
     for key in PROVIDER_KEYS:
         if any(hint in text for hint in key.hints):

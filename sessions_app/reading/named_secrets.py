@@ -183,11 +183,16 @@ def _is_code_or_prose(found: re.Match[str]) -> bool:
 
 
 def _is_in_prose(found: re.Match[str]) -> bool:
-    """`unexpected token: foo`, where a word stands before the name; not `password: foo`."""
+    """`unexpected token: foo`, where a word stands before the name; not `password: foo`.
+
+    A mark counts as the word that it hides, or masking again would find more.
+    """
     before = found.string[max(0, found.start() - 100) : found.start()]
     while before and (before[-1].isalnum() or before[-1] in KEY_CHARACTERS):
         before = before[:-1]
-    return before.endswith(" ") and before.rstrip(" ")[-1:].isalnum()
+    word = before.rstrip(" ")
+    is_mark = word.endswith("]") and word.rfind(BEGINNING) > word.rfind("]", 0, -1)
+    return before.endswith(" ") and (is_mark or word[-1:].isalnum())
 
 
 def _hide_block(found: re.Match[str]) -> str:

@@ -70,6 +70,19 @@ def test_what_a_mark_says_is_no_name_of_the_next_value():
     assert "hunter22" not in masked("[masked: password=hunter22")
 
 
+def test_a_mark_counts_as_the_word_that_it_hides():
+    once = masked("kennwort=Xk9pQ2mT7vLs4WzR  password: hunter")
+
+    assert once == "kennwort=[masked: password]  password: hunter"
+    assert masked(once) == once
+
+
+def test_keys_without_anything_between_them_are_all_hidden():
+    keys = "glsa_aB3dE5gH7jK9mN1pQ2rS4tU6vW8xY0zA_0a1b2c3dxoxb-123456789012-abcdefGHIJ"
+
+    assert masked(keys) == "[masked: grafana token][masked: slack token]"
+
+
 PIECES = st.sampled_from(
     [text for text, _secret in SECRETS.values()]
     + [*HARMLESS, *"\"'\\ =:\n[]{}@", "password", "token: ", "-----BEGIN PRIVATE KEY-----"]
