@@ -158,7 +158,7 @@ class Judge:
             self._level(SAFE, shown, "sends what it reads; only with `</dev/null` it does not")
         if at.place is Place.ROOM and not understood.inner and not KEY_DOORS & understood.doors:
             self.findings.readers += [shown] if reads_files(argv) else []
-        self.findings.readers += [shown] if understood.needs_agent else []
+        self.findings.readers += [shown] if self._needs_agent(understood) else []
         for inner in understood.inner:
             self._inner(inner, understood, command, at)
 
@@ -216,7 +216,7 @@ class Judge:
             )
         self._writes(understood.writes, shown, at)
         doors = understood.doors - {HOST}
-        if understood.needs_agent and SSH in doors & self.policy.doors.names:
+        if self._needs_agent(understood) and SSH in doors & self.policy.doors.names:
             doors = self._by_agent(doors, shown, at)
         for door in sorted(doors):
             self._door(door, shown, at)
@@ -253,6 +253,12 @@ class Judge:
         if self.policy.tier >= FULL:
             return "Leave it to a person, and say so in your report."
         return "Ask for escalation and say why."
+
+    def _needs_agent(self, understood: Understanding) -> bool:
+        """A playbook is Tier 3's own work: where there is no agent, it has the keys for it."""
+        has_agent = self.policy.ssh_agent and self.policy.rooms
+        with_keys = self.tier >= FULL and not understood.sends_files and not has_agent
+        return understood.needs_agent and not with_keys
 
     def _by_agent(self, doors: frozenset[str], shown: str, at: _At) -> frozenset[str]:
         if at.place is Place.ROOM and not (self.policy.ssh_agent and self.policy.rooms):

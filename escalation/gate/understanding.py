@@ -57,6 +57,8 @@ class Understanding:
     needs_agent: bool = False
     """It sends files of choice by ssh, or runs what files name beside it: the operator's agent may
     be there for it, but not a key that could be one of those files."""
+    sends_files: bool = False
+    """So directly that not even Tier 3 may do it with keys in reach."""
     sends_input: bool = False
     """What it reads on its standard input goes to the other side."""
     why: str = ""

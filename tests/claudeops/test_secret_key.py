@@ -43,8 +43,8 @@ def test_a_file_that_a_crash_left_empty_is_filled(tmp_path):
 
 
 def test_processes_that_start_together_agree(tmp_path):
-    forking = multiprocessing.get_context("fork")
-    with forking.Pool(8) as pool:
+    # Not forked: a copy of a process with threads may wait for a lock that none of its own holds.
+    with multiprocessing.get_context("spawn").Pool(8) as pool:
         for attempt in range(30):
             directory = tmp_path / str(attempt)
 

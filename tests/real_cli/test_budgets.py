@@ -44,7 +44,7 @@ def test_a_run_is_stopped_between_two_requests_when_others_have_spent_the_day(
     """The CLI itself knows nothing of it: its own limit is far away."""
     monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 0.0)
     settings.CLAUDEOPS_BUDGET_DAY = Decimal(1)
-    other = SessionFactory(running=True, cost_usd=None)
+    other = SessionFactory(running=True, cost_usd=None, max_budget_usd="0.10")
 
     waits = Reply(calls=(ToolCall(tool="Bash", input={"command": "sleep 0.5"}),))
     api = scripted_api(waits, waits, Reply(calls=(report_call(),)))

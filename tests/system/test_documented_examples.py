@@ -20,7 +20,8 @@ TRIED_ELSEWHERE = {
     "README.md": "tests/system/test_up.py",
     "docs/architecture.md": "tests/test_structure.py",
     "docs/deploy/README.md": "tests/system/test_proxy.py",
-    "docs/hosts.md": "tests/system/test_chaos.py",
+    "docs/hosts.md": "tests/system/test_three_hosts.py",
+    "docs/scale.md": "tests/measure_record.py",
 }
 # A newcomer has set nothing.
 NOT_A_NEWCOMERS = (

@@ -140,7 +140,8 @@ def _copies(
         return looks(argv, *doors)
     if _is_remote(words[-1]):
         there = acts(program, argv[1:], FULL, "writes files on another host", *doors)
-        return replace(there, needs_agent=len(remote) < len(words))
+        sends = len(remote) < len(words)
+        return replace(there, needs_agent=sends, sends_files=sends)
     return writes(program, argv[1:], (words[-1], *extra), *doors)
 
 

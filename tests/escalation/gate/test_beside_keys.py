@@ -92,12 +92,11 @@ COPIES = [
     "scp lighthouse:/etc/hostname README.md harbour:/srv/",
     "rsync -a src/ lighthouse:/srv/",
     "rsync -aL --remove-source-files src/ lighthouse:/srv/",
-    "ansible-playbook site.yml",
-    "git pull git@lighthouse:shop.git",
 ]
+RUN_WHAT_FILES_NAME = ["ansible-playbook site.yml", "git pull git@lighthouse:shop.git"]
 
 
-@pytest.mark.parametrize("command", COPIES)
+@pytest.mark.parametrize("command", [*COPIES, *RUN_WHAT_FILES_NAME])
 def test_what_sends_files_or_runs_what_they_name_gets_the_agent_and_no_key(command):
     decision = judged(command, 3, ssh_agent=True)
 
@@ -114,6 +113,18 @@ def test_where_the_keys_would_lie_beside_it_nothing_is_sent(command, facts):
     assert decision.verdict == Verdict.DENY
     assert decision.rule == "keys beside files"
     assert "ssh-agent" in decision.reason
+
+
+@pytest.mark.parametrize("command", RUN_WHAT_FILES_NAME)
+def test_without_an_agent_tier_3_has_the_keys_for_a_remedy_that_files_name(command):
+    decision = judged(command, 3)
+
+    assert decision.verdict == Verdict.ALLOW
+    assert SSH in decision.doors
+
+
+def test_without_an_agent_tier_2_pulls_nothing_beside_the_keys():
+    assert judged("git pull git@lighthouse:shop.git", 2).verdict == Verdict.DENY
 
 
 def test_where_ssh_is_closed_an_agent_opens_nothing():
