@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from django.conf import settings
@@ -68,17 +72,21 @@ class Command(TerminalCommand):
         """One that is just being started is waited for."""
         give_up = time.monotonic() + DATABASE_PATIENCE_SECONDS
         said = False
-        while True:
-            try:
-                return connection.ensure_connection()
-            except OperationalError as error:
-                if connection.vendor == "sqlite" or time.monotonic() > give_up:
-                    raise
-                if not said:
-                    self.stderr.write(trouble_with_database(error))
-                    self.stderr.write(f"Waiting for it, up to {DATABASE_PATIENCE_SECONDS:.0f} s.")
-                    said = True
-                time.sleep(0.5)
+        with remembered_interrupts() as interrupts:
+            while True:
+                try:
+                    return connection.ensure_connection()
+                except OperationalError as error:
+                    if connection.vendor == "sqlite" or time.monotonic() > give_up:
+                        raise
+                    if not said:
+                        self.stderr.write(trouble_with_database(error))
+                        seconds = f"{DATABASE_PATIENCE_SECONDS:.0f} s"
+                        self.stderr.write(f"Waiting for it, up to {seconds}.")
+                        said = True
+                    time.sleep(0.5)
+                if interrupts:
+                    raise KeyboardInterrupt
 
     def _prepare(self) -> str:
         """Everything that must be there; what is to be said about the account."""
@@ -122,6 +130,22 @@ class Command(TerminalCommand):
         """At once, also into a pipe: the person waits for it."""
         self.stdout.write(sentence)
         self.stdout.flush()
+
+
+@contextlib.contextmanager
+def remembered_interrupts() -> Iterator[list[int]]:
+    """Ctrl-C as ever; but what raises in the middle of a driver's own clean-up is lost there."""
+    seen: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        seen.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield seen
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _next_runs() -> list[str]:

@@ -7,6 +7,7 @@ request that reached it: what a wall let through is read from here, and not from
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import io
 import json
@@ -253,7 +254,8 @@ class _Handler(BaseHTTPRequestHandler):
         for line in container.logs:
             self._chunk(_frame(line.encode()))
         if self.query.get("follow") == "1":
-            self.rfile.read(1)
+            with contextlib.suppress(ConnectionError):  # gone without having read all
+                self.rfile.read(1)
             self.engine.follower_left.set()
             self.close_connection = True
             return
