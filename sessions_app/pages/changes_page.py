@@ -181,7 +181,7 @@ def _page(form: ChangeFilter, position: Position) -> tuple[KeysetPage[Change], s
     first, end = numbers_between(Change, "at", *days, slack=WRITTEN_LATER)
     before = min(position.before or end, end)
     begin = Position(before=before) if any(days) else Position(before=position.before)
-    return look_down(rows.filter(pk__gte=first), begin, PER_PAGE, most=LOOKED_AT, first=first)
+    return look_down(rows, begin, PER_PAGE, most=LOOKED_AT, first=first)
 
 
 def _reversal(change: Change) -> Reversal:

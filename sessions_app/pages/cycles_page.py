@@ -27,7 +27,7 @@ from sessions_app.reading.chain import Chain
 from sessions_app.reading.found_words import FoundWords, found_words
 
 PER_PAGE = 40
-LOOKED_AT = 1_000
+LOOKED_AT = 3_000
 """Cycles whose runs, changes or costs are asked for one page. Then the next page looks further."""
 TOO_SHORT = f"To search takes {SHORTEST_WORDS} letters or more, or the number of a session."
 
@@ -67,13 +67,19 @@ def load_cycles(parameters: QueryDict) -> CycleList:
 
 
 def _filtered(form: CycleFilter, position: Position) -> tuple[KeysetPage[Cycle], str]:
+    """One bound on each side of the numbers, the narrower: SQLite takes the first of two, and goes
+    through all that lies between them."""
     first, end = _numbers(form)
-    rows = form.apply(_shown()).filter(pk__gte=first, pk__lt=end)
-    if form.is_one_index:
-        return page_of(rows, position, PER_PAGE), ""
+    rows = form.apply(_shown())
     before = min(position.before or end, end)
     begin = Position(before=None if before == LARGEST_NUMBER else before)
-    return look_down(rows, begin, PER_PAGE, most=LOOKED_AT, first=first)
+    if not form.is_one_index:
+        return look_down(rows, begin, PER_PAGE, most=LOOKED_AT, first=first)
+    rows = rows.filter(pk__gte=first) if first > 1 else rows
+    if position.before is not None:
+        return page_of(rows, begin, PER_PAGE), ""
+    rows = rows.filter(pk__lt=end) if end < LARGEST_NUMBER else rows
+    return page_of(rows, position, PER_PAGE), ""
 
 
 def _searched(form: CycleFilter, position: Position) -> tuple[KeysetPage[Cycle], str]:

@@ -25,7 +25,8 @@ def look_down(
     newest = rows.model._default_manager.aggregate(newest=Max("pk"))["newest"] or 0
     begin = newest if position.before is None else min(position.before, newest)
     down_to = begin - most
-    page = page_of(rows.filter(pk__gte=down_to), Position(before=position.before), size)
+    stretch = rows.filter(pk__gte=max(down_to, first))
+    page = page_of(stretch, Position(before=position.before), size)
     if page.older is None and down_to > first:
         return replace(page, older=down_to), DOWN_TO.format(down_to)
     return page, ""
