@@ -131,8 +131,9 @@ check: dev-install
 	$(RUN) manage.py check --fail-level WARNING
 	$(RUN) manage.py makemigrations --check --dry-run
 
+# Tests wait for processes half of the time, so one more runs than there are cores.
 pytest: dev-install
-	$(VENV)/bin/pytest -n logical
+	$(VENV)/bin/pytest -n $$(( $$(nproc) + 1 ))
 
 lock: dev-install
 	$(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
