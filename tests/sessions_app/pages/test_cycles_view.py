@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -185,6 +186,25 @@ def test_a_rare_match_is_looked_for_page_by_page(operator_client, monkeypatch):
 
     assert "Looked down to" in page.content.decode()
     assert shown(operator_client, tier=3, before=older) == [rare]
+
+
+@pytest.mark.parametrize(
+    "query", ["model=none", "tier=3&before=2", "service=web", "cost=5", "before=3", "after=1"]
+)
+def test_numbers_have_one_bound_on_each_side(operator_client, query):
+    """SQLite takes the first of two bounds, and goes through all rows between them."""
+    for _ in range(3):
+        ended()
+
+    with CaptureQueriesContext(connection) as asked:
+        operator_client.get(f"{URL}?{query}")
+
+    of_cycles = [one["sql"] for one in asked if 'FROM "sessions_app_cycle"' in one["sql"]]
+    lists = [sql for sql in of_cycles if "LIMIT" in sql and "OUTER JOIN" in sql]
+    assert lists
+    for sql in lists:
+        assert len(re.findall(r'"sessions_app_cycle"\."id" >=? \d', sql)) <= 1
+        assert len(re.findall(r'"sessions_app_cycle"\."id" <=? \d', sql)) <= 1
 
 
 def test_no_filter_and_no_search_takes_more_than_twelve_queries(operator_client):
