@@ -139,11 +139,19 @@ class Exchange:
     def pieces(self, answer: HTTPResponse) -> Pieces:
         """As they come, without waiting for more; an end that comes too early is an error."""
         while answer.length != 0 and (piece := answer.read1(PIECE_BYTES)):
+            if answer.length == 0:
+                self._finish(answer)
             yield piece
         if answer.length:
             raise IncompleteRead(b"", answer.length)
+        self._finish(answer)
+
+    def _finish(self, answer: HTTPResponse) -> None:
+        """The connection is free again before the last piece goes on: whoever has that may ask for
+        the next one at once."""
         self._finished = not answer.will_close
         answer.close()
+        self.close()
 
     def cut(self) -> None:
         with self._lock:
@@ -156,13 +164,14 @@ class Exchange:
     def close(self) -> None:
         with self._lock:
             self._socket = None
-        if self._connection is None:
+            connection, self._connection = self._connection, None
+        if connection is None:
             return
         if self._finished and not self.is_cut:
-            return self._connections.keep(self._connection)
+            return self._connections.keep(connection)
         if self._answer is not None:
             self._answer.close()
-        self._connection.close()
+        connection.close()
 
 
 def _is_quiet(connection: HTTPConnection) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable
@@ -30,13 +31,16 @@ def left_files(state: Path, sessions: Iterable[int]) -> list[str]:
 
 
 def passing_files(state: Path) -> list[str]:
-    """Nothing but these folders' files with something in them: an empty one holds no secret."""
-    return [
-        str(path.relative_to(state))
-        for place in PASSING_PLACES
-        for path in sorted((state / place).rglob("*"))
-        if path.is_file() and path.stat().st_size
-    ]
+    """Nothing but these folders' files with something in them: an empty one holds no secret. What
+    goes while one looks is not left."""
+    found = []
+    for place in PASSING_PLACES:
+        for folder, _folders, names in os.walk(state / place):
+            for path in (Path(folder, name) for name in names):
+                with contextlib.suppress(FileNotFoundError):
+                    if path.stat().st_size and path.is_file():
+                        found.append(str(path.relative_to(state)))
+    return sorted(found)
 
 
 def left_after_all(state: Path, drills: Path) -> list[str]:

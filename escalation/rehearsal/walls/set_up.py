@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import secrets
 import shutil
@@ -132,6 +133,9 @@ def _witnesses(stage: Stage) -> dict[str, Witness]:
     beside = [stage.config, stage.run_directory, stage.state / "cli"]
     beside += [Path(f"{database}{ending}") for ending in ("", "-wal", "-shm", "-journal")]
     code = Path(settings.BASE_DIR)
+    for name in CODE_PLACES:
+        # Or Python itself would write there while one looks, for whoever runs this code meanwhile.
+        compileall.compile_dir(code / name, quiet=2)
     return {
         WORKDIR: WatchedTree(WORKDIR, stage.workdir),
         OUTSIDE: WatchedTree(OUTSIDE, stage.outside),

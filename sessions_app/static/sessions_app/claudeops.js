@@ -39,9 +39,15 @@
   });
 
   // A refreshed part of the page keeps what the reader had opened.
-  let opened = [];
+  const opened = new Set();
+  // Also what is clicked while a swap settles, which puts the attributes back that were sent.
+  document.addEventListener("click", (event) => {
+    const details = event.target.closest("summary")?.parentElement;
+    if (details?.open) opened.delete(details.id);
+    else if (details?.id) opened.add(details.id);
+  });
   document.addEventListener("htmx:beforeSwap", (event) => {
-    opened = [...document.querySelectorAll("details[open][id]")].map((details) => details.id);
+    for (const details of document.querySelectorAll("details[open][id]")) opened.add(details.id);
     // Logged out: the poll was answered with the login page. Go there, do not paste it in.
     const answeredBy = new URL(event.detail.xhr.responseURL, window.location.href).pathname;
     if (answeredBy === document.body.dataset.loginUrl) {

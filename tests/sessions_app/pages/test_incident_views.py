@@ -64,8 +64,9 @@ def test_what_needs_a_person_stands_apart_from_what_could_not_run():
 
 
 def test_what_came_and_went_while_nobody_looked_is_told_for_a_day(operator_client):
-    IncidentFactory(state=State.RESOLVED, resolved_at=timezone.now())
-    IncidentFactory(state=State.RESOLVED, resolved_at=timezone.now() - timedelta(days=2))
+    over = {"state": State.RESOLVED, "resolved_as": "itself"}
+    IncidentFactory(**over, resolved_at=timezone.now())
+    IncidentFactory(**over, resolved_at=timezone.now() - timedelta(days=2))
 
     page = operator_client.get(reverse("sessions_app:dashboard")).content.decode()
 
