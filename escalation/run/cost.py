@@ -24,9 +24,12 @@ from escalation.agent import (
 from escalation.continuity import transcripts
 from escalation.errors import CannotRun
 from sessions_app.models import Session
+from sessions_app.models.period_cost import TOKEN_FIELDS
 
 # How list prices relate to the price of an input token, for every model so far.
 OUTPUT_WEIGHT, CACHE_WRITE_WEIGHT, CACHE_READ_WEIGHT = Decimal(5), Decimal("1.25"), Decimal("0.1")
+# Among so many a run of the same CLI is looked for.
+LATEST_RUNS = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,7 +53,7 @@ def settled_cost(session: Session, facts: StreamFacts, counted: Tokens) -> OwnCo
         resumed=session.resumed,
         accumulates=lambda: _accumulates(session),
         baseline=lambda: session.baseline_cost_usd,
-        unit_price=lambda: last_unit_price(session.model),
+        unit_price=lambda: last_unit_price(session.model, session.cli_version),
         counted=counted,
     )
 
@@ -171,14 +174,19 @@ def weighted_tokens(tokens: Tokens) -> Decimal:
     )
 
 
-def last_unit_price(model: str) -> Decimal | None:
-    """What an input token of this model cost in the last run that told."""
-    seen = (
+def last_unit_price(model: str, cli_version: str = "") -> Decimal | None:
+    """What an input token of this model cost in the last run that told.
+
+    By the same CLI, where one of the latest runs was: another may mean another model by the name.
+    """
+    told = (
         Session.objects.filter(model=model, cost_usd__gt=0)
         .exclude(input_tokens=0, output_tokens=0)
-        .order_by("-pk")
-        .first()
+        .order_by("-pk")[:LATEST_RUNS]
     )
+    latest = list(told.only("cli_version", "cost_usd", *TOKEN_FIELDS))
+    same = [session for session in latest if session.cli_version == cli_version]
+    seen = next(iter(same or latest), None)
     if seen is None or seen.cost_usd is None:
         return None
     tokens = Tokens(

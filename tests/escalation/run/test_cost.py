@@ -180,6 +180,15 @@ def test_the_unit_price_is_that_of_the_last_run_of_the_model_that_told():
 
 
 @pytest.mark.django_db
+def test_the_unit_price_is_that_of_the_same_cli_where_hosts_have_different_ones():
+    SessionFactory(model="haiku", cli_version="new", cost_usd=Decimal("0.002"), input_tokens=1000)
+    SessionFactory(model="haiku", cli_version="old", cost_usd=Decimal("0.02"), input_tokens=1000)
+
+    assert last_unit_price("haiku", "new") == Decimal("0.000002")
+    assert last_unit_price("haiku", "newest") == Decimal("0.00002")
+
+
+@pytest.mark.django_db
 @pytest.mark.parametrize(
     ("reported", "written", "total"),
     [
