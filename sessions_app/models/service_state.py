@@ -90,6 +90,7 @@ class ServiceState(models.Model):
     ) -> ServiceState:
         """As it is once this round has spoken. A round that ends again after later ones changes
         its own mark alone."""
+        assert cycle.watch_id is not None, "a drill's services are not kept"
         status = said.status if said.status in cls.Status.values else cls.Status.UNKNOWN.value
         mark = Mark(cycle.pk, status, int(cycle.created_at.timestamp()))
         marks = with_mark(read_marks(before.marks) if before else (), mark)
