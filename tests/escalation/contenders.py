@@ -59,7 +59,7 @@ def contend(number):
 processes = [context.Process(target=contend, args=(n,)) for n in range({contenders})]
 for process in processes:
     process.start()
-heard = [answers.get(timeout=40) for _ in processes]
+heard = [answers.get(timeout={patience}) for _ in processes]
 for process in processes:
     process.join()
 {look}
@@ -87,13 +87,16 @@ class Contest:
             text=True,
         )
 
-    def race(self, *, setup: str, before: str = "pass", attempt: str, look: str) -> tuple[Any, Any]:
+    def race(
+        self, *, setup: str, before: str = "pass", attempt: str, look: str, patience: int = 40
+    ) -> tuple[Any, Any]:
         """All get ready, then all try at once; each leaves its result in `answer`.
 
         Gives the answers, and what was `seen` in the database afterwards.
         """
         program = RACE.format(
             contenders=CONTENDERS,
+            patience=patience,
             setup=setup,
             before=_indented(before),
             attempt=_indented(attempt),

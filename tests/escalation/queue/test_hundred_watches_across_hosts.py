@@ -15,6 +15,8 @@ import pytest
 from escalation.rehearsal.own_postgres import new_database, postgres_server
 from tests.escalation.contenders import CONTENDERS, Contest
 
+pytestmark = pytest.mark.timeout(300)
+PATIENCE_SECONDS = 200
 WATCHES, LIMIT = 100, 3
 IN_FLIGHT = 3 * CONTENDERS
 """Places in line that a start may be early or late by: what the workers hold in their hands."""
@@ -84,7 +86,9 @@ def rush(tmp_path_factory) -> dict[str, Any]:
         postgres_server() as port,
         closing(Contest(tmp_path_factory.mktemp("rush"), database_url=new_database(port))) as own,
     ):
-        answers, (due, tiers, hosts) = own.race(setup=DUE, before=HOST, attempt=WORK, look=LOOK)
+        answers, (due, tiers, hosts) = own.race(
+            setup=DUE, before=HOST, attempt=WORK, look=LOOK, patience=PATIENCE_SECONDS
+        )
     began = [entry for answer in answers for entry in answer[0]]
     return {
         "started": [key for _moment, key in sorted(began)],
