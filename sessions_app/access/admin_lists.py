@@ -12,14 +12,14 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.core.paginator import Paginator
-from django.db.models import Max, Model, QuerySet
+from django.db.models import Max, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.functional import cached_property
 
 from sessions_app.models import Session
+from sessions_app.models.numbers import LARGEST_NUMBER, first_number_from
 from sessions_app.models.search import (
-    LARGEST_NUMBER,
     SHORTEST_WORDS,
     is_too_short,
     newest_matches,
@@ -97,7 +97,7 @@ class CreatedOn(admin.SimpleListFilter):
         stretch = stretch_of(self.value() or "")
         if stretch is None:
             return queryset
-        first, end = (_first_number(queryset.model, self.field, at) for at in stretch)
+        first, end = (first_number_from(queryset.model, self.field, at) for at in stretch)
         return queryset.filter(pk__gte=first, pk__lt=end)
 
     def has_output(self) -> bool:
@@ -153,13 +153,6 @@ def _inside(text: str) -> Iterator[str]:
 
 def _midnight(day: date) -> datetime:
     return timezone.make_aware(datetime.combine(day, time.min))
-
-
-def _first_number(model: type[Model], field: str, moment: datetime) -> int:
-    """The first row that was made at this moment or later; larger than any where there is none."""
-    later = model._default_manager.filter(**{f"{field}__gte": moment}).order_by(field, "pk")
-    found = later.values_list("pk", flat=True).first()
-    return LARGEST_NUMBER if found is None else int(found)
 
 
 class FoundByWords:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from django.db import connection
 from django.db.models import Exists, OuterRef
 
+from sessions_app.models.numbers import LARGEST_NUMBER
 from sessions_app.models.period_cost import PeriodCost
 from sessions_app.models.querysets import SessionQuerySet
 from sessions_app.models.search_text import SearchText
@@ -18,7 +19,6 @@ SHORTEST_WORDS = 3
 """The index knows groups of three letters."""
 LOOKED_AT = 500
 """Matches that are held against the other filters at once."""
-LARGEST_NUMBER = 2**63 - 1
 
 
 def is_too_short(words: str) -> bool:

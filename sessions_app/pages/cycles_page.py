@@ -9,13 +9,13 @@ from django.db.models import Prefetch, QuerySet
 from django.http import QueryDict
 
 from sessions_app.models import Cycle, SearchText, Session
+from sessions_app.models.numbers import LARGEST_NUMBER
 from sessions_app.models.querysets import LONG_FIELDS
 from sessions_app.models.search import LOOKED_AT as MATCHES_AT_ONCE
 from sessions_app.models.search import SHORTEST_WORDS, is_too_short, matches, number_in
 from sessions_app.pages.cycle_filter import DAYS, CycleFilter
 from sessions_app.pages.filters import address_without_page
 from sessions_app.pages.keyset import (
-    LARGEST_NUMBER,
     KeysetPage,
     Position,
     of_rows,

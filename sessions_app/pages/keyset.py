@@ -12,7 +12,6 @@ from django.db.models import Model, QuerySet
 from django.http import QueryDict
 
 Row = TypeVar("Row", bound=Model)
-LARGEST_NUMBER = 2**63 - 1
 PARAMETERS = ("before", "after")
 
 

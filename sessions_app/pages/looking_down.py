@@ -10,7 +10,8 @@ from typing import TypeVar
 from django.db.models import Max, Model, QuerySet
 from django.utils import timezone
 
-from sessions_app.pages.keyset import LARGEST_NUMBER, KeysetPage, Position, page_of
+from sessions_app.models.numbers import LARGEST_NUMBER, first_number_from
+from sessions_app.pages.keyset import KeysetPage, Position, page_of
 
 Row = TypeVar("Row", bound=Model)
 DOWN_TO = "Looked down to #{}: older ones are on the next page."
@@ -41,9 +42,9 @@ def numbers_between(
 ) -> tuple[int, int]:
     """The stretch of numbers that a stretch of days has: rows are numbered as they are made. The
     slack is how much later than its time a row may have been written."""
-    first = _first_number(model, field, _midnight(since) - slack) if since else 1
+    first = first_number_from(model, field, _midnight(since) - slack) if since else 1
     end = _midnight(min(until, LAST_DAY) + timedelta(days=1)) + slack if until else None
-    return first, _first_number(model, field, end) if end else LARGEST_NUMBER
+    return first, first_number_from(model, field, end) if end else LARGEST_NUMBER
 
 
 def in_days(field: str, since: date | None, until: date | None) -> dict[str, datetime]:
@@ -51,13 +52,6 @@ def in_days(field: str, since: date | None, until: date | None) -> dict[str, dat
     after = {f"{field}__gte": _midnight(since)} if since else {}
     end = _midnight(min(until, LAST_DAY) + timedelta(days=1)) if until else None
     return {**after, f"{field}__lt": end} if end else after
-
-
-def _first_number(model: type[Model], field: str, moment: datetime) -> int:
-    """The first row of this moment or later; larger than any where there is none."""
-    later = model._default_manager.filter(**{f"{field}__gte": moment}).order_by(field)
-    found = later.values_list("pk", flat=True).first()
-    return LARGEST_NUMBER if found is None else int(found)
 
 
 def _midnight(day: date) -> datetime:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from sessions_app.models import Session
-from sessions_app.models.search import LARGEST_NUMBER, SHORTEST_WORDS, is_too_short, newest_matches
+from sessions_app.models.numbers import LARGEST_NUMBER
+from sessions_app.models.search import SHORTEST_WORDS, is_too_short, newest_matches
 from sessions_app.pages.filters import SessionFilter
 from sessions_app.pages.keyset import KeysetPage, Position, of_rows, page_of
 from sessions_app.pages.looking_down import DOWN_TO, look_down

@@ -18,8 +18,8 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from sessions_app.models import Change, Session, SessionEvent, Watch
+from sessions_app.models.numbers import LARGEST_NUMBER
 from sessions_app.models.policy import HIGHEST_TIER, LOWEST_TIER, Policy
-from sessions_app.models.search import LARGEST_NUMBER
 from sessions_app.models.trust import Step
 from sessions_app.reading.plain_text import as_text, one_line
 from sessions_app.reading.stream_shape import mapping
