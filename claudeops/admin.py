@@ -1,4 +1,4 @@
-"""What other applications put into the admin, narrowed: accounts get roles, the queue is shown."""
+"""Admin of accounts, queue and failed logins, in place of the pages of other applications."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sessions_app.access.admin_site import TableAdmin
 from sessions_app.access.roles import Right, may
 from sessions_app.models import LoginFailure
 
-# The roles are fixed: an account is given one on its own page.
+# Groups are the fixed roles; the page of an account assigns them.
 for model in (User, Group, Schedule, Success, Failure, OrmQ):
     admin.site.unregister(model)
 
 
 @admin.register(User)
 class AccountAdmin(TableAdmin, UserAdmin):  # type: ignore[type-arg]
-    """Without Django's own permissions, which decide nothing here."""
+    """Accounts without Django's permissions, which Claude Ops does not use."""
 
     seen_with = changed_with = Right.MANAGE_KEYS
     list_display = ["username", "roles", "is_active", "is_superuser", "last_login"]
@@ -45,7 +45,7 @@ class AccountAdmin(TableAdmin, UserAdmin):  # type: ignore[type-arg]
 
 
 class QueuePages(TableAdmin):
-    """A schedule can name any function of Python, so writing one is running anything."""
+    """Read-only pages of the queue: who writes a schedule can run any Python function."""
 
     seen_with = Right.MANAGE_KEYS
     actions = ()
@@ -73,7 +73,7 @@ class WaitingAdmin(QueuePages, queue.QueueAdmin):  # type: ignore[misc]
 
 @admin.register(LoginFailure)
 class LoginFailureAdmin(TableAdmin):
-    """Deleting the rows of a name or an address lets it try again at once."""
+    """Failed logins; deleting the rows of a name or an address unlocks it."""
 
     seen_with = Right.MANAGE_KEYS
     list_display = ["username", "address", "at"]

@@ -1,4 +1,4 @@
-"""A wrong value in the environment stops the start, and the message names the variable."""
+"""System checks of settings and of the permissions of files."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 
-from claudeops.database_url import SQLITE
-from claudeops.env import unknown_names
-from claudeops.private_files import OTHERS, complaints, private_paths
-from claudeops.state_directory import make_state_directory
+from claudeops.env import OLD_NAMES, SQLITE, old_names_in, unknown_names
+from claudeops.state import OTHERS, complaints, make_state_directory, private_paths
 
-# Set by Claude Ops itself, for the processes that it starts.
-OTHER_NAMES = {
+# Set by Claude Ops for the processes that it starts.
+INTERNAL_NAMES = {
     *("CLAUDEOPS_SCRATCH", "CLAUDEOPS_SCRATCH_NO_SMALL_DISK", "CLAUDEOPS_RUN", "CLAUDEOPS_COMMAND"),
 }
 HINT = "Correct it in the environment or in .env and start again."
@@ -33,23 +31,44 @@ def check_environment(**_options: Any) -> list[CheckMessage]:
 
 @register()
 def check_names(**_options: Any) -> list[CheckMessage]:
-    """A misspelt name is a setting that does not hold: `CLAUDEOPS_ROOM=on` builds no room."""
-    known = {variable.name for variable in settings.CLAUDEOPS_VARIABLES} | OTHER_NAMES
+    """Report names that nothing reads: a misspelt name leaves its setting at the default."""
+    known = {variable.name for variable in settings.CLAUDEOPS_VARIABLES} | INTERNAL_NAMES
     return [
         _misspelt(name, meant) if meant else _unknown(name)
-        for name, meant in unknown_names(os.environ, known).items()
+        for name, meant in unknown_names(os.environ.keys() - OLD_NAMES.keys(), known).items()
     ]
 
 
 def _misspelt(name: str, meant: str) -> CheckMessage:
-    sentence = f"{name} is no setting of Claude Ops. Did you mean {meant}?"
+    sentence = f"{name} is not a setting of Claude Ops. Did you mean {meant}?"
     return Error(sentence, hint=f"Rename it to {meant}.", id="claudeops.E003", obj=name)
 
 
 def _unknown(name: str) -> CheckMessage:
-    sentence = f"{name} is no setting of Claude Ops, so it does nothing."
+    sentence = f"{name} is not a setting of Claude Ops and has no effect."
     hint = "Remove it; `claudeops config` lists all settings."
     return Warning(sentence, hint=hint, id="claudeops.W003", obj=name)
+
+
+@register()
+def check_old_names(**_options: Any) -> list[CheckMessage]:
+    """Warn about settings with their old names; refuse an old and a new name together."""
+    return [
+        Error(
+            f"{old} and {new} are both set; {old} is the old name of {new}.",
+            hint=f"Remove {old}.",
+            id="claudeops.E004",
+            obj=old,
+        )
+        if os.environ.get(new, "").strip()
+        else Warning(
+            f"{old} is now called {new}; the next version does not read the old name.",
+            hint=f"Rename it to {new}.",
+            id="claudeops.W004",
+            obj=old,
+        )
+        for old, new in old_names_in(os.environ).items()
+    ]
 
 
 @register()
@@ -63,7 +82,7 @@ def check_state_directory(**_options: Any) -> list[CheckMessage]:
 
 @register()
 def check_private_files(**_options: Any) -> list[CheckMessage]:
-    """What could not be closed at the start is named, with the command that closes it."""
+    """Warn about files that the start could not close to other users."""
     paths = private_paths(Path(settings.CLAUDEOPS_STATE_DIR), *database_files())
     return [
         Warning(complaint, hint=remedy, id="claudeops.W001")
@@ -73,7 +92,7 @@ def check_private_files(**_options: Any) -> list[CheckMessage]:
 
 @register()
 def check_dotenv(**_options: Any) -> list[CheckMessage]:
-    """The operator's own file: named, not changed."""
+    """Warn about a `.env` file that other users can read. It is never changed."""
     path = Path(settings.CLAUDEOPS_ENV_FILE)
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
@@ -91,7 +110,9 @@ def check_dotenv(**_options: Any) -> list[CheckMessage]:
 
 
 def database_files() -> list[Path]:
-    """Also where the operator put it outside the state directory. Archived files are made closed;
-    their directory may be a mount that others use, too."""
+    """Return the file of an SQLite database, which may be outside the state directory.
+
+    The archive is left out: its files are made private, its directory may be a shared mount.
+    """
     database = settings.DATABASES["default"]
     return [Path(database["NAME"])] if database["ENGINE"] == SQLITE else []

@@ -1,9 +1,7 @@
-"""Typed reading of settings from the environment, with every mistake kept by name.
+"""Typed settings from the environment: database address, tiers, old names of settings.
 
-`environs` does the reading. A wrong value must stop the start with a message that names it, but
-raising at import would show a traceback and only the first mistake; so each problem is noted, the
-default stands in, and a system check (`claudeops.checks`) turns the notes into errors that every
-command prints.
+`environs` reads the values. An invalid value is recorded as a problem and replaced by its default;
+`claudeops.checks` turns the problems into errors, so that an operator sees all of them at once.
 """
 
 from __future__ import annotations
@@ -11,18 +9,77 @@ from __future__ import annotations
 import logging
 import os
 import re
+import socket
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import dj_database_url
 from dotenv import load_dotenv
 from environs import Env, ValidationError, validate
 
-from claudeops.database_url import Database, database_from_url
+from escalation.tiers import DEFAULT_TIERS, UNANSWERED_TOOLS, Tier
+
+Database: TypeAlias = dict[str, Any]
+
+SQLITE, POSTGRESQL = "django.db.backends.sqlite3", "django.db.backends.postgresql"
+RECONNECTING_POSTGRESQL = "claudeops.postgresql"
+SQLITE_OPTIONS = {
+    # A writer waits for another writer; readers never wait in WAL mode.
+    "timeout": 20,
+    # Takes the write lock at the start: a later upgrade would fail with "database is locked".
+    "transaction_mode": "IMMEDIATE",
+    "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+}
+
+POSTGRESQL_OPTIONS = {
+    # A lost server is noticed within seconds: a worker that is cut off must stop before another
+    # host takes over its session.
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+
+dj_database_url.register("sqlite3", SQLITE)
+
+
+def sqlite_database(path: Path | str) -> Database:
+    return {"ENGINE": SQLITE, "NAME": str(path), "OPTIONS": dict(SQLITE_OPTIONS)}
+
+
+def database_from_url(url: str) -> Database:
+    """Return Django's settings for `DATABASE_URL`; raise ValueError if it cannot be used."""
+    database = _parsed(url)
+    if database["ENGINE"] == SQLITE:
+        # dj_database_url reads an address without a path as a database in memory.
+        if database.get("HOST") or database["NAME"] in {"", ":memory:"}:
+            raise ValueError("must name a file, as in sqlite:////srv/claudeops.sqlite3")
+        return sqlite_database(database["NAME"])
+    if database["ENGINE"] != POSTGRESQL:
+        raise ValueError("must begin with sqlite:/// or postgresql://")
+    if not database["NAME"]:
+        raise ValueError("must name a database, as in postgresql://user@host/claudeops")
+    options = {**POSTGRESQL_OPTIONS, **database.get("OPTIONS", {})}
+    return {**database, "ENGINE": RECONNECTING_POSTGRESQL, "OPTIONS": options}
+
+
+def _parsed(url: str) -> Database:
+    try:
+        return dict(dj_database_url.parse(url))
+    except dj_database_url.UnknownSchemeError as error:
+        raise ValueError("must begin with sqlite:/// or postgresql://") from error
+    except dj_database_url.ParseError as error:
+        raise ValueError(
+            "must be an address like postgresql://user:password@host:5432/claudeops, "
+            "with special characters written as %40"
+        ) from error
+
 
 Value = TypeVar("Value")
 
@@ -32,15 +89,36 @@ LOG_LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 ADDRESS = validate.Regexp(r"https?://[^\s/]+")
 FERNET_KEY = re.compile(r"[A-Za-z0-9_-]{43}=")
 FERNET_WANTED = (
-    "a key of 44 characters as it stands in encryption_key in the state directory of the first "
-    "host, or several, separated by commas: the first one seals, each of them opens"
+    "a key of 44 characters, as in the file encryption_key in the state directory of the first "
+    "host, or several, separated by commas: the first one encrypts, all of them decrypt"
 )
 ORIGIN = validate.Regexp(r"https?://[^/]+$")
+HIGHEST_POSSIBLE_TIER = 9
+
+# Names of version 0.2, read until the next version: `claudeops.checks` warns about each.
+OLD_NAMES = {
+    "CLAUDEOPS_APPROVAL": "CLAUDEOPS_REQUIRE_APPROVAL",
+    "CLAUDEOPS_DRY_FORK": "CLAUDEOPS_PLAN_SESSIONS",
+    "CLAUDEOPS_LIMIT_RESERVE": "CLAUDEOPS_RATE_LIMIT_RESERVE",
+    "CLAUDEOPS_MAX_LIMIT_WAITS": "CLAUDEOPS_MAX_RATE_LIMIT_WAITS",
+    "CLAUDEOPS_ROOMS": "CLAUDEOPS_SANDBOX",
+    "CLAUDEOPS_SILENCE": "CLAUDEOPS_IDLE_TIMEOUT",
+    "CLAUDEOPS_TOOL_SILENCE": "CLAUDEOPS_TOOL_IDLE_TIMEOUT",
+    **{
+        f"CLAUDEOPS_TIER{number}_DOORS": f"CLAUDEOPS_TIER{number}_GRANTS"
+        for number in range(1, HIGHEST_POSSIBLE_TIER + 1)
+    },
+}
+
+
+def old_names_in(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the old names that are set, each with its new name."""
+    return {old: new for old, new in OLD_NAMES.items() if variables.get(old, "").strip()}
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """One variable with a value that cannot be used."""
+class VariableProblem:
+    """A variable whose value cannot be used."""
 
     name: str
     message: str
@@ -48,39 +126,42 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """One setting: what holds now, and who said so."""
+    """A setting with its value and its source."""
 
     name: str
     value: Any
     source: str
-    """environment, default, or the file that was read."""
+    """`environment`, `default`, or the path of the file."""
 
 
 class _Variables(Env):
-    """A blank value is the same as none: `CLAUDEOPS_PORT=` in a file asks for the default."""
+    """Reads from a mapping in place of `os.environ`."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         super().__init__()
         self._variables = variables
 
     def _get_value(self, env_key: str, default: Any) -> Any:
-        return self._variables.get(env_key, "").strip() or default
+        return self._variables.get(env_key, "").strip() or default  # `NAME=` asks for the default
 
 
 class Environment:
-    """The variables of one installation, and what is wrong with them."""
+    """Settings of one installation, and the problems found in them."""
 
     def __init__(
         self, variables: Mapping[str, str], *, file: str = "", in_file: Collection[str] = ()
     ) -> None:
-        self._env = _Variables(variables)
-        self._file, self._in_file = file, in_file
+        old_names = old_names_in(variables)
+        given = {name: text for name, text in variables.items() if text.strip()}
+        self._env = _Variables({**{new: given[old] for old, new in old_names.items()}, **given})
+        self._file = file
+        self._in_file = {*in_file, *(new for old, new in old_names.items() if old in in_file)}
         self._known: dict[str, Variable] = {}
-        self.problems: list[Problem] = []
+        self.problems: list[VariableProblem] = []
 
     @property
     def variables(self) -> tuple[Variable, ...]:
-        """All that were asked for, in that order."""
+        """All variables that were read, in the order of reading."""
         return tuple(self._known.values())
 
     def text(self, name: str, default: str = "") -> str:
@@ -101,7 +182,7 @@ class Environment:
         return self._read(name, default, self._env.decimal, wanted, validate=limits)
 
     def optional_amount(self, name: str) -> Decimal | None:
-        """A limit; 0 is one, and none is none."""
+        """Return a limit in dollars; 0 is a limit, None means no limit."""
         wanted = "an amount in dollars, 0 or more, like 2.50"
         return self._read(name, None, lambda name: _to_amount(self.text(name)), wanted)
 
@@ -153,7 +234,7 @@ class Environment:
         return self._noted(name, self._env.path(name, default).expanduser().absolute())
 
     def directory(self, name: str) -> str:
-        """Absolute, or nothing where nothing is given."""
+        """Return an absolute path, or an empty string if none is set."""
         given = str(self.path(name, Path())) if self._text(name) else ""
         return self._noted(name, given)
 
@@ -162,21 +243,21 @@ class Environment:
         return self._read(name, default, lambda name: _to_directories(self._names(name)), wanted)
 
     def fernet_keys(self, name: str) -> tuple[str, ...]:
-        """One or several, separated by commas. They are never shown."""
+        """Return one or several keys, separated by commas. Messages never contain them."""
         keys = self.names(name)
         if all(map(FERNET_KEY.fullmatch, keys)):
             return keys
-        self.problems.append(Problem(name, f"{name} must be {FERNET_WANTED}."))
+        self.problems.append(VariableProblem(name, f"{name} must be {FERNET_WANTED}."))
         return ()
 
     def database(self, name: str, default: Database) -> Database:
-        """The address is never shown: it may hold a password."""
+        """Return the database. Messages never contain its address, which may hold a password."""
         text = self._text(name)
         self._noted(name, text or str(default.get("NAME", "")))
         try:
             return database_from_url(text) if text else default
         except ValueError as error:
-            self.problems.append(Problem(name, f"{name} {error}."))
+            self.problems.append(VariableProblem(name, f"{name} {error}."))
             return default
 
     def _read(
@@ -188,7 +269,9 @@ class Environment:
         try:
             return self._noted(name, read(name, **options))
         except (ValueError, ValidationError):
-            self.problems.append(Problem(name, f"{name} is {text!r}, but must be {wanted}."))
+            self.problems.append(
+                VariableProblem(name, f"{name} is {text!r}, but must be {wanted}.")
+            )
             return self._noted(name, default)
 
     def _text(self, name: str) -> str:
@@ -204,10 +287,16 @@ class Environment:
         return value
 
 
-def read_dotenv(path: Path) -> frozenset[str]:
-    """What is in the environment wins over the file; a `$` in a password stays a `$`.
+def own_address(host: str, port: int) -> str:
+    """Return the address of the web server; one that listens everywhere has the machine's name."""
+    name = socket.gethostname() if host in ("0.0.0.0", "::") else host  # noqa: S104 (not bound)
+    return f"http://{f'[{name}]' if ':' in name else name}:{port}"
 
-    The names that were taken from it.
+
+def read_dotenv(path: Path) -> frozenset[str]:
+    """Load a `.env` file and return the names taken from it. The environment takes precedence.
+
+    Values are not interpolated: a `$` in a password stays a `$`.
     """
     before = set(os.environ)
     load_dotenv(path, override=False, interpolate=False)
@@ -215,7 +304,7 @@ def read_dotenv(path: Path) -> frozenset[str]:
 
 
 def unknown_names(given: Iterable[str], known: Collection[str]) -> dict[str, str]:
-    """Names of ours that nothing reads, each with the one that was probably meant, or nothing."""
+    """Return names with our prefix that nothing reads, each with its closest match, if any."""
     strange = sorted(name for name in given if name.startswith(OUR_PREFIX) and name not in known)
     return {name: next(iter(get_close_matches(name, known, 1, 0.85)), "") for name in strange}
 
@@ -232,7 +321,7 @@ def split_outside_parentheses(text: str) -> list[str]:
 
 
 def _to_seconds(text: str, multiple_of: int) -> int:
-    """Stricter than environs' durations, which also know weeks, milliseconds and less than 0."""
+    """Read a duration; environs' own durations would allow weeks and negative values."""
     parts = re.fullmatch(r"(\d+)\s*([smhd]?)", text.lower())
     seconds = int(parts[1]) * SECONDS_PER_UNIT[parts[2]] if parts else 0
     if seconds <= 0 or seconds % multiple_of:
@@ -262,3 +351,47 @@ def _to_time_zone(text: str) -> str:
         return ZoneInfo(text).key
     except (ZoneInfoNotFoundError, OSError) as error:
         raise ValueError from error
+
+
+def tiers_from(environment: Environment) -> dict[int, Tier]:
+    """Return the tiers by number: the default ones, and each tier above them that has a name.
+
+    A tier above the default ones starts from the values of the highest default tier.
+    """
+    tiers = {default.number: _overridden(default, environment) for default in DEFAULT_TIERS}
+    highest = DEFAULT_TIERS[-1]
+    for number in range(highest.number + 1, HIGHEST_POSSIBLE_TIER + 1):
+        if not environment.text(_prefix(number) + "NAME"):
+            break
+        tiers[number] = _overridden(replace(highest, number=number), environment)
+    return tiers
+
+
+def _overridden(default: Tier, environment: Environment) -> Tier:
+    prefix = _prefix(default.number)
+    denied = environment.names(prefix + "DISALLOWED_TOOLS", default.disallowed_tools)
+    return replace(
+        default,
+        name=environment.text(prefix + "NAME", default.name),
+        model=environment.text(prefix + "MODEL", default.model),
+        allowed_tools=environment.names(prefix + "ALLOWED_TOOLS", default.allowed_tools),
+        disallowed_tools=tuple(dict.fromkeys((*UNANSWERED_TOOLS, *denied))),
+        # The CLI reads 0 turns as unlimited.
+        max_turns=environment.integer(prefix + "MAX_TURNS", default.max_turns, minimum=1),
+        max_budget_usd=environment.amount(prefix + "MAX_BUDGET_USD", default.max_budget_usd),
+        timeout_seconds=environment.seconds(prefix + "TIMEOUT", default.timeout_seconds),
+        grants=environment.text(prefix + "GRANTS", default.grants),
+        ask=_rules(environment, prefix + "ASK"),
+    )
+
+
+def _prefix(number: int) -> str:
+    return f"CLAUDEOPS_TIER{number}_"
+
+
+def _rules(environment: Environment, name: str) -> tuple[str, ...]:
+    one = r"Bash\([^()]*[^()\s:*][^()]*\)"
+    words = environment.matching(
+        name, "", rf"{one}([\s,]+{one})*", "rules like Bash(docker restart:*)"
+    )
+    return tuple(re.findall(one, words))

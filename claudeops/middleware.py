@@ -1,39 +1,197 @@
-"""Headers that every page carries."""
+"""Layers around Django under ASGI: static files, security headers, body limit; and input checks.
+
+The headers and the limit are outside of Django's middleware, because static files, requests that
+cannot be read and bodies that are too long never reach it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
+from wsgiref.headers import Headers
 
-from asgiref.sync import iscoroutinefunction
-from django.http import HttpRequest, HttpResponseBase
-from django.utils.decorators import sync_and_async_middleware
+from csp.utils import build_policy
+from django.conf import settings
+from django.contrib.staticfiles import finders
+from django.core.exceptions import BadRequest
+from django.core.files.uploadhandler import FileUploadHandler
+from django.http import HttpRequest, QueryDict
+from django.utils.deprecation import MiddlewareMixin
+from whitenoise import WhiteNoise
+from whitenoise.responders import Response, StaticFile
 
-# Everything comes from this server: the pages work offline, and text from a hostile log
-# that slipped through escaping still could not load or run anything.
-CONTENT_SECURITY_POLICY = (
-    "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'self'; "
-    "form-action 'self'; frame-ancestors 'none'"
-)
-
-View = Callable[[HttpRequest], HttpResponseBase]
-AsyncView = Callable[[HttpRequest], Awaitable[HttpResponseBase]]
-
-
-@sync_and_async_middleware
-def content_security_policy(get_response: View | AsyncView) -> View | AsyncView:
-    if iscoroutinefunction(get_response):
-
-        async def async_middleware(request: HttpRequest) -> HttpResponseBase:
-            return _with_policy(await get_response(request))
-
-        return async_middleware
-
-    def middleware(request: HttpRequest) -> HttpResponseBase:
-        return _with_policy(get_response(request))  # type: ignore[arg-type]
-
-    return middleware
+Scope: TypeAlias = dict[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
+Send: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[None]]
+Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-def _with_policy(response: HttpResponseBase) -> HttpResponseBase:
-    response.headers.setdefault("Content-Security-Policy", CONTENT_SECURITY_POLICY)
-    return response
+def with_static_files(application: Application) -> Application:
+    """Serve static files from the installed packages, by WhiteNoise.
+
+    WhiteNoise's middleware is not async: under ASGI it would cost a thread for every file.
+    """
+    files = known_files()
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        file = _found(files, scope["path"]) if scope["type"] == "http" else None
+        if file is None:
+            await application(scope, receive, send)
+        else:
+            await _send(file.get_response(scope["method"], _asked(scope)), send)
+
+    return answer
+
+
+def known_files() -> WhiteNoise:
+    """Return the static files of all applications; they are found anew at each request in debug."""
+    files = WhiteNoise(
+        None,
+        autorefresh=settings.DEBUG,
+        allow_all_origins=False,
+        add_headers_function=_forbid_guessing,
+    )
+    storages = [storage for finder in finders.get_finders() for _, storage in finder.list(None)]
+    # Django prefers the first application that has a file, WhiteNoise the last.
+    for location in reversed(dict.fromkeys(storage.location for storage in storages)):
+        files.add_files(location, prefix=settings.STATIC_URL)
+    return files
+
+
+def _found(files: WhiteNoise, path: str) -> StaticFile | None:
+    return files.find_file(path) if files.autorefresh else files.files.get(path)
+
+
+def _forbid_guessing(headers: Headers, path: str, url: str) -> None:
+    headers["X-Content-Type-Options"] = "nosniff"
+
+
+def _asked(scope: Scope) -> dict[str, str]:
+    """Return the request's headers under the names of WSGI, which WhiteNoise reads."""
+    return {
+        "HTTP_" + name.decode("latin1").upper().replace("-", "_"): value.decode("latin1")
+        for name, value in scope["headers"]
+    }
+
+
+async def _send(response: Response, send: Send) -> None:
+    """Send a file, read at once: the largest has 0.3 MB, and a thread would cost more."""
+    with contextlib.closing(response.file) if response.file else contextlib.nullcontext():
+        body = response.file.read() if response.file else b""
+    headers = [(name.lower().encode(), value.encode()) for name, value in response.headers]
+    await send({"type": "http.response.start", "status": int(response.status), "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def security_headers() -> dict[bytes, bytes]:
+    """Return the headers of every response; `settings.CONTENT_SECURITY_POLICY` is among them."""
+    return {
+        b"content-security-policy": build_policy().encode(),
+        b"x-content-type-options": b"nosniff",
+        b"x-frame-options": b"DENY",
+        b"referrer-policy": b"same-origin",
+        b"cross-origin-opener-policy": b"same-origin",
+    }
+
+
+def with_answer_headers(application: Application) -> Application:
+    headers = security_headers()
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Mapping[str, Any]) -> None:
+            await send(_completed(message, headers))
+
+        await application(scope, receive, send_with_headers)
+
+    return answer
+
+
+def _completed(message: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> Mapping[str, Any]:
+    """Add the headers that a response does not set itself."""
+    if message["type"] != "http.response.start":
+        return message
+    given = list(message.get("headers", ()))
+    names = {bytes(name).lower() for name, _value in given}
+    missing = [(name, value) for name, value in headers.items() if name not in names]
+    return {**message, "headers": [*given, *missing]}
+
+
+SAID = b"The request is too long: at most 1 MB is taken.\n"
+
+
+def with_body_limit(application: Application) -> Application:
+    """Refuse a body over 1 MB while it arrives: Django's ASGI handler would write it to disk."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await application(scope, receive, send)
+        elif _declared(scope) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+            await _refuse(send)
+        else:
+            counted = _Counted(receive)
+            await application(scope, counted.receive, send)
+            if counted.is_too_long:
+                await _refuse(send)
+
+    return answer
+
+
+def _declared(scope: Scope) -> int:
+    """Return the declared length; one that is no number counts as too long."""
+    text = dict(scope["headers"]).get(b"content-length", b"0")
+    return (
+        int(text) if text.isdigit() and len(text) < 20 else settings.DATA_UPLOAD_MAX_MEMORY_SIZE + 1
+    )
+
+
+class _Counted:
+    """Tells Django that the browser is gone when a body is too long: it then sends no response."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive, self._seen = receive, 0
+
+    @property
+    def is_too_long(self) -> bool:
+        return self._seen > settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+
+    async def receive(self) -> Mapping[str, Any]:
+        message = await self._receive()
+        self._seen += len(message.get("body", b""))
+        return {"type": "http.disconnect"} if self.is_too_long else message
+
+
+async def _refuse(send: Send) -> None:
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+    await send({"type": "http.response.start", "status": 413, "headers": headers})
+    await send({"type": "http.response.body", "body": SAID})
+
+
+class NoFiles(FileUploadHandler):
+    """Refuses every upload: no form has a file."""
+
+    def new_file(self, *args: Any, **options: Any) -> None:
+        raise BadRequest("No page takes files.")
+
+    def receive_data_chunk(self, raw_data: bytes, start: int) -> bytes | None:
+        return None
+
+    def file_complete(self, file_size: int) -> None:
+        return None
+
+
+NUL = "\x00"
+
+
+class PlainInputMiddleware(MiddlewareMixin):
+    """Refuses a NUL in a parameter: no form sends one, and PostgreSQL cannot store it."""
+
+    def process_view(
+        self, request: HttpRequest, view: Callable[..., Any], *_arguments: object
+    ) -> None:
+        if NUL in request.path or _has_nul(request.GET) or _has_nul(request.POST):
+            raise BadRequest("A parameter holds a NUL character.")
+
+
+def _has_nul(sent: QueryDict) -> bool:
+    return any(NUL in text for name, values in sent.lists() for text in (name, *values))

@@ -1,152 +1,299 @@
-"""What acts in admin: watches are edited, run and paused; finished sessions are continued."""
+"""The admin: records are read, watches are edited, and actions start, stop and answer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, cast
 
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ActionForm
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models import Count, Model, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from escalation import queue
-from escalation.errors import CycleActive, OperationRefused
-from escalation.incidents import by_person as incidents_by_person
-from escalation.next_step import approval as answers
-from escalation.next_step import by_person, cycles, expiry
-from escalation.next_step.starting import what_it_waits_for
-from escalation.web.doors_table import doors_table
-from sessions_app.access.admin_site import TableAdmin
+from escalation.errors import OperationRefused
+from escalation.incidents import recorder as incidents_by_person
+from escalation.supervisor import approval_answers as answers
+from escalation.supervisor import cycles, manual
+from escalation.supervisor.successors import what_it_waits_for
+from escalation.web.watches import grants_table
+from sessions_app import text
+from sessions_app.access.admin_site import (
+    AskedOn,
+    BoundedPaginator,
+    CreatedOn,
+    FirstSeenOn,
+    FoundByWords,
+    TableAdmin,
+    among_latest,
+    lately_seen,
+)
 from sessions_app.access.roles import Right, may
-from sessions_app.admin import ApprovalAdmin, IncidentAdmin, SessionAdmin
-from sessions_app.models import Approval, Cycle, Incident, Session, Watch
+from sessions_app.models import (
+    Approval,
+    BudgetNotice,
+    Change,
+    Channel,
+    Conversation,
+    Cycle,
+    DailyVerdict,
+    Incident,
+    IncidentEvent,
+    Message,
+    Notification,
+    PauseSwitch,
+    PeriodCost,
+    RateLimit,
+    SandboxProof,
+    ServiceState,
+    Session,
+    SessionEvent,
+    Transcript,
+    TranscriptChunk,
+    Watch,
+    WorkerHeartbeat,
+)
+from sessions_app.models.search import number_in
+from sessions_app.models.session import LONG_FIELDS
+from sessions_app.text import money, one_line
 
-LAST_CYCLE = ("id", "state", "outcome")
+# Costs of the listed sessions by tier; they follow the filters and the search.
+
+MOST_ADDED = 2_000
+"""Newest matching sessions that are added up, so that a large table stays fast."""
 
 
-@admin.register(Watch)
-class WatchAdmin(TableAdmin):
-    changed_with = Right.CHANGE_WATCHES
-    list_display = [
-        "name",
-        "rhythm",
-        "enabled",
-        "trust",
-        "workdir",
-        "next_run",
-        "last_cycle",
-    ]
-    list_filter = ["enabled", "dry_run", "max_tier"]
-    list_select_related = ["schedule"]
-    search_fields = ["name", "workdir", "instructions"]
-    actions = ["run_now", "pause", "unpause"]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TierCostSummary:
+    tier: int
+    runs: int
+    cost_usd: Decimal
+    without_figure: int
 
-    def render_change_form(
-        self, request: HttpRequest, context: dict[str, Any], *args: Any, **options: Any
-    ) -> HttpResponse:
-        watch = context.get("original")
-        doors = doors_table(watch.doors if watch else "")
-        return super().render_change_form(request, {**context, "doors": doors}, *args, **options)
 
-    def view_on_site(self, watch: Watch) -> str:
-        return reverse("sessions_app:trust", args=[watch.pk])
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TierCosts:
+    tiers: tuple[TierCostSummary, ...]
 
-    @admin.display(description="trusted with", ordering="max_tier")
-    def trust(self, watch: Watch) -> SafeString:
-        url = reverse("sessions_app:trust", args=[watch.pk])
-        return format_html('<a href="{}">{}</a>', url, watch.trust_title)
+    @property
+    def runs(self) -> int:
+        return sum(tier.runs for tier in self.tiers)
 
-    @admin.display(description="next run")
-    def next_run(self, watch: Watch) -> str:
-        if watch.next_run is None:
-            return "–"
-        return timezone.localtime(watch.next_run).strftime("%Y-%m-%d %H:%M")
+    @property
+    def total(self) -> Decimal:
+        return sum((tier.cost_usd for tier in self.tiers), Decimal(0))
+
+    @property
+    def is_cut(self) -> bool:
+        return self.runs >= MOST_ADDED
+
+
+def costs_by_tier(listed: QuerySet[Session]) -> TierCosts:
+    newest = listed.order_by("-pk").values("pk")[:MOST_ADDED]
+    added: Any = Session.objects.filter(pk__in=newest).order_by("tier").values("tier")
+    rows = added.annotate(
+        runs=Count("pk"),
+        spent=Sum("cost_usd", default=Decimal(0)),
+        without=Count("pk", filter=Q(cost_usd=None, finished_at__isnull=False)),
+    )
+    return TierCosts(
+        tiers=tuple(
+            TierCostSummary(
+                tier=row["tier"],
+                runs=row["runs"],
+                cost_usd=row["spent"],
+                without_figure=row["without"],
+            )
+            for row in rows
+        )
+    )
+
+
+# Read-only pages of records.
+
+LONGEST_WORD = 24
+"""Characters of a name in a list; the page of the row shows all of it."""
+
+
+def link_to(target: Session | Cycle | Incident | Approval, text: str) -> SafeString:
+    return format_html('<a href="{}">{}</a>', target.get_absolute_url(), text)
+
+
+class PastAdmin(TableAdmin):
+    """Read-only admin of a record."""
+
+    list_per_page = 50
+    show_full_result_count = False
+    paginator = BoundedPaginator
+    show_facets = admin.ShowFacets.NEVER  # counting facets would scan the whole table
+    # Any other column would sort the whole table.
+    sortable_by = ("id",)
+
+
+class ReadInline(admin.TabularInline):  # type: ignore[type-arg]
+    """Read-only rows of a parent's page."""
+
+    extra = 0
+    max_num = 0
+    can_delete = False
+    show_change_link = True
+
+    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return may(request.user, Right.SEE_OUTPUT)
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+
+# Cycles, sessions and events.
+
+
+class ChainInline(ReadInline):
+    """Sessions of a cycle in the order of their start."""
+
+    model = Session
+    fk_name = "cycle"
+    verbose_name_plural = "chain"
+    ordering = ("id",)
+    fields = readonly_fields = (
+        *("page", "came_from", "tier", "status", "purpose", "asked_model", "continued_by"),
+        *("cost", "took"),
+    )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """With the last cycle of each, in the same query."""
-        own = Cycle.objects.filter(watch=OuterRef("pk")).order_by("-id")
-        watches: QuerySet[Any] = super().get_queryset(request)
-        last = {f"last_{name}": Subquery(own.values(name)[:1]) for name in LAST_CYCLE}
-        annotated: QuerySet[Any] = watches.annotate(**last)
-        return annotated
+        runs: QuerySet[Any] = super().get_queryset(request)
+        return runs.defer(*LONG_FIELDS)
 
-    @admin.display(description="last cycle")
-    def last_cycle(self, watch: Any) -> SafeString | str:
-        if watch.last_id is None:
-            return "–"
-        cycle = Cycle(**{name: getattr(watch, f"last_{name}") for name in LAST_CYCLE})
-        said = cycle.get_outcome_display() or cycle.get_state_display()
-        return format_html('<a href="{}">{}</a>', cycle.get_absolute_url(), said)
+    @admin.display(description="session")
+    def page(self, session: Session) -> SafeString:
+        return link_to(session, f"#{session.pk}")
 
-    def has_run_permission(self, request: HttpRequest) -> bool:
-        return may(request.user, Right.RUN)
+    @admin.display(description="after")
+    def came_from(self, session: Session) -> str:
+        return f"#{session.parent_session_id}" if session.parent_session_id else "–"
 
-    def has_stop_permission(self, request: HttpRequest) -> bool:
-        return may(request.user, Right.STOP)
+    @admin.display(description="model")
+    def asked_model(self, session: Session) -> str:
+        return one_line(session.model, LONGEST_WORD)
 
-    @admin.action(description="Run now", permissions=["run"])
-    def run_now(self, request: HttpRequest, queryset: QuerySet[Watch]) -> None:
-        for watch in queryset:
-            try:
-                cycle = cycles.start(
-                    watch,
-                    trigger=Cycle.Trigger.MANUAL,
-                    enqueue=queue.enqueue,
-                    requested_by=cast(User, request.user),
-                )
-            except (CycleActive, OperationRefused) as refused:
-                self.message_user(request, str(refused), messages.WARNING)
-            else:
-                self.log_change(request, watch, f"Run now: cycle {cycle.pk}.")
-                self.message_user(request, f"Cycle {cycle.pk} of {watch.name} is queued.")
+    @admin.display(description="cost")
+    def cost(self, session: Session) -> str:
+        return text.cost(session.cost_usd, session.estimated_cost_usd)
 
-    @admin.action(description="Pause", permissions=["stop"])
-    def pause(self, request: HttpRequest, queryset: QuerySet[Watch]) -> None:
-        self._set_enabled(request, queryset, enabled=False)
+    @admin.display(description="took")
+    def took(self, session: Session) -> str:
+        return text.duration(session.duration_ms)
 
-    @admin.action(description="Unpause", permissions=["change"])
-    def unpause(self, request: HttpRequest, queryset: QuerySet[Watch]) -> None:
-        self._set_enabled(request, queryset, enabled=True)
 
-    def _set_enabled(
-        self, request: HttpRequest, queryset: QuerySet[Watch], *, enabled: bool
-    ) -> None:
-        """One by one, not by update(): the schedule follows each save."""
-        for watch in queryset:
-            watch.enabled = enabled
-            watch.save(update_fields=["enabled"])
-            self.log_change(request, watch, "Unpaused." if enabled else "Paused.")
-        names = ", ".join(watch.name for watch in queryset)
-        self.message_user(request, f"{'Unpaused' if enabled else 'Paused'}: {names}.")
+@admin.register(Cycle)
+class CycleAdmin(FoundByWords, PastAdmin):
+    list_display = ["id", "page", "trigger", "requested_by", "state", "outcome", "created_at"]
+    list_filter = [CreatedOn, "state", "outcome", "trigger", "dry_run", "watch"]
+    list_select_related = ["watch", "requested_by"]
+    search_fields = ["pk"]
+    search_help_text = "Part of a reason, a request, a name, an error or an id"
+    matched_by = "sessions"
+    inlines = (ChainInline,)
+
+    @admin.display(description="subject")
+    def page(self, cycle: Cycle) -> SafeString:
+        return link_to(cycle, cycle.subject)
 
 
 class RequestActionForm(ActionForm):
-    """The question, the approach or the reason that an action is given."""
+    """Text field of the session actions: a question, an approach or a reason."""
 
     request = forms.CharField(required=False, label="Question, approach or reason:")
 
 
-admin.site.unregister(Session)
-
-
 @admin.register(Session)
-class ActingSessionAdmin(SessionAdmin):
-    """The record's read-only pages, with what can be done from a finished session."""
-
+class SessionAdmin(FoundByWords, PastAdmin):
+    list_display = [
+        *("id", "page", "tier_number", "asked_model", "status", "purpose"),
+        *("continued", "cost", "parent", "started"),
+    ]
+    change_list_template = "admin/sessions_app/session/change_list.html"
+    list_filter = [
+        *(CreatedOn, "status", "tier", "watch", "continued_by", lately_seen("continued_guard")),
+        *("purpose", "cost_basis", lately_seen("model")),
+    ]
+    list_select_related = ["cycle__watch"]
+    search_fields = ["pk"]
+    list_per_page = 30
+    search_help_text = "#18, or part of an id, an error, a reason, a request or a name"
     action_form = RequestActionForm
     actions = ["stop", "retry", "expire", "follow_up", "fork", "escalate"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Defers long columns in the list; the page of one session loads all of them."""
+        sessions: QuerySet[Any] = super().get_queryset(request)
+        found = request.resolver_match
+        if found is not None and str(found.url_name).endswith("_changelist"):
+            return sessions.defer(*LONG_FIELDS)
+        return sessions.select_related("cycle__watch", "parent_session", "requested_by")
+
+    @admin.display(description="subject")
+    def page(self, session: Session) -> SafeString:
+        return link_to(session, session.cycle.subject)
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Adds the costs of the listed sessions by tier."""
+        response: HttpResponse = super().changelist_view(request, extra_context)
+        context = getattr(response, "context_data", None)
+        if context and "cl" in context:
+            context["tier_costs"] = costs_by_tier(context["cl"].queryset)
+        return response
+
+    @admin.display(description="model")
+    def asked_model(self, session: Session) -> str:
+        return one_line(session.model, LONGEST_WORD)
+
+    @admin.display(description="continued")
+    def continued(self, session: Session) -> str:
+        """Returns the way of continuing and the guard that refused another one."""
+        guard = f" ({one_line(session.continued_guard, LONGEST_WORD)})"
+        return session.continued_by + (guard if session.continued_guard else "")
+
+    @admin.display(description="started")
+    def started(self, session: Session) -> str:
+        if session.started_at is None:
+            return "–"
+        return timezone.localtime(session.started_at).strftime("%Y-%m-%d %H:%M")
+
+    @admin.display(description="tier")
+    def tier_number(self, session: Session) -> str:
+        return str(session.tier)
+
+    @admin.display(description="cost")
+    def cost(self, session: Session) -> str:
+        return text.cost(session.cost_usd, session.estimated_cost_usd)
+
+    @admin.display(description="parent")
+    def parent(self, session: Session) -> SafeString | str:
+        number = session.parent_session_id
+        return link_to(Session(pk=number), f"#{number}") if number else "–"
 
     @admin.action(description="Stop (a run that is under way)", permissions=["stop"])
     def stop(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
         for session in queryset:
-            if by_person.stop(session, by=request.user.get_username()):
+            if manual.stop(session, by=request.user.get_username()):
                 self.log_change(request, session, "Asked to stop.")
                 self.message_user(request, f"Session {session.pk} is being stopped.")
             else:
@@ -157,7 +304,7 @@ class ActingSessionAdmin(SessionAdmin):
     def expire(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
         for session in queryset.select_related("cycle"):
             try:
-                expiry.expire(session, by=request.user.get_username())
+                manual.expire(session, by=request.user.get_username())
             except OperationRefused as refused:
                 self.message_user(request, str(refused), messages.WARNING)
             else:
@@ -166,21 +313,19 @@ class ActingSessionAdmin(SessionAdmin):
 
     @admin.action(description="Follow up (ask a question)", permissions=["follow_up"])
     def follow_up(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
-        self._operate(request, queryset, by_person.follow_up, with_text=True)
+        self._operate(request, queryset, manual.follow_up, with_text=True)
 
     @admin.action(description="Fork (try another approach)", permissions=["run"])
     def fork(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
-        self._operate(request, queryset, by_person.fork, with_text=True)
+        self._operate(request, queryset, manual.fork, with_text=True)
 
     @admin.action(description="Retry (a run that did not end well)", permissions=["run"])
     def retry(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
-        self._operate(request, queryset, by_person.retry, with_text=False)
+        self._operate(request, queryset, manual.retry, with_text=False)
 
     @admin.action(description="Escalate (with a reason)", permissions=["escalate"])
     def escalate(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
-        self._operate(request, queryset, by_person.escalate, with_text=True)
-
-    # The record is read-only even for those who may start runs from it.
+        self._operate(request, queryset, manual.escalate, with_text=True)
 
     def has_run_permission(self, request: HttpRequest) -> bool:
         return may(request.user, Right.RUN)
@@ -208,7 +353,6 @@ class ActingSessionAdmin(SessionAdmin):
                 created = operate(
                     session,
                     *text,
-                    enqueue=queue.enqueue,
                     requested_by=cast(User, request.user),
                 )
             except OperationRefused as refused:
@@ -218,14 +362,49 @@ class ActingSessionAdmin(SessionAdmin):
                 self.message_user(request, what_it_waits_for(created))
 
 
-admin.site.unregister(Incident)
+@admin.register(SessionEvent)
+class SessionEventAdmin(PastAdmin):
+    list_display = ["id", "page", "sequence", "source", "kind", "created_at"]
+    list_filter = [lately_seen("source", indexed=False), lately_seen("kind", indexed=False)]
+    search_fields = ["session"]
+    search_help_text = "The number of a session, or a kind of event"
+    ordering = ["-id"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Defers the payload, which only the page of one event shows."""
+        return super().get_queryset(request).defer("payload")
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        number = number_in(search_term)
+        if number is not None:
+            return queryset.filter(session=number), False
+        kind = search_term.strip()
+        return (among_latest(queryset).filter(kind=kind) if kind else queryset), False
+
+    @admin.display(description="session")
+    def page(self, event: SessionEvent) -> SafeString:
+        return link_to(Session(pk=event.session_id), f"#{event.session_id}")
+
+
+# Incidents and approvals.
 
 
 @admin.register(Incident)
-class ActingIncidentAdmin(IncidentAdmin):
-    """The record's read-only pages, with what a person does to several at once."""
-
+class IncidentAdmin(PastAdmin):
+    list_display = [
+        *("id", "page", "subject", "kind", "severity", "state", "owner", "times_seen"),
+        *("first_seen_at", "resolved_as"),
+    ]
+    list_filter = [FirstSeenOn, "state", "kind", "severity", "resolved_as", "watch"]
+    list_select_related = ["watch", "owner"]
+    search_fields = ["title", "cause", "watch_name", "drill", "remedy"]
     actions = ["acknowledge", "resolve"]
+
+    @admin.display(description="incident", ordering="title")
+    def page(self, incident: Incident) -> SafeString:
+        return link_to(incident, incident.title)
 
     def has_handle_permission(self, request: HttpRequest) -> bool:
         return may(request.user, Right.HANDLE_INCIDENTS)
@@ -255,19 +434,39 @@ class ActingIncidentAdmin(IncidentAdmin):
                 self.message_user(request, f"{done}: incident {incident.pk}.")
 
 
+@admin.register(IncidentEvent)
+class IncidentEventAdmin(PastAdmin):
+    list_display = ["id", "page", "kind", "by", "at"]
+    list_filter = ["kind", "at"]
+    list_select_related = ["incident", "by"]
+    search_fields = ["=incident__id", "text"]
+    ordering = ["-id"]
+
+    @admin.display(description="incident", ordering="incident")
+    def page(self, event: IncidentEvent) -> SafeString:
+        return link_to(event.incident, f"#{event.incident.pk}")
+
+
 class NoteActionForm(ActionForm):
     note = forms.CharField(required=False, label="Note (needed to reject):")
 
 
-admin.site.unregister(Approval)
-
-
 @admin.register(Approval)
-class AnsweringApprovalAdmin(ApprovalAdmin):
-    """The record's read-only pages, with the two answers."""
-
+class ApprovalAdmin(PastAdmin):
+    list_display = ["id", "page", "kind", "what", "state", "decided_by", "asked_at", "expires_at"]
+    list_filter = [AskedOn, "state", "kind"]
+    list_select_related = ["session__cycle__watch", "decided_by"]
+    search_fields = ["command", "why", "note"]
     action_form = NoteActionForm
     actions = ["approve", "reject"]
+
+    @admin.display(description="subject")
+    def page(self, approval: Approval) -> SafeString:
+        return link_to(approval, approval.session.cycle.subject)
+
+    @admin.display(description="what")
+    def what(self, approval: Approval) -> str:
+        return one_line(approval.command, 120) or f"Tier {approval.session.tier}"
 
     def has_approve_permission(self, request: HttpRequest) -> bool:
         return may(request.user, Right.APPROVE)
@@ -295,3 +494,301 @@ class AnsweringApprovalAdmin(ApprovalAdmin):
             else:
                 self.log_change(request, approval, f"{done.capitalize()}.")
                 self.message_user(request, f"Approval {approval.pk} is {done}.")
+
+
+@admin.register(ServiceState)
+class ServiceStateAdmin(PastAdmin):
+    list_display = ["id", "name", "watch", "status", "since", "seen_at"]
+    list_filter = ["status", "watch"]
+    list_select_related = ["watch"]
+    search_fields = ["name", "service"]
+    exclude = ["marks"]
+
+
+LAST_CYCLE = ("id", "state", "outcome")
+
+
+@admin.register(Watch)
+class WatchAdmin(TableAdmin):
+    changed_with = Right.CHANGE_WATCHES
+    list_display = [
+        "name",
+        "rhythm",
+        "enabled",
+        "autonomy",
+        "workdir",
+        "next_run",
+        "last_cycle",
+    ]
+    list_filter = ["enabled", "dry_run", "max_tier"]
+    list_select_related = ["schedule"]
+    search_fields = ["name", "workdir", "instructions"]
+    actions = ["run_now", "pause", "unpause"]
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **options: Any
+    ) -> HttpResponse:
+        watch = context.get("original")
+        grants = grants_table(watch.grants if watch else "")
+        return super().render_change_form(request, {**context, "grants": grants}, *args, **options)
+
+    def view_on_site(self, watch: Watch) -> str:
+        return reverse("web:autonomy", args=[watch.pk])
+
+    @admin.display(description="autonomy", ordering="max_tier")
+    def autonomy(self, watch: Watch) -> SafeString:
+        url = reverse("web:autonomy", args=[watch.pk])
+        return format_html('<a href="{}">{}</a>', url, watch.autonomy_title)
+
+    @admin.display(description="next run")
+    def next_run(self, watch: Watch) -> str:
+        if watch.next_run is None:
+            return "–"
+        return timezone.localtime(watch.next_run).strftime("%Y-%m-%d %H:%M")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Adds the last cycle of each watch in the same query."""
+        own = Cycle.objects.filter(watch=OuterRef("pk")).order_by("-id")
+        watches: QuerySet[Any] = super().get_queryset(request)
+        last = {f"last_{name}": Subquery(own.values(name)[:1]) for name in LAST_CYCLE}
+        annotated: QuerySet[Any] = watches.annotate(**last)
+        return annotated
+
+    @admin.display(description="last cycle")
+    def last_cycle(self, watch: Any) -> SafeString | str:
+        if watch.last_id is None:
+            return "–"
+        cycle = Cycle(**{name: getattr(watch, f"last_{name}") for name in LAST_CYCLE})
+        said = cycle.get_outcome_display() or cycle.get_state_display()
+        return format_html('<a href="{}">{}</a>', cycle.get_absolute_url(), said)
+
+    def has_run_permission(self, request: HttpRequest) -> bool:
+        return may(request.user, Right.RUN)
+
+    def has_stop_permission(self, request: HttpRequest) -> bool:
+        return may(request.user, Right.STOP)
+
+    @admin.action(description="Run now", permissions=["run"])
+    def run_now(self, request: HttpRequest, queryset: QuerySet[Watch]) -> None:
+        for watch in queryset:
+            try:
+                cycle = cycles.start(
+                    watch,
+                    trigger=Cycle.Trigger.MANUAL,
+                    requested_by=cast(User, request.user),
+                )
+            except OperationRefused as refused:
+                self.message_user(request, str(refused), messages.WARNING)
+            else:
+                self.log_change(request, watch, f"Run now: cycle {cycle.pk}.")
+                self.message_user(request, f"Cycle {cycle.pk} of {watch.name} is queued.")
+
+    @admin.action(description="Pause", permissions=["stop"])
+    def pause(self, request: HttpRequest, queryset: QuerySet[Watch]) -> None:
+        self._set_enabled(request, queryset, enabled=False)
+
+    @admin.action(description="Unpause", permissions=["change"])
+    def unpause(self, request: HttpRequest, queryset: QuerySet[Watch]) -> None:
+        self._set_enabled(request, queryset, enabled=True)
+
+    def _set_enabled(
+        self, request: HttpRequest, queryset: QuerySet[Watch], *, enabled: bool
+    ) -> None:
+        """Saves one by one, since the schedule follows the save signal."""
+        for watch in queryset:
+            watch.enabled = enabled
+            watch.save(update_fields=["enabled"])
+            self.log_change(request, watch, "Unpaused." if enabled else "Paused.")
+        names = ", ".join(watch.name for watch in queryset)
+        self.message_user(request, f"{'Unpaused' if enabled else 'Paused'}: {names}.")
+
+
+# Records about the installation: sums, switches, proofs and the admin's own log.
+
+LONGEST_LINE = 90
+
+
+@admin.register(Change)
+class ChangeAdmin(PastAdmin):
+    list_display = ["id", "page", "what", "kind", "service", "exit_code", "is_cleared", "at"]
+    list_filter = ["kind", "is_cleared", "watch", "at"]
+    search_fields = ["service", "action", "command"]
+    list_select_related = ["session"]
+
+    @admin.display(description="session")
+    def page(self, change: Change) -> SafeString:
+        return link_to(Session(pk=change.session_id), f"#{change.session_id}")
+
+    @admin.display(description="what")
+    def what(self, change: Change) -> str:
+        return one_line(change.action, LONGEST_LINE)
+
+
+@admin.register(SandboxProof)
+class SandboxProofAdmin(PastAdmin):
+    list_display = [
+        "id",
+        "kind",
+        "host",
+        "cli_version",
+        "tried",
+        "failed",
+        "is_worse",
+        "finished_at",
+    ]
+    list_filter = ["kind", "is_worse", "finished_at"]
+    search_fields = ["host", "cli_version", "kernel"]
+    date_hierarchy = "finished_at"
+    exclude = ["rows"]
+    view_on_site = False
+
+
+@admin.register(PeriodCost)
+class PeriodCostAdmin(PastAdmin):
+    list_display = ["id", "span", "first_day", "watch", "tier", "model", "runs", "cost"]
+    list_filter = ["span", "tier", "first_day"]
+    search_fields = ["watch_name", "drill", "=model"]
+    ordering = ["-id"]
+
+    @admin.display(description="watch")
+    def watch(self, row: PeriodCost) -> str:
+        return one_line(f"drill {row.drill}" if row.drill else row.watch_name, LONGEST_LINE)
+
+    @admin.display(description="cost")
+    def cost(self, row: PeriodCost) -> str:
+        return money(row.cost_usd)
+
+
+@admin.register(DailyVerdict)
+class DailyVerdictAdmin(PastAdmin):
+    list_display = ["id", "day", "verdict", "count"]
+    list_filter = ["verdict", "day"]
+    search_fields = ["=verdict"]
+    date_hierarchy = "day"
+    ordering = ["-id"]
+
+
+@admin.register(BudgetNotice)
+class BudgetNoticeAdmin(PastAdmin):
+    list_display = ["id", "budget", "period", "percent", "at"]
+    list_filter = ["percent", "at"]
+    search_fields = ["budget"]
+    date_hierarchy = "at"
+
+
+@admin.register(PauseSwitch)
+class PauseSwitchAdmin(PastAdmin):
+    """Read-only: the Overview's button and `claudeops pause` change it."""
+
+    list_display = ["id", "paused", "reason", "changed_by", "changed_at"]
+    list_filter = ["paused"]
+    list_select_related = ["changed_by"]
+    search_fields = ["reason"]
+
+
+@admin.register(RateLimit)
+class RateLimitAdmin(PastAdmin):
+    list_display = ["id", "until", "kind", "times_in_a_row", "lifted_by", "changed_at"]
+    list_filter = ["kind"]
+    list_select_related = ["lifted_by"]
+    search_fields = ["words"]
+
+
+@admin.register(WorkerHeartbeat)
+class WorkerHeartbeatAdmin(PastAdmin):
+    list_display = ["id", "host", "pid", "seen_at", "silence_told_at"]
+    list_filter = ["seen_at"]
+    search_fields = ["host"]
+
+
+@admin.register(LogEntry)
+class LogEntryAdmin(PastAdmin):
+    """Log of changes made in the admin."""
+
+    seen_with = Right.MANAGE_KEYS
+    list_display = ["id", "action_time", "user", "content_type", "about", "said"]
+    list_filter = ["action_time", "action_flag"]
+    list_select_related = ["user", "content_type"]
+    search_fields = ["object_repr", "change_message", "=user__username"]
+    date_hierarchy = "action_time"
+
+    @admin.display(description="what")
+    def about(self, entry: LogEntry) -> str:
+        return one_line(entry.object_repr, LONGEST_LINE)
+
+    @admin.display(description="change")
+    def said(self, entry: LogEntry) -> str:
+        return one_line(entry.get_change_message(), LONGEST_LINE)
+
+
+# Conversations and their transcripts.
+
+
+@admin.register(Conversation)
+class ConversationAdmin(PastAdmin):
+    list_display = ["session_id", "state", "reason", "holder", "last_used_at"]
+    list_filter = ["state", "last_used_at"]
+    search_fields = ["session_id__exact"]
+    search_help_text = "The whole id of a conversation"
+    sortable_by = ("last_used_at",)
+
+    @admin.display(description="in use by")
+    def holder(self, conversation: Conversation) -> SafeString | str:
+        number = conversation.in_use_by_id
+        return link_to(Session(pk=number), f"#{number}") if number else "–"
+
+
+@admin.register(Transcript)
+class TranscriptAdmin(PastAdmin):
+    """List of archived transcripts; the page of the session shows their content."""
+
+    list_display = ["session_id", "subpath", "project_key", "chunks_kept", "updated_at"]
+    list_filter = ["updated_at"]
+    search_fields = ["session_id__exact", "project_key__exact"]
+    search_help_text = "The whole id of a conversation, or a whole project key"
+    sortable_by = ("updated_at",)
+    ordering = ["-updated_at"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Counts chunks by subquery, for the listed rows only."""
+        transcripts: QuerySet[Any] = super().get_queryset(request)
+        own = TranscriptChunk.objects.filter(transcript=OuterRef("pk")).order_by()
+        counts = own.values("transcript").annotate(count=Count("pk")).values("count")
+        counted: QuerySet[Any] = transcripts.annotate(kept=Coalesce(Subquery(counts), 0))
+        return counted
+
+    @admin.display(description="chunks")
+    def chunks_kept(self, transcript: Any) -> int:
+        return int(transcript.kept)
+
+
+# Channels, notifications and messages.
+
+
+@admin.register(Channel)
+class ChannelAdmin(PastAdmin):
+    """Read-only: a channel has its own page, and its address is never shown."""
+
+    seen_with = Right.MANAGE_KEYS
+    list_display = ["name", "service", "enabled", "last_sent_at", "failures_in_a_row", "last_error"]
+    list_filter = ["enabled"]
+    search_fields = ["name", "service"]
+    exclude = ["encrypted_address"]
+
+
+@admin.register(Notification)
+class NotificationAdmin(PastAdmin):
+    list_display = ["id", "kind", "severity", "title", "watch", "at", "passed_on_at"]
+    list_filter = ["kind", "severity", "at"]
+    list_select_related = ["watch"]
+    search_fields = ["title", "text"]
+    ordering = ["-id"]
+
+
+@admin.register(Message)
+class MessageAdmin(PastAdmin):
+    list_display = ["id", "channel", "title", "state", "tries", "due_at", "sent_at", "error"]
+    list_filter = ["state", "channel", "created_at"]
+    list_select_related = ["channel"]
+    search_fields = ["title", "body", "error"]
+    exclude = ["notifications"]

@@ -1,3 +1,5 @@
+"""Configuration of the app: registers checks, schedules and providers at start-up."""
+
 from django.apps import AppConfig
 
 
@@ -6,11 +8,8 @@ class EscalationConfig(AppConfig):
 
     def ready(self) -> None:
         from escalation import checks  # noqa: F401  (registers the system checks)
-        from escalation.host import schedules  # noqa: F401  (keeps schedules in step with watches)
-        from escalation.rehearsal.drills.drill import drill_surroundings
-        from escalation.run.surroundings import provide_for_drills
-        from escalation.web.doors_table import problems_in
-        from sessions_app.models.door_words import read_door_words_by
+        from escalation.drills.drill import drill_environment
+        from escalation.run.runner import provide_for_drills
+        from escalation.worker import schedules  # noqa: F401  (keeps schedules in step with watches)
 
-        provide_for_drills(drill_surroundings)
-        read_door_words_by(problems_in)
+        provide_for_drills(drill_environment)

@@ -1,4 +1,4 @@
-"""What must hold before anything runs, each with what to do about it."""
+"""System checks of the configuration, each with a hint."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import DatabaseError
 
-from escalation.agent import locate_binary
+from escalation.agent.binary import locate_binary
 from escalation.errors import CliMissing
-from escalation.host.superuser import INSTEAD_OF_ROOT, RUNS_AS_ROOT, runs_as_root
-from escalation.run.prompts import PROMPT_FILES
+from escalation.run.prompts import prompt_files, prompt_path
 from escalation.tiers import Tier
-from sessions_app.archive.sealed_things import what_the_key_opens
-from sessions_app.models.workdir import objection_here
+from escalation.worker.health import INSTEAD_OF_ROOT, RUNS_AS_ROOT, runs_as_root
+from sessions_app.archive.encryption_key import check_keys
+from sessions_app.models.watch import objection_here
 
 TOOL_RULE = re.compile(r"^[A-Za-z_][\w-]*(\(.+\))?$")
 
 
 @register()
 def check_queue_times(**_options: Any) -> list[CheckMessage]:
-    """Tier limit < queue timeout < queue retry, or a long tier would be started twice."""
+    """Check tier limit < queue timeout < queue retry; otherwise a tier could start twice."""
     longest, timeout = settings.LONGEST_TIER_SECONDS, settings.CLAUDEOPS_QUEUE_TIMEOUT
     found: list[CheckMessage] = []
     if timeout <= longest:
@@ -58,16 +58,26 @@ def check_cli(**_options: Any) -> list[CheckMessage]:
 
 @register()
 def check_prompts(**_options: Any) -> list[CheckMessage]:
-    directory = Path(settings.CLAUDEOPS_PROMPTS_DIR)
-    return [
-        Error(
-            f"The prompt file {directory / name}.md is missing.",
-            hint="Restore it, or correct CLAUDEOPS_PROMPTS_DIR.",
-            id="escalation.E004",
-        )
-        for name in PROMPT_FILES
-        if not (directory / f"{name}.md").is_file()
-    ]
+    found: list[CheckMessage] = []
+    for name in prompt_files():
+        path = prompt_path(name)
+        if not path.is_file():
+            found.append(
+                Error(
+                    f"The prompt file {path} is missing.",
+                    hint="Restore it, or correct CLAUDEOPS_PROMPTS_DIR.",
+                    id="escalation.E004",
+                )
+            )
+        elif path.stem != name:
+            found.append(
+                Warning(
+                    f"The prompt file {path} has the name of an earlier version.",
+                    hint=f"Rename it to {name}.md.",
+                    id="escalation.W004",
+                )
+            )
+    return found
 
 
 @register()
@@ -105,7 +115,7 @@ def _missing(workdir: str) -> str:
 
 @register(Tags.security, deploy=True)
 def check_user(**_options: Any) -> list[CheckMessage]:
-    """Only where asked for (`check --deploy`): worker and dashboard say it without being asked."""
+    """Warn about root with `check --deploy`; worker and dashboard always warn."""
     if not runs_as_root():
         return []
     return [Warning(RUNS_AS_ROOT, hint=INSTEAD_OF_ROOT, id="escalation.W001")]
@@ -115,16 +125,16 @@ def check_user(**_options: Any) -> list[CheckMessage]:
 def check_encryption_key(
     databases: Sequence[str] | None = None, **_options: Any
 ) -> list[CheckMessage]:
-    """`check --database default`, and before each migration: it has to read the database."""
+    """Check the key with `check --database default` and before each migration."""
     try:
-        opens, said = (True, "") if not databases else what_the_key_opens()
+        opens, said = (True, "") if not databases else check_keys()
     except DatabaseError:  # no tables yet
         return []
     if opens:
         return []
     return [
         Error(
-            f"The key of this installation is not the one that sealed all: {said}",
+            f"The encryption key does not fit all stored data: {said}",
             id="escalation.E007",
         )
     ]

@@ -1,4 +1,4 @@
-"""Failures that are expected: each message tells the operator what to do."""
+"""Expected failures and refusals. Each message tells the operator what to do."""
 
 from __future__ import annotations
 
@@ -6,54 +6,101 @@ from enum import StrEnum
 
 
 class WhyNot(StrEnum):
-    """Why nothing could run, by name: the message beside it is for people alone."""
+    """Causes for which a session could not run. Incidents are opened by cause, not by message."""
 
     NO_CREDENTIALS = "no_credentials"
     CLI = "cli"
     PROMPTS = "prompts"
-    WALLS = "walls"
+    SANDBOX = "walls"
     WAY_TO_THE_API = "way_to_the_api"
     WORKER = "worker"
     NO_HOST = "no_host"
     WORKDIR = "workdir"
     POLICY = "policy"
+    APPROVAL = "approval"
     BUDGET = "budget"
+    """The budget of a day or a month. `BudgetNotice` records its notification."""
+    CHAIN_BUDGET = "chain_budget"
+    CONVERSATION = "conversation"
+    DRILL = "drill"
+    CRASH = "crash"
     FAILED = "failed"
 
 
 class CannotRun(Exception):
-    """A run cannot be started; nothing was spent and nothing was touched."""
+    """The session cannot start. Nothing was spent and nothing was changed.
 
-    why_not = WhyNot.FAILED
+    The title of the incident follows from the cause.
+    """
 
-    def __init__(self, message: object = "", why_not: WhyNot | None = None) -> None:
+    def __init__(self, message: object, why_not: WhyNot) -> None:
         super().__init__(message)
-        self.why_not = why_not or self.why_not
+        self.why_not = why_not
 
 
 class CliMissing(CannotRun):
     """No usable `claude` was found."""
 
-    why_not = WhyNot.CLI
+    def __init__(self, message: object) -> None:
+        super().__init__(message, WhyNot.CLI)
 
 
 class PromptMissing(CannotRun):
     """A prompt file is missing or cannot be filled in."""
 
-    why_not = WhyNot.PROMPTS
+    def __init__(self, message: object) -> None:
+        super().__init__(message, WhyNot.PROMPTS)
 
 
 class Postponed(Exception):
-    """The run must not begin now; it waits, and nothing of it has happened."""
+    """The session must not start yet. It keeps waiting, and nothing has happened."""
+
+
+class RefusalCode(StrEnum):
+    """Reasons for refusing what a person or a schedule asked for. The message is for people."""
+
+    NOT_PERMITTED = "not_permitted"
+    ACCOUNT_MISSING = "account_missing"
+    OWN_REQUEST = "own_request"
+    """The requester of an unattended run may not approve it."""
+    TEXT_MISSING = "text_missing"
+    TEXT_TOO_LONG = "text_too_long"
+    INVALID_CHOICE = "invalid_choice"
+    """A value that the form, the tier or the incident does not allow."""
+    POLICY = "policy"
+    BUDGET = "budget"
+    WATCH_REMOVED = "watch_removed"
+    CYCLE_ACTIVE = "cycle_active"
+    SESSION_STATUS = "session_status"
+    """The status of the session does not allow it."""
+    NO_CONVERSATION = "no_conversation"
+    PLAN_REQUESTED = "plan_requested"
+    APPROVAL_ANSWERED = "approval_answered"
+    APPROVAL_EXPIRED = "approval_expired"
+    APPROVAL_WITHDRAWN = "approval_withdrawn"
+    INCIDENT_STATE = "incident_state"
+    """The state of the incident does not allow it."""
+    INCIDENT_RESOLVED = "incident_resolved"
+    INCIDENT_UNCHANGED = "incident_unchanged"
+    """The incident already is as requested."""
+    INCIDENT_DUPLICATE = "incident_duplicate"
+    """Another unresolved incident has the same cause."""
 
 
 class OperationRefused(Exception):
-    """What a person asked for cannot be done with this session now."""
+    """Refuses what a person or a schedule asked for; the message says what to do."""
+
+    def __init__(self, code: RefusalCode, message: object) -> None:
+        super().__init__(message)
+        self.code = code
 
 
-class CycleActive(Exception):
-    """The watch has a cycle under way; a second one would work against it."""
+class CycleActive(OperationRefused):
+    """The watch has an active cycle; a second one would work against it."""
+
+    def __init__(self, message: object) -> None:
+        super().__init__(RefusalCode.CYCLE_ACTIVE, message)
 
 
 class RecordTooThin(Exception):
-    """There is nothing to hand on: the tier before must be asked for its findings first."""
+    """There is nothing to hand over: the tier before must write its findings first."""

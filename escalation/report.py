@@ -1,4 +1,4 @@
-"""The structured report that every tier ends with: its schema, and our own check of it."""
+"""The structured report at the end of every session: its schema and its validation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REPORT_SCHEMA: dict[str, Any] = {
         "summary": {
             "type": "string",
             "minLength": 1,
-            "description": "Two or three sentences for the person on call: what is, and why.",
+            "description": "Two or three sentences for the person on call: the state, and why.",
         },
         "services": _list_of(
             {
@@ -80,7 +80,7 @@ class Service(TypedDict, total=False):
     detail: str
 
 
-class Action(TypedDict, total=False):
+class ReportedAction(TypedDict, total=False):
     action: str
     service: str
     result: str
@@ -96,12 +96,12 @@ class Report(TypedDict):
     summary: str
     services: list[Service]
     events: list[dict[str, str]]
-    actions_taken: list[Action]
+    actions_taken: list[ReportedAction]
     escalation: EscalationRequest
 
 
 def checked_report(value: Any) -> tuple[Report | None, str]:
-    """The report, or None and what is wrong with it. The CLI's word for it is not enough."""
+    """Validate a report; return it, or None and the problem."""
     if value is None:
         return None, "the run ended without a report"
     problem = _worst_problem()(value)
@@ -113,7 +113,7 @@ def checked_report(value: Any) -> tuple[Report | None, str]:
 
 @cache
 def _worst_problem() -> Callable[[Any], ValidationError | None]:
-    # Only here: the library takes 8 MB, which a process that checks no report need not have.
+    # Imported here because the library takes 8 MB.
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import best_match
 

@@ -1,84 +1,91 @@
-"""What the queue calls: ids in, one sentence out."""
+"""The functions that django-q2 calls, with ids as arguments. Each returns one sentence.
+
+Schedules and queued tasks in the database name these functions, so that a function that is renamed
+keeps its old name for one version.
+"""
 
 from __future__ import annotations
 
 from django.conf import settings
 
-from escalation import queue
-from escalation.agent import NO_CREDENTIALS, credentials_configured
+from escalation.agent.binary import NO_CREDENTIALS, credentials_configured
+from escalation.drills.drill import verify_drills
 from escalation.errors import CannotRun, CycleActive, OperationRefused
-from escalation.host import cleaning
-from escalation.host.homeless import note_homeless
-from escalation.incidents import book
-from escalation.next_step import cycles, verification
-from escalation.next_step.approval import expire_overdue
-from escalation.policy.budgets import refusal_for
-from escalation.queue import places
-from escalation.queue.failures import with_masked_failure
-from escalation.recovery.recover import recover
-from escalation.rehearsal.drills.drill import verify_drills
-from escalation.rehearsal.walls.proof import prove_if_due
+from escalation.incidents import recorder
+from escalation.queue import slots
+from escalation.queue.broker import with_redacted_failure
 from escalation.run import runner
-from escalation.run.stop import stop_on_signals
-from sessions_app.models import AccountClock, Cycle, PauseSwitch, Session, Watch
+from escalation.run.recovery import recover
+from escalation.run.runner import stop_on_signals
+from escalation.sandbox.proof.proof import prove_if_due
+from escalation.supervisor import cycles, verification
+from escalation.supervisor.approval_answers import expire_overdue
+from escalation.supervisor.budgets import refusal_for
+from escalation.worker import housekeeping
+from escalation.worker.housekeeping import note_unschedulable
+from sessions_app.models import Cycle, PauseSwitch, RateLimit, Session, Watch
 
 
-@with_masked_failure
+@with_redacted_failure
 def run_session(session_number: int) -> str:
     session = Session.objects.select_related("cycle__watch").get(pk=session_number)
-    if not places.is_turn_of(session):
-        places.wait_for_place(session)
-        places.start_waiting()
-        return f"Session {session_number} waits: older sessions come first."
+    if not slots.is_turn_of(session):
+        slots.wait_for_slot(session)
+        slots.start_waiting()
+        return f"Session {session_number} waits: older sessions start first."
     with stop_on_signals(Session.StopCause.WORKER, "the worker was told to stop") as asked_to_stop:
-        taken = runner.run(session, enqueue=queue.enqueue, asked_to_stop=asked_to_stop)
+        taken = runner.run(session, asked_to_stop=asked_to_stop)
     if not taken:
         return f"Session {session_number} waits, or was already taken."
     return f"Session {session_number} ended as {session.get_status_display()}."
 
 
-@with_masked_failure
+@with_redacted_failure
 def recover_orphans() -> str:
-    recovered = recover(enqueue=queue.enqueue)
+    recovered = recover()
     expire_overdue()
-    places.start_waiting()
-    note_homeless()
+    slots.start_waiting()
+    note_unschedulable()
     return f"{len(recovered)} sessions needed recovery."
 
 
-@with_masked_failure
+@with_redacted_failure
 def clean_up() -> str:
-    return str(cleaning.clean())
+    return str(housekeeping.clean())
 
 
-@with_masked_failure
+@with_redacted_failure
 def verify_fixes() -> str:
-    """Fresh rounds for the fixes that are old enough to be looked at."""
+    """Starts the cycles that verify fixes whose waiting time is over."""
     if PauseSwitch.is_on():
-        return "Claude Ops is paused: fixes wait to be looked at."
-    started = verify_drills(queue.enqueue)
+        return "Claude Ops is paused: fixes are verified later."
+    started = verify_drills()
     if credentials_configured():
-        started += verification.verify_due(queue.enqueue)
+        started += verification.verify_due()
     elif verification.due().filter(drill="").exists():
-        book.note_no_credentials(NO_CREDENTIALS)
-    return f"Rounds that look whether a fix holds: {len(started)}."
+        recorder.note_no_credentials(NO_CREDENTIALS)
+    return f"Verification cycles started: {len(started)}."
 
 
-@with_masked_failure
-def prove_walls() -> str:
-    """Only where the CLI or the kernel is another than in the last proof."""
+@with_redacted_failure
+def prove_sandbox() -> str:
+    """Proves the sandboxes if the CLI or the kernel has changed since the last proof."""
     try:
         proofs = prove_if_due()
     except CannotRun as error:
-        return f"The walls could not be tried: {error}"
-    return "; ".join(map(str, proofs)) or "The walls are proved for this CLI and this kernel."
+        return f"The sandboxes could not be proved: {error}"
+    return "; ".join(map(str, proofs)) or "The sandboxes are proved for this CLI and this kernel."
 
 
-@with_masked_failure
+prove_walls = prove_sandbox
+"""The name up to version 0.2. Queued tasks may still use it."""
+
+
+@with_redacted_failure
 def start_scheduled_cycle(watch_id: int) -> str:
     watch = Watch.objects.filter(pk=watch_id, enabled=True).first()
     if watch is None:
-        return f"Watch {watch_id} is paused or gone."
+        return f"Watch {watch_id} is disabled or was removed."
     if PauseSwitch.is_on():
         return f"Watch {watch.name} was skipped: Claude Ops is paused."
     if watch.is_backed_off:
@@ -86,15 +93,15 @@ def start_scheduled_cycle(watch_id: int) -> str:
             f"Watch {watch.name} was skipped: it failed {watch.failures_in_a_row} times in a row "
             f"and waits until {watch.backed_off_until:%Y-%m-%d %H:%M}."
         )
-    if crowded := _beyond_reserve():
-        return f"Watch {watch.name} was skipped: {crowded}."
+    if why := _beyond_reserve():
+        return f"Watch {watch.name} was skipped: {why}."
     if spent := refusal_for(watch):
         return f"Watch {watch.name} was skipped: {spent}"
     if not credentials_configured():
-        book.note_no_credentials(NO_CREDENTIALS)
+        recorder.note_no_credentials(NO_CREDENTIALS)
         return f"Watch {watch.name} was skipped. {NO_CREDENTIALS}"
     try:
-        cycle = cycles.start(watch, trigger=Cycle.Trigger.SCHEDULE, enqueue=queue.enqueue)
+        cycle = cycles.start(watch, trigger=Cycle.Trigger.SCHEDULE)
     except CycleActive as active:
         return str(active)
     except OperationRefused as refused:
@@ -103,8 +110,8 @@ def start_scheduled_cycle(watch_id: int) -> str:
 
 
 def _beyond_reserve() -> str:
-    """Why a routine round gives way: so that an incident still finds room in the account."""
-    reserve, use = settings.CLAUDEOPS_LIMIT_RESERVE, AccountClock.current().fullest
+    """Returns why a routine cycle is skipped: the rest of the rate limit is kept for incidents."""
+    reserve, use = settings.CLAUDEOPS_RATE_LIMIT_RESERVE, RateLimit.current().fullest
     if reserve is None or use is None or use.share < reserve:
         return ""
-    return f"{use} (CLAUDEOPS_LIMIT_RESERVE is {reserve:.0%})"
+    return f"{use} (CLAUDEOPS_RATE_LIMIT_RESERVE is {reserve:.0%})"

@@ -1,7 +1,7 @@
-"""The three tiers: which model, which tools, which limits.
+"""The tiers with their models, tools and limits.
 
-Defaults stand here in one table; the environment overrides each of them
-(`claudeops/tier_settings.py`).
+The table has the defaults; the environment overrides them and may add higher tiers
+(`claudeops/tier_settings.py`). Facts that both apps use are in `sessions_app/tiers.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from django.conf import settings
 
-LOWEST_TIER, HIGHEST_TIER = 1, 3
+from sessions_app.tiers import tier_row
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,14 +24,14 @@ class Tier:
     max_turns: int
     max_budget_usd: Decimal
     timeout_seconds: int
-    doors: str = ""
-    """Words that open or close doors, over those that a tier of this number has (`gate/doors`)."""
+    grants: str = ""
+    """Grants that are added to or removed from the defaults (`command_policy/grants.py`)."""
     ask: tuple[str, ...] = ()
-    """`Bash(prefix:*)` rules for commands that wait until a person has approved them."""
+    """`Bash(prefix:*)` rules for commands that need approval."""
 
     @property
     def tool_names(self) -> tuple[str, ...]:
-        """The tools that the model may see."""
+        """Names of the tools that the model sees."""
         return tuple(dict.fromkeys(map(_tool_of, self.allowed_tools)))
 
 
@@ -42,7 +42,7 @@ def bash_rules(*prefixes: str) -> tuple[str, ...]:
 READING_TOOLS = ("Bash", "Read", "Grep", "Glob", "Task", "WebFetch", "WebSearch")
 WRITING_TOOLS = (*READING_TOOLS, "Write", "Edit")
 QUESTION_TOOLS = ("Read", "Grep", "Glob")
-# Nobody is there to answer while a run works: denied at every tier, whatever else is configured.
+# Nobody answers questions during a run: always denied at every tier.
 UNANSWERED_TOOLS = ("AskUserQuestion",)
 
 DEFAULT_TIERS = (
@@ -94,16 +94,16 @@ DEFAULT_TIERS = (
 
 
 def get_tier(number: int) -> Tier:
-    tier: Tier = settings.CLAUDEOPS_TIERS[number]
-    return tier
+    """Return a tier. For a number that is no longer configured, use the highest tier."""
+    tier: Tier = tier_row(number)
+    return tier if tier.number == number else replace(tier, number=number)
 
 
-def question_walls(tier: Tier) -> Tier:
-    """A question about what happened is answered by reading, whatever the tier might do.
+def question_sandbox(tier: Tier) -> Tier:
+    """Restrict a tier to the tools for questions (CLAUDEOPS_FOLLOW_UP_TOOLS).
 
-    An operator may allow more, but never more than the tier itself has. The other tools are denied
-    by name: a resumed conversation goes on offering the tools that it began with, however short the
-    new list is.
+    Tools that the tier does not have are never added. The other tools are denied by name, because
+    a resumed conversation goes on offering the tools that it started with.
     """
     wanted: tuple[str, ...] = settings.CLAUDEOPS_FOLLOW_UP_TOOLS
     allowed = dict.fromkeys(entry for name in wanted for entry in _within(tier, name))
@@ -117,19 +117,19 @@ def question_walls(tier: Tier) -> Tier:
 
 
 def _within(tier: Tier, entry: str) -> tuple[str, ...]:
-    """As much of an entry as the tier has: all of it, its own narrower rules, or nothing."""
+    """Return the entry if the tier has it, else the narrower rules of the tier."""
     if entry in tier.allowed_tools or _tool_of(entry) in tier.allowed_tools:
         return (entry,)
     return tuple(own for own in tier.allowed_tools if _tool_of(own) == entry)
 
 
 def _tool_of(entry: str) -> str:
-    """`Bash(git log:*)` is still the tool Bash."""
+    """Return the tool of a rule: Bash of `Bash(git log:*)`."""
     return entry.split("(", 1)[0]
 
 
-def dry_run_walls(tier: Tier, observer: Tier) -> Tier:
-    """In a dry run a higher tier thinks with its own model, but within the observer's walls."""
+def dry_run_sandbox(tier: Tier, observer: Tier) -> Tier:
+    """Restrict a tier to the tools of the observing tier; its model and limits stay."""
     allowed = tuple(tool for tool in tier.allowed_tools if tool in observer.allowed_tools)
     denied = [tool for tool in tier.tool_names if tool not in observer.tool_names]
     blocked = dict.fromkeys((*denied, *tier.disallowed_tools, *observer.disallowed_tools))

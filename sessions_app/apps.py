@@ -7,7 +7,7 @@ class SessionsAppConfig(AppConfig):
     verbose_name = "Record"
 
     def ready(self) -> None:
-        from sessions_app.models import search_triggers
+        from sessions_app.models import search
 
-        pre_migrate.connect(search_triggers.before_migrate, sender=self)
-        post_migrate.connect(search_triggers.after_migrate, sender=self)
+        pre_migrate.connect(search.before_migrate, sender=self)
+        post_migrate.connect(search.after_migrate, sender=self)

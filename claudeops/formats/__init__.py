@@ -1,1 +1,1 @@
-"""How times are written where no template says it: by one rule in the whole product."""
+"""Formats of times and numbers where no template gives one."""

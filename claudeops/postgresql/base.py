@@ -1,7 +1,7 @@
-"""Django's PostgreSQL, for processes that live longer than a connection.
+"""PostgreSQL backend that reconnects outside of requests.
 
-Django looks whether a connection still stands when a request begins. A worker has no requests: once
-the server was restarted, every query of it would fail for ever on the connection that is gone.
+Django tests a connection at the start of a request. A worker has no requests: after a restart of
+the server, all of its queries would fail.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from django.db.backends.postgresql import base
 
 class DatabaseWrapper(base.DatabaseWrapper):
     def ensure_connection(self) -> None:
-        """The query that finds the server gone fails; the next one connects."""
+        """Reconnect after a query found the server gone."""
         if self.connection is not None and self.connection.closed and not self.in_atomic_block:
             self.close()
         super().ensure_connection()

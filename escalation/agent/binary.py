@@ -1,7 +1,7 @@
-"""Which `claude` this installation runs, and what it can do.
+"""The `claude` binary of this installation: its path, its flags, its command line and environment.
 
-Asking the binary takes half a second, so the answers are kept in the state directory under a
-fingerprint of the file: a replaced binary is asked again.
+Asking the binary takes half a second, so its answers are stored in the state directory under a
+fingerprint of the file. A replaced binary is asked again.
 """
 
 from __future__ import annotations
@@ -12,14 +12,19 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from decimal import Decimal
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
 from django.conf import settings
 
+from escalation.agent.process import Traces
 from escalation.errors import CliMissing
+from escalation.tiers import Tier
+from sessions_app.credentials import API_KEY, LOGINS, TABLE, WITHHELD_FROM_CLI
 
 QUESTION_TIMEOUT_SECONDS = 20
 FORK_FLAG = "--fork-session"
@@ -29,7 +34,7 @@ FORK_FLAG = "--fork-session"
 class ClaudeBinary:
     path: str
     source: str
-    """Where the path came from: CLAUDEOPS_CLAUDE_BIN, PATH or the bundled one."""
+    """CLAUDEOPS_CLAUDE_BIN, PATH or bundled."""
     version: str
     flags: tuple[str, ...]
 
@@ -43,7 +48,6 @@ class ClaudeBinary:
 
     @property
     def can_forget(self) -> bool:
-        """It can run without saving the conversation."""
         return "--no-session-persistence" in self.flags
 
 
@@ -54,7 +58,7 @@ def find_binary() -> ClaudeBinary:
 
 
 def locate_binary() -> tuple[Path, str]:
-    """The operator's choice first, then PATH where that is wanted, then the bundled one."""
+    """Return the path and its source: the setting, PATH if configured, or the bundled binary."""
     if chosen := settings.CLAUDEOPS_CLAUDE_BIN:
         return _usable(Path(chosen).expanduser(), "CLAUDEOPS_CLAUDE_BIN"), "CLAUDEOPS_CLAUDE_BIN"
     if settings.CLAUDEOPS_CLAUDE_FROM_PATH:
@@ -69,7 +73,7 @@ def locate_binary() -> tuple[Path, str]:
 
 
 def _bundled() -> Path:
-    """Found without importing the package around it, which takes a second."""
+    """Return the path without importing the package, which takes a second."""
     package = find_spec("claude_agent_sdk")
     if package is None or package.origin is None:
         raise CliMissing("The package claude-agent-sdk is not installed. Run `make install`.")
@@ -88,7 +92,7 @@ def _usable(path: Path, origin: str) -> Path:
 
 
 def fingerprint_of(path: Path) -> str:
-    """Changes when the file is replaced; a link is the file that it leads to."""
+    """Return a value that changes when the file is replaced. Links are followed."""
     stat = path.stat()
     return hashlib.sha256(
         f"{path.resolve()}:{stat.st_size}:{stat.st_mtime_ns}".encode()
@@ -97,7 +101,7 @@ def fingerprint_of(path: Path) -> str:
 
 @lru_cache(maxsize=8)
 def _described(path: str, source: str, size: int, mtime_ns: int) -> ClaudeBinary:
-    kept = _kept_answers(fingerprint_of(Path(path)))
+    kept = Path(settings.CLAUDEOPS_STATE_DIR) / "cli" / f"{fingerprint_of(Path(path))}.json"
     if answers := _read_json(kept):
         return ClaudeBinary(
             path=path, source=source, version=answers["version"], flags=tuple(answers["flags"])
@@ -111,10 +115,6 @@ def _described(path: str, source: str, size: int, mtime_ns: int) -> ClaudeBinary
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps(asdict(binary)))
     return binary
-
-
-def _kept_answers(fingerprint: str) -> Path:
-    return Path(settings.CLAUDEOPS_STATE_DIR) / "cli" / f"{fingerprint}.json"
 
 
 def _read_json(path: Path) -> dict[str, str] | None:
@@ -143,3 +143,149 @@ def _ask(path: str, question: str) -> str:
         detail = (answer.stderr or answer.stdout).strip()[:300]
         raise CliMissing(f"`{path} {question}` failed with code {answer.returncode}: {detail}")
     return answer.stdout
+
+
+# Command line of one run. Every flag is given on every run: the CLI inherits none of them.
+
+# The CLI deletes transcripts after 30 days by itself; a conversation that can be resumed is kept.
+RUN_SETTINGS = json.dumps({"cleanupPeriodDays": 3650})
+# The environment of the CLI holds the token of the run.
+NO_ENVIRONMENT = ("Read(//proc/*/environ)", "Read(//proc/*/task/**)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunRequest:
+    tier: Tier
+    session_id: str
+    """Id for the conversation of this run, in lower case."""
+    resumes: str | None
+    """Id of the conversation to continue; None starts a new one."""
+    report_schema: str | None
+    """None if no report is expected."""
+    max_budget_usd: Decimal
+    """The remaining budget of the tier."""
+    is_kept: bool = True
+    """Save the conversation, so that it can be resumed."""
+    config_directory: str = ""
+    """Configuration and conversations of the CLI, which its tools must not edit."""
+
+
+def build_argv(binary: ClaudeBinary, request: RunRequest) -> list[str]:
+    """Return the command line. The prompt goes by stdin, where no variadic flag can take it."""
+    tier = request.tier
+    return [
+        binary.path,
+        "-p",
+        *_conversation_flags(binary, request),
+        *(() if request.is_kept or not binary.can_forget else ("--no-session-persistence",)),
+        *("--model", tier.model),
+        *("--output-format", "stream-json", "--verbose"),
+        *(("--json-schema", request.report_schema) if request.report_schema else ()),
+        *("--max-turns", str(tier.max_turns)),
+        *("--max-budget-usd", f"{request.max_budget_usd:f}"),
+        *("--permission-mode", "dontAsk"),
+        *("--setting-sources", ""),
+        *("--settings", RUN_SETTINGS),
+        "--strict-mcp-config",
+        *("--tools", ",".join(tier.tool_names)),
+        *("--allowedTools", ",".join(tier.allowed_tools)),
+        *(
+            "--disallowedTools",
+            ",".join((*tier.disallowed_tools, *_own_files(request.config_directory))),
+        ),
+    ]
+
+
+def _own_files(directory: str) -> tuple[str, ...]:
+    """Return rules that keep tools from files that the CLI itself may write in its sandbox."""
+    return (f"Edit(/{directory}/**)", *NO_ENVIRONMENT) if directory else NO_ENVIRONMENT
+
+
+def conversation_id(binary: ClaudeBinary, request: RunRequest) -> str:
+    """Return the id to expect in the stream. A CLI that cannot fork keeps the resumed id."""
+    if request.resumes and not binary.can_fork:
+        return request.resumes
+    return request.session_id
+
+
+def _conversation_flags(binary: ClaudeBinary, request: RunRequest) -> list[str]:
+    if not request.resumes:
+        return ["--session-id", request.session_id]
+    resume = ["--resume", request.resumes]
+    if not binary.can_fork:
+        return resume
+    return [*resume, FORK_FLAG, "--session-id", request.session_id]
+
+
+# Environment of the CLI and its tools: a short list, and the names in CLAUDEOPS_PASS_ENV.
+
+ALWAYS_PASSED = ("PATH", "LANG", "LC_ALL", "TZ")
+RUN_MARK = "CLAUDEOPS_RUN"
+
+# Proxy settings for the API. Like the credentials, they reach the API proxy only, not the CLI.
+WAY_TO_API = (
+    *("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy"),
+    "NODE_EXTRA_CA_CERTS",
+)
+NO_CREDENTIALS = (
+    f"No API key is configured: only drills can run. Set {API_KEY} in the environment or in "
+    ".env and start again; docs/credentials.md has the other ways to log in."
+)
+
+
+def has_credentials(environment: Mapping[str, str]) -> bool:
+    return any(environment.get(name) for name in LOGINS)
+
+
+def credentials_configured() -> bool:
+    """Return whether this installation has credentials for real runs."""
+    return has_credentials(login_from(os.environ, settings.CLAUDEOPS_PASS_ENV))
+
+
+def login_from(run_environment: Mapping[str, str], named: Iterable[str]) -> dict[str, str]:
+    """Return credentials and proxy settings, as far as the operator passes them."""
+    wanted = set(named)
+    names = (
+        row.name
+        for row in TABLE
+        if (row.name in wanted or not row.is_optional)
+        and (row.name in WITHHELD_FROM_CLI or run_environment.get(row.cloud))
+    )
+    return {
+        name: run_environment[name] for name in (*names, *WAY_TO_API) if run_environment.get(name)
+    }
+
+
+def credential_in(login: Mapping[str, str]) -> str:
+    """Describe the credential that the CLI prefers; empty if there is none."""
+    found = next((name for name in LOGINS if login.get(name)), "")
+    return f"{found}: {LOGINS[found]}" if found else ""
+
+
+def cli_environment(
+    run_environment: Mapping[str, str],
+    *,
+    home: Path,
+    config_directory: Path,
+    api_retries: int,
+    also_pass: Iterable[str] = (),
+    traces: Traces = Traces(),  # noqa: B008 - frozen
+) -> dict[str, str]:
+    """Return the environment without credentials, API address and shell prefix."""
+    passed = {
+        name: run_environment[name]
+        for name in (*ALWAYS_PASSED, *also_pass)
+        if run_environment.get(name) and name not in WITHHELD_FROM_CLI
+    }
+    return {
+        "HOME": str(home),
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        **passed,
+        "CLAUDE_CONFIG_DIR": str(config_directory),
+        "CLAUDE_CODE_MAX_RETRIES": str(api_retries),
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
+        "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        **({RUN_MARK: traces.mark} if traces.mark else {}),
+    }

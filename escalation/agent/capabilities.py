@@ -1,24 +1,45 @@
-"""What this CLI really does, settled by experiment.
+"""Capabilities of the installed CLI, found by running it against a local API (`probe`).
 
-Versions differ in ways that cost money: some report the cost of the run, others of the whole
-conversation. Guessing goes wrong, so the binary is run against an API of our own and watched
-(`probe`). The finding is kept in the state directory under the binary's fingerprint.
+Some versions report the cost of the run, others that of the whole conversation. The result is
+stored in the state directory under the fingerprint of the binary.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import subprocess
+import tempfile
 import time
-from dataclasses import asdict, dataclass
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
 
-from escalation.agent.binary import ClaudeBinary, fingerprint_of
+from escalation.agent.binary import (
+    FORK_FLAG,
+    ClaudeBinary,
+    RunRequest,
+    build_argv,
+    cli_environment,
+    fingerprint_of,
+)
+from escalation.agent.messages_api import (
+    NO_USAGE,
+    MessagesHandler,
+    ScriptedAnswer,
+    is_auxiliary,
+    serve_messages,
+)
+from escalation.agent.stream import LineSplitter, StreamFacts, parse_line
+from escalation.tiers import DEFAULT_TIERS
+from sessions_app.credentials import API_KEY
 
-# Versions whose behaviour has been studied; any other is judged by the probe alone.
+# Other versions are judged by the probe alone.
 STUDIED_VERSIONS = ("2.0.77", "2.1.197", "2.1.325")
 NEEDED_FLAGS = (
     "--allowedTools",
@@ -36,7 +57,7 @@ NEEDED_FLAGS = (
     "--tools",
     "--verbose",
 )
-# A probe that failed may only have met a busy machine: it is believed for so long.
+# A probe may fail because the machine is busy: its result is valid for this time.
 TRY_AGAIN_SECONDS = 60
 
 
@@ -44,16 +65,16 @@ TRY_AGAIN_SECONDS = 60
 class Capabilities:
     version: str
     works: bool
-    """A fresh run, a resumed one and a forked one all ended well against the probe's API."""
+    """A new, a resumed and a forked run succeeded against the API of the probe."""
     keeps_id_on_resume: bool = False
     can_fork: bool = False
     accumulates_on_resume: bool | None = None
-    """Whether a resumed run reports the conversation's cost; None: neither that nor its own."""
+    """A resumed run reports the cost of the conversation; None if this is unknown."""
     accumulates_on_fork: bool | None = None
     states_own_share: bool = False
-    """Each result line tells what this run alone used."""
+    """Each result line has the usage of this run alone."""
     appended_prompt_sticks: bool = False
-    """A later run's appended system prompt is ignored in favour of the first one's."""
+    """The appended system prompt of the first run is used for later runs, too."""
     missing_flags: tuple[str, ...] = ()
     problem: str = ""
 
@@ -63,7 +84,7 @@ class Capabilities:
 
     @property
     def is_settled(self) -> bool:
-        """The probe answered every question, so there is no need to ask again."""
+        """True if the probe answered every question and need not be repeated."""
         costs = (self.accumulates_on_resume, self.accumulates_on_fork)
         return self.works and (self.states_own_share or None not in costs)
 
@@ -91,7 +112,7 @@ class Capabilities:
 
 
 def capabilities_of(binary: ClaudeBinary) -> Capabilities:
-    """From memory, else from the state directory, else by experiment, which takes seconds."""
+    """Return capabilities from memory, the state directory or a new probe, which takes seconds."""
     fingerprint = fingerprint_of(Path(binary.path))
     known = known_capabilities(binary)
     if known is None:
@@ -103,7 +124,7 @@ def capabilities_of(binary: ClaudeBinary) -> Capabilities:
 
 
 def known_capabilities(binary: ClaudeBinary) -> Capabilities | None:
-    """What an earlier experiment found; None where none was made with this very binary."""
+    """Return the result of an earlier probe of this binary, if there is one."""
     fingerprint = fingerprint_of(Path(binary.path))
     return _recall(binary, fingerprint) or _read(fingerprint)
 
@@ -111,9 +132,6 @@ def known_capabilities(binary: ClaudeBinary) -> Capabilities | None:
 def find_out(binary: ClaudeBinary) -> Capabilities:
     if missing := missing_flags(binary):
         return Capabilities(version=binary.version, works=False, missing_flags=missing)
-    # What the probe finds are our Capabilities: at the top, the two would import each other.
-    from escalation.agent.probe import probe
-
     return probe(binary)
 
 
@@ -122,7 +140,7 @@ def missing_flags(binary: ClaudeBinary) -> tuple[str, ...]:
 
 
 def forget_capabilities(binary: ClaudeBinary) -> None:
-    """Probe again at the next question."""
+    """Remove the stored result, so that the next call probes again."""
     _remembered.clear()
     _kept(fingerprint_of(Path(binary.path))).unlink(missing_ok=True)
 
@@ -151,7 +169,7 @@ def _read(fingerprint: str) -> Capabilities | None:
 
 
 def _store(known: Capabilities, fingerprint: str) -> None:
-    """By renaming, so that another worker never reads half of it."""
+    """Write the file by renaming, so that another worker never reads half of it."""
     kept = _kept(fingerprint)
     kept.parent.mkdir(parents=True, exist_ok=True)
     written = kept.with_suffix(f".{os.getpid()}")
@@ -161,3 +179,246 @@ def _store(known: Capabilities, fingerprint: str) -> None:
 
 def _kept(fingerprint: str) -> Path:
     return Path(settings.CLAUDEOPS_STATE_DIR) / "cli" / f"{fingerprint}.capabilities.json"
+
+
+# The probe: three short runs against a local API.
+#
+# Auxiliary calls of the CLI (warm-up, titles) cost nothing, and the answer of each run has its own
+# weight, so that the cost of a run and of its conversation can never be equal.
+
+RUN_TIMEOUT_SECONDS = 60
+PROMPT = "Say ok to the probe."
+FIRST_WORDS, LATER_WORDS = "the-first-appended-words", "the-later-appended-words"
+# Weights of the runs: no sum of some of them equals another weight.
+FIRST, RESUMED, FORKED = 1, 3, 7
+TOLERANCE = Decimal("0.001")
+
+
+@dataclass(slots=True)
+class ProbeApi:
+    """Gives the same short answer to every request; only the call of the run has a cost."""
+
+    weight: int = 0
+    system_prompts: list[str] = field(default_factory=list)
+
+    def answer(self, request: dict[str, Any]) -> ScriptedAnswer:
+        if is_auxiliary(request) or PROMPT not in _newest_words(request):
+            return ScriptedAnswer(say="ok", usage=NO_USAGE)
+        self.system_prompts.append(json.dumps(request.get("system", "")))
+        usage = {"input_tokens": 1000 * self.weight, "output_tokens": 10 * self.weight}
+        return ScriptedAnswer(say="ok", usage={**NO_USAGE, **usage})
+
+
+def _newest_words(request: dict[str, Any]) -> str:
+    """Return the last user message; newer versions add system messages behind it."""
+    said = [message for message in request["messages"] if message.get("role") == "user"]
+    return json.dumps(said[-1:])
+
+
+class _ProbeHandler(MessagesHandler):
+    def answer_to(self, request: dict[str, Any]) -> None:
+        self.send_answer(cast(ProbeApi, self.player).answer(request), request)
+
+
+class ProbeFailed(Exception):
+    """A run of the probe failed."""
+
+
+def probe(binary: ClaudeBinary) -> Capabilities:
+    api = ProbeApi()
+    with (
+        tempfile.TemporaryDirectory(prefix="claudeops-probe-") as directory,
+        serve_messages(_ProbeHandler, api) as port,
+    ):
+        try:
+            return _watched(binary, ProbeRuns(Path(directory), api, port), api)
+        except ProbeFailed as failed:
+            return Capabilities(version=binary.version, works=False, problem=str(failed))
+
+
+def _watched(binary: ClaudeBinary, runs: ProbeRuns, api: ProbeApi) -> Capabilities:
+    """Make a new run, a resumed one with another system prompt, and a forked one."""
+    beginning, own_id = _request(str(uuid.uuid4())), str(uuid.uuid4())
+    resuming = _request(own_id, resumes=beginning.session_id)
+    first = runs.run("fresh", binary, FIRST, beginning, FIRST_WORDS)
+    resumed = runs.run("resumed", _without_fork(binary), RESUMED, resuming, LATER_WORDS)
+    heard_later = LATER_WORDS in "".join(api.system_prompts[-1:])
+    on_resume = accumulates(first, resumed, own=RESUMED, totals=(FIRST + RESUMED,))
+    found = Capabilities(
+        version=binary.version,
+        works=True,
+        keeps_id_on_resume=resumed.facts.session_id == beginning.session_id,
+        accumulates_on_resume=on_resume,
+        accumulates_on_fork=on_resume,
+        states_own_share=resumed.facts.own_share is not None,
+        appended_prompt_sticks=not heard_later,
+    )
+    if not binary.can_fork:
+        return found
+    forked = runs.run("forked", binary, FORKED, resuming, LATER_WORDS)
+    # A fork includes the resumed run if that kept the id of the conversation.
+    totals = (FIRST + FORKED, FIRST + RESUMED + FORKED)
+    return replace(
+        found,
+        can_fork=forked.facts.session_id == own_id,
+        accumulates_on_fork=accumulates(first, forked, own=FORKED, totals=totals),
+    )
+
+
+def accumulates(
+    first: ProbeRun, later: ProbeRun, *, own: int, totals: tuple[int, ...]
+) -> bool | None:
+    """Return whether the later run reports a total; None if neither that nor its own cost."""
+    unit, reported = first.facts.reported_cost_usd, later.facts.reported_cost_usd
+    if not unit or reported is None:
+        return None
+    if any(_is(reported, weight * unit / FIRST) for weight in totals):
+        return True
+    return False if _is(reported, own * unit / FIRST) else None
+
+
+def _is(reported: Decimal, expected: Decimal) -> bool:
+    return abs(reported - expected) <= expected * TOLERANCE
+
+
+def _request(session_id: str, *, resumes: str | None = None) -> RunRequest:
+    tier = DEFAULT_TIERS[0]
+    return RunRequest(
+        tier=tier,
+        session_id=session_id,
+        resumes=resumes,
+        report_schema=None,
+        max_budget_usd=tier.max_budget_usd,
+    )
+
+
+def _without_fork(binary: ClaudeBinary) -> ClaudeBinary:
+    return replace(binary, flags=tuple(flag for flag in binary.flags if flag != FORK_FLAG))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProbeRun:
+    facts: StreamFacts
+    exit_code: int
+    said: str
+
+    @property
+    def went_well(self) -> bool:
+        return self.exit_code == 0 and self.facts.result.get("is_error") is False
+
+    @property
+    def complaint(self) -> str:
+        how = "did not end well" if self.facts.result else "printed no result"
+        return f"{how} ({self.said})"
+
+
+class ProbeRuns:
+    """Runs the binary in a temporary directory with the command line of a real run."""
+
+    def __init__(self, directory: Path, api: ProbeApi, port: int) -> None:
+        self._directory = directory
+        self._api = api
+        self._environment = {
+            **cli_environment(
+                # For a CLI that is a script.
+                {"PATH": os.environ.get("PATH", "")},
+                home=directory,
+                config_directory=directory / "claude",
+                api_retries=0,
+            ),
+            API_KEY: "probe",
+            "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}",
+        }
+
+    def run(
+        self, name: str, binary: ClaudeBinary, weight: int, request: RunRequest, words: str
+    ) -> ProbeRun:
+        self._api.weight = weight
+        program, *flags = build_argv(binary, request)
+        ended = self._ended([program, "--append-system-prompt", words, *flags])
+        if not ended.went_well:
+            raise ProbeFailed(f"a {name} run {ended.complaint}")
+        return ended
+
+    def _ended(self, argv: list[str]) -> ProbeRun:
+        try:
+            ended = subprocess.run(
+                argv,
+                cwd=self._directory,
+                env=self._environment,
+                input=PROMPT.encode(),
+                capture_output=True,
+                timeout=RUN_TIMEOUT_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return ProbeRun(facts=StreamFacts(), exit_code=-1, said=str(error))
+        said = ended.stderr.decode("utf-8", "replace").strip()[:300]
+        return ProbeRun(
+            facts=facts_in(ended.stdout),
+            exit_code=ended.returncode,
+            said=said or f"exit code {ended.returncode}",
+        )
+
+
+def facts_in(output: bytes) -> StreamFacts:
+    splitter, facts = LineSplitter(), StreamFacts()
+    for line in [*splitter.feed(output), *splitter.rest()]:
+        parsed = parse_line(line)
+        if not parsed.is_noise:
+            facts.observe(parsed.payload)
+    return facts
+
+
+# Trying the credentials with one short question to the API.
+
+TIMEOUT_SECONDS = 90
+QUESTION = "Answer with the one word ok."
+LONGEST_ANSWER = 300
+LET_IN = "it works"
+NO_ANSWER = f"the API gave no answer within {TIMEOUT_SECONDS} s"
+
+
+def try_login(binary: ClaudeBinary, login: Mapping[str, str]) -> tuple[bool, str]:
+    """Return whether the API accepts the credentials, and the answer. Nothing is stored."""
+    argv = [
+        *(binary.path, "-p", "--model", DEFAULT_TIERS[0].model),
+        *("--max-turns", "1", "--output-format", "json"),
+    ]
+    with tempfile.TemporaryDirectory(prefix="claudeops-login-") as directory:
+        place = Path(directory)
+        environment = cli_environment(
+            os.environ, home=place, config_directory=place / "config", api_retries=0
+        )
+        try:
+            ended = subprocess.run(
+                argv,
+                input=QUESTION,
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_SECONDS,
+                check=False,
+                cwd=place,
+                env={**environment, **login},
+            )
+        except subprocess.TimeoutExpired:
+            return False, NO_ANSWER
+        except OSError as error:
+            return False, f"the CLI could not be started: {error}"
+    return _judged(ended)
+
+
+def _judged(ended: subprocess.CompletedProcess[str]) -> tuple[bool, str]:
+    result = _result(ended.stdout)
+    if ended.returncode == 0 and result.get("is_error") is False:
+        return True, LET_IN
+    said = str(result.get("result") or ended.stderr or ended.stdout).strip()
+    return False, f"it does not work: {said[:LONGEST_ANSWER] or 'the CLI said nothing'}"
+
+
+def _result(printed: str) -> dict[str, Any]:
+    try:
+        result = json.loads(printed)
+    except ValueError:
+        return {}
+    return result if isinstance(result, dict) else {}

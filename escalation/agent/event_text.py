@@ -1,7 +1,7 @@
-"""An event of a session as a person wants to read it.
+"""Events of a session as readable lines, and the current step of a running session.
 
-The stream of the CLI is kept as it came, and whatever comes is shown: fields that are missing, of
-another type or hostile are normal here, so every value is asked for its type before it is used.
+The stream of the CLI is stored unchanged. Fields may be missing or of another type, so the type of
+every value is checked before it is used.
 """
 
 from __future__ import annotations
@@ -9,12 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
-from sessions_app.reading import stream_shape as shape
-from sessions_app.reading.formatting import money
-from sessions_app.reading.masking import masked
-from sessions_app.reading.plain_text import as_text, cut, one_line
+from django.db.models import OuterRef, QuerySet
+from django.utils import timezone
+
+from escalation.agent import stream as shape
+from sessions_app.models import Session, SessionEvent
+from sessions_app.models.session import SPOKEN, EventKind, EventSource, StreamKind, Verdict
+from sessions_app.redaction.redact import redacted
+from sessions_app.text import as_text, cut, mapping, money, one_line
+from sessions_app.tiers import tier_row
 
 LONGEST_TEXT = 4_000
 LONGEST_TITLE = 120
@@ -22,9 +29,9 @@ LONGEST_SUMMARY = 160
 
 KIND_OF_LEVEL = {"warning": "warning", "error": "error"}
 
-GATE_WORDS = {"allow": "allowed", "contain": "contained", "deny": "denied", "ask": "asked for"}
+COMMAND_POLICY_TEXTS = dict(Verdict.choices)
 
-# What of a tool's input says what it does; any other tool shows its whole input.
+# The parts of the input to show; other tools show their whole input.
 TELLING_INPUTS = {
     "Bash": ("command",),
     "Read": ("file_path",),
@@ -38,14 +45,14 @@ TELLING_INPUTS = {
     "WebSearch": ("query",),
 }
 
-# A call that a rule forbids, or of a tool that the run was not given.
+# A call that a rule denies, or of a tool that the run does not have.
 DENIAL = re.compile(
     r"^Permission to use (?P<denied>\S+).* denied"
     r"|^(?:<tool_use_error>)?(?:Error: )?No such tool available: (?P<missing>[\w-]+)",
     re.DOTALL,
 )
 WHY_DENIED = {
-    "AskUserQuestion": "Nobody is there to answer while a run works: it decides within its role, "
+    "AskUserQuestion": "Nobody answers questions during a run: the agent decides within its role, "
     "or asks for a person in its report.",
 }
 
@@ -60,13 +67,13 @@ class EventLine:
 
 
 def describe_event(source: str, kind: str, payload: Any) -> tuple[EventLine, ...]:
-    """What one stored event has to say: often one line, sometimes several, sometimes none."""
-    data = shape.mapping(payload)
-    if source == "supervisor":
+    """Return the lines for one stored event: usually one, sometimes several or none."""
+    data = mapping(payload)
+    if source == EventSource.SUPERVISOR:
         lines: Iterable[EventLine] = [_from_supervisor(kind, data)]
-    elif source == "stderr":
+    elif source == EventSource.STDERR:
         lines = [EventLine("warning", "stderr", as_text(data.get("text")))]
-    elif source == "noise":
+    elif source == EventSource.NOISE:
         lines = [EventLine("noise", "output", as_text(data.get("text")))]
     else:
         lines = _from_stream(kind or as_text(data.get("type")), data)
@@ -74,38 +81,37 @@ def describe_event(source: str, kind: str, payload: Any) -> tuple[EventLine, ...
 
 
 def summary_line(line: EventLine) -> str:
-    """The same in one line, for a terminal."""
+    """Return the event as one line for a terminal."""
     return one_line(f"{line.title}: {line.text}" if line.text else line.title, LONGEST_SUMMARY)
 
 
 def _within_limits(line: EventLine) -> EventLine:
-    """Masked before it is cut: transcripts are kept as they were, and so are older events."""
-    title = one_line(masked(line.title), LONGEST_TITLE)
-    return EventLine(line.kind, title, cut(masked(line.text).strip("\n"), LONGEST_TEXT))
+    """Redact secrets, then cut: half a secret would not be recognized."""
+    title = one_line(redacted(line.title), LONGEST_TITLE)
+    return EventLine(line.kind, title, cut(redacted(line.text).strip("\n"), LONGEST_TEXT))
 
 
 def _from_supervisor(kind: str, data: Mapping[str, Any]) -> EventLine:
     level = KIND_OF_LEVEL.get(as_text(data.get("level")), "note")
     text = as_text(data.get("text"))
-    if kind == "gate":
-        return _gate(data, text)
-    if kind == "gate_end":
-        return EventLine("noise", "Gate · ended", text or _gate_end(data))
-    if kind == "status":
+    if kind == EventKind.COMMAND:
+        return _decision(data, text)
+    if kind == EventKind.COMMAND_END:
+        return EventLine("noise", "Command · ended", text or _command_end(data))
+    if kind == EventKind.STATUS:
         text = "\n".join(filter(None, [_status_change(data), text]))
     return EventLine(level, f"Claude Ops · {kind or 'note'}", text)
 
 
-def _gate(data: Mapping[str, Any], text: str) -> EventLine:
-    """One line for a command: what was said to it, and what it is."""
+def _decision(data: Mapping[str, Any], text: str) -> EventLine:
     verdict, rule = as_text(data.get("verdict")), as_text(data.get("rule"))
-    said = " · ".join(filter(None, [GATE_WORDS.get(verdict, verdict), rule]))
-    told = [one_line(as_text(data.get("command")), LONGEST_SUMMARY), as_text(data.get("reason"))]
-    kind = "denied" if verdict == "deny" else "note"
-    return EventLine(kind, f"Gate · {said}", "\n".join(filter(None, told)) or text)
+    said = " · ".join(filter(None, [COMMAND_POLICY_TEXTS.get(verdict, verdict), rule]))
+    lines = [one_line(as_text(data.get("command")), LONGEST_SUMMARY), as_text(data.get("reason"))]
+    kind = "denied" if verdict == Verdict.DENY else "note"
+    return EventLine(kind, f"Command · {said}", "\n".join(filter(None, lines)) or text)
 
 
-def _gate_end(data: Mapping[str, Any]) -> str:
+def _command_end(data: Mapping[str, Any]) -> str:
     code, took = as_text(data.get("exit_code")), data.get("milliseconds")
     is_number = isinstance(took, int | float) and not isinstance(took, bool)
     facts = [f"exit {code}" if code else "no exit code", f"{took:.0f} ms" if is_number else ""]
@@ -155,16 +161,16 @@ def _tool_use(block: Mapping[str, Any], whose: str) -> EventLine:
 
 
 def call_words(block: Mapping[str, Any]) -> tuple[str, str]:
-    """The tool of a call, and what of its input says what it does."""
+    """Return the tool of a call and the significant part of its input."""
     name, given = as_text(block.get("name")) or "unnamed tool", block.get("input")
-    told = [as_text(shape.mapping(given).get(key)) for key in TELLING_INPUTS.get(name, ())]
-    return name, "\n".join(filter(None, told)) or as_text(given)
+    shown = [as_text(mapping(given).get(key)) for key in TELLING_INPUTS.get(name, ())]
+    return name, "\n".join(filter(None, shown)) or as_text(given)
 
 
 def _report_summary(report: Any) -> str:
-    fields = shape.mapping(report)
+    fields = mapping(report)
     lines = [as_text(fields.get("summary"))]
-    reason = as_text(shape.mapping(fields.get("escalation")).get("reason"))
+    reason = as_text(mapping(fields.get("escalation")).get("reason"))
     if reason:
         lines.append(f"Escalation: {reason}")
     return "\n".join(filter(None, lines)) or as_text(report)
@@ -191,9 +197,9 @@ def _tool_result(block: Mapping[str, Any]) -> EventLine:
 
 def _permission_denied(data: Mapping[str, Any]) -> Iterator[EventLine]:
     tool = as_text(data.get("tool_name")) or as_text(data.get("tool")) or "a tool"
-    why = ("message", "reason", "decision_reason", "tool_input")
-    told = [as_text(data.get(key)) for key in why]
-    yield EventLine("denied", f"Denied · {tool}", "\n".join(filter(None, told)))
+    keys = ("message", "reason", "decision_reason", "tool_input")
+    reasons = filter(None, (as_text(data.get(key)) for key in keys))
+    yield EventLine("denied", f"Denied · {tool}", "\n".join(reasons))
 
 
 def _api_retry(data: Mapping[str, Any]) -> Iterator[EventLine]:
@@ -218,7 +224,7 @@ def _result(data: Mapping[str, Any]) -> Iterator[EventLine]:
         f"the CLI counts {cost}" if (cost := _cost(data.get("total_cost_usd"))) else "",
     ]
     known = " · ".join(fact for fact in facts if fact)
-    # With a structured report the result is that report once more, as one line of JSON.
+    # With a structured report the result repeats it as one line of JSON.
     said = "" if data.get("structured_output") else as_text(data.get("result"))
     text = "\n".join(filter(None, [known, said]))
     yield EventLine("error" if failed else "result", f"Run ended: {subtype}", text)
@@ -231,7 +237,7 @@ def _cost(value: Any) -> str:
 
 
 def _nothing(_data: Mapping[str, Any]) -> Iterator[EventLine]:
-    """Pieces of a message that also comes whole."""
+    """Ignore parts of a message that also arrives as a whole."""
     yield from ()
 
 
@@ -240,8 +246,146 @@ STREAM_KINDS: dict[str, Callable[[Mapping[str, Any]], Iterable[EventLine]]] = {
     "system/permission_denied": _permission_denied,
     "system/api_retry": _api_retry,
     "system/compact_boundary": _compaction,
-    "assistant": _assistant,
-    "user": _user,
-    "result": _result,
+    StreamKind.ASSISTANT: _assistant,
+    StreamKind.USER: _user,
+    StreamKind.RESULT: _result,
     "stream_event": _nothing,
 }
+
+
+# Current step of a running session, from the last line of its stream.
+
+LONGEST = 120
+WITHOUT_A_TOOL = {
+    "said": "it writes",
+    "thinking": "it thinks",
+    "report": "it writes its report",
+    "tool_result": "it reads what came back",
+    "tool_error": "it reads what went wrong",
+    "denied": "it reads why it was refused",
+}
+STARTS = "it starts"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CurrentStep:
+    command: str
+    """Input of the tool call, for users who may see output. Empty without a tool."""
+    words: str
+    """Description for all users."""
+    since: datetime | None
+
+
+def last_steps() -> QuerySet[SessionEvent]:
+    """Return the subquery for the last events of a running session."""
+    return SessionEvent.objects.filter(
+        session=OuterRef("pk"),
+        session__status=Session.Status.RUNNING,
+        source=SessionEvent.Source.STREAM,
+        kind__in=SPOKEN,
+    ).order_by("-sequence")
+
+
+def current_step(payload: Any, at: datetime | None) -> CurrentStep:
+    lines = describe_event(SessionEvent.Source.STREAM, "", payload) if payload else ()
+    if not lines:
+        return CurrentStep(command="", words=STARTS, since=at)
+    last = lines[-1]
+    if last.kind != "tool":
+        return CurrentStep(command="", words=WITHOUT_A_TOOL.get(last.kind, "it works"), since=at)
+    command = one_line(last.text, LONGEST) or last.title
+    return CurrentStep(command=command, words=f"it uses the tool {last.title}", since=at)
+
+
+# Open tool call and usage of a running session.
+
+EVENTS_LOOKED_AT = 60
+LONGEST_CALL = 90
+TOKEN_KINDS = (
+    *("input_tokens", "output_tokens"),
+    *("cache_read_input_tokens", "cache_creation_input_tokens"),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenCall:
+    """A tool call whose result has not come yet."""
+
+    tool: str
+    words: str
+    since: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LiveRun:
+    session: Session
+    seconds: int
+    limit_seconds: int
+    call: OpenCall | None
+    """None while the model thinks or before the first line."""
+    call_seconds: int
+    tokens: int
+    budget_usd: Decimal
+
+
+def load_live_run(session: Session) -> LiveRun:
+    now, call = timezone.now(), open_call(_latest_events(session))
+    return LiveRun(
+        session=session,
+        seconds=_seconds(session.started_at, now),
+        limit_seconds=tier_row(session.tier).timeout_seconds,
+        call=call,
+        call_seconds=_seconds(call.since, now) if call else 0,
+        tokens=tokens_in(_usages(session)),
+        budget_usd=budget_of(session),
+    )
+
+
+def budget_of(session: Session) -> Decimal:
+    """Return the budget of the session, or that of its tier before it starts."""
+    own = session.max_budget_usd
+    return own if own is not None else Decimal(tier_row(session.tier).max_budget_usd)
+
+
+def open_call(events: Iterable[SessionEvent]) -> OpenCall | None:
+    """Return the latest call without a result. Events come newest first."""
+    answered: set[str] = set()
+    for event in events:
+        line = mapping(event.payload)
+        answered |= shape.answered_calls(line)
+        for block in reversed(shape.calls_of(line)):
+            if as_text(block.get("id")) not in answered:
+                return _call(block, event.created_at)
+    return None
+
+
+def tokens_in(usages: Iterable[tuple[Any, Any]]) -> int:
+    """Sum up usage. An answer has several lines with its usage so far: the last one counts."""
+    last = {as_text(message): mapping(usage) for message, usage in usages}
+    return sum(_count(usage.get(kind)) for usage in last.values() for kind in TOKEN_KINDS)
+
+
+def _call(block: Any, since: datetime) -> OpenCall:
+    tool, words = call_words(block)
+    return OpenCall(tool=tool, words=one_line(redacted(words), LONGEST_CALL), since=since)
+
+
+def _latest_events(session: Session) -> Iterable[SessionEvent]:
+    spoken = session.events.filter(source=SessionEvent.Source.STREAM, kind__in=SPOKEN)
+    return spoken.order_by("-sequence")[:EVENTS_LOOKED_AT]
+
+
+def _usages(session: Session) -> Iterable[tuple[Any, Any]]:
+    answers = session.events.filter(source=SessionEvent.Source.STREAM, kind=StreamKind.ASSISTANT)
+    return answers.order_by("sequence").values_list(
+        "payload__message__id", "payload__message__usage"
+    )
+
+
+def _seconds(since: datetime | None, now: datetime) -> int:
+    return max(0, int((now - since).total_seconds())) if since else 0
+
+
+def _count(value: Any) -> int:
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return max(0, value) if is_number else 0

@@ -1,4 +1,4 @@
-"""One CLI process: start it, read both its outputs to the end, stop it when it must stop."""
+"""One process of the CLI: starts it, reads its output to the end, and stops it if needed."""
 
 from __future__ import annotations
 
@@ -8,36 +8,62 @@ import selectors
 import signal
 import subprocess
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import IO
 
-from escalation.agent.bell import Bell
-from escalation.agent.process_tree import (
-    ProcessId,
-    family,
-    process_id,
-    recorded_tools,
-    stop_family,
-)
+from escalation.agent.process_tree import ProcessId, family, process_id, recorded_tools, stop_family
 from escalation.agent.stream import LineSplitter
+
+
+class ReaderWakeup:
+    """Wakes up the thread that reads a run before its next tick. Ignored while it is not open."""
+
+    def __init__(self) -> None:
+        self._descriptor = -1
+        # A closed descriptor may belong to another file a moment later.
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[None]:
+        self._descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        try:
+            yield
+        finally:
+            with self._lock:
+                descriptor, self._descriptor = self._descriptor, -1
+                os.close(descriptor)
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def notify(self) -> None:
+        with self._lock:
+            if self._descriptor >= 0:
+                os.eventfd_write(self._descriptor, 1)
+
+    def clear(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._descriptor)
+
 
 READ_BYTES = 256 * 1024
 TICK_SECONDS = 0.1
-# Time for the CLI to end its tools and write its transcript before it is killed.
+# Time to end tools and write the transcript before the CLI is killed.
 GRACE_SECONDS = 5.0
-# A process may stay a while after its last word; the result counts all the same.
+# Time that a process may go on after its result.
 LINGER_SECONDS = 20.0
-# A tool's leftover child can hold the pipes open after the CLI is gone.
+# A process that a tool left can keep the pipes open after the CLI has ended.
 DRAIN_SECONDS = 1.0
 ORDINARY_UMASK = 0o022
 
 
 class Manner(StrEnum):
-    """How a run came to its end."""
+    """The way in which a run ended."""
 
     EXITED = "exited"
     TIMED_OUT = "timed out"
@@ -45,44 +71,44 @@ class Manner(StrEnum):
     STOPPED = "stopped"
     LINGERED = "lingered"
     RUNNER_GONE = "runner gone"
-    """Whoever ran it is dead: nobody saw its end."""
+    """The process that ran it has died."""
     ABANDONED = "abandoned"
-    """Whoever ran it was told to end at once."""
+    """The process that ran it was told to end at once."""
     CRASHED = "crashed"
-    """Whoever ran it failed, by a fault of its own."""
+    """The process that ran it failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopAsked:
-    """Somebody wants the run to stop: the cause for the program, the words for people."""
+    """A request to stop the run, with its cause as code and as text."""
 
     cause: str
     words: str
     by_fault: bool = False
-    """The run itself gave the reason: it has failed, and nobody cut it off."""
+    """The run itself gave the reason, so it has failed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ended:
     manner: Manner
     exit_code: int | None
-    """None when nobody was there to see it."""
+    """None if it is unknown."""
     stop: StopAsked | None = None
     why: str = ""
-    """In words, for a run that was abandoned or whose runner crashed."""
+    """Text for a run that was abandoned or whose runner crashed."""
     silent_seconds: float = 0
     left_running: int = 0
-    """Processes of tools that a run which ended by itself has left behind on purpose."""
+    """Number of processes that a run left on purpose when it ended."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Traces:
-    """By what the processes of a run are known, besides descent."""
+    """Marks of the processes of a run, besides descent."""
 
     mark: str = ""
-    """A word in the environment that every process of the run inherits."""
+    """Text in the environment that every process of the run inherits."""
     tool_log: Path | None = None
-    """Where the tool shell writes each tool down."""
+    """File in which the tool shell records each tool."""
 
 
 def _never_silent() -> float:
@@ -94,30 +120,30 @@ def _none() -> float:
 
 
 def _ignore_start(process: ProcessId) -> None:
-    """The start is of no interest to this watcher."""
+    pass
 
 
 def _ignore_stop() -> None:
-    """The stop is of no interest to this watcher."""
+    pass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Watcher:
-    """What the process reports to while it runs."""
+    """Callbacks and limits for a running process."""
 
     on_stdout: Callable[[bytes], None]
     on_stderr: Callable[[bytes], None]
     has_result: Callable[[], bool]
     on_tick: Callable[[], StopAsked | None]
-    """Called about ten times a second and when the bell is rung; an answer stops the run."""
-    bell: Bell = field(default_factory=Bell)
+    """Called about ten times a second and at each wakeup; a result stops the run."""
+    wakeup: ReaderWakeup = field(default_factory=ReaderWakeup)
     on_start: Callable[[ProcessId], None] = _ignore_start
     on_stopping: Callable[[], None] = _ignore_stop
-    """Called before the family is asked to end; what is said afterwards may be about that."""
+    """Called before the processes are asked to end; later output may be a consequence."""
     silence_budget: Callable[[], float] = _never_silent
-    """How many seconds the process may say nothing, as things stand now."""
+    """Seconds without output after which the process is stopped."""
     uncounted: Callable[[], float] = _none
-    """How many seconds so far are not its own: it waited for a person."""
+    """Seconds that do not count: the run waited for a person."""
 
 
 def run_process(
@@ -128,19 +154,19 @@ def run_process(
     prompt: str,
     timeout_seconds: float,
     watcher: Watcher,
-    traces: Traces = Traces(),  # noqa: B008 (frozen: nothing can be shared by mistake)
+    traces: Traces = Traces(),  # noqa: B008 - frozen
 ) -> Ended:
-    """Raise OSError when the process cannot be started; otherwise it has ended on return."""
-    with watcher.bell.hung():
+    """Run a process to its end. Raise OSError if it cannot be started."""
+    with watcher.wakeup.opened():
         process = _started(argv, environment, cwd, prompt)
-        return _read_to_end(_Run(process, watcher, traces), timeout_seconds)
+        return _read_to_end(_StartedProcess(process, watcher, traces), timeout_seconds)
 
 
 def _started(
     argv: Sequence[str], environment: Mapping[str, str], cwd: Path, prompt: str
 ) -> subprocess.Popen[bytes]:
     with tempfile.TemporaryFile() as stdin:
-        # A file, not a pipe: a prompt of any size cannot block against unread output.
+        # A file: a long prompt in a pipe could block while output is unread.
         stdin.write(prompt.encode("utf-8", "replace"))
         stdin.seek(0)
         return subprocess.Popen(
@@ -151,20 +177,20 @@ def _started(
             cwd=cwd,
             env=dict(environment),
             start_new_session=True,
-            # Ours is closed; what an agent writes for a service must be readable for it.
+            # Files that an agent writes must be readable for services.
             umask=ORDINARY_UMASK,
         )
 
 
-def _read_to_end(run: _Run, timeout_seconds: float) -> Ended:
+def _read_to_end(run: _StartedProcess, timeout_seconds: float) -> Ended:
     try:
         run.announce()
         ended = run.read_until_end(time.monotonic() + timeout_seconds)
         if run.exit_code != 0:
-            # Killed or failed: its tools were left by a death, not on purpose.
+            # Killed or failed: its tools were not left on purpose.
             run.stop()
     except BaseException:
-        # Whatever interrupts us, even the queue's own timeout, leaves no process behind.
+        # No interruption, not even a timeout of the queue, may leave processes.
         run.stop()
         raise
     finally:
@@ -173,8 +199,8 @@ def _read_to_end(run: _Run, timeout_seconds: float) -> Ended:
     return replace(ended, exit_code=run.exit_code, left_running=left)
 
 
-class _Run:
-    """A started process with its pipes and its family."""
+class _StartedProcess:
+    """A started process with its pipes and child processes."""
 
     def __init__(self, process: subprocess.Popen[bytes], watcher: Watcher, traces: Traces) -> None:
         assert process.stdout is not None
@@ -183,7 +209,7 @@ class _Run:
         self._watcher = watcher
         self._traces = traces
         self._root = process_id(process.pid)
-        self._reader = _Reader(process.stdout, process.stderr, watcher)
+        self._reader = _PipeReader(process.stdout, process.stderr, watcher)
 
     @property
     def exit_code(self) -> int | None:
@@ -194,10 +220,7 @@ class _Run:
             self._watcher.on_start(self._root)
 
     def read_until_end(self, deadline: float) -> Ended:
-        """Read on until the pipes close, or until there is a reason to stop waiting.
-
-        The exit code is known only when the whole family has ended: the caller adds it.
-        """
+        """Read until the pipes close or the run must stop. The caller adds the exit code."""
         gone_since: float | None = None
         while self._reader.is_open:
             self._reader.read(TICK_SECONDS)
@@ -212,7 +235,6 @@ class _Run:
                     break
         self._reader.finish()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            # Both pipes are closed, so the end is near.
             left = deadline + self._watcher.uncounted() - time.monotonic()
             self._process.wait(max(0.0, min(GRACE_SECONDS, left)))
         if self._process.poll() is None:
@@ -220,7 +242,7 @@ class _Run:
         return Ended(manner=Manner.EXITED, exit_code=None)
 
     def stop(self) -> None:
-        """End the whole family. Its last words are read meanwhile: they may hold the cost."""
+        """End all processes of the run, and read their last output: it may have the cost."""
         self._watcher.on_stopping()
         stop_family(self.living, GRACE_SECONDS, wait=self._read_or_sleep)
         if self._process.poll() is None:
@@ -233,7 +255,7 @@ class _Run:
         return family(self._root, recorded_tools(log) if log else [], self._traces.mark)
 
     def close(self) -> None:
-        """The CLI's own helpers end with it; what a tool started on purpose is in its own group."""
+        """Kill what is left of the CLI's process group and close the pipes."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         for pipe in (self._process.stdout, self._process.stderr):
@@ -266,16 +288,13 @@ class _Run:
         self._reader.finish()
 
 
-class _Reader:
-    """Both pipes together, so that neither can fill up while the other is waited for.
-
-    The bell ends the wait, too; what has been printed by then is read in the same go.
-    """
+class _PipeReader:
+    """Reads both pipes at once, so that neither fills up. A wakeup ends the wait, too."""
 
     def __init__(self, stdout: IO[bytes], stderr: IO[bytes], watcher: Watcher) -> None:
         self._selector = selectors.DefaultSelector()
-        self._bell = watcher.bell
-        self._selector.register(self._bell, selectors.EVENT_READ)
+        self._wakeup = watcher.wakeup
+        self._selector.register(self._wakeup, selectors.EVENT_READ)
         self._splitters = []
         self._pipes = {stdout, stderr}
         self.last_read = time.monotonic()
@@ -291,8 +310,8 @@ class _Reader:
 
     def read(self, timeout: float) -> None:
         for key, _mask in self._selector.select(timeout):
-            if key.fileobj is self._bell:
-                self._bell.silence()
+            if key.fileobj is self._wakeup:
+                self._wakeup.clear()
                 continue
             data = os.read(key.fd, READ_BYTES)
             if not data:
@@ -305,7 +324,7 @@ class _Reader:
                 receive(line)
 
     def finish(self) -> None:
-        """Hand on what stands after the last line end."""
+        """Pass on what stands after the last line end."""
         for splitter, receive in self._splitters:
             for line in splitter.rest():
                 receive(line)

@@ -1,15 +1,11 @@
-"""Every process of a run: the CLI, its tools, and what the tools started.
+"""All processes of a run: the CLI, its tools, and the processes that tools started.
 
-Tools run in sessions of their own and outlive a kill of the CLI's process group. They are known in
-three ways, each of which a process can escape alone: by descent, by the sessions of the tool shells
-that were recorded, and by a mark in the environment. A process is always named by pid and start
-time together, because a pid alone may mean somebody else a moment later.
+Tools run in sessions of their own and survive a kill of the CLI's process group. They are found by
+descent, by the recorded sessions of tool shells, and by a mark in the environment. A process is
+identified by pid and start time, because pids are reused.
 
-All of this is read from /proc, once for each process. psutil was tried: it gives the start as a
-time of day, which moves when the clock is set, where the kernel's clock ticks (also what
-`tool_shell` writes down) never do; it knows no sessions; it reads every file twice; and it stops
-reading an environment at the first gap, so that a daemon which wrote its title over the beginning
-would be lost. The tests use it to look at the same processes from outside.
+This reads /proc directly. psutil gives the start as a time of day, which changes with the clock,
+knows no sessions, and stops reading an environment at the first gap.
 """
 
 from __future__ import annotations
@@ -25,17 +21,16 @@ from pathlib import Path
 
 PROC = Path("/proc")
 TOOL_LINE = re.compile(r"([0-9]{1,10}) ([0-9]{1,19})")
-ROOM_NAME = b"bwrap"
+SANDBOX_NAME = b"bwrap"
 LOOK_SECONDS = 0.1
-# After a kill nothing is left to wait for but the kernel.
-KILL_PATIENCE_SECONDS = 5.0
+KILL_TIMEOUT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
     pid: int
     started: int
-    """In clock ticks since the machine's start."""
+    """In clock ticks since boot."""
 
     @property
     def is_alive(self) -> bool:
@@ -65,7 +60,7 @@ def started_at(pid: int) -> int | None:
 
 
 def recorded_tools(log: Path) -> list[ProcessId]:
-    """The tool shells that wrote themselves down, whole lines only."""
+    """Return the recorded tool shells; incomplete lines are ignored."""
     try:
         lines = log.read_text(errors="replace").splitlines()
     except OSError:
@@ -75,7 +70,7 @@ def recorded_tools(log: Path) -> list[ProcessId]:
 
 
 def family(root: ProcessId | None, tools: list[ProcessId], mark: str) -> set[ProcessId]:
-    """All living processes of a run, but never the one that asks."""
+    """Return all living processes of a run, except the current process."""
     entries = {entry.process.pid: entry for entry in _entries()}
     found = {entry.process.pid for entry in entries.values() if _has_mark(entry, mark)}
     if root is not None and root.is_alive:
@@ -95,20 +90,20 @@ def stop_family(
     grace_seconds: float,
     wait: Callable[[float], None] = time.sleep,
 ) -> set[ProcessId]:
-    """Ask every process to end, wait for all of them, kill what is left; give back survivors.
+    """Send SIGTERM to every process, wait, then kill what is left; return survivors.
 
-    A room ends by itself when it is empty. It is not asked: it would take all that is in it along,
-    before that had time to write its last words down.
+    A sandbox ends by itself when it is empty. It gets no SIGTERM, because it would kill its
+    processes before they could write their last output.
     """
     asked: set[ProcessId] = set()
     give_up = time.monotonic() + grace_seconds
     while (living := find()) and time.monotonic() < give_up:
         for process in living - asked:
-            if not _is_room(process):
+            if not _is_sandbox(process):
                 process.send(signal.SIGTERM)
         asked |= living
         wait(LOOK_SECONDS)
-    give_up = time.monotonic() + KILL_PATIENCE_SECONDS
+    give_up = time.monotonic() + KILL_TIMEOUT_SECONDS
     while (living := find()) and time.monotonic() < give_up:
         for process in living:
             process.send(signal.SIGKILL)
@@ -117,15 +112,15 @@ def stop_family(
 
 
 def boot_id() -> str:
-    """Changes with every start of the machine: pids of an earlier one mean nothing."""
+    """Return the id of this boot: pids of an earlier one mean nothing."""
     try:
         return (PROC / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return ""
 
 
-def _is_room(process: ProcessId) -> bool:
-    return _read(process.pid, "comm").strip() == ROOM_NAME
+def _is_sandbox(process: ProcessId) -> bool:
+    return _read(process.pid, "comm").strip() == SANDBOX_NAME
 
 
 def _entries() -> list[_Entry]:
@@ -137,7 +132,7 @@ def _entry(pid: int) -> _Entry | None:
     # The name stands in parentheses and may itself hold spaces and parentheses.
     fields = _read(pid, "stat").rpartition(b")")[2].split()
     if len(fields) < 20 or fields[0] in {b"Z", b"X"}:
-        return None  # gone, or dead already and only not yet collected by its parent
+        return None  # gone, or a zombie
     return _Entry(ProcessId(pid, int(fields[19])), int(fields[1]), int(fields[3]))
 
 
@@ -146,7 +141,7 @@ def _has_mark(entry: _Entry, mark: str) -> bool:
 
 
 def _read(pid: int, name: str) -> bytes:
-    """Nothing of a process that is gone or another user's. Plain open: a table has hundreds."""
+    """Return a file of /proc; empty if the process is gone or belongs to another user."""
     try:
         with open(f"{PROC}/{pid}/{name}", "rb") as file:
             return file.read()
@@ -155,6 +150,6 @@ def _read(pid: int, name: str) -> bytes:
 
 
 def _is_still(tool: ProcessId, entries: dict[int, _Entry]) -> bool:
-    """A recorded session counts unless its number now belongs to a process started later."""
+    """Return False if the pid now belongs to a process that started later."""
     leader = entries.get(tool.pid)
     return leader is None or leader.process.started == tool.started

@@ -1,8 +1,7 @@
-"""The account's own limit: which run ended by it, and when it is over. Pure.
+"""Recognizes runs that ended at the rate limit, and the time at which the limit ends. No I/O.
 
-Subscriptions say it in the stream (an event, or the text of the result), keys by status 429 and
-`retry-after`, which only a gateway sees. What says 429 in no shape that is known here waits too,
-for longer each time.
+Subscriptions report it in the stream (an event, or the text of the result), keys by status 429 and
+`retry-after`, which the API proxy sees. A status 429 in an unknown form waits longer each time.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 LONGEST_WAIT = timedelta(days=8)
-"""Longer than any window that an account has: what lies beyond is no time to believe."""
+"""Longer than any window of an account; later times are not believed."""
 FIRST_BACK_OFF = timedelta(minutes=5)
 LONGEST_BACK_OFF = timedelta(hours=5)
 JUST_PASSED = timedelta(minutes=10)
-"""A clock time that passed so lately is meant, not the same time tomorrow."""
+"""A clock time that passed less than this ago does not mean tomorrow."""
 WORDS_LENGTH = 300
 MILLISECONDS = 100_000_000_000
 """No time in seconds is this large before the year 5138."""
@@ -45,17 +44,17 @@ WINDOW_NAMES = {"5h": "five_hour", "7d": "seven_day"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AccountLimit:
+class RateLimitReached:
     until: datetime
     kind: str
-    """The window that is used up, as the API calls it; `requests` for a key's rate."""
+    """Name of the window in the API; `requests` for the rate of a key."""
     words: str
-    """What was said, for people."""
+    """Message of the API."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Window:
-    """How much of a window is used, from 0 to 1."""
+    """The used share of a window, from 0 to 1."""
 
     name: str
     share: float
@@ -64,17 +63,17 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LimitSigns:
-    """All that a run left which may tell of the limit."""
+    """All signs of the rate limit in one run."""
 
     result: Mapping[str, Any] = field(default_factory=dict)
     """The last result line of the stream."""
     event: Mapping[str, Any] = field(default_factory=dict)
     """The last `rate_limit_info` of the stream."""
     status: int = 0
-    """Of the last answer that the gateway saw with a word about limits."""
+    """Of the last answer about limits that the API proxy saw."""
     retry_after: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Those of that answer which begin with `anthropic-ratelimit-`, in lower case."""
+    """Headers of that answer that begin with `anthropic-ratelimit-`, in lower case."""
 
     @property
     def text(self) -> str:
@@ -83,7 +82,7 @@ class LimitSigns:
 
     @property
     def ended_by_limit(self) -> bool:
-        """Only what the CLI itself says of a failed run counts: a model may write anything."""
+        """Read only what the CLI says of a failed run: a model may write anything."""
         if self.result.get("is_error") is not True or self.result.get("subtype") != "success":
             return False
         return (
@@ -94,15 +93,15 @@ class LimitSigns:
         )
 
 
-def limit_in(signs: LimitSigns, now: datetime, in_a_row: int = 0) -> AccountLimit | None:
-    """None for a run that ended in any other way. `in_a_row`: how often it was met lately."""
+def limit_in(signs: LimitSigns, now: datetime, in_a_row: int = 0) -> RateLimitReached | None:
+    """Return the limit that ended the run, if any. `in_a_row` counts the runs before it."""
     if not signs.ended_by_limit:
         return None
     words = (" ".join(signs.text.split()) or "status 429")[:WORDS_LENGTH]
     for kind, moment in _stated(signs, now):
         if moment is not None and moment > now:
-            return AccountLimit(until=min(moment, now + LONGEST_WAIT), kind=kind, words=words)
-    return AccountLimit(until=now + back_off(in_a_row), kind=UNKNOWN_SHAPE, words=words)
+            return RateLimitReached(until=min(moment, now + LONGEST_WAIT), kind=kind, words=words)
+    return RateLimitReached(until=now + back_off(in_a_row), kind=UNKNOWN_SHAPE, words=words)
 
 
 def back_off(in_a_row: int) -> timedelta:
@@ -111,18 +110,18 @@ def back_off(in_a_row: int) -> timedelta:
 
 
 def windows_in(event: Mapping[str, Any], headers: Mapping[str, str]) -> tuple[Window, ...]:
-    """By the stream where it says so, else by the headers; a window without an end is none."""
+    """Return windows from the stream, else from headers. A window without an end is ignored."""
     stated = event.get("unifiedWindows")
-    told: dict[str, Any] = dict(stated) if isinstance(stated, Mapping) else {}
+    windows: dict[str, Any] = dict(stated) if isinstance(stated, Mapping) else {}
     for short, name in WINDOW_NAMES.items():
-        told.setdefault(
+        windows.setdefault(
             name,
             {
                 "utilization": headers.get(f"{UNIFIED}{short}-utilization"),
                 "resetsAt": headers.get(f"{UNIFIED}{short}-reset"),
             },
         )
-    found = (_window(str(name)[:50], facts) for name, facts in told.items())
+    found = (_window(str(name)[:50], facts) for name, facts in windows.items())
     return tuple(window for window in found if window is not None)
 
 
@@ -136,7 +135,7 @@ def _window(name: str, facts: Any) -> Window | None:
 
 
 def _stated(signs: LimitSigns, now: datetime) -> Iterator[tuple[str, datetime | None]]:
-    """What may be the end of the limit, the surest first."""
+    """Yield possible ends of the limit, the most reliable first."""
     event, headers = signs.event, signs.headers
     if event.get("status") == "rejected":
         yield _name(event.get("rateLimitType")), epoch(event.get("resetsAt"))
@@ -160,7 +159,7 @@ def _window_named(text: str) -> str:
 
 
 def after(retry_after: str, now: datetime) -> datetime | None:
-    """`Retry-After`: seconds, or a date."""
+    """Parse `Retry-After`: seconds or a date."""
     seconds = _number(retry_after)
     if seconds is not None:
         return now + min(timedelta(seconds=max(0.0, min(seconds, 1e9))), LONGEST_WAIT)
@@ -172,7 +171,7 @@ def after(retry_after: str, now: datetime) -> datetime | None:
 
 
 def epoch(value: Any) -> datetime | None:
-    """Seconds since 1970, or milliseconds."""
+    """Parse seconds or milliseconds since 1970."""
     seconds = _number(value)
     if seconds is None:
         return None
@@ -193,7 +192,7 @@ def _number(value: Any) -> float | None:
 
 
 def _by_clock(said: re.Match[str], now: datetime) -> datetime | None:
-    """The next such time in that zone; one that the clocks skip or repeat has its true moment."""
+    """Return the next such time in that zone, also where clocks skip or repeat it."""
     try:
         zone = ZoneInfo(said["zone"].strip())
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -211,13 +210,13 @@ def _by_clock(said: re.Match[str], now: datetime) -> datetime | None:
 
 
 def _moments(local: datetime) -> list[datetime]:
-    """Two where the clocks are put back and the time comes twice."""
+    """Return two moments if the local time occurs twice."""
     first, second = (local.replace(fold=fold).astimezone(UTC) for fold in (0, 1))
     return [first, second] if second > first else [first]
 
 
 def _days(said: re.Match[str], today: datetime) -> list[datetime]:
-    """The days on which it may be: the one that is named, this year or next, or today and on."""
+    """Return possible days: the named one in this year and the next, or those around today."""
     noon = today.replace(hour=12, fold=0)
     if said["month"] is None:
         return [noon + timedelta(days=ahead) for ahead in (-1, 0, 1, 2)]

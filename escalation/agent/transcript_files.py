@@ -1,4 +1,4 @@
-"""The CLI's transcript files, read without trust and written so that none is ever half there."""
+"""Transcript files of the CLI: validated when read, replaced as a whole when written."""
 
 from __future__ import annotations
 
@@ -21,24 +21,23 @@ MAX_SUBPATH = 300
 SUBAGENTS = "subagents"
 TOOL_RESULTS = "tool-results"
 AGENT_METADATA = "agent_metadata"
-"""The SDK's name for the entry that stands for a subagent's `.meta.json`."""
+"""The SDK's type of the entry for the `.meta.json` of a subagent."""
 TOOL_RESULT_FILE = "claudeops_tool_result_file"
-"""Ours, for an output too long for the transcript, which the CLI keeps in a file beside it."""
+"""Our type of the entry for a long output, which the CLI stores in a file of its own."""
 
 Entry = dict[str, Any]
 
 
 def transcript_path(config_dir: Path, workdir: str | Path, session_id: str) -> Path:
-    """Where the CLI keeps a conversation: links in the working directory are followed, as it
-    does itself whatever PWD says."""
-    # Only here: the SDK takes 35 MB, which a process that looks for no transcript need not have.
+    """Return the path of a conversation. Links in the working directory are followed."""
+    # Imported here because the SDK takes 35 MB.
     from claude_agent_sdk import project_key_for_directory
 
     return config_dir / "projects" / project_key_for_directory(workdir) / f"{session_id}.jsonl"
 
 
 def whole_entries(path: Path) -> tuple[list[Entry], int]:
-    """All lines that can be read, and the number of those that cannot."""
+    """Return the valid entries and the number of invalid lines."""
     entries: list[Entry] = []
     unreadable = 0
     for line in read_lines(path):
@@ -51,7 +50,7 @@ def whole_entries(path: Path) -> tuple[list[Entry], int]:
 
 
 def entry_in(line: bytes) -> Entry | None:
-    """Unlike the stream's reader this changes nothing: it may have to give the line back."""
+    """Parse a line without changes, so that it can be written back."""
     if parse_line(line).is_noise:
         return None
     try:
@@ -69,19 +68,19 @@ def read_lines(path: Path) -> Iterator[bytes]:
 
 
 def is_message(entry: Entry) -> bool:
-    """Without one of these the CLI finds no conversation in a file."""
+    """Return whether this is an entry that the CLI needs to find a conversation."""
     return entry.get("type") in ("user", "assistant") and isinstance(entry.get("uuid"), str)
 
 
-def books_on_disk(path: Path) -> Iterator[Entry]:
-    """The records in which newer CLIs keep the conversation's running total."""
+def cost_entries_in(path: Path) -> Iterator[Entry]:
+    """Yield the entries in which newer CLIs keep the total cost of the conversation."""
     for line in read_lines(path):
         if b'"cost-state"' in line and (entry := entry_in(line)) is not None:
             yield entry
 
 
-def total_in_books(entries: Iterable[Entry]) -> Decimal | None:
-    """A record without a figure says nothing: the one before it stands."""
+def total_cost_in(entries: Iterable[Entry]) -> Decimal | None:
+    """Return the last stated total cost."""
     total = None
     for entry in entries:
         if entry.get("type") == "cost-state":
@@ -91,7 +90,7 @@ def total_in_books(entries: Iterable[Entry]) -> Decimal | None:
 
 
 def companions(session_directory: Path) -> Iterator[tuple[str, Path]]:
-    """What stands beside a transcript, each with its subpath: subagents and long tool outputs."""
+    """Yield files of subagents and long tool outputs, each with its subpath."""
     for path in _files_under(session_directory / SUBAGENTS):
         if path.suffix == ".jsonl":
             yield path.relative_to(session_directory).with_suffix("").as_posix(), path
@@ -109,7 +108,7 @@ def companion_entries(subpath: str, path: Path) -> tuple[list[Entry], int]:
 
 
 def write_companion(session_directory: Path, subpath: str, entries: list[Entry]) -> None:
-    """The last word counts for what is kept whole each time."""
+    """Write the file of a subpath. Of entries that replace each other the last one counts."""
     path = session_directory / subpath
     if not subpath.startswith(f"{SUBAGENTS}/"):
         write_atomically(path, [entries[-1]["text"].encode("utf-8", "surrogateescape")])
@@ -117,13 +116,13 @@ def write_companion(session_directory: Path, subpath: str, entries: list[Entry])
     transcript = path.with_name(path.name + ".jsonl")
     meta = [entry for entry in entries if entry.get("type") == AGENT_METADATA]
     if meta:
-        told = {name: value for name, value in meta[-1].items() if name != "type"}
-        write_atomically(_sidecar(transcript), [json.dumps(told).encode()])
+        content = {name: value for name, value in meta[-1].items() if name != "type"}
+        write_atomically(_sidecar(transcript), [json.dumps(content).encode()])
     write_entries(transcript, [entry for entry in entries if entry.get("type") != AGENT_METADATA])
 
 
 def is_safe_subpath(subpath: str) -> bool:
-    """A name from the database or the disk must not lead out of the session's directory."""
+    """Return whether a subpath stays in the directory of its session."""
     parts = subpath.split("/")
     return (
         parts[0] in (SUBAGENTS, TOOL_RESULTS)
@@ -141,7 +140,7 @@ def write_entries(path: Path, entries: Iterable[Entry]) -> None:
 
 
 def write_atomically(path: Path, pieces: Iterable[bytes]) -> None:
-    """Readable by its owner alone, and under its name only when it is complete."""
+    """Write a file that only its owner can read, and rename it when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, unfinished = tempfile.mkstemp(dir=path.parent, prefix=".restoring-")
     try:
@@ -156,7 +155,7 @@ def write_atomically(path: Path, pieces: Iterable[bytes]) -> None:
 
 
 def _opened(path: Path) -> IO[bytes]:
-    """An agent can write here: nothing but a plain file is opened, and no link is followed."""
+    """Open a regular file without following links: an agent can write here."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     facts = os.fstat(handle)
     if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_FILE_BYTES:
@@ -173,7 +172,7 @@ def _files_under(directory: Path) -> Iterator[Path]:
 
 
 def _read_text(path: Path) -> str:
-    """Any bytes: what is not UTF-8 is kept in halves of surrogate pairs and comes back whole."""
+    """Read any bytes as text that can be written back unchanged."""
     with _opened(path) as file:
         return file.read().decode("utf-8", "surrogateescape")
 
@@ -190,7 +189,7 @@ def _sidecar(transcript: Path) -> Path:
 
 
 def _finite(number: str) -> float:
-    """A number that no JSON can hold again would make the whole file unreadable."""
+    """Refuse numbers that JSON cannot hold: they would make the whole file unreadable."""
     value = float(number)
     if math.isinf(value):
         raise ValueError(f"{number[:20]} is too large")

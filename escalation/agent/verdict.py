@@ -1,8 +1,7 @@
-"""Judging a run: never by exit code or subtype alone.
+"""The verdict on a run, from its exit code and its result line.
 
-A run went well when the process exited with 0, printed a result line, and that line says success
-and no error. Whether it also reported is looked at separately (`escalation.report`), because a run
-without a report can be asked for it.
+A run succeeded if the process exited with 0 and its result line says success and no error. The
+report is checked separately (`escalation.report`), because a run can be asked for a missing one.
 """
 
 from __future__ import annotations
@@ -14,11 +13,12 @@ from typing import Any
 
 from escalation.agent.process import Ended, Manner
 from escalation.agent.stream import StreamFacts
-from sessions_app.reading.masking import masked
+from sessions_app.credentials import API_KEY
+from sessions_app.redaction.redact import redacted
 
 API_ADVICE = {
     400: "The API refused the request as invalid.",
-    401: "The API refused the key. Check ANTHROPIC_API_KEY.",
+    401: f"The API refused the key. Check {API_KEY}.",
     403: "The API key may not use this model or feature. Check its permissions.",
     404: "The API does not know this model or address. Check the tier's model and "
     "ANTHROPIC_BASE_URL.",
@@ -45,22 +45,22 @@ class Judgement(StrEnum):
     FAILED = "failed"
     TIMED_OUT = "timed out"
     STOPPED = "stopped"
-    """Somebody asked for it."""
+    """A person or the supervisor asked for it."""
     KILLED = "killed"
-    """Ended from outside, by no fault of the run."""
+    """Ended from outside."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Verdict:
+class RunVerdict:
     judgement: Judgement
     error: str = ""
     resume_refused: bool = False
-    """The conversation could not be continued at all; nothing was done."""
+    """The CLI did not resume the conversation; nothing was done."""
     conversation_broken: bool = False
-    """The API will not take this conversation's history again."""
+    """The API refuses the history of this conversation."""
     turn_limit: bool = False
     budget_spent: bool = False
-    """The CLI itself stopped at what it was given."""
+    """The CLI stopped at its budget."""
 
 
 def judge(
@@ -71,7 +71,7 @@ def judge(
     timeout_seconds: int,
     stderr: str,
     resumed: bool = False,
-) -> Verdict:
+) -> RunVerdict:
     result = facts.result
     by_fault = ended.stop is not None and ended.stop.by_fault
     says_well = result.get("subtype") == "success" and result.get("is_error") is False
@@ -80,7 +80,7 @@ def judge(
     if cut_short := _cut_short(ended, result, tier, timeout_seconds, stderr):
         return cut_short
     verdict = (
-        Verdict(judgement=Judgement.FAILED, error=_failure(result, tier, stderr))
+        RunVerdict(judgement=Judgement.FAILED, error=_failure(result, tier, stderr))
         if result
         else _without_result(ended, stderr)
     )
@@ -99,38 +99,38 @@ def judge(
 
 def _cut_short(
     ended: Ended, result: dict[str, Any], tier: int, timeout_seconds: int, stderr: str
-) -> Verdict | None:
-    """The run did not end by itself."""
+) -> RunVerdict | None:
+    """Return the verdict on a run that did not end by itself."""
     match ended.manner:
         case Manner.STOPPED:
             if ended.stop and ended.stop.by_fault:
-                return Verdict(judgement=Judgement.FAILED, error=ended.stop.words)
-            words = ended.stop.words if ended.stop else "nobody said why"
-            return Verdict(judgement=Judgement.STOPPED, error=f"Stopped: {words}.")
+                return RunVerdict(judgement=Judgement.FAILED, error=ended.stop.words)
+            words = ended.stop.words if ended.stop else "no reason given"
+            return RunVerdict(judgement=Judgement.STOPPED, error=f"Stopped: {words}.")
         case Manner.EXITED if ended.exit_code is not None and ended.exit_code < 0:
-            return Verdict(
+            return RunVerdict(
                 judgement=Judgement.KILLED,
                 error=f"The CLI was killed by signal {-ended.exit_code}. What it did until then is "
                 "in the events." + _quoted(stderr),
             )
         case Manner.RUNNER_GONE if not result:
-            return Verdict(
+            return RunVerdict(
                 judgement=Judgement.KILLED,
                 error="The process that ran this session was ended from outside." + _quoted(stderr),
             )
         case Manner.CRASHED:
-            return Verdict(judgement=Judgement.FAILED, error=ended.why)
+            return RunVerdict(judgement=Judgement.FAILED, error=ended.why)
         case Manner.ABANDONED:
-            return Verdict(judgement=Judgement.STOPPED, error=ended.why)
+            return RunVerdict(judgement=Judgement.STOPPED, error=ended.why)
         case Manner.SILENT:
-            return Verdict(
+            return RunVerdict(
                 judgement=Judgement.TIMED_OUT,
-                error=f"The run said nothing for {ended.silent_seconds:.0f} s and was stopped. "
-                "Raise CLAUDEOPS_SILENCE, or CLAUDEOPS_TOOL_SILENCE for commands that take longer."
-                + _quoted(stderr),
+                error=f"The run had no output for {ended.silent_seconds:.0f} s and was stopped. "
+                "Raise CLAUDEOPS_IDLE_TIMEOUT, or CLAUDEOPS_TOOL_IDLE_TIMEOUT for commands that "
+                "take longer." + _quoted(stderr),
             )
         case Manner.TIMED_OUT:
-            return Verdict(
+            return RunVerdict(
                 judgement=Judgement.TIMED_OUT,
                 error=f"The run was stopped at its limit of {timeout_seconds} s. "
                 f"Raise CLAUDEOPS_TIER{tier}_TIMEOUT if it needs longer." + _quoted(stderr),
@@ -138,19 +138,19 @@ def _cut_short(
     return None
 
 
-def _with_good_result(ended: Ended, stderr: str) -> Verdict:
-    """A result counts even if the process had to be stopped after it, not against its exit."""
+def _with_good_result(ended: Ended, stderr: str) -> RunVerdict:
+    """Accept a good result unless the process exited by itself with another code than 0."""
     if ended.manner == Manner.EXITED and ended.exit_code != 0:
-        return Verdict(
+        return RunVerdict(
             judgement=Judgement.FAILED,
             error=f"The CLI reported success but exited with code {ended.exit_code}."
             + _quoted(stderr),
         )
-    return Verdict(judgement=Judgement.WENT_WELL)
+    return RunVerdict(judgement=Judgement.WENT_WELL)
 
 
-def _without_result(ended: Ended, stderr: str) -> Verdict:
-    return Verdict(
+def _without_result(ended: Ended, stderr: str) -> RunVerdict:
+    return RunVerdict(
         judgement=Judgement.FAILED,
         error=f"The CLI exited with code {ended.exit_code} without a result. What it did until "
         "then is in the events." + _quoted(stderr),
@@ -167,7 +167,7 @@ def _breaks_conversation(result: dict[str, Any], stderr: str) -> bool:
 
 
 def _is_api_failure(result: dict[str, Any], stderr: str) -> bool:
-    """The service failed, which says nothing about the conversation."""
+    """Return whether the API failed, which says nothing about the conversation."""
     detail = _detail(result, stderr)
     return bool(_api_status(result, detail)) or _is_unreachable(detail)
 
@@ -210,6 +210,6 @@ def _listed(errors: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Masked before it is cut: half a secret looks like none."""
-    cut = masked(text.strip())[:ERROR_TEXT_LENGTH]
-    return f" It said: {cut}" if cut else ""
+    """Redact before cutting: half a secret would not be recognized."""
+    cut = redacted(text.strip())[:ERROR_TEXT_LENGTH]
+    return f" Output: {cut}" if cut else ""

@@ -1,8 +1,7 @@
-"""What Claude Ops itself is on this host, and which commands would end or change that.
+"""Recognizes commands that would end or change Claude Ops itself.
 
-An agent that stops its own supervisor is held by nobody any more, so no tier may: neither by the
-unit, nor by the process, nor by the container, nor by taking away what the rooms stand on. Pure:
-the facts come in, looked up by `rooms/ourselves`.
+No tier may stop the units, processes or containers of Claude Ops, or remove what the sandbox needs.
+No I/O: `escalation/sandbox` looks up the facts.
 """
 
 from __future__ import annotations
@@ -12,16 +11,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from escalation.gate.understanding import LOOK, Understanding
+from escalation.command_policy.understanding import LOOK, Understanding
 
 DEPLOYED_UNITS = frozenset({"claudeops-web.service", "claudeops-worker.service"})
-"""As the documentation names them: also the one of which no process runs at the moment."""
+"""Unit names of the documentation, protected even if no process runs."""
 SHORTEST_ID = 4
 UNIT_TYPES = re.compile(
     r"\.(?:service|socket|device|mount|automount|swap|target|path|timer|slice|scope)\Z"
 )
-ROOMS_STAND_ON = "bubblewrap"
-SETTINGS_OF_ROOMS = re.compile(r"user[./]max_|.*userns", re.IGNORECASE)
+SANDBOX_PACKAGE = "bubblewrap"
+SANDBOX_SETTINGS = re.compile(r"user[./]max_|.*userns", re.IGNORECASE)
 PUTS_IN = frozenset({"install", "upgrade", "reinstall", "add", "update"})
 PACKAGE_PROGRAMS = frozenset(
     {"apt", "apt-get", "aptitude", "dpkg", "dnf", "yum", "apk", "pacman", "zypper", "rpm"}
@@ -32,21 +31,20 @@ PACKAGE_PROGRAMS = frozenset(
 class OwnProcess:
     pid: int
     name: str
-    """As `killall` compares it."""
+    """The name for `killall`."""
     command: str
-    """With its arguments, as `pkill -f` does."""
+    """The command line for `pkill -f`."""
     numbers: frozenset[int] = frozenset()
-    """By which it can be signalled besides: its threads, each of which stands for the whole, and
-    its group."""
+    """Other numbers by which it can be signalled: its threads and its group."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Alive:
-    """What changes while a run goes on."""
+    """Facts that change during a run."""
 
     processes: tuple[OwnProcess, ...] = ()
     units: frozenset[str] = frozenset()
-    """Those in which the processes live, with the slices and scopes around them."""
+    """Units of the processes, including slices and scopes."""
 
 
 def _nothing_alive() -> Alive:
@@ -56,15 +54,15 @@ def _nothing_alive() -> Alive:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Supervisor:
     alive: Callable[[], Alive] = field(default=_nothing_alive)
-    """Asked only for a command that signals processes or changes units: it costs milliseconds."""
+    """Called only if needed: it takes milliseconds."""
     users: frozenset[str] = frozenset()
-    """Name and number of the user that it runs as."""
+    """Name and number of the user of Claude Ops."""
     containers: frozenset[str] = frozenset()
-    """Names and ids, where it runs in one."""
+    """Names and ids of its own container."""
 
 
 def touches_supervisor(understood: Understanding, supervisor: Supervisor) -> str:
-    """What of the supervisor's own a command would end or change; empty where it is nothing."""
+    """Return what a command would end or change of Claude Ops; empty if nothing."""
     if understood.level <= LOOK:
         return ""
     program, _space, verb = understood.action.partition(" ")
@@ -81,8 +79,8 @@ def touches_supervisor(understood: Understanding, supervisor: Supervisor) -> str
         case "docker" | "podman":
             return _containers(words, supervisor)
         case "sysctl":
-            found = next((word for word in words if SETTINGS_OF_ROOMS.match(word)), "")
-            return f"what its rooms stand on ({found})" if found else ""
+            found = next((word for word in words if SANDBOX_SETTINGS.match(word)), "")
+            return f"what its sandbox needs ({found})" if found else ""
         case _ if program in PACKAGE_PROGRAMS:
             return _packages(verb, words)
     return ""
@@ -109,7 +107,7 @@ def _sessions(verb: str, words: tuple[str, ...], supervisor: Supervisor) -> str:
 
 
 def _by_number(words: tuple[str, ...], supervisor: Supervisor) -> str:
-    """A group is called by the number of its first process, with a minus."""
+    """Check process ids; a negative number is a process group."""
     named = {abs(int(word)) for word in words if re.fullmatch(r"-?[0-9]{1,10}", word)}
     living = supervisor.alive().processes
     found = next((own for own in living if named & {own.pid, *own.numbers}), None)
@@ -117,7 +115,7 @@ def _by_number(words: tuple[str, ...], supervisor: Supervisor) -> str:
 
 
 def _by_name(words: tuple[str, ...], supervisor: Supervisor) -> str:
-    """Whatever the options are: a pattern that could mean one of ours is enough."""
+    """Check patterns, whatever the options are."""
     patterns = [word for word in words if not word.startswith("-")]
     for own in supervisor.alive().processes:
         if any(_may_mean(pattern, own) for pattern in patterns):
@@ -134,8 +132,7 @@ def _may_mean(pattern: str, own: OwnProcess) -> bool:
 
 
 def _containers(words: tuple[str, ...], supervisor: Supervisor) -> str:
-    """By name, or by the beginning of an id. Behind the door the filter asks the engine itself;
-    this is for what goes another way."""
+    """Check names and beginnings of ids. The Docker filter checks its requests separately."""
     for word in words:
         plain = word.lstrip("/").partition(":")[0]
         is_id = len(plain) >= SHORTEST_ID and re.fullmatch(r"[0-9a-f]+", plain)
@@ -147,9 +144,9 @@ def _containers(words: tuple[str, ...], supervisor: Supervisor) -> str:
 
 
 def _packages(verb: str, words: tuple[str, ...]) -> str:
-    """`apt install bubblewrap-` removes it, too."""
+    """Check packages; `apt install bubblewrap-` removes one, too."""
     for word in words:
-        is_meant = fnmatchcase(ROOMS_STAND_ON, word.rstrip("+-").partition(":")[0])
+        is_meant = fnmatchcase(SANDBOX_PACKAGE, word.rstrip("+-").partition(":")[0])
         if is_meant and not (verb in PUTS_IN and not word.endswith("-")):
-            return f"what its rooms stand on ({ROOMS_STAND_ON})"
+            return f"what its sandbox needs ({SANDBOX_PACKAGE})"
     return ""

@@ -1,6 +1,6 @@
-"""Scenario files: what the model says in a drill, written down in TOML.
+"""Reads scenario files: the model's side of a drill, in TOML.
 
-A scenario holds the files of a small make-believe system and, for each tier, the replies that the
+A scenario holds the files of a small simulated system and, for each tier, the replies that the
 scripted Messages API gives, in order. Everything else in a drill is real.
 """
 
@@ -16,15 +16,15 @@ from typing import Any
 
 from django.conf import settings
 
-from escalation.agent import Answer, ToolCall
-from escalation.tiers import LOWEST_TIER
+from escalation.agent.messages_api import ScriptedAnswer, ScriptedToolCall
+from sessions_app.tiers import LOWEST_TIER
 
 __all__ = [
     "DrillFile",
     "Reply",
     "Scenario",
     "ScenarioError",
-    "ToolCall",
+    "ScriptedToolCall",
     "load_scenario",
     "parse_reply",
     "parse_scenario",
@@ -36,23 +36,23 @@ SYSTEM_DIRECTORY = Path(__file__).parent / "systems"
 
 
 class ScenarioError(Exception):
-    """A scenario is missing or cannot be understood."""
+    """A scenario is missing or invalid."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reply(Answer):
-    """One answer of the model's side, or one failure of the service."""
+class Reply(ScriptedAnswer):
+    """One answer of the model, or one failure of the API."""
 
     delay: float = 0.0
     """Seconds before the answer starts."""
     pace: float = 0.0
-    """Seconds between two pieces of the streamed answer."""
+    """Seconds between two parts of the streamed answer."""
     error: int = 0
-    """An HTTP status to fail with in place of an answer."""
+    """HTTP status to fail with instead of an answer."""
     times: int = 1
-    """How many requests in a row get this reply."""
+    """Number of requests in a row that get this reply."""
     limit: float = 0.0
-    """The account's limit is reached, for so many seconds. In a drill it is met once."""
+    """Seconds for which the rate limit is reached, once in a drill."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,41 +69,41 @@ class Scenario:
     description: str = ""
     prompt: str = ""
     system: str = ""
-    """The make-believe system that the files are laid over."""
+    """Name of the shipped system that the files are added to."""
     files: tuple[DrillFile, ...] = ()
     tiers: Mapping[int, tuple[Reply, ...]] = field(default_factory=dict)
     meanwhile: tuple[DrillFile, ...] = ()
-    """What has changed when a fresh round looks whether the fix holds."""
+    """Files that change before the verification cycle."""
     verification: tuple[Reply, ...] = ()
-    """The replies to that round."""
+    """Replies of the verification cycle."""
     budget: Decimal | None = None
-    """Dollars of the whole chain, where a drill is about that."""
+    """Budget of the whole cycle in dollars."""
     ask: str = ""
-    """Rules for commands that a person has to approve in this drill."""
+    """Rules for commands that a person has to approve."""
     aside: tuple[Reply, ...] = ()
-    """What subagents and other side conversations of a run are told."""
+    """Replies for subagents and other side conversations."""
 
     def replies_for(self, tier: int) -> tuple[Reply, ...]:
         return self.tiers.get(tier, ())
 
     def at_verification(self) -> Scenario:
-        """The same with what a round hears that looks whether the fix holds."""
+        """The scenario with the replies of its verification cycle."""
         return replace(self, tiers={LOWEST_TIER: self.verification})
 
     def after_limit(self, tier: int) -> Scenario:
-        """The same with what the tier hears once the account's limit is behind it."""
+        """The scenario with the replies of the tier after the rate limit."""
         replies = self.replies_for(tier)
         met = next((at for at, reply in enumerate(replies, start=1) if reply.limit), 0)
         return replace(self, tiers={**self.tiers, tier: replies[met:]})
 
-    def lay_out(self, directory: Path) -> None:
-        """Write the make-believe system to disk, for the real tools to work on."""
+    def write_system(self, directory: Path) -> None:
+        """Write the simulated system to disk."""
         if self.system:
             shutil.copytree(SYSTEM_DIRECTORY / self.system, directory, dirs_exist_ok=True)
         _write(self.files, directory)
 
-    def let_time_pass(self, directory: Path) -> None:
-        """What happens to the system between the fix and the look at it."""
+    def write_changes(self, directory: Path) -> None:
+        """Write the files that change before the verification."""
         _write(self.meanwhile, directory)
 
 
@@ -124,12 +124,11 @@ def load_scenario(name: str) -> Scenario:
         return parse_scenario(name, tomllib.loads(path.read_text()))
     except (OSError, KeyError, TypeError, ValueError, AttributeError, InvalidOperation) as error:
         raise ScenarioError(
-            f"The scenario file {path} cannot be read: {_what_is_wrong(error)}. Mend or remove it."
+            f"The scenario file {path} is invalid: {_problem_of(error)}. Correct or remove it."
         ) from error
 
 
-def _what_is_wrong(error: Exception) -> str:
-    """The field that is missing, or the place in the file."""
+def _problem_of(error: Exception) -> str:
     if isinstance(error, KeyError):
         return f"it has no {error.args[0]!r}"
     return str(error).rstrip(".") or repr(error)
@@ -140,7 +139,7 @@ def scenario_names() -> list[str]:
 
 
 def _scenario_files() -> dict[str, Path]:
-    """The shipped ones and the operator's own, which win where they share a name."""
+    """Scenario files by name; the operator's files override shipped ones."""
     files = {path.stem: path for path in SCENARIO_DIRECTORY.glob("*.toml")}
     if own := settings.CLAUDEOPS_SCENARIOS_DIR:
         files |= {path.stem: path for path in Path(own).glob("*.toml")}
@@ -168,11 +167,11 @@ def parse_scenario(name: str, data: Mapping[str, Any]) -> Scenario:
 
 
 def parse_reply(entry: Mapping[str, Any]) -> Reply:
-    """`run` is short for a Bash call and `report` for the closing StructuredOutput call."""
+    """Parse a reply; `run` stands for a Bash call, `report` for the StructuredOutput call."""
     fields = dict(entry)
-    calls = [ToolCall(**call) for call in fields.pop("calls", [])]
+    calls = [ScriptedToolCall(**call) for call in fields.pop("calls", [])]
     if command := fields.pop("run", ""):
-        calls.append(ToolCall(tool="Bash", input={"command": command}))
+        calls.append(ScriptedToolCall(tool="Bash", input={"command": command}))
     if report := fields.pop("report", None):
-        calls.append(ToolCall(tool="StructuredOutput", input=report))
+        calls.append(ScriptedToolCall(tool="StructuredOutput", input=report))
     return Reply(calls=tuple(calls), **fields)

@@ -1,4 +1,4 @@
-"""Running a command in a scratch installation: a state directory and database of its own."""
+"""Runs a command in a scratch installation with its own state directory and database."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.conf import settings
 
 MARK = "CLAUDEOPS_SCRATCH"
 NO_SMALL_DISK = "CLAUDEOPS_SCRATCH_NO_SMALL_DISK"
-"""Why the state directory is on the machine's own disk, where a small one was asked for."""
+"""Reason why no small disk could be used for the state directory."""
 
 
 def is_scratch() -> bool:
@@ -28,9 +28,9 @@ def why_no_small_disk() -> str:
 def rerun_in_scratch(
     more: Mapping[str, str] | None = None, *, small_disk_megabytes: int = 0
 ) -> int:
-    """Start this very command again, away from the operator's record; give back its exit code.
+    """Run the same command again in a scratch installation; return its exit code.
 
-    A small disk is a tmpfs that only the command and its children see, and that goes with them.
+    A small disk is a tmpfs that only the command and its children see.
     """
     with tempfile.TemporaryDirectory(prefix="claudeops-") as directory:
         state = Path(directory) / "state"
@@ -39,7 +39,7 @@ def rerun_in_scratch(
             **os.environ,
             MARK: "1",
             "CLAUDEOPS_STATE_DIR": str(state),
-            # By name: a variable that is not there would be read from `.env` again.
+            # Set explicitly: a missing variable would be read from `.env` again.
             "DATABASE_URL": f"sqlite:///{state}/claudeops.sqlite3",
             "CLAUDEOPS_LOG_LEVEL": "WARNING",
             **(more or {}),
@@ -54,9 +54,9 @@ def rerun_in_scratch(
 
 
 def small_disk_wrapper(directory: Path, megabytes: int) -> tuple[list[str], str]:
-    """What to put before a command so that the directory is a small disk, or why that cannot be.
+    """Return the command prefix that mounts a small disk, or the reason why that fails.
 
-    An ordinary user may mount in a user namespace of their own, where the machine allows those.
+    An ordinary user may mount in a user namespace, where the host allows it.
     """
     mount = f"mount -t tmpfs -o size={megabytes}m,mode=700 tmpfs {shlex.quote(str(directory))}"
     trouble = ""
@@ -67,8 +67,8 @@ def small_disk_wrapper(directory: Path, megabytes: int) -> tuple[list[str], str]
                 [*wrapper, "true"], capture_output=True, text=True, check=False, timeout=20
             )
         except OSError as error:
-            return [], f"no small disk can be mounted here: {error}"
+            return [], f"could not mount a small disk: {error}"
         if tried.returncode == 0:
             return wrapper, ""
         trouble = tried.stderr.strip()
-    return [], f"no small disk can be mounted here: {trouble}"
+    return [], f"could not mount a small disk: {trouble}"

@@ -1,10 +1,9 @@
 """A scripted Messages API on 127.0.0.1: the model's side of a drill.
 
-The address carries all there is to know, so one server can play any number of conversations:
-`http://127.0.0.1:PORT/<scenario>/tier/<n>/run/<key>` is the base URL of one run. Within a run the
-main conversation gets the tier's replies in order; any other conversation (a subagent) gets the
-scenario's asides; what the CLI asks for its own sake gets a word, at no usage, and uses up no
-reply. Every request is kept, in memory and, where a file is named, on disk.
+`http://127.0.0.1:PORT/<scenario>/tier/<n>/run/<key>` is the base URL of one session, so one server
+can serve many. The main conversation gets the tier's replies in order; any other conversation (a
+subagent) gets the scenario's asides; auxiliary requests of the CLI get a short answer
+without usage. Every request is kept in memory and, if a file is given, on disk.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any, cast
 
-from escalation.agent import (
+from escalation.agent.messages_api import (
     NO_USAGE,
     MessagesHandler,
     is_auxiliary,
@@ -28,7 +27,7 @@ from escalation.agent import (
     serve_messages,
     usage_of,
 )
-from escalation.rehearsal.drills.scenario import Reply, Scenario
+from escalation.drills.scenario import Reply, Scenario
 
 RUN_PATH = re.compile(r"^/(?P<scenario>[\w-]+)/tier/(?P<tier>\d+)/run/(?P<run>[\w-]+)/")
 LAST_WORD = Reply(say="There is nothing more to add.")
@@ -37,7 +36,7 @@ BESIDE_THE_SCRIPT = Reply(say="ok", usage=NO_USAGE)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeptRequest:
-    """One request as the model's side saw it."""
+    """A request that the API received."""
 
     scenario: str
     tier: int
@@ -46,16 +45,16 @@ class KeptRequest:
     body: dict[str, Any]
 
     def text(self) -> str:
-        """All messages as one string, for looking up what the conversation holds."""
+        """Return all messages as one string."""
         return json.dumps(self.body.get("messages", []), ensure_ascii=False)
 
 
 @dataclass(slots=True)
 class RunState:
-    """How far one run has come in its script."""
+    """Position of one session in its script."""
 
     opening: str = ""
-    """The words with which the main conversation begins: the first to be asked about is it."""
+    """First text of the main conversation, which is the first that sends a request."""
     served: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
 
     def is_main(self, opening: str) -> bool:
@@ -64,7 +63,7 @@ class RunState:
 
 
 class ScriptedApi:
-    """The server and its memory. Use `serving()` to run it."""
+    """The server and its requests. Use `serving()` to run it."""
 
     def __init__(self, *scenarios: Scenario, request_log: Path | None = None) -> None:
         self.scenarios = {scenario.name: scenario for scenario in scenarios}
@@ -80,12 +79,12 @@ class ScriptedApi:
 
     @contextmanager
     def serving(self, port: int = 0) -> Iterator[ScriptedApi]:
-        with serve_messages(_Handler, self, port) as self._port:
+        with serve_messages(_ScriptedHandler, self, port) as self._port:
             yield self
         self._port = 0
 
     def answer(self, scenario: str, tier: int, run: str, body: dict[str, Any]) -> Reply:
-        """Keep the request and choose what to say to it."""
+        """Keep the request and choose the reply."""
         with self._lock:
             state = self._runs.setdefault((scenario, tier, run), RunState())
             auxiliary = is_auxiliary(body)
@@ -104,13 +103,13 @@ class ScriptedApi:
         return reply_at(played.replies_for(tier) if main else played.aside, position)
 
     def note_served(self, tier: int, run: str, request: dict[str, Any], reply: Reply) -> None:
-        """An answer went out whole, so this much was used."""
+        """Log the usage of an answer that was sent completely."""
         usage, model = usage_of(reply, request), request.get("model")
         with self._lock:
             self._log({"tier": tier, "run": run, "model": model, "served": usage})
 
     def _keep(self, request: KeptRequest, offered: dict[str, int]) -> None:
-        """What is offered is used at most: a reader who dies in the middle may have seen it all."""
+        """Log a request with the usage offered, which a client that dies may not use completely."""
         self.requests.append(request)
         self._log(
             {
@@ -137,7 +136,7 @@ def reply_at(replies: tuple[Reply, ...], position: int) -> Reply:
 
 
 def limit_headers(seconds: float) -> dict[str, str]:
-    """As the API sends them with status 429: in the words of a subscription and of a key."""
+    """Headers that the API sends with status 429, for subscriptions and for keys."""
     unified = "anthropic-ratelimit-unified"
     return {
         f"{unified}-status": "rejected",
@@ -148,12 +147,12 @@ def limit_headers(seconds: float) -> dict[str, str]:
     }
 
 
-class _Handler(MessagesHandler):
+class _ScriptedHandler(MessagesHandler):
     def answer_to(self, request: dict[str, Any]) -> None:
         api = cast(ScriptedApi, self.player)
         address = RUN_PATH.match(self.path)
         if address is None or address["scenario"] not in api.scenarios:
-            return self.send_error_body(404, f"nothing is scripted at {self.path}")
+            return self.send_error_body(404, f"no scenario at {self.path}")
         tier, run = int(address["tier"]), address["run"]
         reply = api.answer(address["scenario"], tier, run, request)
         time.sleep(reply.delay)

@@ -1,1 +1,1 @@
-"""Incidents: a problem from its first sight to its end, however many rounds see it."""
+"""Records problems from the first sighting to the resolution."""

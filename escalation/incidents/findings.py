@@ -1,40 +1,134 @@
-"""What a round says about each cause: a pure function over what its runs left behind.
+"""Findings of a cycle for each cause: a pure function of the results of its sessions.
 
-All reports of a round are read together, and of each service the latest word counts. A service
-that none of them mentions is not healthy: nothing is known of it.
+All reports of a cycle are read together; the latest statement about a service counts. A service
+that no report mentions does not count as healthy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from escalation.errors import WhyNot
-from escalation.incidents.causes import (
-    COULD_NOT_RUN,
-    EVERYWHERE,
-    INSTALLATION,
-    SEVERITIES,
-    TITLES,
-    RunCause,
-    run_cause,
-)
-from escalation.report import HEALTHY, Action, Report, Service
+from escalation.report import HEALTHY, Report, ReportedAction, Service
+from sessions_app.history.services import one_spelling
 from sessions_app.models import Cycle, Incident, Session
-from sessions_app.reading.plain_text import cut, one_line
-from sessions_app.reading.service_names import one_spelling
+from sessions_app.text import cut, one_line
+from sessions_app.tiers import LOWEST_TIER
+
+Severity, Status, StopCause = Incident.Severity, Session.Status, Session.StopCause
+
+INSTALLATION = "installation"
+EVERYWHERE = frozenset(
+    {
+        WhyNot.NO_CREDENTIALS,
+        WhyNot.CLI,
+        WhyNot.PROMPTS,
+        WhyNot.SANDBOX,
+        WhyNot.WAY_TO_THE_API,
+        WhyNot.WORKER,
+    }
+)
+"""Causes that keep every watch from running: one incident for the installation."""
+SET_BY_PEOPLE = frozenset({WhyNot.POLICY, WhyNot.APPROVAL, WhyNot.BUDGET, WhyNot.CHAIN_BUDGET})
+"""Limits that people set. A higher tier that is not started because of one of them opens no
+incident: those of the services give the reason."""
+NOTIFIED_ELSEWHERE = frozenset({WhyNot.BUDGET})
+"""Incidents without a notification: another notification was sent already."""
+
+COULD_NOT_RUN = {
+    WhyNot.NO_CREDENTIALS: "Nothing can run: there are no credentials",
+    WhyNot.CLI: "Nothing can run: the claude CLI cannot be used",
+    WhyNot.PROMPTS: "Nothing can run: a prompt is missing or broken",
+    WhyNot.SANDBOX: "Nothing can run: the sandbox cannot be set up",
+    WhyNot.WAY_TO_THE_API: "Nothing can run: the way to the API is misconfigured",
+    WhyNot.WORKER: "Nothing was started: no worker took it",
+    WhyNot.NO_HOST: "It could not run: no host with its label is live",
+    WhyNot.WORKDIR: "It could not run: the working directory cannot be used",
+    WhyNot.POLICY: "It could not run: the policy forbids the tier",
+    WhyNot.APPROVAL: "It could not run: nobody has approved the tier",
+    WhyNot.BUDGET: "It could not run: a budget is spent",
+    WhyNot.CHAIN_BUDGET: "It could not run: the budget of its chain is spent",
+    WhyNot.CONVERSATION: "It could not run: another session uses its conversation",
+    WhyNot.DRILL: "It could not run: its drill is not known",
+    WhyNot.CRASH: "It could not run: Claude Ops itself failed",
+    WhyNot.FAILED: "It could not run: the CLI failed before it said anything",
+}
+
+
+class RunCause(StrEnum):
+    """Causes that are not services. No service name begins with `#`."""
+
+    STOPPED = "#stopped"
+    CUT_OFF = "#cut_off"
+    TIME_UP = "#time_up"
+    SILENT = "#silent"
+    BUDGET = "#budget"
+    UNGUARDED = "#unguarded"
+    RATE_LIMIT = "#rate_limit"
+    FAILED = "#failed"
+    NO_REPORT = "#no_report"
+    NO_SERVICES = "#no_services"
+    ASKED_FOR_HELP = "#asked_for_help"
+    UNDECIDED = "#undecided"
+
+
+TITLES = {
+    RunCause.STOPPED: "A session was stopped by a person",
+    RunCause.CUT_OFF: "A session was interrupted and does not continue by itself",
+    RunCause.TIME_UP: "A session reached its time limit",
+    RunCause.SILENT: "A session was silent for too long",
+    RunCause.BUDGET: "A session spent its budget",
+    RunCause.UNGUARDED: "A command ran without a decision of the command policy",
+    RunCause.RATE_LIMIT: "The rate limit ended a session too often",
+    RunCause.FAILED: "A session failed",
+    RunCause.NO_REPORT: "A session ended without a usable report",
+    RunCause.NO_SERVICES: "A cycle reported no service",
+    RunCause.ASKED_FOR_HELP: "A cycle asked for help and named no service",
+    RunCause.UNDECIDED: "A cycle needs a person",
+}
+SEVERITIES = {RunCause.STOPPED: Severity.NOTICE, RunCause.UNGUARDED: Severity.CRITICAL}
+BY_STOP = {
+    StopCause.PERSON: RunCause.STOPPED,
+    StopCause.PAUSE: RunCause.STOPPED,
+    StopCause.FOREGROUND: RunCause.STOPPED,
+    StopCause.WORKER: RunCause.CUT_OFF,
+    StopCause.TIME_LIMIT: RunCause.TIME_UP,
+    StopCause.SILENCE: RunCause.SILENT,
+    StopCause.BUDGET: RunCause.BUDGET,
+    StopCause.UNGUARDED: RunCause.UNGUARDED,
+    StopCause.RATE_LIMIT: RunCause.RATE_LIMIT,
+}
+CAUSE_BY_STATUS = {
+    Status.INTERRUPTED: RunCause.CUT_OFF,
+    Status.TIMED_OUT: RunCause.TIME_UP,
+    Status.FAILED: RunCause.FAILED,
+    Status.COMPLETED: RunCause.NO_REPORT,
+}
+
+
+def run_cause(status: str, stop_cause: str) -> RunCause:
+    """Returns the cause of a session that left no usable report."""
+    by_stop = BY_STOP.get(StopCause(stop_cause)) if stop_cause else None
+    return by_stop or CAUSE_BY_STATUS.get(Status(status), RunCause.UNDECIDED)
+
+
+def is_of_a_run(cause: str) -> bool:
+    return cause.startswith("#")
+
 
 Kind, Severity, Outcome = Incident.Kind, Incident.Severity, Cycle.Outcome
 
 LONGEST_TITLE, LONGEST_REMEDY, LONGEST_DETAIL = 200, 300, 4_000
-OBSERVING_TIER = 1
+OBSERVING_TIER = LOWEST_TIER
 BY_STATUS = {"down": Severity.CRITICAL, "degraded": Severity.WARNING, "unknown": Severity.WARNING}
 BY_LEVEL = {"critical": Severity.CRITICAL, "warning": Severity.WARNING}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
-    """What one run of a round left behind."""
+class SessionSummary:
+    """The result of one session of a cycle."""
 
     tier: int
     status: str = Session.Status.COMPLETED
@@ -44,21 +138,21 @@ class Run:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Round:
-    """A round that has ended, or that is about to go on with a higher tier."""
+class CycleSummary:
+    """A cycle that has ended, or that continues with a higher tier."""
 
     scope: str
-    runs: tuple[Run, ...]
+    runs: tuple[SessionSummary, ...]
     outcome: str = ""
-    """Nothing while it goes on."""
+    """Empty while the cycle continues."""
     reason: str = ""
     why_not: str = ""
-    """Why its last run was not started, by name."""
+    """The cause for which its last session was not started."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """Something that is not as it should be."""
+    """A problem that opens or updates an incident."""
 
     kind: str
     scope: str
@@ -66,6 +160,8 @@ class Finding:
     title: str
     severity: int
     detail: str = ""
+    notifies: bool = True
+    """A notification is sent when it opens an incident."""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -74,28 +170,28 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fix:
-    """A service that is healthy after something was done about it."""
+    """A remedy after which a service is healthy."""
 
     remedy: str
     was_unwell: bool
-    """An earlier run of the same round had found it not healthy, or nobody had looked before."""
+    """An earlier session of the cycle found it unhealthy, or none had looked before."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Findings:
+class CycleFindings:
     seen: tuple[Finding, ...] = ()
     healthy: frozenset[str] = frozenset()
-    """Causes, in one spelling."""
+    """Causes of healthy services, normalized."""
     fixed: Mapping[str, Fix] = field(default_factory=dict)
     mentioned: Mapping[str, Service] = field(default_factory=dict)
-    """Of each service the latest word, well or not."""
+    """The latest statement about each service."""
     ran: bool = False
-    """The model was reached: what keeps runs from starting is over."""
+    """The model answered: nothing keeps sessions from starting any more."""
     ended_usably: bool = False
-    """Its last run came to an end with a report."""
+    """The last session ended with a report."""
 
 
-def findings_of(found: Round) -> Findings:
+def findings_of(found: CycleSummary) -> CycleFindings:
     mentioned = _mentioned(found.runs)
     unwell = tuple(_services(found, mentioned))
     about_runs = () if unwell else tuple(_about_the_run(found))
@@ -106,7 +202,7 @@ def findings_of(found: Round) -> Findings:
         for cause, service in mentioned.items()
         if service.get("status") == HEALTHY and cause not in causes
     )
-    return Findings(
+    return CycleFindings(
         seen=seen,
         healthy=healthy,
         fixed=_fixed(found.runs, healthy),
@@ -116,8 +212,8 @@ def findings_of(found: Round) -> Findings:
     )
 
 
-def _mentioned(runs: Iterable[Run]) -> dict[str, Service]:
-    """Of each service the latest word, and of two in one report the worse."""
+def _mentioned(runs: Iterable[SessionSummary]) -> dict[str, Service]:
+    """Returns the latest statement about each service; of two in one report, the worse."""
     latest: dict[str, Service] = {}
     for run in runs:
         latest |= _by_cause(run.report["services"] if run.report else [])
@@ -137,7 +233,7 @@ def _rank(service: Service) -> int:
     return BY_STATUS.get(service["status"], Severity.NOTICE)
 
 
-def _services(found: Round, mentioned: Mapping[str, Service]) -> Iterator[Finding]:
+def _services(found: CycleSummary, mentioned: Mapping[str, Service]) -> Iterator[Finding]:
     last = _last_report(found.runs)
     asked_for = last["escalation"] if last and last["escalation"]["needed"] else None
     named = {one_spelling(name): name for name in (asked_for["services"] if asked_for else [])}
@@ -158,8 +254,8 @@ def _services(found: Round, mentioned: Mapping[str, Service]) -> Iterator[Findin
         )
 
 
-def _severity(cause: str, service: Service | None, runs: Iterable[Run]) -> int:
-    """By the state of the service and by the events that name it."""
+def _severity(cause: str, service: Service | None, runs: Iterable[SessionSummary]) -> int:
+    """Returns the highest severity of the service's status and of the events that name it."""
     levels = (
         BY_LEVEL.get(event["level"], Severity.NOTICE)
         for run in runs
@@ -177,8 +273,8 @@ def _detail(service: Service | None, last: Report | None, reason: str) -> str:
     return cut("\n".join(filter(None, dict.fromkeys((sign, summary, reason)))), LONGEST_DETAIL)
 
 
-def _about_the_run(found: Round) -> Iterator[Finding]:
-    """A person is needed, and no service is why."""
+def _about_the_run(found: CycleSummary) -> Iterator[Finding]:
+    """Yields the finding of a cycle that needs a person without an unhealthy service."""
     cause = _cause_without_service(found)
     if cause is None:
         return
@@ -192,7 +288,7 @@ def _about_the_run(found: Round) -> Iterator[Finding]:
     )
 
 
-def _cause_without_service(found: Round) -> RunCause | None:
+def _cause_without_service(found: CycleSummary) -> RunCause | None:
     last = _last_report(found.runs)
     if last and last["escalation"]["needed"]:
         return RunCause.ASKED_FOR_HELP
@@ -204,10 +300,10 @@ def _cause_without_service(found: Round) -> RunCause | None:
     return run_cause(run.status, run.stop_cause)
 
 
-def _could_not_run(found: Round) -> Iterator[Finding]:
-    """The configuration is to blame, not the system. What the policy forbids to a higher tier is
-    told by the incidents of the services."""
-    named = bool(found.why_not) and found.why_not != WhyNot.POLICY
+def _could_not_run(found: CycleSummary) -> Iterator[Finding]:
+    """Yields the finding of a cycle that could not run. The incidents of the services cover limits
+    that people set for a higher tier."""
+    named = bool(found.why_not) and found.why_not not in SET_BY_PEOPLE
     if found.outcome != Outcome.COULD_NOT_RUN and not named:
         return
     why_not = WhyNot(found.why_not or WhyNot.FAILED)
@@ -215,7 +311,7 @@ def _could_not_run(found: Round) -> Iterator[Finding]:
 
 
 def could_not_run(why_not: WhyNot, scope: str, detail: str) -> Finding:
-    # A drill has an installation of its own, as it were: it says nothing about the real one.
+    # A drill says nothing about the real installation.
     is_everywhere = why_not in EVERYWHERE and not scope.startswith("drill:")
     return Finding(
         kind=Kind.COULD_NOT_RUN,
@@ -224,11 +320,12 @@ def could_not_run(why_not: WhyNot, scope: str, detail: str) -> Finding:
         title=COULD_NOT_RUN[why_not],
         severity=Severity.CRITICAL if is_everywhere else Severity.WARNING,
         detail=cut(detail, LONGEST_DETAIL),
+        notifies=why_not not in NOTIFIED_ELSEWHERE,
     )
 
 
-def _fixed(runs: Iterable[Run], healthy: frozenset[str]) -> dict[str, Fix]:
-    """Healthy now, and something was done about it. Observing changes nothing, whatever it says."""
+def _fixed(runs: Iterable[SessionSummary], healthy: frozenset[str]) -> dict[str, Fix]:
+    """Returns the services that a higher tier changed and that are healthy now."""
     runs = tuple(runs)
     done = [action for run in runs if run.tier > OBSERVING_TIER for action in _succeeded(run)]
     if not done:
@@ -247,15 +344,15 @@ def _fixed(runs: Iterable[Run], healthy: frozenset[str]) -> dict[str, Fix]:
     return fixes
 
 
-def _succeeded(run: Run) -> list[Action]:
+def _succeeded(run: SessionSummary) -> list[ReportedAction]:
     actions = run.report["actions_taken"] if run.report else []
     return [action for action in actions if action["result"] == "succeeded"]
 
 
-def _last_report(runs: Iterable[Run]) -> Report | None:
+def _last_report(runs: Iterable[SessionSummary]) -> Report | None:
     return next((run.report for run in reversed(tuple(runs)) if run.report), None)
 
 
-def _ended_usably(found: Round) -> bool:
+def _ended_usably(found: CycleSummary) -> bool:
     last = found.runs[-1] if found.runs else None
     return last is not None and last.status in Session.GOOD_STATUSES and last.report is not None

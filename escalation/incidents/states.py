@@ -1,7 +1,7 @@
-"""Where an incident stands, and one pure function for every change.
+"""States of an incident, with a pure function for each change.
 
-Each gives the new standing with the step of its story and who is told, or says why nothing
-changes. Only three things resolve one: a second healthy round, a fix that was verified, a person.
+A function returns the new state with the event and the notification that belong to it, or why
+nothing changes. An incident is resolved by a second healthy cycle, a verified fix, or a person.
 """
 
 from __future__ import annotations
@@ -9,25 +9,26 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from sessions_app.models import Happening, Incident, IncidentEvent
+from escalation.errors import RefusalCode
+from sessions_app.models import Incident, IncidentEvent, Notification
 
 State, ResolvedBy = Incident.State, Incident.ResolvedBy
-Step, Told = IncidentEvent.Kind, Happening.Kind
+Step, Notify = IncidentEvent.Kind, Notification.Kind
 
-HEALTHY_ROUNDS_WANTED = 2
+HEALTHY_CYCLES_WANTED = 2
 MOST_VERIFICATIONS = 3
 LONGEST_SNOOZE = timedelta(days=30)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Standing:
+class IncidentState:
     """The fields of an incident that change, under the same names."""
 
     severity: int
     last_seen_at: datetime
     state: str = State.OPEN
     times_seen: int = 1
-    healthy_rounds: int = 0
+    healthy_cycles: int = 0
     times_reopened: int = 0
     owner_id: int | None = None
     acknowledged_at: datetime | None = None
@@ -46,28 +47,29 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    standing: Standing
+    state: IncidentState
     step: str
-    """What is added to its story."""
-    told: str = ""
-    """What people are told, if anything."""
+    """The kind of the incident event."""
+    notification: str = ""
+    """The kind of the notification, if one is sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Nothing changes, and why."""
+    """Nothing changes, for this reason."""
 
+    code: RefusalCode
     reason: str
 
 
 Change = Changed | Kept
 
-RESOLVED_ALREADY = Kept("it is resolved already")
+RESOLVED_ALREADY = Kept(RefusalCode.INCIDENT_RESOLVED, "it is resolved already")
 
 
-def seen(now: Standing, at: datetime, severity: int, *, is_new_round: bool = True) -> Change:
-    """A round found it not healthy. One round counts once, however many tiers say it. That it got
-    worse is told: who wants to hear of what is critical alone has not heard of it yet."""
+def seen(now: IncidentState, at: datetime, severity: int, *, is_new_cycle: bool = True) -> Change:
+    """A cycle found it unhealthy. A cycle counts once, however many tiers report it. A higher
+    severity sends a notification: some channels have not received one yet."""
     if now.is_resolved:
         return RESOLVED_ALREADY
     if now.state == State.VERIFYING:
@@ -79,49 +81,53 @@ def seen(now: Standing, at: datetime, severity: int, *, is_new_round: bool = Tru
         _waiting(now),
         severity=severity,
         last_seen_at=at,
-        times_seen=now.times_seen + is_new_round,
-        healthy_rounds=0,
+        times_seen=now.times_seen + is_new_cycle,
+        healthy_cycles=0,
     )
-    return Changed(again, Step.WORSE, Told.INCIDENT_OPENED) if worse else Changed(again, Step.SEEN)
+    return (
+        Changed(again, Step.WORSE, Notify.INCIDENT_OPENED) if worse else Changed(again, Step.SEEN)
+    )
 
 
-def seen_healthy(now: Standing, at: datetime) -> Change:
-    """The first healthy round makes it seem recovered, the second resolves it."""
+def seen_healthy(now: IncidentState, at: datetime) -> Change:
+    """A cycle found it healthy. The second in a row resolves it."""
     if now.is_resolved:
         return RESOLVED_ALREADY
     if now.state == State.VERIFYING:
-        return Kept("its fix waits for a round of its own")
-    rounds = now.healthy_rounds + 1
-    recovered = replace(_waiting(now), healthy_rounds=rounds)
-    if rounds < HEALTHY_ROUNDS_WANTED:
+        return Kept(RefusalCode.INCIDENT_STATE, "its fix waits for a cycle of its own")
+    cycles = now.healthy_cycles + 1
+    recovered = replace(_waiting(now), healthy_cycles=cycles)
+    if cycles < HEALTHY_CYCLES_WANTED:
         return Changed(recovered, Step.RECOVERED)
-    return Changed(_ended(recovered, at, ResolvedBy.ITSELF), Step.RESOLVED, Told.INCIDENT_RESOLVED)
+    return Changed(
+        _ended(recovered, at, ResolvedBy.ITSELF), Step.RESOLVED, Notify.INCIDENT_RESOLVED
+    )
 
 
-def worked_on(now: Standing) -> Change:
-    """A tier that may do something about it was asked for."""
+def worked_on(now: IncidentState) -> Change:
+    """A higher tier starts to work on it."""
     if now.is_resolved:
         return RESOLVED_ALREADY
     if now.state == State.VERIFYING:
-        return Kept("its fix is being verified")
-    return Changed(replace(now, state=State.WORKING, healthy_rounds=0), Step.WORKED_ON)
+        return Kept(RefusalCode.INCIDENT_STATE, "its fix is being verified")
+    return Changed(replace(now, state=State.WORKING, healthy_cycles=0), Step.WORKED_ON)
 
 
-def work_ended(now: Standing) -> Change:
-    """The chain is over and said nothing more of it: it must not look as if somebody were at it."""
+def work_ended(now: IncidentState) -> Change:
+    """The chain has ended without a result for it, so nobody works on it any more."""
     if now.state != State.WORKING:
-        return Kept("nobody was working on it")
+        return Kept(RefusalCode.INCIDENT_STATE, "nobody was working on it")
     return Changed(_waiting(now), Step.REOPENED)
 
 
-def fixed(now: Standing, verify_at: datetime, remedy: str) -> Change:
-    """By the word of the agent, so a fresh round is to look at it."""
+def fixed(now: IncidentState, verify_at: datetime, remedy: str) -> Change:
+    """The agent reports a fix, which a fresh cycle verifies."""
     if now.is_resolved:
         return RESOLVED_ALREADY
     being_verified = replace(
         now,
         state=State.VERIFYING,
-        healthy_rounds=0,
+        healthy_cycles=0,
         verify_at=verify_at,
         verifications_tried=0,
         remedy=remedy,
@@ -129,15 +135,14 @@ def fixed(now: Standing, verify_at: datetime, remedy: str) -> Change:
     return Changed(being_verified, Step.FIXED)
 
 
-def verified(now: Standing, at: datetime) -> Change:
+def verified(now: IncidentState, at: datetime) -> Change:
     if now.state != State.VERIFYING:
         return _no_fix(now)
-    return Changed(_ended(now, at, ResolvedBy.AGENT), Step.VERIFIED, Told.FIX_VERIFIED)
+    return Changed(_ended(now, at, ResolvedBy.AGENT), Step.VERIFIED, Notify.FIX_VERIFIED)
 
 
-def not_verified(now: Standing, again_at: datetime | None) -> Change:
-    """The round that was to look could not say: it is tried again a few times, and then, or where
-    nobody will look again, a person is needed."""
+def not_verified(now: IncidentState, again_at: datetime | None) -> Change:
+    """The verifying cycle gave no result. It is repeated a few times; then a person is needed."""
     if now.state != State.VERIFYING:
         return _no_fix(now)
     tried = now.verifications_tried + 1
@@ -145,11 +150,11 @@ def not_verified(now: Standing, again_at: datetime | None) -> Change:
         later = replace(now, verify_at=again_at, verifications_tried=tried)
         return Changed(later, Step.NOT_VERIFIED)
     given_up = replace(_waiting(now), verifications_tried=tried)
-    return Changed(given_up, Step.NOT_VERIFIED, Told.INCIDENT_OPENED)
+    return Changed(given_up, Step.NOT_VERIFIED, Notify.INCIDENT_OPENED)
 
 
-def did_not_hold(now: Standing, at: datetime, severity: int) -> Change:
-    """Nobody has taken notice of this yet, whoever acknowledged it before."""
+def did_not_hold(now: IncidentState, at: datetime, severity: int) -> Change:
+    """The fix did not hold. An earlier acknowledgement does not count."""
     if now.state != State.VERIFYING:
         return _no_fix(now)
     back = replace(
@@ -159,99 +164,106 @@ def did_not_hold(now: Standing, at: datetime, severity: int) -> Change:
         last_seen_at=at,
         times_seen=now.times_seen + 1,
         times_reopened=now.times_reopened + 1,
-        healthy_rounds=0,
+        healthy_cycles=0,
         acknowledged_at=None,
         snoozed_until=None,
         verify_at=None,
     )
-    return Changed(back, Step.DID_NOT_HOLD, Told.FIX_DID_NOT_HOLD)
+    return Changed(back, Step.DID_NOT_HOLD, Notify.FIX_DID_NOT_HOLD)
 
 
-def acknowledged(now: Standing, by: int | None, at: datetime) -> Change:
-    """Whoever says so first has it, unless somebody has it already."""
+def acknowledged(now: IncidentState, by: int | None, at: datetime) -> Change:
+    """A person acknowledges it, and owns it if it has no owner."""
     if now.is_resolved:
         return RESOLVED_ALREADY
     has_woken = now.snoozed_until is not None and now.snoozed_until <= at
     if now.acknowledged_at is not None and not has_woken:
-        return Kept("it is acknowledged already")
+        return Kept(RefusalCode.INCIDENT_UNCHANGED, "it is acknowledged already")
     now = replace(now, snoozed_until=None) if has_woken else now
     changes_hands = now.owner_id is None and by is not None
-    told = Told.INCIDENT_CHANGED_HANDS if changes_hands else ""
-    return Changed(_acknowledged(now, by, at), Step.ACKNOWLEDGED, told)
+    notification = Notify.INCIDENT_CHANGED_HANDS if changes_hands else ""
+    return Changed(_acknowledged(now, by, at), Step.ACKNOWLEDGED, notification)
 
 
-def snoozed(now: Standing, by: int | None, until: datetime, at: datetime) -> Change:
-    """It asks for nobody until then. What gets worse meanwhile asks at once."""
+def snoozed(now: IncidentState, by: int | None, until: datetime, at: datetime) -> Change:
+    """Needs nobody until then. A higher severity ends the snooze."""
     if now.is_resolved:
         return RESOLVED_ALREADY
     if until <= at:
-        return Kept("that moment is past")
+        return Kept(RefusalCode.INVALID_CHOICE, "that time is in the past")
     if until > at + LONGEST_SNOOZE:
-        return Kept(f"it can be snoozed for at most {LONGEST_SNOOZE.days} days")
+        return Kept(
+            RefusalCode.INVALID_CHOICE, f"it can be snoozed for at most {LONGEST_SNOOZE.days} days"
+        )
     return Changed(replace(_acknowledged(now, by, at), snoozed_until=until), Step.SNOOZED)
 
 
-def handed_over(now: Standing, to: int | None, at: datetime) -> Change:
-    """Somebody takes it or is given it; to nobody: it is let go, and open again."""
+def handed_over(now: IncidentState, to: int | None, at: datetime) -> Change:
+    """Changes the owner. Without an owner it is open again."""
     if now.is_resolved:
         return RESOLVED_ALREADY
     if to == now.owner_id:
-        return Kept("nobody has it" if to is None else "they have it already")
+        return Kept(
+            RefusalCode.INCIDENT_UNCHANGED,
+            "it has no owner" if to is None else "they are its owner already",
+        )
     if to is None:
         free = replace(now, owner_id=None, acknowledged_at=None, snoozed_until=None)
         free = _waiting(free) if free.state == State.ACKNOWLEDGED else free
-        return Changed(free, Step.HANDED_OVER, Told.INCIDENT_CHANGED_HANDS)
+        return Changed(free, Step.HANDED_OVER, Notify.INCIDENT_CHANGED_HANDS)
     taken = replace(_acknowledged(now, to, at), owner_id=to)
-    return Changed(taken, Step.HANDED_OVER, Told.INCIDENT_CHANGED_HANDS)
+    return Changed(taken, Step.HANDED_OVER, Notify.INCIDENT_CHANGED_HANDS)
 
 
-def noted(now: Standing) -> Change:
-    """A word beside it, also after its end."""
+def noted(now: IncidentState) -> Change:
+    """A person adds a note, also to a resolved incident."""
     return Changed(now, Step.NOTED)
 
 
-def resolved(now: Standing, by: int | None, at: datetime) -> Change:
+def resolved(now: IncidentState, by: int | None, at: datetime) -> Change:
     if now.is_resolved:
         return RESOLVED_ALREADY
     ended = replace(_ended(now, at, ResolvedBy.PERSON), resolved_by_id=by)
-    return Changed(ended, Step.RESOLVED, Told.INCIDENT_RESOLVED)
+    return Changed(ended, Step.RESOLVED, Notify.INCIDENT_RESOLVED)
 
 
-def reopened(now: Standing) -> Change:
-    """A person does not believe that it is over."""
+def reopened(now: IncidentState) -> Change:
+    """A person opens a resolved incident again."""
     if not now.is_resolved:
-        return Kept("it is not resolved")
+        return Kept(RefusalCode.INCIDENT_STATE, "it is not resolved")
     back = replace(
         now,
         state=State.OPEN,
         times_reopened=now.times_reopened + 1,
-        healthy_rounds=0,
+        healthy_cycles=0,
         acknowledged_at=None,
         resolved_at=None,
         resolved_as="",
         resolved_by_id=None,
     )
-    return Changed(back, Step.REOPENED, Told.INCIDENT_OPENED)
+    return Changed(back, Step.REOPENED, Notify.INCIDENT_OPENED)
 
 
-def _no_fix(now: Standing) -> Kept:
-    return RESOLVED_ALREADY if now.is_resolved else Kept("no fix of it is being verified")
+def _no_fix(now: IncidentState) -> Kept:
+    if now.is_resolved:
+        return RESOLVED_ALREADY
+    return Kept(RefusalCode.INCIDENT_STATE, "no fix of it is being verified")
 
 
-def _waiting(now: Standing) -> Standing:
-    """For a person: open, or acknowledged by whoever took notice of it before."""
+def _waiting(now: IncidentState) -> IncidentState:
+    """Waits for a person: acknowledged if it was before, else open."""
     state = State.OPEN if now.acknowledged_at is None else State.ACKNOWLEDGED
     return replace(now, state=state, verify_at=None)
 
 
-def _acknowledged(now: Standing, by: int | None, at: datetime) -> Standing:
-    """What is being worked on or verified stays so: somebody knows of it, that is all."""
+def _acknowledged(now: IncidentState, by: int | None, at: datetime) -> IncidentState:
+    """Keeps the states working and verifying."""
     state = State.ACKNOWLEDGED if now.state == State.OPEN else now.state
     owner = now.owner_id if now.owner_id is not None else by
     return replace(now, state=state, owner_id=owner, acknowledged_at=now.acknowledged_at or at)
 
 
-def _ended(now: Standing, at: datetime, by: str) -> Standing:
+def _ended(now: IncidentState, at: datetime, by: str) -> IncidentState:
     return replace(
         now,
         state=State.RESOLVED,

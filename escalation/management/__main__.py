@@ -1,4 +1,4 @@
-"""`python -m escalation.management` is `claudeops`, wherever it was installed."""
+"""Runs `claudeops` as `python -m escalation.management`."""
 
 from escalation.management.command_line import main
 

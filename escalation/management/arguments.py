@@ -1,17 +1,20 @@
-"""Naming a session or a watch in a terminal.
-
-A session is named by its number, or by `latest:NAME`: the latest session of that watch.
-"""
+"""Arguments of commands: sessions, incidents and watches by name, and shared options."""
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, ArgumentTypeError
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from django.conf import settings
 from django.db.models import Q
 
-from escalation.management.refusal import Refused
+from escalation.management.output import Refused
+from escalation.supervisor.successors import RunChoice
 from sessions_app.models import Incident, Session, Watch
 
 LATEST = "latest:"
-NOTHING_WATCHED = "Nothing is watched yet: claudeops watch add NAME DIRECTORY adds a watch."
+NOTHING_WATCHED = "There is no watch yet. Add one: claudeops watch add NAME DIRECTORY."
 SESSION_HELP = f"the number of the session, or {LATEST}NAME for the latest session of a watch"
 
 
@@ -25,7 +28,7 @@ def session_named(reference: str) -> Session:
         return latest
     number = _number(reference)
     if number is None:
-        raise Refused(f"{reference!r} names no session. Give {SESSION_HELP}.")
+        raise Refused(f"{reference!r} is not a session. Give {SESSION_HELP}.")
     session = sessions.filter(pk=number).first()
     if session is None:
         raise Refused(f"There is no session {number}.")
@@ -35,7 +38,9 @@ def session_named(reference: str) -> Session:
 def incident_named(reference: str) -> Incident:
     number = _number(reference)
     if number is None:
-        raise Refused(f"{reference!r} names no incident. Give its number: see incident list.")
+        raise Refused(
+            f"{reference!r} is not an incident. Give its number: see `claudeops incident list`."
+        )
     incident = Incident.objects.select_related("watch", "owner").filter(pk=number).first()
     if incident is None:
         raise Refused(f"There is no incident {number}.")
@@ -49,7 +54,7 @@ def _number(reference: str) -> int | None:
 
 
 def of_watch(name: str) -> Q:
-    """The sessions of a watch, also of one that was removed. Refuses a name that nobody knows."""
+    """Return a filter for the sessions of a watch, also of a removed one; refuse other names."""
     if Watch.objects.filter(name=name).exists():
         return Q(cycle__watch__name=name)
     removed = Q(cycle__watch=None, cycle__drill="", cycle__watch_name=name)
@@ -70,3 +75,66 @@ def _unknown(name: str) -> str:
     if not known:
         return f"There is no watch {name!r}. {NOTHING_WATCHED}"
     return f"There is no watch {name!r}. Known watches: {known}."
+
+
+def add_choice_options(parser: ArgumentParser, whose: str = "this session") -> None:
+    """Add options that reduce the limits of a tier."""
+    parser.add_argument(
+        "--model",
+        default="",
+        help=f"the model of {whose}: that of its tier, or of a lower one",
+    )
+    parser.add_argument(
+        "--max-turns", type=int, metavar="N", help=f"fewer turns for {whose} than its tier has"
+    )
+    parser.add_argument(
+        "--budget", type=dollars, metavar="USD", help=f"less money for {whose} than its tier has"
+    )
+
+
+def choice_in(options: dict[str, Any]) -> RunChoice:
+    return RunChoice(
+        model=options["model"],
+        max_turns=options["max_turns"],
+        max_budget_usd=options["budget"],
+    )
+
+
+def add_stretch_options(parser: ArgumentParser, *, limit: int) -> None:
+    parser.add_argument(
+        "--limit", type=count, default=limit, metavar="N", help=f"how many ({limit})"
+    )
+    parser.add_argument(
+        "--offset", type=count, default=0, metavar="N", help="how many to skip first (0)"
+    )
+
+
+def dollars(text: str) -> Decimal:
+    try:
+        amount = Decimal(text)
+    except InvalidOperation as error:
+        raise ArgumentTypeError(f"{text!r} is not an amount of dollars, such as 0.50") from error
+    if not amount.is_finite():
+        raise ArgumentTypeError(f"{text!r} is not an amount of dollars, such as 0.50")
+    return amount
+
+
+def count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise ArgumentTypeError(f"{text!r} is not a number from 0 on")
+    return int(text)
+
+
+EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 (compared, not bound)
+
+
+def address_of(path: str = "/") -> str:
+    """Return the address of a page; behind a proxy with the origin of the proxy."""
+    if origins := settings.CSRF_TRUSTED_ORIGINS:
+        return f"{origins[0]}{path}"
+    return f"{local_address(settings.CLAUDEOPS_HOST, settings.CLAUDEOPS_PORT)}{path}"
+
+
+def local_address(host: str, port: int) -> str:
+    reachable = EVERYWHERE.get(host) or (f"[{host}]" if ":" in host else host)
+    return f"http://{reachable}:{port}"

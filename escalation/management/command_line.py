@@ -1,48 +1,155 @@
-"""The command line: `claudeops`, and `manage.py` for those who know Django.
+"""The command line: `claudeops` with the commands of Claude Ops, `manage.py` with Django's too.
 
-Both run the same code. `claudeops` knows our commands alone, `manage.py` Django's as well.
+The help, the completion of shells and docs/commands.md follow the table of commands in this module.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from escalation.management.command_table import BY_NAME
-from escalation.management.exit_codes import ExitCode
-from escalation.management.help_text import help_lines
+from escalation.management.output import ExitCode
+
+IN_CHECKOUT = (Path(__file__).resolve().parents[2] / "tests" / "devtools").is_dir()
+GROUPS = {
+    "watch": "Watches",
+    "run": "Run and control sessions",
+    "look": "See what happened",
+    "drills": "Drills and checks, at no cost",
+    "operate": "Operate Claude Ops",
+    **({"development": "For development, in a checkout"} if IN_CHECKOUT else {}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command with its group, its summary and its exit codes."""
+
+    name: str
+    group: str
+    summary: str
+    exits: tuple[int, ...] = (0, 2)
+
+    @property
+    def module(self) -> str:
+        package = "tests.devtools" if self.group == "development" else "escalation"
+        return f"{package}.management.commands.{self.name}"
+
+
+COMMANDS = (
+    Entry("watch", "watch", "list, show, add, edit, remove, pause watches; set their autonomy"),
+    Entry("run_cycle", "run", "run one cycle of a watch", (0, 1, 2)),
+    Entry("session", "run", "list, show, stop, ask, fork, retry or escalate sessions", (0, 1, 2)),
+    Entry("approval", "run", "list, show, approve or reject what waits for a person", (0, 1, 2)),
+    Entry("pause", "run", "start no new sessions until `unpause`"),
+    Entry("unpause", "run", "let sessions start again"),
+    Entry("rate_limit", "run", "show whether sessions wait for the rate limit; --lift ends that"),
+    Entry("status", "look", "show what runs, is next and needs you, and today's cost", (0, 1, 2)),
+    Entry("incident", "look", "list and show incidents; acknowledge, snooze, resolve", (0, 1, 2)),
+    Entry("cycles", "look", "list the latest cycles with their outcome"),
+    Entry("chain", "look", "show the chain of a session"),
+    Entry("logs", "look", "print the events of a session, or of all; -f follows"),
+    Entry("open", "look", "print the address of a session's page"),
+    Entry("digest", "look", "print what was fixed, changed, cost, is flaky and needs you"),
+    Entry("drill", "drills", "play an incident with the real CLI and a scripted model", (0, 1, 2)),
+    Entry("sandbox", "drills", "prove by effect that the sandboxes hold", (0, 1, 2)),
+    Entry("up", "operate", "set up, start web server and worker, stop both on Ctrl-C"),
+    Entry("web", "operate", "run the web server alone, for a service manager"),
+    Entry("worker", "operate", "run the queue worker alone, for a service manager"),
+    Entry("doctor", "operate", "test the installed CLI, its sandbox and the login"),
+    Entry("channel", "operate", "add, test, switch and remove notification channels", (0, 1, 2)),
+    Entry("config", "operate", "list every setting with its value and source"),
+    Entry("recover", "operate", "end or continue sessions whose worker died"),
+    Entry("clean", "operate", "expire, archive and prune now"),
+    Entry("rollups", "operate", "check the stored sums of costs by recomputing them", (0, 1, 2)),
+    Entry("unlock", "operate", "forget failed logins of a name or an address"),
+    Entry("backup", "operate", "write database, keys, archive and settings to one file"),
+    Entry("restore", "operate", "restore a backup"),
+    Entry(
+        "upgrade",
+        "operate",
+        "migrate the database; --check only reports",
+        (0, 1, 2),
+    ),
+    Entry("completion", "operate", "print the completion for bash, zsh or fish"),
+    *(
+        (
+            Entry("screenshots", "development", "make the pictures of the README from drills"),
+            Entry("chaos", "development", "inject faults into a scratch installation", (0, 1, 2)),
+            Entry("bench", "development", "measure sessions, idle load, pages and the sandbox"),
+        )
+        if IN_CHECKOUT
+        else ()
+    ),
+)
+BY_NAME = {entry.name: entry for entry in COMMANDS}
+# Spellings of version 0.2, still understood.
+OLD_NAMES = {
+    "limit": "rate_limit",
+    "target": "channel",
+    "walls": "sandbox prove",
+    "watch trust": "watch autonomy",
+}
+WIDTH = max(len(entry.name) for entry in COMMANDS) + 2
+
+
+def in_group(group: str) -> list[Entry]:
+    return [entry for entry in COMMANDS if entry.group == group]
+
+
+def current_spelling(words: Sequence[str]) -> list[str]:
+    """Return the words with the command's name of today, and with `_` for `-` in it."""
+    first, *rest = words
+    words = [first.replace("-", "_"), *rest]
+    for old, new in OLD_NAMES.items():
+        length = len(old.split())
+        if words[:length] == old.split():
+            return [*new.split(), *words[length:]]
+    return words
+
+
+def help_lines(program: str, heading: Callable[[str], str], *, with_django: bool) -> Iterator[str]:
+    yield f"{program} COMMAND …    Claude Code on call"
+    for group, title in GROUPS.items():
+        yield ""
+        yield heading(f"{title} ({group})")
+        for entry in in_group(group):
+            yield f"  {entry.name:{WIDTH}}{entry.summary}"
+    yield ""
+    yield f"{program} COMMAND --help describes a command; {program} --version prints the version."
+    yield "Exit codes: 0 success, 1 a person is needed, 2 it could not run or was refused."
+    if with_django:
+        yield f"Django's own commands work here as well: {program} help --commands lists them."
+
 
 PROGRAM, DJANGO_PROGRAM = "claudeops", "manage.py"
 HELP_WORDS = {"", "help", "-h", "--help"}
 
 
 def main() -> None:
-    """Of `claudeops` and of `python -m escalation.management`."""
-    _enter()
+    """Run `claudeops`, `manage.py` or `python -m escalation.management`."""
+    os.umask(0o077)  # files of Claude Ops are private to its user
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "claudeops.settings")
     with_django = Path(sys.argv[0]).name == DJANGO_PROGRAM
     sys.exit(run(sys.argv[1:], DJANGO_PROGRAM if with_django else PROGRAM, with_django=with_django))
 
 
-def _enter() -> None:
-    os.umask(0o077)  # what Claude Ops writes is for its own user alone
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "claudeops.settings")
-
-
 def run(words: Sequence[str], program: str, *, with_django: bool) -> int:
-    """Our own words first; what is left is a command, whose exit code may also be raised."""
+    """Run a command line. A command may also raise SystemExit with its exit code."""
     first, *rest = words or [""]
     if first in HELP_WORDS and not rest:
         return _print_help(program, with_django=with_django)
     if first == "--version" and not rest:
         return _print_version()
-    if first == "help" and rest[0] in BY_NAME:
-        return _execute(program, rest[0], "--help")
-    name = first.replace("-", "_")
-    if name in BY_NAME:
-        return _execute(program, name, *rest)
+    if first == "help" and (named := current_spelling(rest))[0] in BY_NAME:
+        return _execute(program, *named, "--help")
+    named = current_spelling([first, *rest])
+    if named[0] in BY_NAME:
+        return _execute(program, *named)
     if with_django:
         return _execute(program, *words)
     return _refuse_unknown(program, first)

@@ -1,21 +1,73 @@
-"""Sessions and their messages in a terminal."""
+"""Text and JSON of chains, sessions, messages and cycles."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from decimal import Decimal
+from typing import Any
 
+from django.db.models import Q, QuerySet, Sum
 from django.utils import timezone
 
-from escalation.management.chain_text import remarks_on
-from escalation.management.tables import Cell
-from escalation.run.admission import objection
+from escalation.agent.event_text import describe_event, summary_line
+from escalation.management.output import Cell, Refused
+from escalation.run.runner import objection
 from sessions_app.archive.messages import StoredMessage
-from sessions_app.models import Session
-from sessions_app.reading.chain_data import answer_text
-from sessions_app.reading.event_text import describe_event, summary_line
-from sessions_app.reading.formatting import cost, duration, money
-from sessions_app.reading.plain_text import clean
+from sessions_app.costs.check import check_costs
+from sessions_app.history.chain import Branch, Chain, answer_text, chain_as_data
+from sessions_app.history.commands import would_have_run
+from sessions_app.models import Cycle, Session, Watch
+from sessions_app.models.session import EventSource
+from sessions_app.text import clean, cost, duration, money, one_line
+
+LONGEST_LINE = 200
+
+
+def chain_lines(chain: Chain) -> Iterator[str]:
+    cycle = chain.sessions[0].cycle
+    yield f"Cycle {cycle.pk} of {cycle.subject}{remarks_on(cycle)}"
+    for branch in chain.branches:
+        yield from _branch_lines(branch)
+    for tier_cost in chain.costs_by_tier:
+        yield f"  Tier {tier_cost.tier}: {money(tier_cost.cost_usd)}"
+    for check in check_costs(chain):
+        yield f"  {check.sentence}"
+    for command in would_have_run(chain.sessions):
+        yield f"  would have run at Tier {command.tier}: {one_line(command.command, LONGEST_LINE)}"
+    outcome = cycle.get_outcome_display() or cycle.get_state_display()
+    yield f"{outcome.capitalize()}. {cycle.outcome_reason}".strip()
+
+
+def remarks_on(cycle: Cycle) -> str:
+    known = {
+        "not charged": cycle.drill,
+        "dry run": cycle.dry_run,
+        "not kept": cycle.ephemeral,
+    }
+    remarks = ", ".join(remark for remark, applies in known.items() if applies)
+    return f" ({remarks})" if remarks else ""
+
+
+def _branch_lines(branch: Branch) -> Iterator[str]:
+    indent = "  " * (branch.depth + 1)
+    if branch.depth:
+        origin = f"#{branch.came_from.pk}" if branch.came_from else "the beginning"
+        yield f"{indent}↳ {branch.label} from {origin}"
+    for session in branch.sessions:
+        yield indent + _session_line(session)
+        if session.error:
+            yield f"{indent}   {session.error}"
+
+
+def _session_line(session: Session) -> str:
+    came_from = f" ← #{session.parent_session_id}" if session.parent_session_id else ""
+    return (
+        f"#{session.pk} Tier {session.tier} {session.model_used or session.model} "
+        f"{session.get_status_display()} {cost(session.cost_usd, session.estimated_cost_usd)} "
+        f"{duration(session.duration_ms)} {session.continued_by}{came_from}"
+    )
+
 
 HEADINGS = ("session", "started", "of", "tier", "model", "status", "cost")
 TONES = {
@@ -43,7 +95,7 @@ def list_row(session: Session) -> tuple[Cell | str, ...]:
 
 
 def stretch_line(shown: int, total: int, offset: int, what: str) -> str:
-    """Which part of the whole this was, and how to see the next."""
+    """Return a line about the part that was shown, and how to see the next."""
     if not shown:
         return f"No {what} here; {total} in all."
     end = offset + shown
@@ -63,7 +115,7 @@ def show_lines(session: Session) -> Iterator[str]:
 
 
 def answer_lines(session: Session) -> Iterator[str]:
-    """The whole answer to a question, as it was written."""
+    """Return the whole answer to a follow-up question."""
     if answer := clean(answer_text(session)):
         yield ""
         yield answer
@@ -71,7 +123,7 @@ def answer_lines(session: Session) -> Iterator[str]:
 
 def message_lines(message: StoredMessage) -> Iterator[str]:
     payload = {"type": message.type, "message": message.message}
-    lines = describe_event("stream", message.type, payload)
+    lines = describe_event(EventSource.STREAM, message.type, payload)
     for position, line in enumerate(lines):
         yield f"{f'{message.number}.' if position == 0 else '':5} {summary_line(line)}"
 
@@ -110,7 +162,7 @@ def _waits(session: Session) -> str:
 
 
 def _limits(session: Session) -> str:
-    """Only what a person chose for this run: the tier's own are in the settings."""
+    """Return the limits that a person chose for this session."""
     turns = f"at most {session.max_turns} turns" if session.max_turns else ""
     budget = f"at most {money(session.max_budget_usd)}" if session.max_budget_usd else ""
     return ", ".join(filter(None, (turns, budget)))
@@ -118,3 +170,81 @@ def _limits(session: Session) -> str:
 
 def _moment(moment: datetime | None) -> str:
     return timezone.localtime(moment).strftime("%Y-%m-%d %H:%M") if moment else ""
+
+
+CYCLE_HEADINGS = ("cycle", "begun", "of", "outcome", "cost", "why")
+CYCLE_TONES = {
+    Cycle.Outcome.HEALTHY: "good",
+    Cycle.Outcome.FIXED: "good",
+    Cycle.Outcome.NEEDS_PERSON: "warn",
+    Cycle.Outcome.COULD_NOT_RUN: "bad",
+}
+
+
+def listed_cycles(watch: str | None, outcome: str | None, *, drills: bool) -> QuerySet[Cycle]:
+    cycles = Cycle.objects.select_related("watch").annotate(cost=Sum("sessions__cost_usd"))
+    cycles = cycles.order_by("-pk")
+    if watch:
+        cycles = cycles.filter(_of_watch(watch))
+    elif not drills:
+        cycles = cycles.filter(drill="")
+    return cycles.filter(outcome=outcome) if outcome else cycles
+
+
+def _of_watch(name: str) -> Q:
+    """Return cycles, also of a removed watch; refuse a name that is not known."""
+    of_it = Q(watch__name=name) | Q(watch=None, drill="", watch_name=name)
+    if not Watch.objects.filter(name=name).exists() and not Cycle.objects.filter(of_it).exists():
+        known = ", ".join(Watch.objects.values_list("name", flat=True)) or "none"
+        raise Refused(f"There is no watch {name!r}. Known watches: {known}.")
+    return of_it
+
+
+def cycle_row(cycle: Cycle) -> tuple[Cell | str, ...]:
+    said = str(cycle.get_outcome_display() or cycle.get_state_display())
+    cost: Decimal | None = getattr(cycle, "cost", None)
+    return (
+        str(cycle.pk),
+        moment(cycle.created_at),
+        cycle.subject,
+        Cell(said, CYCLE_TONES.get(Cycle.Outcome(cycle.outcome), "") if cycle.outcome else "live"),
+        "nothing" if cycle.drill else money(cost or Decimal(0)),
+        cycle.outcome_reason,
+    )
+
+
+def cycle_as_data(cycle: Cycle) -> dict[str, Any]:
+    """Return a cycle with its whole chain."""
+    sessions = tuple(cycle.sessions.select_related("cycle__watch").order_by("pk"))
+    return {
+        "id": cycle.pk,
+        "watch": cycle.watch.name if cycle.watch else cycle.watch_name or None,
+        "drill": cycle.drill or None,
+        "trigger": cycle.trigger,
+        "prompt": cycle.prompt or None,
+        "workdir": cycle.workdir,
+        "max_tier": cycle.max_tier,
+        "dry_run": cycle.dry_run,
+        "ephemeral": cycle.ephemeral,
+        "state": cycle.state,
+        "outcome": cycle.outcome or None,
+        "outcome_reason": cycle.outcome_reason,
+        "created_at": cycle.created_at,
+        "finished_at": cycle.finished_at,
+        "sessions": chain_as_data(Chain(sessions=sessions)),
+    }
+
+
+def running_row(session: Session) -> tuple[Cell | str, ...]:
+    return (
+        f"#{session.pk}",
+        session.cycle.subject,
+        f"Tier {session.tier}",
+        session.model,
+        Cell(f"since {moment(session.started_at)}", "live"),
+        f"{money(session.spent_so_far_usd)} so far" if session.spent_so_far_usd else "",
+    )
+
+
+def moment(at: datetime | None) -> str:
+    return timezone.localtime(at).strftime("%Y-%m-%d %H:%M") if at else ""

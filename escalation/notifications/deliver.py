@@ -1,8 +1,7 @@
-"""One message out of the house: `python -m escalation.word.deliver`, a process of its own.
+"""Sends one message by Apprise: `python -m escalation.notifications.deliver`.
 
-It reads one JSON object from standard input and answers with one. Apprise lives here alone, without
-Django, database or keys: whatever a service does to it, a process that hangs is ended from outside.
-What it answers never holds a part of the address that is secret.
+Reads a JSON object from standard input and prints one. The process has no Django, database or keys,
+and its parent ends it when it hangs. The result never holds a secret part of the address.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from urllib.parse import unquote
 
 import apprise
 
-HIDDEN = "[masked: part of the address]"
+HIDDEN = "[redacted: part of the address]"
 SHORTEST_PART = 4
 PARTS = re.compile(r"[/:@?&=,;#+\s]+")
 HOST = re.compile(r"(?=.*\.)[A-Za-z0-9.-]+|localhost")
-# The reason stands here, among the details that are nobody's business.
+# Debug lines of Apprise that hold the reason of a failure.
 REASON = "Socket Exception"
-UNKNOWN = "This is no address that Apprise understands: see docs/word.md for examples."
+UNKNOWN = "Apprise does not support this address: see docs/notifications.md for examples."
 
 
-class Overheard(logging.Handler):
-    """What Apprise says about a failure; it gives nothing back but yes or no."""
+class CapturedLog(logging.Handler):
+    """Collects what Apprise logs about a failure; its functions only return true or false."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -40,38 +39,38 @@ class Overheard(logging.Handler):
 
 
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
-    """Look at an address, and send to it if there is something to send."""
-    overheard = _listen()
+    """Validate an address, and send a message to it if `asked` has one."""
+    captured = _capture_log()
     address = asked["address"]
     service = apprise.Apprise.instantiate(address)
     if service is None:
-        said = " ".join([UNKNOWN, *overheard.lines])
-        return {"ok": False, "service": "", "said": without_secrets(said, address, "")}
+        error = " ".join([UNKNOWN, *captured.lines])
+        return {"ok": False, "service": "", "error": without_secrets(error, address, "")}
     host = shown_host(service)
-    found = {"ok": True, "said": "", "service": f"{service.service_name}{host and f' ({host})'}"}
+    found = {"ok": True, "error": "", "service": f"{service.service_name}{host and f' ({host})'}"}
     if "body" in asked:
         found["ok"] = _sent(service, asked)
-        said = " ".join(overheard.lines) or ("" if found["ok"] else "It did not say why.")
-        found["said"] = without_secrets(said, address, host)
+        error = " ".join(captured.lines) or ("" if found["ok"] else "Apprise gave no reason.")
+        found["error"] = without_secrets(error, address, host)
     return found
 
 
 def shown_host(service: apprise.NotifyBase) -> str:
-    """Only what is the name of a machine: in many addresses a token or a topic stands there."""
+    """Return the host if it names a machine: many services have a token or a topic in its place."""
     host = str(getattr(service, "host", "") or "")
     shown: str = service.url(privacy=True)  # type: ignore[no-untyped-call]
     is_token = "host" not in service.template_tokens
     return "" if is_token or host not in shown or not _is_machine(host) else host
 
 
-def without_secrets(said: str, address: str, shown: str) -> str:
-    """Without any part of the address but its service and the host that may be shown."""
+def without_secrets(error: str, address: str, shown: str) -> str:
+    """Redact every part of the address except the service and the host that may be shown."""
     schema, colon, _rest = address.partition("://")
     parts = {form for part in PARTS.split(address) for form in (part, unquote(part))}
     for part in sorted(parts - {schema if colon else "", shown}, key=len, reverse=True):
         if len(part) >= SHORTEST_PART:
-            said = said.replace(part, HIDDEN)
-    return said
+            error = error.replace(part, HIDDEN)
+    return error
 
 
 def _is_machine(host: str) -> bool:
@@ -82,12 +81,12 @@ def _is_machine(host: str) -> bool:
     return True
 
 
-def _listen() -> Overheard:
-    overheard, logger = Overheard(), logging.getLogger("apprise")
-    logger.addHandler(overheard)
+def _capture_log() -> CapturedLog:
+    captured, logger = CapturedLog(), logging.getLogger("apprise")
+    logger.addHandler(captured)
     logger.setLevel(logging.DEBUG)
     logger.propagate = False
-    return overheard
+    return captured
 
 
 def _sent(service: apprise.NotifyBase, asked: dict[str, Any]) -> bool:

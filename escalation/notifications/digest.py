@@ -1,25 +1,26 @@
-"""The daily digest: what was fixed, what needs you, what was changed, what it cost, what is flaky.
+"""The daily digest: what needs you, what was fixed, changed or is flaky, and what it cost.
 
-From the record alone, in a fixed number of queries. Drills are in none of it.
+It takes a fixed number of queries. Drills are left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from decimal import Decimal
 
+from django.db import transaction
 from django.db.models import Count, Q, QuerySet, Sum
+from django.utils import timezone
 
-from sessions_app.models import Approval, Change, Incident, Session
-from sessions_app.reading.formatting import ago, money
-from sessions_app.reading.masking import masked
-from sessions_app.reading.plain_text import clean, one_line
+from sessions_app.models import Approval, Change, Channel, Incident, Message, Session
+from sessions_app.redaction.redact import redacted
+from sessions_app.text import ago, clean, money, one_line
 
 FLAKY_DAYS = timedelta(days=7)
 FLAKY_TIMES = 2
-"""What came so often within that time, or opened again, comes and goes."""
+"""A problem that occurred this often within that time is flaky."""
 SHOWN = 10
 LONGEST_LINE = 160
 
@@ -29,7 +30,7 @@ class Section:
     title: str
     lines: tuple[str, ...]
     more: int = 0
-    """Those that are not shown."""
+    """Number of lines that are not shown."""
 
     def __str__(self) -> str:
         shown = [f"- {line}" for line in self.lines]
@@ -48,11 +49,11 @@ class Digest:
     runs: int
     cost_usd: Decimal
     without_figure: int
-    """Runs that have ended and of whose cost nothing is known for sure."""
+    """Sessions that have ended and whose cost is not known."""
 
     @property
     def is_empty(self) -> bool:
-        """Nothing that a person would miss: rounds that found all well are no news."""
+        """Test for a digest without news; healthy cycles are no news."""
         sections = (self.needs_you, self.fixed, self.changed, self.flaky)
         return not any(section.lines for section in sections)
 
@@ -71,12 +72,12 @@ class Digest:
 
     @property
     def _cost(self) -> str:
-        unknown = f"; of {self.without_figure} the cost is not known" if self.without_figure else ""
-        return f"Cost: {money(self.cost_usd)} for {self.runs} runs{unknown}."
+        unknown = f"; the cost of {self.without_figure} is not known" if self.without_figure else ""
+        return f"Cost: {money(self.cost_usd)} for {self.runs} sessions{unknown}."
 
 
 def load_digest(since: datetime, until: datetime, watches: Iterable[int] = ()) -> Digest:
-    """Of these watches, or of all, and of what belongs to none."""
+    """Load the digest of these watches, or of all, with what belongs to no watch."""
     chosen = list(watches)
     incidents = Incident.objects.filter(drill="").select_related("watch")
     sessions = Session.objects.filter(cycle__drill="", started_at__gte=since, started_at__lt=until)
@@ -108,7 +109,7 @@ def load_digest(since: datetime, until: datetime, watches: Iterable[int] = ()) -
 def _needs_you(
     incidents: QuerySet[Incident], approvals: QuerySet[Approval], now: datetime
 ) -> Section:
-    """What is being worked on or verified needs nobody yet."""
+    """List approvals and unresolved incidents that nobody works on or verifies."""
     waiting = (Incident.State.OPEN, Incident.State.ACKNOWLEDGED)
     asked = approvals.select_related("session__cycle__watch").order_by("expires_at")
     found = incidents.filter(state__in=waiting).order_by("-severity", "pk")
@@ -161,5 +162,64 @@ def _flaky(incidents: QuerySet[Incident], until: datetime) -> Section:
 
 
 def _section(title: str, lines: Sequence[str]) -> Section:
-    shown = [masked(one_line(clean(line), LONGEST_LINE)) for line in lines[:SHOWN]]
+    shown = [redacted(one_line(clean(line), LONGEST_LINE)) for line in lines[:SHOWN]]
     return Section(title=title, lines=tuple(shown), more=max(0, len(lines) - SHOWN))
+
+
+DAY = timedelta(days=1)
+LONGEST_LOOK_BACK = timedelta(days=3)
+
+
+def is_due(at: time, last: datetime, now: datetime) -> bool:
+    """Test whether a digest is due; `now` is local time.
+
+    A missed one comes later the same day. A last one more than a day ahead is ignored: the clock
+    was wrong.
+    """
+    moment = datetime.combine(now.date(), at, tzinfo=now.tzinfo)
+    return moment <= now and (last < moment or last > now + DAY)
+
+
+def since_when(last: datetime | None, now: datetime) -> datetime:
+    """Return the start of the digest: the last one, at most three days ago."""
+    if last is None or last > now:
+        return now - DAY
+    return max(last, now - LONGEST_LOOK_BACK)
+
+
+def write_due() -> int:
+    """Write the digests that are due, and return their number."""
+    now = timezone.localtime()
+    rows = Channel.objects.filter(
+        Q(owner=None) | Q(owner__is_active=True), enabled=True, digest_at__isnull=False
+    )
+    return sum(_write(channel, now) for channel in rows if _is_due(channel, now))
+
+
+def digest_of(channel: Channel, now: datetime) -> Digest:
+    watches = channel.watches.values_list("pk", flat=True)
+    return load_digest(since_when(channel.digest_sent_at, now), now, watches)
+
+
+def _is_due(channel: Channel, now: datetime) -> bool:
+    assert channel.digest_at is not None
+    return is_due(channel.digest_at, channel.digest_sent_at or channel.created_at, now)
+
+
+@transaction.atomic
+def _write(channel: Channel, now: datetime) -> bool:
+    mine = Channel.objects.filter(pk=channel.pk, digest_sent_at=channel.digest_sent_at)
+    if not mine.update(digest_sent_at=now):
+        return False
+    digest = digest_of(channel, now)
+    if digest.is_empty and not channel.digest_when_quiet:
+        return False
+    send(channel, digest)
+    return True
+
+
+def send(channel: Channel, digest: Digest) -> Message:
+    """Write a digest to the outbox."""
+    return Message.objects.create(
+        channel=channel, title=digest.title, body=digest.body, severity=Incident.Severity.NOTICE
+    )

@@ -1,12 +1,12 @@
-"""The one place that writes down what people may want to be told."""
+"""Stores notifications."""
 
 from __future__ import annotations
 
-from sessions_app.models import Approval, Happening, Incident, Watch
-from sessions_app.reading.masking import masked
+from sessions_app.models import Approval, Incident, Notification, Watch
+from sessions_app.redaction.redact import redacted
 
 
-def tell(
+def notify(
     kind: str,
     title: str,
     *,
@@ -16,12 +16,12 @@ def tell(
     incident: Incident | None = None,
     approval: Approval | None = None,
     path: str = "",
-) -> Happening:
-    """In the caller's transaction: what is rolled back is told to nobody. It sends nothing."""
-    return Happening.objects.create(
+) -> Notification:
+    """Store a notification in the caller's transaction; the worker sends it later."""
+    return Notification.objects.create(
         kind=kind,
-        title=masked(title)[:200],
-        text=masked(text),
+        title=redacted(title),
+        text=redacted(text),
         severity=severity,
         watch=watch,
         incident=incident,

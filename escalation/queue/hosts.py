@@ -1,7 +1,7 @@
-"""Which host may run which session: what the watch is bound to, against the labels of the hosts.
+"""Matches sessions to hosts: the hosts of a watch against the labels of each host.
 
-A task for a bound session lies in a queue that is named after its words, and the broker of a host
-looks only into the queues that name one of its labels. A host's own name is a label.
+The task of a bound session is in a queue that is named after the labels of its watch. The broker of
+a host reads only queues that name one of its labels; the name of the host is one of them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from django.conf import settings
 from django.db.models import Q
 from django_q.conf import Conf
 
-from sessions_app.models import Session, WorkerBeat
-from sessions_app.models.host_words import may_run, read_host_words
+from sessions_app.models import Session, WorkerHeartbeat
+from sessions_app.models.watch import may_run, read_host_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,34 +30,34 @@ def own_labels() -> frozenset[str]:
     return frozenset({socket.gethostname().lower(), *labels})
 
 
-def words_of(session: Session) -> tuple[str, ...]:
-    """As the watch says now, so that a corrected watch frees what waits. A drill runs anywhere."""
+def labels_of(session: Session) -> tuple[str, ...]:
+    """Returns the labels that the watch requires now. A drill runs anywhere."""
     watch = session.cycle.watch
     return read_host_words(watch.hosts) if watch else ()
 
 
 def not_for_this_host(session: Session) -> str:
-    """Why the session must run elsewhere, or nothing."""
-    words, labels = words_of(session), own_labels()
-    if may_run(words, labels):
+    """Returns why the session may not run on this host, or nothing."""
+    wanted, labels = labels_of(session), own_labels()
+    if may_run(wanted, labels):
         return ""
     return (
-        f"the watch {session.cycle.watch} runs on {' or '.join(words)} alone, and this host is "
+        f"the watch {session.cycle.watch} runs only on {' or '.join(wanted)}, and this host is "
         f"{', '.join(sorted(labels))} (CLAUDEOPS_HOST_LABELS)"
     )
 
 
-def queue_of(words: Iterable[str]) -> str:
-    """The name of the queue; each word stands between commas, so that it can be looked for."""
-    bound = ",".join(words)
+def queue_of(labels: Iterable[str]) -> str:
+    """Returns the name of the queue. Commas around each label make it searchable."""
+    bound = ",".join(labels)
     return f"{Conf.CLUSTER_NAME}:,{bound}," if bound else str(Conf.CLUSTER_NAME)
 
 
-def queues_of_this_host(everybodys: str) -> Q:
-    """The tasks that this host may take: everybody's, and those bound to one of its labels."""
-    ours = Q(key=everybodys)
+def queues_of_this_host(shared: str) -> Q:
+    """Selects the tasks that this host may take: unbound ones, and those bound to its labels."""
+    ours = Q(key=shared)
     for label in own_labels():
-        ours |= Q(key__startswith=f"{everybodys}:", key__contains=f",{label},")
+        ours |= Q(key__startswith=f"{shared}:", key__contains=f",{label},")
     return ours
 
 
@@ -70,17 +70,17 @@ def live_hosts() -> list[LiveHost]:
             frozenset({beat.host.lower(), *beat.labels.split()}),
             max(0, beat.workers - busy[beat.host]),
         )
-        for beat in WorkerBeat.lately_seen()
+        for beat in WorkerHeartbeat.lately_seen()
     ]
 
 
-def has_free_host(words: Iterable[str], hosts: Iterable[LiveHost]) -> bool:
-    """Whether somebody will take it at once: else it keeps no place from the others."""
-    wanted = tuple(words)
+def has_free_host(labels: Iterable[str], hosts: Iterable[LiveHost]) -> bool:
+    """Returns True if a live host with a matching label has a free worker."""
+    wanted = tuple(labels)
     return any(host.free_workers and may_run(wanted, host.labels) for host in hosts)
 
 
-def homeless(words: Iterable[str], hosts: Iterable[LiveHost]) -> bool:
-    """No live host has one of the labels: nothing will start it until one comes up."""
-    wanted = tuple(words)
+def unschedulable(labels: Iterable[str], hosts: Iterable[LiveHost]) -> bool:
+    """Returns True if no live host has one of the labels."""
+    wanted = tuple(labels)
     return not any(may_run(wanted, host.labels) for host in hosts)

@@ -1,8 +1,8 @@
-"""Places: how many sessions may run at once, and whose turn it is when one is free.
+"""Slots: how many sessions may run at once, and which waiting session starts next.
 
-A session that finds no place waits, marked by `waiting_since`, without a task in the queue.
-Whatever frees a place calls `start_waiting`, in its own transaction: the oldest waiting sessions
-that fit get a task. Recovery calls it too, for what a dead process could not.
+A session without a slot waits, marked by `waiting_since`, without a task in the queue. Code that
+frees a slot calls `start_waiting` in its own transaction: the oldest waiting sessions that fit get
+a task. Recovery calls it too, for processes that died before they could.
 """
 
 from __future__ import annotations
@@ -13,46 +13,49 @@ from typing import NamedTuple
 from django.conf import settings
 from django.utils import timezone
 
-from escalation.queue import enqueue, waiting_sessions
+from escalation.queue import add_task, waiting_sessions
 from escalation.queue.hosts import has_free_host, live_hosts
-from escalation.queue.one_at_a_time import one_at_a_time
-from sessions_app.models import AccountClock, PauseSwitch, Session, WallsProof
-from sessions_app.models.host_words import read_host_words
-from sessions_app.models.policy import HIGHEST_TIER, LOWEST_TIER
+from escalation.queue.lock import installation_lock
+from sessions_app.models import PauseSwitch, RateLimit, SandboxProof, Session
+from sessions_app.models.watch import read_host_words
+from sessions_app.tiers import FULL, LOWEST_TIER, full_tiers
 
 
-class Limits(NamedTuple):
+class SessionLimits(NamedTuple):
     sessions: int
     tier3_sessions: int
+    """The limit for Tier 3 and above together."""
 
     @classmethod
-    def configured(cls) -> Limits:
+    def configured(cls) -> SessionLimits:
         return cls(settings.CLAUDEOPS_MAX_SESSIONS, settings.CLAUDEOPS_MAX_TIER3_SESSIONS)
 
     def objection(self, tier: int, running: list[int]) -> str:
-        """Why a session of this tier finds no place beside the running ones, or nothing."""
+        """Returns why there is no slot for this tier beside the running sessions, or nothing."""
         if len(running) >= self.sessions:
             return f"{self.sessions} sessions are running (CLAUDEOPS_MAX_SESSIONS)"
-        if tier == HIGHEST_TIER and running.count(HIGHEST_TIER) >= self.tier3_sessions:
+        if tier >= FULL and len(full_tiers(tuple(running))) >= self.tier3_sessions:
             return (
-                f"{self.tier3_sessions} Tier {HIGHEST_TIER} sessions are running "
+                f"{self.tier3_sessions} Tier {FULL} sessions are running "
                 "(CLAUDEOPS_MAX_TIER3_SESSIONS)"
             )
         return ""
 
 
-class Standing(NamedTuple):
+class WaitingSession(NamedTuple):
     key: int
     tier: int
 
 
-def whose_turn(line: Iterable[Standing], running: list[int], limits: Limits) -> list[int]:
-    """Oldest first; one that must wait for a Tier 3 place does not hold up the others."""
+def whose_turn(
+    line: Iterable[WaitingSession], running: list[int], limits: SessionLimits
+) -> list[int]:
+    """Returns the sessions that get a slot, oldest first. Waiting for Tier 3 blocks no other."""
     taken, turn = list(running), []
-    for standing in sorted(line):
-        if not limits.objection(standing.tier, taken):
-            taken.append(standing.tier)
-            turn.append(standing.key)
+    for waiting in sorted(line):
+        if not limits.objection(waiting.tier, taken):
+            taken.append(waiting.tier)
+            turn.append(waiting.key)
     return turn
 
 
@@ -64,59 +67,56 @@ def running_tiers(*, without: Session | None = None) -> list[int]:
 
 
 def is_turn_of(session: Session) -> bool:
-    """False: the free places belong to older sessions that wait for one."""
+    """Returns False if the free slots belong to older waiting sessions."""
     older = _line(pk__lt=session.pk)
     if not older:
         return True
-    line = [*older, Standing(session.pk, session.tier)]
-    turn = whose_turn(line, running_tiers(), Limits.configured())
-    # Where nobody finds a place, the admission refuses, and says why.
+    line = [*older, WaitingSession(session.pk, session.tier)]
+    turn = whose_turn(line, running_tiers(), SessionLimits.configured())
+    # If no session gets a slot, the admission refuses with the reason.
     return session.pk in turn or not turn
 
 
-def wait_for_place(session: Session) -> None:
+def wait_for_slot(session: Session) -> None:
     Session.objects.filter(
         pk=session.pk, status=Session.Status.QUEUED, waiting_since__isnull=True
     ).update(waiting_since=timezone.now())
 
 
 def start_waiting() -> int:
-    """Give the free places to those who have waited longest: how many got a task.
+    """Gives free slots to the sessions that have waited longest. Returns the number of tasks.
 
-    Called inside the transaction that freed a place. It is never given twice: a task only asks for
-    a place, and whoever runs the task is counted again (`admission`).
+    Called in the transaction that freed a slot. A slot is never given twice: the worker that takes
+    the task counts the running sessions again (`admission`).
     """
-    with one_at_a_time():
+    with installation_lock():
         line = _line()
         if not line or PauseSwitch.current().paused:
             return 0
-        turn = set(whose_turn(line, running_tiers(), Limits.configured()))
+        turn = set(whose_turn(line, running_tiers(), SessionLimits.configured()))
         turn -= waiting_sessions(include_taken=False)
         sessions = Session.objects.filter(pk__in=turn).select_related("cycle__watch")
         for session in sessions.order_by("pk"):
-            enqueue(session)
+            # Not `enqueue_session`: these are for the worker, even if a foreground run ends.
+            add_task(session)
     return len(turn)
 
 
-def _line(**which: int) -> list[Standing]:
-    """Those who wait for a place; who is held back by the walls or by the account's limit keeps
-    none from the others."""
+def _line(**which: int) -> list[WaitingSession]:
+    """Returns the sessions that wait for a slot, without those that the sandbox proof or the rate
+    limit holds back."""
     waiting = Session.objects.filter(
         status=Session.Status.QUEUED, waiting_since__isnull=False, **which
     )
-    if waiting.filter(tier__gt=LOWEST_TIER).exists() and WallsProof.holding():
+    if waiting.filter(tier__gt=LOWEST_TIER).exists() and SandboxProof.holding():
         waiting = waiting.filter(tier=LOWEST_TIER)
-    if waiting.filter(cycle__drill="").exists() and AccountClock.holding():
+    if waiting.filter(cycle__drill="").exists() and RateLimit.holding():
         waiting = waiting.exclude(cycle__drill="")
-    return _with_a_host(waiting.values_list("pk", "tier", "cycle__watch__hosts"))
-
-
-def _with_a_host(waiting: Iterable[tuple[int, int, str | None]]) -> list[Standing]:
-    """Who is bound to hosts that are away or busy keeps no place from the others, either."""
-    line = list(waiting)
+    line = list(waiting.values_list("pk", "tier", "cycle__watch__hosts"))
+    # A session whose hosts are away or busy keeps no slot from the others.
     hosts = live_hosts() if any(words for _key, _tier, words in line) else []
     return [
-        Standing(key, tier)
+        WaitingSession(key, tier)
         for key, tier, words in line
         if not words or has_free_host(read_host_words(words), hosts)
     ]

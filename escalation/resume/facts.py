@@ -1,4 +1,4 @@
-"""Looking up what the continuation decision needs: the database first, the disk last."""
+"""Looks up the facts for the continuation decision: first in the database, last on disk."""
 
 from __future__ import annotations
 
@@ -11,27 +11,29 @@ from django.conf import settings
 from django.db.models import Q
 from django.utils import timezone
 
-from escalation.agent import ClaudeBinary, default_window, fingerprint_of
-from escalation.continuity import transcripts
-from escalation.continuity.guards import (
+from escalation.agent.binary import ClaudeBinary, fingerprint_of
+from escalation.agent.stream import default_window
+from escalation.resume import transcripts
+from escalation.resume.guards import (
     Continuation,
     NextRun,
     ParentFacts,
     ResumeLimits,
-    Transcript,
+    TranscriptLocation,
     cheap_objection,
     continuation_from,
 )
 from escalation.tiers import Tier
+from sessions_app.history.resume import recorded_facts
 from sessions_app.models import Conversation, Session
 
-READABLE = (Transcript.ON_DISK, Transcript.ARCHIVED)
+READABLE = (TranscriptLocation.ON_DISK, TranscriptLocation.ARCHIVED)
 
 
 def decide_continuation(
     session: Session, tier: Tier, binary: ClaudeBinary
 ) -> tuple[Continuation, dict[str, Any]]:
-    """The decision, and the facts that were seen, ready to be stored."""
+    """Decide how the session begins; return the decision and its facts, ready to be stored."""
     limits = resume_limits()
     run = NextRun(
         tier=tier.number,
@@ -54,7 +56,6 @@ def decide_continuation(
 
 
 def resume_limits() -> ResumeLimits:
-    """As the operator set them."""
     return ResumeLimits(
         context_threshold=settings.CLAUDEOPS_RESUME_CONTEXT_THRESHOLD,
         max_age_seconds=settings.CLAUDEOPS_RESUME_MAX_AGE,
@@ -63,33 +64,25 @@ def resume_limits() -> ResumeLimits:
 
 def parent_facts(parent: Session, session: Session, binary: ClaudeBinary) -> ParentFacts:
     conversation = Conversation.objects.filter(session_id=parent.session_id).first()
-    last_used = parent.last_activity_at or parent.finished_at or parent.created_at
     same_host = parent.host == socket.gethostname()
-    return ParentFacts(
-        tier=parent.tier,
-        session_id=parent.session_id,
-        kept=not parent.cycle.ephemeral,
-        retired_because=_retirement(conversation),
-        expired=conversation is not None and conversation.state == Conversation.State.EXPIRED,
-        age_seconds=(timezone.now() - last_used).total_seconds(),
-        cli_version=parent.cli_version,
+    return replace(
+        recorded_facts(parent, conversation, timezone.now()),
         same_binary=not same_host or _same_binary(parent, binary),
         same_directory=_same_file(parent.workdir, session.workdir),
         same_host=same_host,
-        in_use_by=conversation.in_use_by_id if conversation else None,
         context_tokens=last_known_occupancy(parent),
     )
 
 
 def with_transcript(facts: ParentFacts, parent: Session) -> ParentFacts:
-    """What only the transcript can tell: where it is, and how long the last answer became."""
+    """Add the facts of the transcript: its location and the size of the last answer."""
     found = transcript_of(parent)
     filled = transcripts.occupancy(parent) if found in READABLE else 0
     return replace(facts, transcript=found, context_tokens=max(facts.context_tokens, filled))
 
 
 def last_known_occupancy(parent: Session) -> int:
-    """A run that failed before its first answer knows none, but it holds all that it resumed."""
+    """Context tokens of the parent, or of the session that it resumed if it got no answer."""
     run: Session | None = parent
     while run is not None and not run.context_tokens:
         resumed = run.continued_by == Session.ContinuedBy.RESUME
@@ -97,19 +90,23 @@ def last_known_occupancy(parent: Session) -> int:
     return run.context_tokens if run else 0
 
 
-def transcript_of(parent: Session) -> Transcript:
+def transcript_of(parent: Session) -> TranscriptLocation:
     match transcripts.find_on_disk(parent):
         case transcripts.TranscriptState.PRESENT:
-            return Transcript.ON_DISK
+            return TranscriptLocation.ON_DISK
         case transcripts.TranscriptState.UNREADABLE:
-            return Transcript.UNREADABLE
-    return Transcript.ARCHIVED if transcripts.is_archived(parent.session_id) else Transcript.GONE
+            return TranscriptLocation.UNREADABLE
+    return (
+        TranscriptLocation.ARCHIVED
+        if transcripts.is_archived(parent.session_id)
+        else TranscriptLocation.GONE
+    )
 
 
 def context_window_of(model: str, cli_version: str) -> int:
-    """As last reported by this version of the CLI, for a model by either of its names.
+    """Context window as last reported by this version of the CLI.
 
-    A tier may ask for an alias, and the CLI reports the full name.
+    A tier may name a model by its alias, and the CLI reports the full name: both are searched.
     """
     reported = Session.objects.filter(
         Q(model=model) | Q(model_used=model), cli_version=cli_version, context_window__gt=0
@@ -119,34 +116,28 @@ def context_window_of(model: str, cli_version: str) -> int:
 
 
 def _window(session: Session, tier: Tier, binary: ClaudeBinary) -> int:
-    """Looked up only for a run that continues another: no other fills it beforehand."""
+    """Context window, looked up only for a session that continues another."""
     if session.parent_session_id is None:
         return default_window(tier.model, binary.version)
     return context_window_of(tier.model, binary.version)
 
 
 def _is_fresh_wanted(session: Session) -> bool:
-    """The cycle's wish is about higher tiers: a tier may always continue its own conversation."""
+    """Return whether a fresh conversation is asked for; a cycle asks at a change of tier only."""
     parent = session.parent_session
     changes_tier = parent is not None and parent.tier != session.tier
     return session.force_fresh or (session.cycle.force_fresh and changes_tier)
 
 
 def _same_binary(parent: Session, binary: ClaudeBinary) -> bool:
-    """The same file with the same content: one that was replaced in place is another."""
+    """Compare path and content: the file may have been replaced in place."""
     if not _same_file(parent.cli_path, binary.path):
         return False
     return parent.cli_fingerprint in ("", fingerprint_of(Path(binary.path)))
 
 
-def _retirement(conversation: Conversation | None) -> str:
-    if conversation is None or conversation.state != Conversation.State.RETIRED:
-        return ""
-    return conversation.reason or "no reason was stored"
-
-
 def _same_file(one: str, other: str) -> bool:
-    """The same place, not the same text: a symlink leads to one conversation."""
+    """Compare the files, not the paths: a symlink may lead to the same file."""
     try:
         return Path(one).samefile(other)
     except OSError:

@@ -1,18 +1,19 @@
-"""The handoff: what a tier is told when it cannot have the conversation.
+"""The handoff: a summary for a tier that cannot resume the conversation.
 
-The supervisor builds it from its own record, so it costs no model call: reports first, then tool
-calls with their outputs, failing and newest before the rest, cut to a budget, secrets masked. It
-passes through a file that is written and read by the supervisor alone, before the next agent is
-started: keyed, checked on reading, used once, kept on the session, and removed. A file that is
-there before it was written is nobody's word and is removed unread.
+The supervisor builds it from the record, without a model call: reports, then tool calls with their
+outputs, failed and newest first, cut to a length and redacted. It passes through a file that only
+the supervisor writes and reads: signed, checked on reading, used once, stored on the session and
+removed. A file that was there before is removed unread.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,9 @@ from django.conf import settings
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare, salted_hmac
 
-from sessions_app.models import Session
-from sessions_app.reading.masking import masked, masked_data
-from sessions_app.reading.tool_calls import ToolCall, tool_calls
+from escalation.agent.stream import ToolCall, tool_calls
+from sessions_app.models import Cycle, Session
+from sessions_app.redaction.redact import redacted, redacted_data
 
 SCHEMA_VERSION = 2
 MAX_FILE_BYTES = 1024 * 1024
@@ -35,17 +36,33 @@ MAX_AGE = timedelta(hours=1)
 CLOCK_SLACK = timedelta(hours=2)
 
 
+class HandoffProblem(StrEnum):
+    TOO_LARGE = "too_large"
+    UNREADABLE = "unreadable"
+    NOT_JSON = "not_json"
+    NOT_A_HANDOFF = "not_a_handoff"
+    VERSION = "version"
+    OTHER_SESSION = "other_session"
+    SIGNATURE = "signature"
+    NO_TIME = "no_time"
+    AGE = "age"
+
+
 class HandoffRefused(Exception):
-    """The file must not be used; the message says why."""
+    """The handoff file must not be used."""
+
+    def __init__(self, code: HandoffProblem, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 def build(path: Sequence[Session]) -> dict[str, Any]:
-    """The record of everything that led to the last session of the path, its own run included."""
+    """Build the handoff document from the sessions of the path."""
     parent = path[-1]
     content = {
         "runs": [_run(session) for session in path],
         "tool_calls": _chosen_calls(path),
-        "findings": _cut(masked(_findings(path)[: 2 * RECORD_LENGTH]), RECORD_LENGTH),
+        "findings": _cut(redacted(_findings(path)[: 2 * RECORD_LENGTH]), RECORD_LENGTH),
     }
     document = {
         "schema_version": SCHEMA_VERSION,
@@ -54,25 +71,25 @@ def build(path: Sequence[Session]) -> dict[str, Any]:
         "created_at": timezone.now().isoformat(),
         "content": content,
     }
-    return {**document, "seal": seal_of(document)}
+    return {**document, "signature": signature_of(document)}
 
 
 def _findings(path: Sequence[Session]) -> str:
-    """What an agent on the path wrote down itself, the last one that did."""
+    """Findings of the last session of the path that wrote some."""
     return next((session.findings for session in reversed(path) if session.findings), "")
 
 
 def is_thin(document: dict[str, Any]) -> bool:
-    """Nothing in it that the next tier could start from: no report, no tool call, no findings."""
+    """Return whether the document has no report, no tool call and no findings."""
     content = document["content"]
     reported = any(run["report"] for run in content["runs"])
     return not (reported or content["tool_calls"] or content["findings"])
 
 
-def seal_of(document: dict[str, Any]) -> str:
-    """Over everything but itself. Only who has this installation's secret key can make it."""
-    sealed = {name: value for name, value in document.items() if name != "seal"}
-    text = json.dumps(sealed, sort_keys=True)
+def signature_of(document: dict[str, Any]) -> str:
+    """Sign the document, without the signature itself, with the installation's secret key."""
+    signed = {name: value for name, value in document.items() if name != "signature"}
+    text = json.dumps(signed, sort_keys=True)
     return salted_hmac("escalation.handoff", text, algorithm="sha256").hexdigest()
 
 
@@ -81,13 +98,13 @@ def _run(session: Session) -> dict[str, Any]:
         "session": session.pk,
         "tier": session.tier,
         "ended_as": session.status,
-        "report": _fitting(masked_data(session.report)),
-        "error": _cut(masked(session.error[:RECORD_LENGTH]), OUTPUT_LENGTH),
+        "report": _fitting(redacted_data(session.report)),
+        "error": _cut(redacted(session.error[:RECORD_LENGTH]), OUTPUT_LENGTH),
     }
 
 
 def _fitting(value: Any) -> Any:
-    """A report of any size, cut so that its beginning can be read."""
+    """Cut long texts and lists inside a report."""
     if isinstance(value, str):
         return _cut(value, OUTPUT_LENGTH)
     if isinstance(value, list):
@@ -104,11 +121,11 @@ def _chosen_calls(path: Sequence[Session]) -> list[dict[str, Any]]:
         entry for entry in newest_first if not entry[1].is_error
     ]
     chosen: list[dict[str, Any]] = []
-    room = RECORD_LENGTH
+    left = RECORD_LENGTH
     for tier, call in ordered:
         shown = _shown_call(tier, call)
-        room -= len(json.dumps(shown))
-        if room < 0:
+        left -= len(json.dumps(shown))
+        if left < 0:
             break
         chosen.append(shown)
     return chosen
@@ -118,10 +135,10 @@ def _shown_call(tier: int, call: ToolCall) -> dict[str, Any]:
     return {
         "tier": tier,
         "tool": call.name,
-        "input": _cut(masked(call.normalised[:RECORD_LENGTH]), INPUT_LENGTH),
+        "input": _cut(redacted(call.normalised[:RECORD_LENGTH]), INPUT_LENGTH),
         "failed": call.is_error,
-        # More than is shown is masked, so that no secret is cut in half and missed.
-        "output": _cut(masked(call.output[:RECORD_LENGTH]), OUTPUT_LENGTH),
+        # More is redacted than is shown, so that no secret is cut in half and missed.
+        "output": _cut(redacted(call.output[:RECORD_LENGTH]), OUTPUT_LENGTH),
     }
 
 
@@ -145,7 +162,7 @@ def write(document: dict[str, Any], parent: Session) -> Path:
 
 
 def read_once(parent: Session) -> dict[str, Any]:
-    """The checked document; the file is gone afterwards, used or refused."""
+    """Read and check the handoff file; it is removed in any case."""
     path = file_for(parent)
     try:
         return checked(_loaded(path), parent)
@@ -154,7 +171,7 @@ def read_once(parent: Session) -> dict[str, Any]:
 
 
 def discard(parent: Session) -> bool:
-    """Remove what lies there; True if something did."""
+    """Remove the handoff file; return whether there was one."""
     try:
         file_for(parent).unlink()
     except FileNotFoundError:
@@ -166,24 +183,30 @@ def _loaded(path: Path) -> Any:
     try:
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:
-            raise HandoffRefused(f"it has {size} bytes, more than {MAX_FILE_BYTES}")
+            raise HandoffRefused(
+                HandoffProblem.TOO_LARGE, f"it has {size} bytes, more than {MAX_FILE_BYTES}"
+            )
         return json.loads(path.read_bytes())
     except OSError as error:
-        raise HandoffRefused(f"it cannot be read: {error.strerror}") from error
+        raise HandoffRefused(
+            HandoffProblem.UNREADABLE, f"it cannot be read: {error.strerror}"
+        ) from error
     except (ValueError, RecursionError) as error:
-        raise HandoffRefused("it is not JSON") from error
+        raise HandoffRefused(HandoffProblem.NOT_JSON, "it is not JSON") from error
 
 
 def checked(document: Any, parent: Session) -> dict[str, Any]:
     if not isinstance(document, dict) or not isinstance(document.get("content"), dict):
-        raise HandoffRefused("it does not have the shape of a handoff")
+        raise HandoffRefused(HandoffProblem.NOT_A_HANDOFF, "it is not a handoff document")
     if document.get("schema_version") != SCHEMA_VERSION:
-        raise HandoffRefused(f"its schema_version is {document.get('schema_version')!r}")
+        raise HandoffRefused(
+            HandoffProblem.VERSION, f"its schema_version is {document.get('schema_version')!r}"
+        )
     if document.get("cycle") != parent.cycle_id or document.get("source_session") != parent.pk:
-        raise HandoffRefused("it belongs to another cycle or session")
+        raise HandoffRefused(HandoffProblem.OTHER_SESSION, "it belongs to another cycle or session")
     _check_age(document.get("created_at"))
-    if not constant_time_compare(str(document.get("seal")), seal_of(document)):
-        raise HandoffRefused("it was not sealed by this installation")
+    if not constant_time_compare(str(document.get("signature")), signature_of(document)):
+        raise HandoffRefused(HandoffProblem.SIGNATURE, "it was not signed by this installation")
     return document
 
 
@@ -191,6 +214,75 @@ def _check_age(created_at: Any) -> None:
     try:
         age = timezone.now() - datetime.fromisoformat(str(created_at))
     except (ValueError, TypeError) as error:
-        raise HandoffRefused("it does not say when it was written") from error
+        raise HandoffRefused(
+            HandoffProblem.NO_TIME, "it does not say when it was written"
+        ) from error
     if age > MAX_AGE or age < -CLOCK_SLACK:
-        raise HandoffRefused(f"it was written at {created_at}, too long ago to be this one")
+        raise HandoffRefused(
+            HandoffProblem.AGE, f"it was written at {created_at}, too long ago to be this one"
+        )
+
+
+MAX_FINDINGS_BYTES = 256 * 1024
+
+
+def wanted_from(session: Session) -> bool:
+    """Return whether the agent is asked to write its findings to a file.
+
+    Asked are the first session of a watch after a cycle without session ids, and a session that is
+    started again because its record was too thin to hand on.
+    """
+    if session.purpose == Session.Purpose.FINDINGS:
+        return True
+    return session.parent_session is None and ids_went_missing(session.cycle)
+
+
+def ids_went_missing(cycle: Cycle) -> bool:
+    """Return whether the last cycle of the watch ended well but without a session id to resume."""
+    if cycle.watch is None:
+        return False
+    previous = cycle.watch.cycles.filter(pk__lt=cycle.pk).order_by("-pk").first()
+    if previous is None:
+        return False
+    return previous.sessions.filter(
+        status__in=Session.GOOD_STATUSES, session_id="", purpose=Session.Purpose.TIER
+    ).exists()
+
+
+def path_for(session: Session) -> Path:
+    return Path(settings.CLAUDEOPS_STATE_DIR) / "handoffs" / f"findings-{session.pk}.json"
+
+
+def prepare(session: Session) -> Path:
+    path = path_for(session)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _remove(path)
+    return path
+
+
+def take(session: Session) -> tuple[str, str]:
+    """Read and remove the findings file; return the findings and the problem with them."""
+    path = path_for(session)
+    try:
+        size = path.stat().st_size
+        if size > MAX_FINDINGS_BYTES:
+            return "", f"the findings file has {size} bytes, more than {MAX_FINDINGS_BYTES}"
+        text = path.read_bytes().decode("utf-8", "replace")
+        document = json.loads(text)
+    except FileNotFoundError:
+        return "", "the agent wrote no findings file"
+    except (OSError, ValueError, RecursionError):
+        return "", "the findings file is not JSON"
+    finally:
+        _remove(path)
+    if not isinstance(document, dict) or not isinstance(document.get("findings"), str):
+        return "", "the findings file has no text under `findings`"
+    return document["findings"], ""
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a directory."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,11 +1,10 @@
-"""Transcripts between the CLI's directory and the archive.
+"""Copies transcripts between the CLI's directory and the archive.
 
-The CLI keeps a conversation in a file of its own host, under a name made from the working
-directory, and deletes it some day. After every run it is archived in the database, which every host
-shares; before a tier continues a conversation that is not here, it is restored.
+The CLI keeps a conversation in a file on its host, named after the working directory, and deletes
+it after some time. After every session the file is archived in the database, which all hosts
+share; it is restored before a tier resumes a conversation on a host that lacks it.
 
-"Newer" is decided by content, never by time: a copy is ahead when it holds an entry that the other
-one lacks. Clocks of hosts differ, and may be set back.
+The newer copy is the one with more entries, never the one with a later time: clocks differ.
 """
 
 from __future__ import annotations
@@ -19,16 +18,19 @@ from typing import TYPE_CHECKING
 
 from django.db.models import Exists, OuterRef
 
-from escalation.agent import Entry, occupancy_of
+from escalation.agent import stream as shape
 from escalation.agent import transcript_files as files
-from escalation.continuity.guards import CONVERSATION_ID
-from sessions_app.archive import transcript_store as store
-from sessions_app.archive.transcript_chunks import TranscriptDamaged, TranscriptLocked
+from escalation.agent.stream import occupancy_of
+from escalation.agent.transcript_files import Entry
+from escalation.resume.guards import CONVERSATION_ID
+from sessions_app.archive import transcripts as store
+from sessions_app.archive.transcripts import TranscriptDamaged, TranscriptLocked
 from sessions_app.models import Session
-from sessions_app.models.querysets import SessionQuerySet
+from sessions_app.models.session import SessionQuerySet
 
 if TYPE_CHECKING:
     from claude_agent_sdk.types import SessionKey
+
 
 logger = logging.getLogger(__name__)
 
@@ -37,13 +39,13 @@ class TranscriptState(StrEnum):
     PRESENT = "present"
     MISSING = "missing"
     EMPTY = "empty"
-    """A file without a single message, in which the CLI finds no conversation."""
+    """A file without a message, in which the CLI finds no conversation."""
     UNREADABLE = "unreadable"
-    """It belongs to another user, or is no plain file."""
+    """The file belongs to another user, or is not a regular file."""
 
 
 def find_on_disk(session: Session, config_dir: Path | None = None) -> TranscriptState:
-    """What the CLI would find here, in the session's own configuration or in another one."""
+    """State of the transcript on this host, in the session's configuration or another one."""
     path = _path_of(session, config_dir)
     return TranscriptState.MISSING if path is None else _state_of(path)
 
@@ -53,14 +55,15 @@ def is_archived(session_id: str) -> bool:
 
 
 def without_archive(sessions: SessionQuerySet) -> SessionQuerySet:
-    """Those whose conversation has no copy yet, in one question to the database."""
+    """Sessions whose conversation is not archived, in one query."""
     return sessions.exclude(session_id="").exclude(Exists(store.copies_of(OuterRef("session_id"))))
 
 
 def archive(session: Session) -> int:
-    """Copy what is new of the transcript, its subagents and its long outputs. Gives the number of
-    entries stored. Whatever is wrong with a file is logged and costs only the lines it concerns.
-    Of a run that is not kept nothing is copied, and what the CLI has saved all the same goes.
+    """Archive new entries of the transcript, its subagents and its long outputs.
+
+    Return the number of entries stored. Errors in a file are logged and skip only that file. The
+    transcript of an ephemeral cycle is deleted instead.
     """
     path = _path_of(session)
     if path is None:
@@ -72,14 +75,14 @@ def archive(session: Session) -> int:
     directory = path.with_suffix("")
     for subpath, file in [("", path), *files.companions(directory)]:
         if subpath and not files.is_safe_subpath(subpath):
-            logger.warning("Session %s: %r is no name that can be archived", session.pk, subpath)
+            logger.warning("Session %s: cannot archive the file name %r", session.pk, subpath)
             continue
         try:
             stored += _archive_file(_key(path.parent.name, session.session_id, subpath), file)
         except FileNotFoundError:
             continue
         except OSError as error:
-            logger.warning("Session %s: %s cannot be archived: %s", session.pk, file, error)
+            logger.warning("Session %s: could not archive %s: %s", session.pk, file, error)
     return stored
 
 
@@ -89,10 +92,9 @@ def _forget(path: Path) -> None:
 
 
 def restore(session: Session, config_dir: Path) -> bool:
-    """Put the archived conversation where a CLI with this configuration looks for it.
+    """Write the archived conversation to where a CLI with this configuration looks for it.
 
-    True: it is there now, complete, because it was restored or because a copy that is as good was
-    there before. False: do not resume it here.
+    Return whether a complete copy is there now; without one it must not be resumed here.
     """
     path = _path_of(session, config_dir)
     project = store.latest_project(session.session_id)
@@ -106,17 +108,17 @@ def restore(session: Session, config_dir: Path) -> bool:
         if _archive_is_ahead(path, entries):
             files.write_entries(path, entries)
     except (TranscriptDamaged, OSError) as error:
-        logger.warning("Session %s: its transcript cannot be restored: %s", session.pk, error)
+        logger.warning("Session %s: could not restore its transcript: %s", session.pk, error)
         return False
     return True
 
 
 def cost_state_total(session: Session) -> Decimal | None:
-    """The conversation's total so far, as newer CLIs write it down; None where they do not."""
+    """Total cost of the conversation as newer CLIs write it; None where they do not."""
     path = _path_of(session)
     if path is not None:
         try:
-            total = files.total_in_books(files.books_on_disk(path))
+            total = files.total_cost_in(files.cost_entries_in(path))
         except OSError:
             total = None
         if total is not None:
@@ -125,13 +127,12 @@ def cost_state_total(session: Session) -> Decimal | None:
 
 
 def occupancy(session: Session) -> int:
-    """The tokens that the conversation fills, by its copy here or by the archived one; 0 where
-    neither tells."""
+    """Context tokens of the conversation, by the copy here or the archived one, or 0."""
     return occupancy_of(messages_on_disk(session) or _archived_entries(session.session_id))
 
 
 def messages_on_disk(session: Session) -> list[Entry]:
-    """The messages that the CLI has written down here, in order; half a line at the end is left."""
+    """Messages of the transcript on this host, in order, without an incomplete last line."""
     path = _path_of(session)
     if path is None:
         return []
@@ -161,7 +162,7 @@ def _state_of(path: Path) -> TranscriptState:
     except (FileNotFoundError, NotADirectoryError):
         return TranscriptState.MISSING
     except OSError as error:
-        logger.warning("%s cannot be read: %s", path, error)
+        logger.warning("Could not read %s: %s", path, error)
         return TranscriptState.UNREADABLE
     return TranscriptState.EMPTY
 
@@ -173,21 +174,21 @@ def _archive_file(key: SessionKey, path: Path) -> int:
     )
     if unreadable:
         logger.warning(
-            "%s: %s of %s lines cannot be read", path, unreadable, unreadable + len(entries)
+            "%s: %s of %s lines are not readable", path, unreadable, unreadable + len(entries)
         )
     try:
         return store.append_missing(key, entries)
     except TranscriptLocked as error:
-        logger.error("%s: not archived, because the copy is locked: %s", path, error)
+        logger.error("%s: not archived, because the archived copy is locked: %s", path, error)
         return 0
     except TranscriptDamaged as error:
-        logger.warning("%s: archived again, because the copy is damaged: %s", path, error)
+        logger.warning("%s: archived again, because the archived copy is damaged: %s", path, error)
         store.delete_transcript(key, alone=True)
         return store.append_missing(key, entries)
 
 
 def _archive_is_ahead(path: Path, archived: list[Entry]) -> bool:
-    """Whether writing loses nothing and gains something. An unreadable file raises OSError."""
+    """Return whether restoring adds entries and loses none; an unreadable file raises OSError."""
     state = _state_of(path)
     if state in (TranscriptState.MISSING, TranscriptState.EMPTY):
         return True
@@ -201,10 +202,10 @@ def _is_ahead(archived: list[Entry], on_disk: list[Entry]) -> bool:
 
 
 def _restore_companions(project: str, session_id: str, directory: Path) -> None:
-    """Before the transcript itself: where that is, all that it speaks of is there too."""
+    """Restore the companion files; called before the transcript that refers to them."""
     for row in store.subtranscripts(project, session_id):
         if not files.is_safe_subpath(row.subpath):
-            logger.warning("%s: not restored, its name leads elsewhere", row)
+            logger.warning("%s: not restored, because its name leads out of the directory", row)
             continue
         archived = store.load_entries(_key(project, session_id, row.subpath)) or []
         there = dict(files.companions(directory)).get(row.subpath)
@@ -214,7 +215,7 @@ def _restore_companions(project: str, session_id: str, directory: Path) -> None:
 
 
 def _archived_total(session_id: str) -> Decimal | None:
-    return files.total_in_books(_archived_entries(session_id))
+    return files.total_cost_in(_archived_entries(session_id))
 
 
 def _archived_entries(session_id: str) -> list[Entry]:
@@ -224,7 +225,7 @@ def _archived_entries(session_id: str) -> list[Entry]:
     try:
         return store.load_entries(_key(project, session_id)) or []
     except TranscriptDamaged as error:
-        logger.warning("The archived copy of %s says nothing: %s", session_id, error)
+        logger.warning("The archived copy of %s is damaged: %s", session_id, error)
         return []
 
 
@@ -233,3 +234,50 @@ def _key(project_key: str, session_id: str, subpath: str = "") -> SessionKey:
     if subpath:
         key["subpath"] = subpath
     return key
+
+
+def own_and_unheard(session: Session) -> tuple[list[Entry], list[Entry]]:
+    """Messages of this session in its transcript, and those that are not among its events."""
+    heard = {
+        str(payload.get("uuid"))
+        for payload in session.events.values_list("payload", flat=True)
+        if isinstance(payload, dict)
+    }
+    own = own_messages(session)
+    return own, [entry for entry in own if str(entry.get("uuid")) not in heard]
+
+
+def is_torn(session: Session, heard: set[str]) -> bool:
+    """Return whether the transcript lacks calls of the stream or of its parent's transcript.
+
+    A CLI that was killed, or whose disk was full, has not written them, and a tier that resumes
+    would not know of them. A guard covers the case without any transcript.
+    """
+    entries = messages_on_disk(session)
+    parent = session.parent_session if session.resumed else None
+    inherited = _calls_in(messages_on_disk(parent)) if parent is not None else set()
+    return bool(entries) and not heard | inherited <= _calls_in(entries)
+
+
+def _calls_in(entries: list[Entry]) -> set[str]:
+    return {call for entry in entries for call in shape.begun_calls(entry)}
+
+
+def own_messages(session: Session) -> list[Entry]:
+    """Messages of this session only.
+
+    Left out are the copy of the parent's messages with which a fork begins, prompts, and messages
+    that the CLI adds by itself, such as a result for a call that an earlier session left open.
+    """
+    began = (session.started_at or session.created_at).isoformat()
+    recent = [
+        entry
+        for entry in messages_on_disk(session)
+        if str(entry.get("timestamp", "")).replace("Z", "+00:00") >= began
+    ]
+    called = {
+        call for entry in recent if shape.is_answer(entry) for call in shape.begun_calls(entry)
+    }
+    return [
+        entry for entry in recent if shape.is_answer(entry) or called & shape.answered_calls(entry)
+    ]

@@ -1,0 +1,1 @@
+"""Runs one session: plan, prepare, run, record, finish; and recovers what died."""

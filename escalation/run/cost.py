@@ -1,9 +1,8 @@
-"""What a run itself cost, whatever its CLI reports.
+"""Computes what a session itself cost, from what its CLI reports.
 
-Newer CLIs count the whole conversation and also state each run's own share; older ones count the
-run. Which is which comes from the capabilities that a probe settled, never from the figures. A run
-that printed no result has no figure: what its stream proves is kept as an estimate, and marked as
-one.
+Newer CLIs count the whole conversation and also state each session's own share; older ones count
+the session. The probed capabilities of the CLI decide which, never the figures. A session without
+a result line has no figure: its cost is estimated from its tokens, and marked as an estimate.
 """
 
 from __future__ import annotations
@@ -13,22 +12,17 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-from escalation.agent import (
-    COST_STEP,
-    StreamFacts,
-    Tokens,
-    capabilities_of,
-    find_binary,
-    fingerprint_of,
-)
-from escalation.continuity import transcripts
+from escalation.agent.binary import find_binary, fingerprint_of
+from escalation.agent.capabilities import capabilities_of
+from escalation.agent.stream import COST_STEP, StreamFacts, Tokens
 from escalation.errors import CannotRun
+from escalation.resume import transcripts
 from sessions_app.models import Session
-from sessions_app.models.period_cost import TOKEN_FIELDS
+from sessions_app.models.costs import TOKEN_FIELDS
 
-# How list prices relate to the price of an input token, for every model so far.
+# Prices relative to an input token, the same for every model so far.
 OUTPUT_WEIGHT, CACHE_WRITE_WEIGHT, CACHE_READ_WEIGHT = Decimal(5), Decimal("1.25"), Decimal("0.1")
-# Among so many a run of the same CLI is looked for.
+# Sessions searched for one of the same CLI version.
 LATEST_RUNS = 100
 
 
@@ -42,12 +36,12 @@ class OwnCost:
 
 
 def settled_cost(session: Session, facts: StreamFacts, counted: Tokens) -> OwnCost:
-    """What a run cost, however it ended: by its result line, by the CLI's own books, or a guess.
+    """Cost by the result line, by the total in the CLI's transcript, or by an estimate.
 
-    The guess is about prices alone where the gateway has counted the tokens.
+    Where the API proxy has counted the tokens, only the price is estimated.
     """
-    if not facts.result and not facts.writes_lost and (by_books := _by_the_books(session, facts)):
-        return by_books
+    if not facts.result and not facts.writes_lost and (by_total := _by_total(session, facts)):
+        return by_total
     return own_cost(
         facts,
         resumed=session.resumed,
@@ -59,9 +53,9 @@ def settled_cost(session: Session, facts: StreamFacts, counted: Tokens) -> OwnCo
 
 
 def tokens_of(facts: StreamFacts, cost: OwnCost, counted: Tokens) -> Tokens:
-    """Where the CLI reports each run by itself, its figures by model hold subagents too.
+    """Tokens of the session. The CLI's figures by model include subagents.
 
-    A run that was cut off reported nothing: there the gateway's count stands.
+    A session that was cut off reported nothing: the API proxy's count is used.
     """
     if not facts.result and counted != Tokens():
         return counted
@@ -70,10 +64,10 @@ def tokens_of(facts: StreamFacts, cost: OwnCost, counted: Tokens) -> Tokens:
     return facts.own_tokens
 
 
-def _by_the_books(session: Session, facts: StreamFacts) -> OwnCost | None:
-    """Newer CLIs write the conversation's total down when they are asked to stop.
+def _by_total(session: Session, facts: StreamFacts) -> OwnCost | None:
+    """Cost by the conversation's total, which newer CLIs write when they are asked to stop.
 
-    One that was killed could not: its books end before this run, and say nothing about it.
+    A CLI that was killed has not written it: then the total is not above the one before.
     """
     total = transcripts.cost_state_total(session)
     before = session.baseline_cost_usd if session.resumed else Decimal(0)
@@ -83,7 +77,7 @@ def _by_the_books(session: Session, facts: StreamFacts) -> OwnCost | None:
 
 
 def _accumulates(session: Session) -> bool | None:
-    """By the capabilities of the CLI that ran it; None where that one is not here any more."""
+    """Return whether the CLI that ran the session reports totals; None if that CLI is gone."""
     try:
         binary = find_binary()
         is_same = session.cli_fingerprint in ("", fingerprint_of(Path(binary.path)))
@@ -106,9 +100,9 @@ def own_cost(
     unit_price: Callable[[], Decimal | None],
     counted: Tokens = Tokens(),  # noqa: B008 (frozen: nothing can be shared by mistake)
 ) -> OwnCost:
-    """The callables are asked only where their answer decides: each may cost a look elsewhere.
+    """Cost of a session. The callables may be expensive and are called only when needed.
 
-    A CLI that could not be probed (None) leaves a resumed run's own cost unknown.
+    If the CLI could not be probed (None), the cost of a resumed session is unknown.
     """
     reported = facts.reported_cost_usd
     if reported is None:
@@ -136,7 +130,7 @@ def own_cost(
 
 def _by_difference(reported: Decimal, before: Decimal | None) -> OwnCost:
     if before is None:
-        # The total is known, this run's part of it is not: better unknown than somebody else's.
+        # The total may include the cost of other sessions.
         return OwnCost(cost_usd=None, reported_cost_usd=reported, basis=Session.CostBasis.UNKNOWN)
     return OwnCost(
         cost_usd=max(Decimal(0), reported - before),
@@ -165,7 +159,7 @@ def _without_figure(
 
 
 def weighted_tokens(tokens: Tokens) -> Decimal:
-    """All kinds in terms of input tokens."""
+    """Convert all kinds of tokens to a number of input tokens of the same price."""
     return (
         Decimal(tokens.input)
         + OUTPUT_WEIGHT * tokens.output
@@ -175,9 +169,9 @@ def weighted_tokens(tokens: Tokens) -> Decimal:
 
 
 def last_unit_price(model: str, cli_version: str = "") -> Decimal | None:
-    """What an input token of this model cost in the last run that told.
+    """Price of an input token of this model in the last session that reported a cost.
 
-    By the same CLI, where one of the latest runs was: another may mean another model by the name.
+    Sessions of the same CLI version come first: another may use the name for another model.
     """
     told = (
         Session.objects.filter(model=model, cost_usd__gt=0)

@@ -1,33 +1,365 @@
-"""After the end of a run, whoever saw it: settle its facts, decide, conclude, keep its traces."""
+"""Finishes a session: collects its facts, decides what follows, concludes, archives.
+
+The runner, a crash of Claude Ops and the recovery all end here, so a session has the same facts
+whichever process saw its end.
+"""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
 
 from django.conf import settings
-from django.db import connection
+from django.db import DatabaseError, connection
 from django.utils import timezone
 
-from escalation.agent import AccountLimit, Ended, LimitSigns, StreamFacts, limit_in, windows_in
-from escalation.continuity import findings_file, transcripts
-from escalation.continuity.transcript_tail import is_torn, own_and_unheard
-from escalation.gateway.limits import Limits as ApiLimits
-from escalation.gateway.spending import read_ledger
-from escalation.next_step.conclude import conclude, decision_after
-from escalation.next_step.cycles import Enqueue
-from escalation.next_step.decision import Decision
-from escalation.next_step.ending import Ending
-from escalation.next_step.lineage import Lineage
-from escalation.run import directory
-from escalation.run.cost import settled_cost, tokens_of
-from escalation.run.edits import record_edits
-from escalation.run.effective_tier import effective_tier
-from escalation.run.ending import Limits, Seen, ending_of
-from escalation.run.persistence import persistently
+from escalation.agent.process import Ended, Manner
+from escalation.agent.rate_limit import LimitSigns, RateLimitReached, Window, limit_in, windows_in
+from escalation.agent.stream import Edit, RecordedLine, StreamFacts, Tokens, edits_in
+from escalation.agent.verdict import Judgement, RunVerdict, judge
+from escalation.report import checked_report
+from escalation.resume import handoff, transcripts
+from escalation.resume.transcripts import is_torn, own_and_unheard
+from escalation.run.cost import OwnCost, settled_cost, tokens_of
+from escalation.run.database_retry import persistently
+from escalation.run.prepare import (
+    SMALLEST_BUDGET,
+    effective_tier,
+    ledger_of,
+    remove_run_directory,
+)
 from escalation.run.recorder import Recorder
-from sessions_app.models import AccountClock, Session, WorkerBeat
+from escalation.sandbox.api_proxy import ApiLimits, read_ledger
+from escalation.supervisor.conclude import conclude, decision_after
+from escalation.supervisor.decision import (
+    AfterInterruption,
+    Decision,
+    Ending,
+    Interruption,
+    LimitMet,
+    Note,
+    after_interruption,
+    after_limit,
+)
+from escalation.supervisor.successors import Lineage
+from escalation.tiers import Tier
+from sessions_app.models import Change, RateLimit, Session, SessionEvent, WorkerHeartbeat
+from sessions_app.models.installation import moment_text
+from sessions_app.models.session import SPOKEN, EventKind
+from sessions_app.redaction.redact import redacted, redacted_data
+
+StopCause, Status = Session.StopCause, Session.Status
+
+STATUS_OF = {
+    Judgement.WENT_WELL: Status.COMPLETED,
+    Judgement.FAILED: Status.FAILED,
+    Judgement.TIMED_OUT: Status.TIMED_OUT,
+    Judgement.STOPPED: Status.INTERRUPTED,
+    Judgement.KILLED: Status.INTERRUPTED,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RepeatLimits:
+    """Limits of how often one tier may be started again."""
+
+    continuations: int
+    interruptions: int
+    limit_waits: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """Facts about a session that are not in its stream."""
+
+    stderr: str = ""
+    first_line_at: datetime | None = None
+    last_line_at: datetime | None = None
+    duration_ms: int | None = None
+    context_tokens: int = 0
+    """Count from the transcript, which also holds the size of the last answer."""
+    findings: str = ""
+    findings_problem: str = ""
+    rate_limit: RateLimitReached | None = None
+    windows: tuple[Window, ...] = ()
+
+
+def ending_of(
+    lineage: Lineage,
+    tier: Tier,
+    facts: StreamFacts,
+    ended: Ended,
+    seen: Seen,
+    cost: OwnCost,
+    tokens: Tokens,
+    limits: RepeatLimits,
+) -> Ending:
+    """Build the ending of a session whose process was started. Pure."""
+    session = lineage.session
+    verdict = judge(
+        facts,
+        ended,
+        tier=tier.number,
+        timeout_seconds=tier.timeout_seconds,
+        stderr=seen.stderr,
+        resumed=session.resumed,
+    )
+    limit = seen.rate_limit if _failed_by_itself(verdict, ended) else None
+    if limit is not None:
+        verdict = _cut_by_limit(limit)
+    report, problem = checked_report(facts.structured_output)
+    if problem:
+        # The problem quotes the report: it is computed again from the redacted report.
+        problem = checked_report(redacted_data(facts.structured_output))[1] or redacted(problem)
+    return Ending(
+        tier=session.tier,
+        status=STATUS_OF[verdict.judgement],
+        error=verdict.error,
+        report=report,
+        report_problem=problem,
+        session_id=facts.session_id,
+        answered=facts.answered,
+        asked_again=session.purpose == Session.Purpose.REPORT,
+        asked_for_by_tier=lineage.tier_that_asked,
+        is_question=session.is_question,
+        is_plan=session.is_plan,
+        resume_refused=verdict.resume_refused,
+        turn_limit=verdict.turn_limit,
+        may_continue=_may_continue(lineage, tier, cost, limits),
+        stopped_by=_stopped_by(verdict, ended),
+        after_interruption=_after_limit(lineage, facts, limit, limits)
+        or _after_interruption(lineage, facts, ended, verdict, limits),
+        rate_limit=limit,
+        windows=seen.windows,
+        conversation_broken=_broken(verdict, facts),
+        stored={
+            **_spent(cost, tokens),
+            **_reported(facts),
+            "context_tokens": max(facts.context_tokens, seen.context_tokens),
+            "session_id": facts.session_id,
+            "exit_code": ended.exit_code,
+            "stop_cause": StopCause.RATE_LIMIT if limit else _stop_cause(verdict, ended),
+            "duration_ms": seen.duration_ms,
+            "first_activity_at": seen.first_line_at,
+            "last_activity_at": seen.last_line_at or session.started_at,
+            "report": report,
+            "findings": seen.findings,
+            "error": verdict.error,
+        },
+        notes=tuple(_notes(session, facts, ended, seen)),
+    )
+
+
+def ending_without_facts(
+    lineage: Lineage,
+    error: str,
+    status: str,
+    *,
+    answered: bool = False,
+    record_too_thin: bool = False,
+    why_not: str = "",
+) -> Ending:
+    """Build the ending of a session whose process was not started or left no facts."""
+    session = lineage.session
+    return Ending(
+        tier=session.tier,
+        status=status,
+        error=error,
+        answered=answered,
+        asked_again=session.purpose == Session.Purpose.REPORT,
+        asked_for_by_tier=lineage.tier_that_asked,
+        is_question=session.is_question,
+        is_plan=session.is_plan,
+        record_too_thin=record_too_thin,
+        why_not=why_not,
+        stored={} if record_too_thin else {"error": error},
+    )
+
+
+def _spent(cost: OwnCost, tokens: Tokens) -> dict[str, Any]:
+    return {
+        "cost_usd": cost.cost_usd,
+        "reported_cost_usd": cost.reported_cost_usd,
+        "baseline_cost_usd": cost.baseline_cost_usd,
+        "estimated_cost_usd": cost.estimated_cost_usd,
+        "cost_basis": cost.basis,
+        "input_tokens": tokens.input,
+        "output_tokens": tokens.output,
+        "cache_read_tokens": tokens.cache_read,
+        "cache_creation_tokens": tokens.cache_creation,
+    }
+
+
+def _reported(facts: StreamFacts) -> dict[str, Any]:
+    """Fields that the stream reports."""
+    return {
+        "model_used": facts.model,
+        "context_window": facts.context_window,
+        "compactions": facts.compactions,
+        "turns": facts.turns,
+        "messages": facts.messages,
+        "stop_reason": str(facts.result.get("stop_reason") or ""),
+        "terminal_reason": str(facts.result.get("terminal_reason") or ""),
+        "result": facts.result_text,
+    }
+
+
+def _broken(verdict: RunVerdict, facts: StreamFacts) -> str:
+    if facts.writes_lost:
+        return "its transcript is incomplete: the CLI was killed, or its disk was full"
+    return verdict.error if verdict.conversation_broken else ""
+
+
+def _may_continue(lineage: Lineage, tier: Tier, cost: OwnCost, limits: RepeatLimits) -> bool:
+    spent = cost.cost_usd or cost.estimated_cost_usd or Decimal(0)
+    left = tier.max_budget_usd - lineage.spent_before_usd - spent
+    return lineage.continuations < limits.continuations and left > SMALLEST_BUDGET
+
+
+def _after_interruption(
+    lineage: Lineage, facts: StreamFacts, ended: Ended, verdict: RunVerdict, limits: RepeatLimits
+) -> AfterInterruption | None:
+    # A worker that shuts down wants its sessions to continue under the next worker.
+    stopped_for_us = ended.stop is not None and ended.stop.cause == StopCause.WORKER
+    was_stopped = verdict.judgement == Judgement.STOPPED and stopped_for_us
+    if not was_stopped and verdict.judgement != Judgement.KILLED:
+        return None
+    session = lineage.session
+    return after_interruption(
+        Interruption(
+            tier=session.tier,
+            tool_was_running=bool(facts.open_tools | facts.cut_tools),
+            can_be_continued=bool(facts.session_id),
+            answered=facts.answered,
+            interruptions=lineage.interruptions,
+            started_again=lineage.started_again,
+            is_question=session.is_question,
+        ),
+        limit=limits.interruptions,
+    )
+
+
+def _failed_by_itself(verdict: RunVerdict, ended: Ended) -> bool:
+    """Return whether the session failed without a stop, so that a rate limit may be the cause."""
+    by_itself = ended.manner in (Manner.EXITED, Manner.RUNNER_GONE) and ended.stop is None
+    return by_itself and verdict.judgement == Judgement.FAILED
+
+
+def _cut_by_limit(limit: RateLimitReached) -> RunVerdict:
+    return RunVerdict(
+        judgement=Judgement.STOPPED,
+        error=f"The rate limit was reached. The API said: {limit.words.rstrip('.')}.",
+    )
+
+
+def _after_limit(
+    lineage: Lineage, facts: StreamFacts, limit: RateLimitReached | None, limits: RepeatLimits
+) -> AfterInterruption | None:
+    if limit is None:
+        return None
+    session = lineage.session
+    return after_limit(
+        LimitMet(
+            tier=session.tier,
+            until=moment_text(limit.until),
+            can_be_continued=bool(facts.session_id),
+            answered=facts.answered,
+            times=lineage.limits_met,
+            is_question=session.is_question,
+        ),
+        most=limits.limit_waits,
+    )
+
+
+def _stop_cause(verdict: RunVerdict, ended: Ended) -> str:
+    if verdict.judgement == Judgement.TIMED_OUT:
+        return StopCause.SILENCE if ended.silent_seconds else StopCause.TIME_LIMIT
+    if verdict.budget_spent and ended.stop is None:
+        return StopCause.BUDGET
+    return ended.stop.cause if ended.stop else ""
+
+
+def _stopped_by(verdict: RunVerdict, ended: Ended) -> str:
+    stop = ended.stop
+    by_person = stop is not None and stop.cause == StopCause.PERSON
+    return stop.words if stop and by_person and verdict.judgement == Judgement.STOPPED else ""
+
+
+def _notes(session: Session, facts: StreamFacts, ended: Ended, seen: Seen) -> list[Note]:
+    notes = []
+    if ended.left_running:
+        left = f"Tools left {ended.left_running} processes running."
+        notes.append(Note(EventKind.WARNING, left, "warning"))
+    if named := _id_warning(session, facts):
+        notes.append(Note(EventKind.WARNING, named, "warning"))
+    if facts.writes_lost:
+        torn = "The transcript is incomplete: the next session gets a handoff."
+        notes.append(Note(EventKind.WARNING, torn, "warning"))
+    if facts.compactions:
+        compacted = (
+            f"The CLI compacted the conversation {facts.compactions} times: it no longer holds the "
+            "earlier tool outputs, which are kept here."
+        )
+        notes.append(Note(EventKind.COMPACTION, compacted, "warning"))
+    if seen.findings_problem:
+        untaken = f"No findings were read: {seen.findings_problem}."
+        notes.append(Note(EventKind.WARNING, untaken, "warning"))
+    return notes
+
+
+def _id_warning(session: Session, facts: StreamFacts) -> str:
+    """Warn about an id that differs (REQ-1): only an id that the CLI reported can be resumed."""
+    if facts.session_id == session.session_id:
+        return ""
+    if facts.session_id:
+        return (
+            f"The CLI reported the conversation {facts.session_id} instead of {session.session_id}."
+        )
+    return (
+        f"The CLI reported no session_id (Tier {session.tier}, model {session.model}, asked for "
+        f"{session.session_id}, CLI {session.cli_version}): this conversation cannot be resumed."
+    )
+
 
 logger = logging.getLogger(__name__)
+
+
+def record_edits(session: Session) -> None:
+    """Store the file edits of a session as changes; an error must not prevent its ending."""
+    try:
+        persistently(lambda: _write_edits(session))
+    except DatabaseError:
+        logger.exception("Session %s: could not store its edits", session.pk)
+
+
+def _write_edits(session: Session) -> None:
+    events = session.events.filter(source=SessionEvent.Source.STREAM, kind__in=SPOKEN).order_by(
+        "sequence"
+    )
+    lines = (
+        RecordedLine(payload=event.payload, at=event.created_at)
+        for event in events.only("payload", "created_at").iterator()
+    )
+    rows = [_row(session, edit) for edit in edits_in(lines)]
+    Change.objects.bulk_create(rows, ignore_conflicts=True)
+
+
+def _row(session: Session, edit: Edit) -> Change:
+    return Change(
+        session=session,
+        watch_id=session.cycle.watch_id,
+        call=edit.call,
+        kind=Change.Kind.EDIT,
+        action=redacted(edit.action),
+        command=redacted(f"{edit.tool} {edit.path}"),
+        path=redacted(edit.path),
+        diff=redacted(edit.diff),
+        at=edit.at,
+    )
+
 
 NOTHING_HEARD = ApiLimits()
 
@@ -39,20 +371,19 @@ def finish_run(
     ended: Ended,
     *,
     duration_ms: int | None,
-    enqueue: Enqueue,
     api_limits: ApiLimits = NOTHING_HEARD,
 ) -> Decision:
-    """The end of a run whose process was started. Only its own runner knows the API's headers."""
+    """Finish a session whose process was started. Only its own runner knows the API's headers."""
     session = lineage.session
     if not facts.result:
-        hear_the_rest(session, recorder, facts)
+        read_from_transcript(session, recorder, facts)
     if facts.edits_begun:
         close(session, recorder)
         record_edits(session)
-    # Only now: a CLI that is still alive may have more to write down.
+    # Not earlier: a CLI that is still alive may write more.
     facts.writes_lost = facts.writes_lost or is_torn(session, facts.tool_ids)
-    findings, problem = _findings(session)
-    counted = read_ledger(directory.ledger_of(session)).tokens
+    findings, problem = handoff.take(session) if handoff.wanted_from(session) else ("", "")
+    counted = read_ledger(ledger_of(session)).tokens
     cost = settled_cost(session, facts, counted)
     ending = ending_of(
         lineage,
@@ -67,21 +398,21 @@ def finish_run(
             context_tokens=transcripts.occupancy(session) if facts.answered else 0,
             findings=findings,
             findings_problem=problem,
-            account_limit=_account_limit(facts, api_limits),
+            rate_limit=_rate_limit(facts, api_limits),
             windows=windows_in(facts.rate_limit, api_limits.headers),
         ),
         cost,
         tokens_of(facts, cost, counted),
-        Limits(
+        RepeatLimits(
             continuations=settings.CLAUDEOPS_MAX_CONTINUATIONS,
             interruptions=settings.CLAUDEOPS_MAX_INTERRUPTIONS,
-            limit_waits=settings.CLAUDEOPS_MAX_LIMIT_WAITS,
+            limit_waits=settings.CLAUDEOPS_MAX_RATE_LIMIT_WAITS,
         ),
     )
-    return finish(session, recorder, ending, enqueue=enqueue)
+    return finish(session, recorder, ending)
 
 
-def _account_limit(facts: StreamFacts, api_limits: ApiLimits) -> AccountLimit | None:
+def _rate_limit(facts: StreamFacts, api_limits: ApiLimits) -> RateLimitReached | None:
     signs = LimitSigns(
         result=facts.result,
         event=facts.rate_limit,
@@ -91,62 +422,65 @@ def _account_limit(facts: StreamFacts, api_limits: ApiLimits) -> AccountLimit | 
     )
     if not signs.ended_by_limit:
         return None
-    return limit_in(signs, timezone.now(), AccountClock.current().times_in_a_row)
+    return limit_in(signs, timezone.now(), RateLimit.current().times_in_a_row)
 
 
-def finish(session: Session, recorder: Recorder, ending: Ending, *, enqueue: Enqueue) -> Decision:
-    """Every event is written first: who sees the session ended has seen all of it."""
+def finish(session: Session, recorder: Recorder, ending: Ending) -> Decision:
+    """Decide, write all events, conclude, then archive the transcript.
+
+    Every event is stored before the session ends, so a reader of an ended session sees all of it.
+    """
     for note in ending.notes:
         recorder.note(note.kind, note.text, note.level)
     if ending.claims_something:
-        # What was denied is among the events.
+        # The claims are compared with the stored events.
         close(session, recorder)
     decision = decision_after(session, ending)
-    recorder.note("decision", decision.reason, _level_of(ending))
+    failed = "error" if ending.rate_limit is None else "warning"
+    recorder.note(EventKind.DECISION, decision.reason, "info" if ending.went_well else failed)
     close(session, recorder)
-    archive_first = _others_may_continue_it()
+    # With one host the next tier finds the transcript on disk, so the copy may come after it.
+    archive_first = connection.vendor != "sqlite" and WorkerHeartbeat.lately_seen().count() > 1
     if archive_first:
         archive(session, ending.session_id)
-    persistently(lambda: conclude(session, ending, decision, enqueue=enqueue))
+    persistently(lambda: _conclude(session, ending, decision))
     if not archive_first:
         archive(session, ending.session_id)
-    directory.remove(session)
+    remove_run_directory(session)
     return decision
 
 
-def _level_of(ending: Ending) -> str:
-    if ending.went_well:
-        return "info"
-    return "error" if ending.account_limit is None else "warning"
+def _conclude(session: Session, ending: Ending, decision: Decision) -> None:
+    """Conclude once, also when the answer to an earlier attempt was lost."""
+    stored = Session.objects.filter(
+        pk=session.pk, status=session.status, finished_at=session.finished_at
+    )
+    if session.is_open or not stored.exists():
+        conclude(session, ending, decision)
 
 
 def close(session: Session, recorder: Recorder) -> None:
+    """Store the remaining events; an error must not prevent the ending."""
     try:
         recorder.close()
     except Exception:
-        # A true ending is worth more than the last words.
-        logger.exception("Session %s: events could not be stored", session.pk)
+        logger.exception("Session %s: could not store its last events", session.pk)
 
 
 def archive(session: Session, session_id: str) -> None:
-    """The conversation's copy, for whoever continues it on whichever host."""
+    """Copy the conversation to the archive, so that any host can continue it."""
     if not session_id:
         return
     session.session_id = session_id
     try:
         transcripts.archive(session)
     except Exception:
-        # The run is what counts; cleaning tries again, and another host falls back to a handoff.
-        logger.exception("Session %s: its transcript could not be archived", session.pk)
+        # Housekeeping tries again, and another host falls back to a handoff.
+        logger.exception("Session %s: could not archive its transcript", session.pk)
 
 
-def _others_may_continue_it() -> bool:
-    """With one host the next tier finds the transcript on disk, so the copy may come after it."""
-    return connection.vendor != "sqlite" and WorkerBeat.lately_seen().count() > 1
-
-
-def hear_the_rest(session: Session, recorder: Recorder, facts: StreamFacts) -> None:
-    """No result line: the CLI's own transcript may hold more than what reached us."""
+def read_from_transcript(session: Session, recorder: Recorder, facts: StreamFacts) -> None:
+    """Add what the CLI's transcript holds beyond the stream of a session without a result."""
     close(session, recorder)
     own, unheard = own_and_unheard(session)
     for entry in unheard:
@@ -154,8 +488,3 @@ def hear_the_rest(session: Session, recorder: Recorder, facts: StreamFacts) -> N
         facts.observe(entry)
     for entry in own:
         facts.learn_usage(entry)
-
-
-def _findings(session: Session) -> tuple[str, str]:
-    """What the agent itself wrote down, where it was told to."""
-    return findings_file.take(session) if findings_file.wanted_from(session) else ("", "")

@@ -1,29 +1,285 @@
-"""Prompts: the words are files in `prompts/`, chosen and filled in from the facts of a situation.
+"""Writes the prompt of a session from the files in `prompts/` and the facts of its context.
 
-Nothing is looked up here but the files themselves: the same situation gives the same prompt.
+`prompt_context_of` looks the facts up in the record, once; `rendered` reads nothing but the files,
+so the same context gives the same prompt.
 """
 
 from __future__ import annotations
 
+import json
+import logging
+import os
+import re
+import secrets
+import stat
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
 from typing import Any
 
 from django.conf import settings
 
-from escalation.continuity.guards import Continuation, Fresh, Guard, Handoff, Resume
+from escalation.agent.stream import ToolCall, tool_calls
 from escalation.errors import PromptMissing
-from escalation.next_step.lineage import Lineage
-from escalation.run.foreign_text import disarmed
-from escalation.run.situation import EarlierRun, Situation, situation_of
-from escalation.tiers import LOWEST_TIER, Tier
-from sessions_app.models import Session
-from sessions_app.reading.plain_text import one_line
+from escalation.resume.guards import Continuation, Fresh, Guard, Handoff, Resume
+from escalation.supervisor.successors import Lineage
+from escalation.tiers import Tier
+from sessions_app.history.incidents import remedies_that_failed
+from sessions_app.models import Cycle, Session, SessionEvent
+from sessions_app.models.session import EventKind
+from sessions_app.redaction.redact import redacted
+from sessions_app.text import one_line
+from sessions_app.tiers import LOWEST_TIER, tier_numbers
 
-PROMPT_FILES = (
-    *("round", "role1", "role2", "role3", "dry_run", "live_run", "findings_file", "closing"),
-    *("escalation", "takeover", "granted", "by_hand", "report_is_done", "no_report"),
+# In a prompt, `/word` at the start of a line is a command to the CLI and `@file` includes a file.
+# CLI versions differ in what may stand before an @, so every @ counts that no white space follows.
+MENTION = re.compile(r"@(?![ \t\n])")
+COMMAND = re.compile(r"(?m)^/(?=\w)")
+
+
+def disarmed(text: str) -> str:
+    """Text that the CLI cannot take for a command or a file to include.
+
+    Addresses are changed too (`ops@ example.org`): the prompts tell the model so.
+    """
+    return COMMAND.sub(" /", MENTION.sub("@ ", text.strip()))
+
+
+def new_token() -> str:
+    """Random text that no output of a program can know."""
+    return secrets.token_hex(8)
+
+
+MANIFEST_NAME = "CLAUDE-OPS.md"
+MANIFEST_LENGTH = 20_000
+CALLS_SHOWN = 3
+REMEDIES_SHOWN = 3
+CALL_LENGTH = 400
+# More is redacted than is shown, so that no secret is cut in half and missed.
+REDACTED_LENGTH = 10_000
+
+Purpose, Status = Session.Purpose, Session.Status
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EarlierRun:
+    """A finished session of the same cycle."""
+
+    tier: int
+    ended_as: str = Status.COMPLETED
+    """Status; of a session that a person escalated, the one before."""
+    reported: bool = True
+    is_question: bool = False
+    began: bool = True
+    """True if the CLI printed anything."""
+    ran_tools: bool = True
+    cut_calls: tuple[str, ...] = ()
+    """Tool calls without a result, newest last; redacted and cut."""
+    continued_by: str = Session.ContinuedBy.RESUME
+    compacted: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OperatorContext:
+    """Texts of the operator about the system."""
+
+    subject: str = ""
+    manifest: str = ""
+    instructions: str = ""
+    asked_for: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PromptContext:
+    """Facts of a session that its prompt is written from."""
+
+    tier: Tier
+    continuation: Continuation
+    purpose: str = Purpose.TIER
+    """Purpose; of a retry, that of the first attempt."""
+    dry_run: bool = False
+    line: tuple[EarlierRun, ...] = ()
+    """Sessions that this one continues, oldest first; its parent is the last."""
+    attempts: tuple[EarlierRun, ...] = ()
+    """Earlier sessions with the same parent and purpose that did not end well."""
+    failed_remedies: tuple[str, ...] = ()
+    """Remedies of earlier cycles that did not hold; empty for Tier 1."""
+    request: str = ""
+    """Request of a person, or their reason for starting the session."""
+    operator: OperatorContext = field(default_factory=OperatorContext)
+    record: str = ""
+    """Handoff, where the conversation cannot be resumed."""
+    findings_path: str = ""
+    """File for the findings, if the session is to write one."""
+    token: str = ""
+    """Random text in the lines around data, which no output can know and repeat."""
+
+    @property
+    def parent(self) -> EarlierRun:
+        assert self.line, "a session that continues no other has no parent"
+        return self.line[-1]
+
+    @property
+    def is_escalation(self) -> bool:
+        return self.purpose == Purpose.TIER and bool(self.line)
+
+    @property
+    def is_question(self) -> bool:
+        return Purpose(self.purpose).traits.is_question
+
+    @property
+    def in_conversation(self) -> tuple[EarlierRun, ...]:
+        """Sessions whose messages are in the parent's conversation."""
+        return self.line[self._opening :]
+
+    @property
+    def in_record(self) -> tuple[EarlierRun, ...]:
+        """Sessions that the parent's conversation knows from a handoff only."""
+        by_record = self.line[self._opening].continued_by == Session.ContinuedBy.HANDOFF
+        return self.line[: self._opening] if by_record else ()
+
+    @property
+    def _opening(self) -> int:
+        """Index of the session that opened the conversation."""
+        resumed = Session.ContinuedBy.RESUME
+        opened = [at for at, run in enumerate(self.line) if run.continued_by != resumed]
+        return max(opened, default=0)
+
+
+def prompt_context_of(
+    lineage: Lineage,
+    tier: Tier,
+    continuation: Continuation,
+    record: Mapping[str, Any] | None,
+    findings_path: str,
+) -> PromptContext:
+    session = lineage.session
+    return PromptContext(
+        tier=tier,
+        continuation=continuation,
+        purpose=_purpose(lineage),
+        dry_run=session.cycle.policy.dry_run or session.is_plan,
+        line=_line(lineage),
+        attempts=tuple(earlier_run(run) for run in lineage.attempts if _ended_badly(run)),
+        failed_remedies=_failed_remedies_of(session),
+        request=session.request,
+        operator=(
+            OperatorContext()
+            if isinstance(continuation, Resume)
+            else operator_context_of(session.cycle)
+        ),
+        record=json.dumps(record["content"], indent=1, ensure_ascii=False) if record else "",
+        findings_path=findings_path,
+        token=new_token(),
+    )
+
+
+def _failed_remedies_of(session: Session) -> tuple[str, ...]:
+    """Recent remedies that failed, for tiers that change something."""
+    if session.tier == LOWEST_TIER:
+        return ()
+    return tuple(dict.fromkeys(remedies_that_failed(session.cycle)))[-REMEDIES_SHOWN:]
+
+
+def operator_context_of(cycle: Cycle) -> OperatorContext:
+    return OperatorContext(
+        subject=cycle.subject,
+        manifest=read_manifest(Path(cycle.workdir)),
+        instructions=cycle.instructions,
+        asked_for=cycle.prompt,
+    )
+
+
+def _line(lineage: Lineage) -> tuple[EarlierRun, ...]:
+    """Facts of the earlier sessions; tool calls are looked up for the last one only."""
+    if lineage.parent is None:
+        return ()
+    before = (earlier_run(run, seen=[]) for run in lineage.path[:-2])
+    return (*before, earlier_run(lineage.parent))
+
+
+def earlier_run(session: Session, seen: list[Any] | None = None) -> EarlierRun:
+    seen = _stream_of(session) if seen is None else seen
+    calls = tool_calls(seen)
+    return EarlierRun(
+        tier=session.tier,
+        ended_as=_ended_as(session),
+        reported=session.report is not None,
+        is_question=session.is_question,
+        began=session.report is not None or bool(seen),
+        ran_tools=bool(calls),
+        cut_calls=_cut_calls(calls),
+        continued_by=session.continued_by,
+        compacted=session.compactions > 0,
+    )
+
+
+def read_manifest(workdir: Path) -> str:
+    """Text of the manifest in the working directory, cut to MANIFEST_LENGTH.
+
+    An earlier session may have written in the directory, and this is read outside the sandbox: a
+    link out of the directory would put any file into a prompt, and a pipe would block.
+    """
+    try:
+        path = (workdir / MANIFEST_NAME).resolve()
+        if not path.is_relative_to(workdir.resolve()):
+            return ""
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, encoding="utf-8", errors="replace") as manifest:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return ""
+            text = manifest.read(MANIFEST_LENGTH + 1)
+    except (OSError, RuntimeError):
+        return ""
+    if len(text) > MANIFEST_LENGTH:
+        return text[:MANIFEST_LENGTH] + f"\n(cut here: read {MANIFEST_NAME} for the rest)"
+    return text
+
+
+def _purpose(lineage: Lineage) -> str:
+    """Purpose of the session; of a retry, that of the first attempt."""
+    session, parent = lineage.session, lineage.parent
+    if session.purpose != Purpose.RETRY:
+        return session.purpose
+    first = [run.purpose for run in lineage.attempts if run.purpose != Purpose.RETRY]
+    from_below = parent is None or parent.tier < session.tier
+    return (first or [Purpose.TIER if from_below else Purpose.FORK])[0]
+
+
+def _ended_badly(session: Session) -> bool:
+    return not session.is_open and session.status not in Session.GOOD_STATUSES
+
+
+def _stream_of(session: Session) -> list[Any]:
+    """Payloads of the stream of a session without a report."""
+    if session.report is not None:
+        return []
+    stream = session.events.filter(source=SessionEvent.Source.STREAM).order_by("sequence")
+    return list(stream.values_list("payload", flat=True))
+
+
+def _ended_as(session: Session) -> str:
+    """Status before a manual escalation, from the event that recorded the change."""
+    if session.status != Status.ESCALATED or session.report is not None:
+        return session.status
+    changes = session.events.filter(source=SessionEvent.Source.SUPERVISOR, kind=EventKind.STATUS)
+    last = changes.order_by("sequence").values_list("payload", flat=True).last()
+    before = last.get("from") if isinstance(last, dict) else ""
+    return before if before in Session.FINISHED_STATUSES else Status.COMPLETED
+
+
+def _cut_calls(calls: list[ToolCall]) -> tuple[str, ...]:
+    unanswered = [call for call in calls if not call.is_answered][-CALLS_SHOWN:]
+    return tuple(
+        one_line(redacted(f"{call.name}: {call.normalised}"[:REDACTED_LENGTH]), CALL_LENGTH)
+        for call in unanswered
+    )
+
+
+SHARED_PROMPTS = (
+    *("cycle", "dry_run", "live_run", "findings_file", "closing"),
+    *("escalation", "handoff", "granted", "by_hand", "report_is_done", "no_report"),
     *("earlier_attempt", "earlier_attempts", "traces", "cut_calls", "failed_remedies"),
     *("task_escalation", "task_report", "task_continuation", "task_interrupted", "task_findings"),
     *("task_fork", "task_plan", "follow_up"),
@@ -38,8 +294,6 @@ TASKS = {
     Session.Purpose.FOLLOW_UP: "follow_up",
     Session.Purpose.PLAN: "task_plan",
 }
-LOOKING_BACK = (Session.Purpose.REPORT, Session.Purpose.FOLLOW_UP)
-"""What these are for is in the past: they act on nothing."""
 INVESTIGATION = "prior investigation"
 REMEDIATION = "safe remediation attempts"
 PROPOSALS = "proposals"
@@ -50,9 +304,24 @@ ENDINGS = {
     Session.Status.CANCELLED: "was cancelled",
     Session.Status.EXPIRED: "waited too long",
 }
-# Characters of commands that were cut off; an escalation prompt must stay under 500 tokens.
-ROOM_FOR_CALLS = 600
-ROOM_IN_ESCALATION = 100
+# Characters of quoted calls and remedies; an escalation prompt must stay under 500 tokens (REQ-3).
+QUOTED_LENGTH = 600
+QUOTED_LENGTH_IN_ESCALATION = 100
+OLD_NAMES = {"cycle": "round", "handoff": "takeover"}
+"""File names of version 0.2, which are still read, with a warning."""
+logger = logging.getLogger(__name__)
+
+
+def prompt_files() -> tuple[str, ...]:
+    """Names of the prompt files: the shared ones, and the role of each tier."""
+    return (*SHARED_PROMPTS, *(f"role{tier}" for tier in tier_numbers()))
+
+
+def prompt_path(name: str) -> Path:
+    """Path of a prompt file, by its present or its old name."""
+    directory = Path(settings.CLAUDEOPS_PROMPTS_DIR)
+    path, old = directory / f"{name}.md", directory / f"{OLD_NAMES.get(name, name)}.md"
+    return old if old.is_file() and not path.is_file() else path
 
 
 def prompt_for(
@@ -62,174 +331,180 @@ def prompt_for(
     record: Mapping[str, Any] | None,
     findings_path: str = "",
 ) -> str:
-    """What the run is told: by how it begins, and by what it is for."""
-    return rendered(situation_of(lineage, tier, continuation, record, findings_path))
+    """Prompt of a session, by its continuation and its purpose."""
+    return rendered(prompt_context_of(lineage, tier, continuation, record, findings_path))
 
 
-def rendered(situation: Situation) -> str:
-    match situation.continuation:
+def rendered(context: PromptContext) -> str:
+    match context.continuation:
         case Fresh():
-            return _round(situation)
+            return _cycle(context)
         case Resume():
-            return _escalation(situation) if situation.is_escalation else _task(situation)
+            return _escalation(context) if context.is_escalation else _task(context)
         case Handoff() as handoff:
-            assert situation.record, "a run that cannot resume must be told what is known"
-            return _takeover(situation, handoff)
+            assert context.record, "a handoff needs the record"
+            return _handoff(context, handoff)
 
 
-def _round(situation: Situation) -> str:
-    place, findings = situation.place, situation.findings_path
-    again = _task(situation) if situation.line else _before(situation)
+def _cycle(context: PromptContext) -> str:
+    operator, findings = context.operator, context.findings_path
+    again = _task(context) if context.line else _before(context)
     return _paragraphs(
         fill(
-            "round",
-            subject=disarmed(place.subject),
-            role=role(situation),
+            "cycle",
+            subject=disarmed(operator.subject),
+            role=role(context),
             again=_paragraph(again),
-            manifest=disarmed(place.manifest) or "There is none.",
-            instructions=disarmed(place.instructions) or "None: make the usual round.",
-            request=disarmed(place.asked_for) or "Nothing in particular.",
+            manifest=disarmed(operator.manifest) or "There is none.",
+            instructions=disarmed(operator.instructions) or "None: make the usual checks.",
+            request=disarmed(operator.asked_for) or "Nothing in particular.",
         ),
         fill("findings_file", path=findings) if findings else "",
     )
 
 
-def _escalation(situation: Situation) -> str:
-    """The new role and nothing of the findings: those are in the conversation."""
+def _escalation(context: PromptContext) -> str:
+    """The new role, without the findings, which are in the conversation."""
     return fill(
         "escalation",
-        tier=str(situation.tier.number),
-        tier_name=situation.tier.name,
-        sent=_sent(situation),
-        history=history(situation),
-        before=_paragraph(_before(situation, ROOM_IN_ESCALATION)),
-        role=role(situation),
-        reports=_reports(situation),
+        tier=str(context.tier.number),
+        tier_name=context.tier.name,
+        sent=_sent(context),
+        history=history(context),
+        before=_paragraph(_before(context, QUOTED_LENGTH_IN_ESCALATION)),
+        role=role(context),
+        reports=_reports(context),
     )
 
 
-def _takeover(situation: Situation, handoff: Handoff) -> str:
-    place = situation.place
+def _handoff(context: PromptContext, handoff: Handoff) -> str:
+    operator = context.operator
     return fill(
-        "takeover",
-        tier=str(situation.tier.number),
-        tier_name=situation.tier.name,
-        previous=_name_of_parent(situation),
-        ended=_ended(situation.parent),
+        "handoff",
+        tier=str(context.tier.number),
+        tier_name=context.tier.name,
+        previous=_name_of_parent(context),
+        ended=_ended(context.parent),
         why=_why(handoff),
-        role=_paragraph("" if situation.is_question else role(situation)),
-        task=_task(situation),
-        manifest=disarmed(place.manifest) or "There is none.",
-        instructions=disarmed(place.instructions) or "None: make the usual round.",
-        fence=f"=====[ record {situation.token} ]=====",
-        record=disarmed(situation.record),
-        closing="" if situation.is_question else fill("closing"),
+        role=_paragraph("" if context.is_question else role(context)),
+        task=_task(context),
+        manifest=disarmed(operator.manifest) or "There is none.",
+        instructions=disarmed(operator.instructions) or "None: make the usual checks.",
+        fence=f"=====[ record {context.token} ]=====",
+        record=disarmed(context.record),
+        closing="" if context.is_question else fill("closing"),
     )
 
 
-def _task(situation: Situation) -> str:
-    """What the run is for, in words that hold in the conversation and outside of it."""
-    resumes = isinstance(situation.continuation, Resume)
-    purpose = Session.Purpose(situation.purpose)
-    # Where the role is given anew, it says by itself whether this is a dry run.
-    dryness = _dryness(situation) if resumes and purpose not in LOOKING_BACK else ""
+def _task(context: PromptContext) -> str:
+    """Text for the purpose of the session."""
+    resumes = isinstance(context.continuation, Resume)
+    purpose = Session.Purpose(context.purpose)
+    # Elsewhere the role says whether this is a dry run.
+    dry = _dry_run(context) if resumes and not purpose.traits.looks_back else ""
     return fill(
         TASKS[purpose],
-        sent=_sent(situation),
+        sent=_sent(context),
         source="this conversation" if resumes else "the record at the end",
-        before=_paragraph(_paragraphs(_before(situation), dryness)),
-        request=disarmed(situation.request) or "(nothing in particular)",
+        before=_paragraph(_paragraphs(_before(context), dry)),
+        request=disarmed(context.request) or "(nothing in particular)",
     )
 
 
-def _sent(situation: Situation) -> str:
-    """Who sent the run to its tier: the supervisor because it was asked, or a person."""
-    previous = str(situation.parent.tier)
-    if situation.request:
-        return fill("by_hand", previous_tier=previous, request=disarmed(situation.request))
+def _sent(context: PromptContext) -> str:
+    """Cause of the escalation: a request of the tier below, or a person."""
+    previous = str(context.parent.tier)
+    if context.request:
+        return fill("by_hand", previous_tier=previous, request=disarmed(context.request))
     return fill("granted", previous_tier=previous)
 
 
-def history(situation: Situation) -> str:
-    """What the conversation holds, by the tiers that have been in it."""
-    held, recorded = situation.in_conversation, situation.in_record
+def history(context: PromptContext) -> str:
+    """Sentence about what the conversation holds, by tier."""
+    held, recorded = context.in_conversation, context.in_record
     first = min(run.tier for run in (*recorded, *held))
     work = [
         f"{kind} of Tier {tier}"
         for tier in dict.fromkeys(run.tier for run in held)
-        for kind in _kinds_of_work(tier, makes_round=tier == first, dry_run=situation.dry_run)
+        for kind in _kinds_of_work(tier, is_first=tier == first, dry_run=context.dry_run)
     ]
     compacted = any(run.compacted for run in held)
     outputs = "the older part as a summary" if compacted else "with every tool output"
     verb = "is" if work == [f"{INVESTIGATION} of Tier {first}"] else "are"
     above = f"The {' and the '.join(work)}, {outputs}, {verb} in this conversation above."
-    return " ".join([above, *map(_from_record, dict.fromkeys(run.tier for run in recorded))])
+    return " ".join(
+        [
+            above,
+            *(
+                f"Of earlier work of Tier {tier} it holds the supervisor's record."
+                for tier in dict.fromkeys(run.tier for run in recorded)
+            ),
+        ]
+    )
 
 
-def _kinds_of_work(tier: int, *, makes_round: bool, dry_run: bool) -> list[str]:
-    investigation = [INVESTIGATION] if makes_round else []
+def _kinds_of_work(tier: int, *, is_first: bool, dry_run: bool) -> list[str]:
+    investigation = [INVESTIGATION] if is_first else []
     if tier == LOWEST_TIER:
         return investigation
     return [*investigation, PROPOSALS if dry_run else REMEDIATION]
 
 
-def _from_record(tier: int) -> str:
-    return f"Of earlier work of Tier {tier} it holds the supervisor's record."
-
-
-def _reports(situation: Situation) -> str:
-    """The resumed model is tempted to repeat the last report that it sees: it must not."""
-    parent = situation.parent
-    reported = [run.tier for run in situation.in_conversation if run.reported]
+def _reports(context: PromptContext) -> str:
+    """Tell the model not to repeat a report, and whether one is missing."""
+    parent = context.parent
+    reported = [run.tier for run in context.in_conversation if run.reported]
     done = fill("report_is_done", previous_tier=str(reported[-1])) if reported else ""
     missing = not parent.reported and not parent.is_question
     none = fill("no_report", previous_tier=str(parent.tier), ended=_ended(parent))
     return " ".join(filter(None, [done, none if missing else ""]))
 
 
-def _before(situation: Situation, room: int = ROOM_FOR_CALLS) -> str:
-    """What happened before and is not told by the conversation."""
+def _before(context: PromptContext, length: int = QUOTED_LENGTH) -> str:
+    """Facts from before that are not in the conversation."""
     return _paragraphs(
-        _attempts(situation), _cut_off(situation, room), _failed_remedies(situation, room)
+        _attempts(context),
+        _cut_off(context, length),
+        _failed_remedies(context, length),
     )
 
 
-def _attempts(situation: Situation) -> str:
-    """The runs at this same point before: not in the conversation, but perhaps in the system."""
-    attempts = situation.attempts
+def _attempts(context: PromptContext) -> str:
+    """Earlier attempts, which are not in the conversation but may have changed the system."""
+    attempts = context.attempts
     if not attempts:
         return ""
     name = "earlier_attempt" if len(attempts) == 1 else "earlier_attempts"
     told = fill(name, count=str(len(attempts)), ended=_ended(attempts[-1]))
     acted = any(attempt.ran_tools for attempt in attempts)
-    looks_back = situation.purpose in LOOKING_BACK
+    looks_back = Session.Purpose(context.purpose).traits.looks_back
     return f"{told} {fill('traces')}" if acted and not looks_back else told
 
 
-def _cut_off(situation: Situation, room: int) -> str:
-    """What the run before, or the last attempt, was in the middle of: as data."""
-    runs = (*situation.line[-1:], *situation.attempts[-1:])
+def _cut_off(context: PromptContext, length: int) -> str:
+    """Tool calls that the parent or the last attempt did not finish, quoted as data."""
+    runs = (*context.line[-1:], *context.attempts[-1:])
     calls = [call for run in runs for call in run.cut_calls]
     if not calls:
         return ""
-    shown = [one_line(call, room // len(calls)) for call in calls]
-    fence = f"----- {situation.token[:8]} -----"
+    shown = [one_line(call, length // len(calls)) for call in calls]
+    fence = f"----- {context.token[:8]} -----"
     return fill("cut_calls", fence=fence, calls=disarmed("\n".join(shown)))
 
 
-def _failed_remedies(situation: Situation, room: int) -> str:
-    """What was done in earlier chains and did not hold: as data."""
-    remedies = situation.failed_remedies
-    if not remedies or situation.purpose in LOOKING_BACK:
+def _failed_remedies(context: PromptContext, length: int) -> str:
+    """Remedies of earlier cycles that did not hold, quoted as data."""
+    remedies = context.failed_remedies
+    if not remedies or Session.Purpose(context.purpose).traits.looks_back:
         return ""
-    shown = [one_line(remedy, room // len(remedies)) for remedy in remedies]
-    fence = f"----- {situation.token[:8]} -----"
+    shown = [one_line(remedy, length // len(remedies)) for remedy in remedies]
+    fence = f"----- {context.token[:8]} -----"
     return fill("failed_remedies", fence=fence, remedies=disarmed("\n".join(shown)))
 
 
-def _name_of_parent(situation: Situation) -> str:
-    tier = situation.parent.tier
-    return f"an earlier run of Tier {tier}" if tier == situation.tier.number else f"Tier {tier}"
+def _name_of_parent(context: PromptContext) -> str:
+    tier = context.parent.tier
+    return f"an earlier session of Tier {tier}" if tier == context.tier.number else f"Tier {tier}"
 
 
 def _ended(run: EarlierRun) -> str:
@@ -243,16 +518,16 @@ def _ended(run: EarlierRun) -> str:
 
 
 def _why(handoff: Handoff) -> str:
-    """Of a retired conversation the reason holds what a program said: that is no text for here."""
+    """Reason for the handoff; that of a retired conversation may quote output and is replaced."""
     return "it proved unusable" if handoff.guard == Guard.RETIRED else disarmed(handoff.why)
 
 
-def role(situation: Situation) -> str:
-    return fill(f"role{situation.tier.number}", dry_run=_dryness(situation))
+def role(context: PromptContext) -> str:
+    return fill(f"role{context.tier.number}", dry_run=_dry_run(context))
 
 
-def _dryness(situation: Situation) -> str:
-    return fill("dry_run" if situation.dry_run else "live_run")
+def _dry_run(context: PromptContext) -> str:
+    return fill("dry_run" if context.dry_run else "live_run")
 
 
 def _paragraphs(*parts: str) -> str:
@@ -260,12 +535,15 @@ def _paragraphs(*parts: str) -> str:
 
 
 def _paragraph(text: str) -> str:
-    """Where a text is missing, so is the empty line before it."""
+    """The text after an empty line, or nothing."""
     return f"\n\n{text}" if text else ""
 
 
 def fill(name: str, **values: str) -> str:
-    path = Path(settings.CLAUDEOPS_PROMPTS_DIR) / f"{name}.md"
+    """Fill in the placeholders of a prompt file."""
+    path = prompt_path(name)
+    if path.stem != name:
+        logger.warning("Rename the prompt file %s to %s.md: the old name goes away", path, name)
     try:
         return Template(path.read_text()).substitute(values).strip()
     except OSError as error:

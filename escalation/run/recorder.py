@@ -1,30 +1,135 @@
-"""The stream of a run, written to the database in small batches while it arrives."""
+"""Writes the events of a session to the database in small batches, or to a spool file."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 import time
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
-from django.db import DatabaseError, OperationalError
+from django.conf import settings
+from django.db import DatabaseError, OperationalError, transaction
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 
-from escalation.agent import StreamLine, parse_line, storable
-from escalation.run import spool
-from escalation.run.spool import store_one
+from escalation.agent.stream import StreamLine, parse_line, storable
+from escalation.run.database_retry import persistently
 from sessions_app.models import Session, SessionEvent
-from sessions_app.reading.masking import known_here, masked, masked_data
-from sessions_app.reading.split_secrets import SplitSecrets
+from sessions_app.models.session import EventKind, EventLog
+from sessions_app.redaction.redact import SplitSecrets, known_here, redacted, redacted_data
 
 logger = logging.getLogger(__name__)
 
-# An event is readable within 300 ms of being printed: this wait, the write, and some air.
+
+def spool_path(session: Session) -> Path:
+    return Path(settings.CLAUDEOPS_STATE_DIR) / "spool" / f"session-{session.pk}.jsonl"
+
+
+def write_spool(session: Session, events: list[SessionEvent]) -> bool:
+    """Append the events to the session's spool file; return False if the disk refuses them."""
+    path = spool_path(session)
+    lines = [
+        json.dumps(
+            {
+                "source": event.source,
+                "kind": event.kind,
+                "payload": event.payload,
+                "created_at": event.created_at.isoformat(),
+            }
+        )
+        for event in events
+    ]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with path.open("a") as file:
+            # A line that a full disk cut off must not join the next one.
+            file.write("\n" + "".join(f"{line}\n" for line in lines))
+    except OSError as error:
+        logger.warning("Session %s: could not spool its events: %s", session.pk, error)
+        return False
+    return True
+
+
+def read_spool(session: Session) -> int:
+    """Move the spooled events into the database; return how many. A broken line is skipped."""
+    path = spool_path(session)
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return 0
+    spooled: list[SessionEvent] = []
+    for line in lines:
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            spooled.append(_event(session, json.loads(line)))
+    with transaction.atomic():
+        _store_new(session, spooled)
+    path.unlink(missing_ok=True)  # another process may have read it too
+    return len(spooled)
+
+
+def _store_new(session: Session, spooled: list[SessionEvent]) -> None:
+    """Skip stored events: a crash before the file was removed leaves them in both places."""
+    stored = {_identity(event) for event in session.events.all()}
+    for event in spooled:
+        if _identity(event) not in stored:
+            stored.add(_identity(event))
+            store_one(session.event_log, event)
+
+
+def _identity(event: SessionEvent) -> tuple[datetime, str, str, str]:
+    """Key by which a spooled event equals a stored one."""
+    return event.created_at, event.source, event.kind, json.dumps(event.payload, sort_keys=True)
+
+
+def read_finished_spools() -> None:
+    """Read the spool files of sessions that ended while the database was unavailable."""
+    for path in (Path(settings.CLAUDEOPS_STATE_DIR) / "spool").glob("session-*.jsonl"):
+        number = path.stem.removeprefix("session-")
+        session = Session.objects.filter(pk=number).first() if number.isdecimal() else None
+        if session is not None and session.status != Session.Status.RUNNING:
+            try:
+                read_spool(session)
+            except (OSError, DatabaseError):
+                logger.exception("Session %s: could not read its spool file", session.pk)
+
+
+def store_one(log: EventLog, event: SessionEvent) -> None:
+    """Store an event; one that the database refuses is replaced by a note."""
+    try:
+        log.append([event])
+    except OperationalError:
+        raise
+    except (DatabaseError, ValueError) as error:
+        event.payload = {"text": f"(an event that could not be stored: {error})"[:500]}
+        log.append([event])
+
+
+# In the spool of an earlier version.
+OLD_KINDS = {"gate": EventKind.COMMAND, "gate_end": EventKind.COMMAND_END}
+
+
+def _event(session: Session, line: dict[str, object]) -> SessionEvent:
+    created_at = parse_datetime(str(line["created_at"]))
+    if created_at is None:
+        raise ValueError("no time")
+    return SessionEvent(
+        session=session,
+        source=str(line["source"]),
+        kind=OLD_KINDS.get(str(line["kind"]), str(line["kind"])),
+        payload=line["payload"],
+        created_at=created_at,
+    )
+
+
+# An event is readable within 300 ms of being printed.
 FLUSH_SECONDS = 0.1
 FLUSH_COUNT = 200
-# How long the last batch is tried for when the database is locked.
-CLOSING_PATIENCE_SECONDS = 60.0
+# Time for which the last batch is tried when the database is locked.
+CLOSING_TIMEOUT_SECONDS = 60.0
 STDERR_KEPT_LENGTH = 2000
 LOG_LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -53,12 +158,12 @@ class Recorder:
         return parsed
 
     def _heard(self, event: SessionEvent) -> None:
-        """A line of the stream: when the run spoke first and last."""
+        """Note the times of the first and the last line."""
         self.first_line_at = self.first_line_at or event.created_at
         self.last_line_at = event.created_at
 
     def hear_again(self, event: SessionEvent) -> None:
-        """An event that a dead runner has stored: it counts, and is not written again."""
+        """Take an event into account that a dead runner has stored, without storing it again."""
         match event.source:
             case SessionEvent.Source.STREAM | SessionEvent.Source.NOISE:
                 self._heard(event)
@@ -66,28 +171,28 @@ class Recorder:
                 self._heard_on_stderr(event)
 
     def message_from_transcript(self, entry: dict[str, Any]) -> None:
-        """A message that the CLI wrote down and that never reached us through the stream."""
+        """Record a message of the transcript that did not arrive through the stream."""
         payload = storable({**entry, "read_from": "transcript"})
-        self._add(SessionEvent.Source.STREAM, str(entry.get("type"))[:100], payload)
+        self._add(SessionEvent.Source.STREAM, str(entry.get("type")), payload)
 
     def stderr_line(self, line: bytes) -> None:
         text = storable(line.decode("utf-8", "replace").rstrip())
         self._heard_on_stderr(self._add(SessionEvent.Source.STDERR, "", {"text": text}))
 
     def _heard_on_stderr(self, event: SessionEvent) -> None:
-        """The end of what was said on stderr is kept for the verdict."""
+        """Keep the end of stderr for the verdict."""
         self.stderr = f"{self.stderr}{event.payload.get('text')}\n"[-STDERR_KEPT_LENGTH:]
 
-    def note(self, kind: str, text: str, level: str = "info", **facts: Any) -> None:
-        """Something that Claude Ops itself did, decided or found worth a warning."""
-        text = masked(text)
+    def note(self, kind: EventKind, text: str, level: str = "info", **facts: Any) -> None:
+        """Record something that Claude Ops itself did, decided or warns about."""
+        text = redacted(text)
         if self._listener is None:
             logger.log(LOG_LEVELS[level], "Session %s: %s", self._session.pk, text)
         payload = storable({"text": text, "level": level, **facts})
         self._add(SessionEvent.Source.SUPERVISOR, kind, payload)
 
     def tick(self) -> None:
-        """Write what has waited long enough; a locked database is tried again next time."""
+        """Write the batch if it is due; where the database refuses, spool it."""
         if not self._waiting:
             return
         if len(self._waiting) < FLUSH_COUNT and time.monotonic() - self._oldest < FLUSH_SECONDS:
@@ -98,24 +203,20 @@ class Recorder:
             self._spool(error)
 
     def close(self) -> None:
-        """Write all that is left, with patience: these events exist nowhere else."""
-        give_up = time.monotonic() + CLOSING_PATIENCE_SECONDS
-        while self._waiting or self._spooled:
-            try:
-                self._write()
-            except OperationalError:
-                if time.monotonic() > give_up:
-                    spool.write(self._session, self._waiting)
-                    raise
-                time.sleep(0.5)
+        """Write all remaining events, retrying for CLOSING_TIMEOUT_SECONDS."""
+        try:
+            persistently(self._write_all, within=CLOSING_TIMEOUT_SECONDS)
+        except OperationalError:
+            write_spool(self._session, self._waiting)
+            raise
 
     def _add(self, source: str, kind: str, payload: dict[str, Any]) -> SessionEvent:
-        """Masked here, before anyone else has it: listener, spool, database."""
+        """Redact an event before it reaches the listener, the spool or the database."""
         event = SessionEvent(
             session=self._session,
             source=source,
-            kind=masked(kind),
-            payload=masked_data(self._split.hidden_in(source, payload, known_here())),
+            kind=redacted(kind),
+            payload=redacted_data(self._split.redact(source, payload, known_here())),
             created_at=timezone.now(),
         )
         if not self._waiting:
@@ -126,22 +227,29 @@ class Recorder:
         return event
 
     def _spool(self, error: OperationalError) -> None:
-        """The run goes on: what the database will not take now waits on disk."""
-        if spool.write(self._session, self._waiting):
+        if write_spool(self._session, self._waiting):
             self._spooled += len(self._waiting)
             self._waiting = []
-        logger.warning("Events of session %s are kept aside: %s", self._session.pk, error)
+        logger.warning(
+            "Session %s: events are spooled, because the database refuses them: %s",
+            self._session.pk,
+            error,
+        )
 
     def _unspool(self) -> None:
         if not self._spooled:
             return
-        spool.read_in(self._session)
+        read_spool(self._session)
         count, self._spooled = self._spooled, 0
         self.note(
-            "spool",
-            f"The database was away: {count} events were kept aside and read in.",
+            EventKind.SPOOL,
+            f"The database was unavailable: {count} events were spooled and read back.",
             "warning",
         )
+
+    def _write_all(self) -> None:
+        while self._waiting or self._spooled:
+            self._write()
 
     def _write(self) -> None:
         self._unspool()
@@ -154,7 +262,6 @@ class Recorder:
         self._waiting = []
 
     def _write_one_by_one(self) -> None:
-        """One event that the database refuses must not cost its neighbours."""
         while self._waiting:
             event = self._waiting[0]
             store_one(self._log, event)

@@ -1,83 +1,287 @@
-"""One session from claim to conclusion: the only place that runs a tier.
+"""Runs one session from claim to conclusion; no other module runs a tier.
 
-1. Claim the queued session; whoever comes second leaves.
-2. Prepare: CLI, continuation, prompt, directories. What cannot be prepared ends with advice.
-3. Store id, command line, host and CLI, and only then start the process.
-4. Record the stream while it runs; stop on a time limit or on request.
-5. Finish: judge the run, check its report, and let the supervisor decide what follows.
+1. Claim the queued session. A second worker that gets the same session leaves it.
+2. Prepare CLI, continuation, prompt and directories (`prepare`). What is missing is reported.
+3. Store id, command line, host and CLI; only then start the process.
+4. Record the stream while it runs; stop it at a limit or on request.
+5. Finish: judge the session, check its report, and let the supervisor decide what follows.
 
-Whatever goes wrong on the way, the session ends in a terminal status.
+Whatever fails on the way, the session ends in a terminal status.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import signal
+import socket
 import time
 import traceback
-from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from decimal import Decimal
+from functools import cached_property, partial
+from types import FrameType
+from typing import Any
 
 from django.conf import settings
-from django.db import OperationalError, transaction
+from django.db import OperationalError, connection
+from django.utils import timezone
 
-from escalation.agent import (
-    Bell,
-    Ended,
-    Manner,
-    ProcessId,
-    StopAsked,
-    StreamFacts,
-    Watcher,
-    run_process,
-)
-from escalation.continuity.facts import resume_limits
+from escalation.agent.event_text import describe_event, summary_line
+from escalation.agent.process import Ended, Manner, ReaderWakeup, StopAsked, Watcher, run_process
+from escalation.agent.process_tree import ProcessId, boot_id, started_at
+from escalation.agent.stream import StreamFacts
 from escalation.errors import CannotRun, Postponed, RecordTooThin, WhyNot
-from escalation.next_step.cycles import Enqueue
-from escalation.next_step.lineage import Lineage, lineage_of
-from escalation.policy import budgets
-from escalation.rooms.container_names import names_of
-from escalation.rooms.docker_filter import engine_socket
-from escalation.run.admission import admit, waits_for_account
-from escalation.run.budget import RunBudget
-from escalation.run.changes import RunChanges
-from escalation.run.ending import ending_without_facts
-from escalation.run.finish import NOTHING_HEARD, close, finish, finish_run
-from escalation.run.gate_events import GateEvents
-from escalation.run.heard import Heard, heard_in
-from escalation.run.heartbeat import Heartbeat
-from escalation.run.held_commands import HeldCommands
-from escalation.run.patience import patience
-from escalation.run.persistence import persistently
-from escalation.run.plan import Plan
-from escalation.run.prepare import prepare
+from escalation.queue import leave_to_caller
+from escalation.queue.hosts import not_for_this_host
+from escalation.queue.lock import installation_lock
+from escalation.queue.slots import SessionLimits, running_tiers, wait_for_slot
+from escalation.resume.facts import resume_limits
+from escalation.run.command_checks import (
+    BypassCheck,
+    CliRefusals,
+    CommandApprovals,
+    CommandEvents,
+    InjectionCheck,
+    RunChanges,
+    injection_check_of,
+)
+from escalation.run.database_retry import persistently, timeout
+from escalation.run.finish import NOTHING_HEARD, close, ending_without_facts, finish, finish_run
+from escalation.run.prepare import RunPlan, prepare
 from escalation.run.recorder import Listener, Recorder
-from escalation.run.refusals import CliRefusals
-from escalation.run.stop import AskedToStop, StopRequest, nobody_asks
-from escalation.run.surroundings import surroundings_of
-from escalation.run.unguarded import UnguardedCommands
-from escalation.run.walls import Walls, behind_walls, judge_of
-from sessions_app.models import Conversation, PauseSwitch, Session
-from sessions_app.reading.spending import budgets_of_cycle
-from sessions_app.reading.target_addresses import learn_addresses
+from escalation.sandbox.docker_filter import engine_socket, names_of
+from escalation.sandbox.setup import RunSandbox, decider_for, in_sandbox
+from escalation.supervisor import budgets
+from escalation.supervisor.budgets import waits_for_others
+from escalation.supervisor.successors import Lineage, lineage_of
+from sessions_app.costs.spending import budgets_of_cycle
+from sessions_app.models import (
+    Approval,
+    Conversation,
+    Cycle,
+    PauseSwitch,
+    RateLimit,
+    SandboxProof,
+    Session,
+    SessionEvent,
+)
+from sessions_app.models.installation import shared_now
+from sessions_app.models.session import EventKind
+from sessions_app.redaction.channel_addresses import learn_addresses
+from sessions_app.tiers import LOWEST_TIER
+
+LOOK_SECONDS = 0.5
+
+AskedToStop = Callable[[], StopAsked | None]
+"""Called about ten times a second; a value that is not None stops the session."""
+
+
+def nobody_asks() -> StopAsked | None:
+    return None
+
+
+class StopRequest:
+    """Looks up at intervals whether an operator or another process asked the session to stop."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._next_look = time.monotonic() + LOOK_SECONDS
+
+    def asked(self) -> StopAsked | None:
+        if time.monotonic() < self._next_look:
+            return None
+        self._next_look = time.monotonic() + LOOK_SECONDS
+        try:
+            rows = Session.objects.filter(pk=self._session.pk)
+            cause, words = rows.values_list("stop_cause", "stop_requested").first() or ("", "")
+        except OperationalError:
+            return None  # the next look tries again
+        return StopAsked(cause, words) if cause else None
+
+
+@contextmanager
+def stop_on_signals(cause: str, words: str) -> Iterator[AskedToStop]:
+    """Stop the session on Ctrl-C or SIGTERM, with its record kept."""
+    received: list[str] = []
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        received.append(signal.Signals(number).name)
+
+    previous = {
+        number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield lambda: StopAsked(cause, f"{received[0]}, {words}") if received else None
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+# The drills register here what they add to a session's environment, so that this module does not
+# depend on them.
+
+RunEnvironment = Callable[[Session], AbstractContextManager[Mapping[str, str]]]
+"""Context manager around a session that gives it additional environment variables."""
+
+_for_drills: list[RunEnvironment] = []
+
+
+def provide_for_drills(run_environment: RunEnvironment) -> None:
+    _for_drills[:] = [run_environment]
+
+
+@contextmanager
+def run_environment_of(session: Session) -> Iterator[Mapping[str, str]]:
+    if not session.is_drill:
+        yield {}
+        return
+    with _for_drills[0](session) as variables:
+        yield variables
+
+
+TAKEN = "it was already taken"
+
+
+def objection(session: Session) -> str:
+    """Reason why a queued session must wait, or an empty string."""
+    switch = PauseSwitch.current()
+    if switch.paused:
+        return f"Claude Ops is paused: {switch.reason or 'no reason given'}"
+    if why := not_for_this_host(session) or waits_for_rate_limit(session):
+        return why
+    if session.tier > LOWEST_TIER and SandboxProof.holding():
+        return "the last sandbox proof was worse than the one before; an operator has to accept it"
+    full = SessionLimits.configured().objection(session.tier, running_tiers(without=session))
+    return full or waits_for_others(session)
+
+
+def waits_for_rate_limit(session: Session) -> str:
+    """Drills use no account, so no rate limit holds them."""
+    limit = None if session.is_drill else RateLimit.holding()
+    return limit.sentence if limit else ""
+
+
+def admit(session: Session, at: datetime | None = None) -> str:
+    """Claim the session if it may start; otherwise return the reason.
+
+    Counting and claiming happen in one transaction under the installation lock, so two workers
+    cannot take the same slot or the rest of the same budget.
+
+    `at` identifies the attempt: a retry with the same value, after the answer was lost with the
+    connection, finds its own claim.
+    """
+    with installation_lock():
+        if at is not None and session.started_at == at:
+            claimed = Session.objects.filter(
+                pk=session.pk, status=Session.Status.RUNNING, started_at=at, **this_runner()
+            )
+            if claimed.exists():
+                return ""
+        if reason := objection(session):
+            wait_for_slot(session)
+            return reason
+        if not session.claim(at, **this_runner(), waiting_since=None):
+            return TAKEN
+    return ""
+
+
+BEAT_SECONDS = 5.0
+# Shorter than the silence after which another host recovers the session (`recovery`).
+LEASE_SECONDS = 30.0
+TAKEN_OVER = "another process has recovered this session"
+CUT_OFF = "the database has not answered for so long that another host may recover this session"
+
+
+def this_runner() -> dict[str, Any]:
+    """Fields that identify the process that runs a session."""
+    return {
+        "host": socket.gethostname(),
+        "runner_pid": os.getpid(),
+        "runner_started": started_at(os.getpid()),
+        "boot_id": boot_id(),
+    }
+
+
+class Heartbeat:
+    """Stores at intervals that the session's runner is alive, and what it has spent."""
+
+    def __init__(
+        self, session: Session, spent: Callable[[], Decimal | None] = lambda: None
+    ) -> None:
+        self._session = session
+        self._spent = spent
+        self._next_beat = time.monotonic() + BEAT_SECONDS
+        self._unrecorded: dict[str, int] = {}
+        self._last_stored = time.monotonic()
+        self._taken_over = False
+
+    def started(self, cli: ProcessId) -> None:
+        """Store the CLI's process at once, so that it can be found after a crash.
+
+        Where the database refuses, the next beats try again; until then the processes can be found
+        by the mark in their environment.
+        """
+        self._unrecorded = {"cli_pid": cli.pid, "cli_started": cli.started}
+        self._store()
+
+    def beat(self) -> bool:
+        """Store a heartbeat if it is time for one; return whether it was."""
+        if time.monotonic() < self._next_beat:
+            return False
+        self._next_beat = time.monotonic() + BEAT_SECONDS
+        self._store()
+        return True
+
+    @property
+    def lost(self) -> StopAsked | None:
+        """Reason to stop: another process has recovered the session, or is about to.
+
+        On one host a living runner is seen by its process. Across hosts only the heartbeat counts:
+        without one for LEASE_SECONDS another host may continue the work.
+        """
+        if self._taken_over:
+            return StopAsked(Session.StopCause.WORKER, TAKEN_OVER)
+        silent = time.monotonic() - self._last_stored
+        if connection.vendor == "postgresql" and silent > LEASE_SECONDS:
+            return StopAsked(Session.StopCause.WORKER, CUT_OFF)
+        return None
+
+    def _store(self) -> None:
+        own = this_runner()
+        with contextlib.suppress(OperationalError):
+            ours = Session.objects.filter(
+                pk=self._session.pk,
+                runner_pid=own["runner_pid"],
+                runner_started=own["runner_started"],
+            )
+            stored = ours.update(
+                heartbeat_at=shared_now(), spent_so_far_usd=self._spent(), **self._unrecorded
+            )
+            self._taken_over = not stored
+            self._last_stored = time.monotonic()
+            self._unrecorded = {}
+
 
 logger = logging.getLogger(__name__)
 
-# While a run is read, its output must not wait long for the database: it is spooled instead.
-READING_PATIENCE_SECONDS = 1
+# Output that the database does not take within this time is spooled to a file.
+READING_TIMEOUT_SECONDS = 1
 
 
 def run(
     session: Session,
     *,
-    enqueue: Enqueue,
     listener: Listener | None = None,
     asked_to_stop: AskedToStop = nobody_asks,
 ) -> bool:
-    """Run a queued session to its end. False: it was not ours to run."""
-    if reason := persistently(lambda: admit(session)):
+    """Run a queued session to its end; return False if it may not start or is not ours."""
+    now = timezone.now()
+    if reason := persistently(lambda: admit(session, now)):
         logger.info("Session %s does not start: %s", session.pk, reason)
         return False
     persistently(learn_addresses)
@@ -86,64 +290,60 @@ def run(
     try:
         persistently(session.cycle.begin)
         try:
-            with surroundings_of(session) as surroundings:
-                tier_run.carry_out(surroundings)
-            tier_run.finish(enqueue)
+            with run_environment_of(session) as run_environment:
+                tier_run.carry_out(run_environment)
+            tier_run.finish()
         except (CannotRun, RecordTooThin) as missing:
-            tier_run.finish_unstarted(missing, enqueue)
+            tier_run.finish_unstarted(missing)
     except Postponed as postponed:
-        reason = str(postponed)
-        persistently(lambda: _put_back(session, recorder, reason))
+        reason, began = str(postponed), session.started_at
+        persistently(lambda: _put_back(session, recorder, reason, began))
         return False
     except BaseException as error:
-        # Also SystemExit and KeyboardInterrupt: the queue's timeout and a person's Ctrl-C.
-        tier_run.finish_after_crash(error, enqueue)
+        # Also SystemExit and KeyboardInterrupt: the queue's timeout and Ctrl-C.
+        tier_run.finish_after_crash(error)
         raise
     return True
 
 
 class TierRun:
-    """A claimed session on its way to its end, with what is known of it at any moment."""
+    """A claimed session while it is carried out, with the facts that its ending needs."""
 
     def __init__(self, session: Session, recorder: Recorder, asked_to_stop: AskedToStop) -> None:
         self._session = session
         self._recorder = recorder
         self._asked_to_stop = asked_to_stop
         self._facts = StreamFacts()
-        self._unguarded = UnguardedCommands()
-        self._bell = Bell()
-        self._changes = RunChanges(session, self._bell)
-        self._gate_events = GateEvents(recorder, self._unguarded, self._changes)
-        self._refusals: CliRefusals | None = None
-        self._heard: Heard | None = None
-        self._held = HeldCommands(session, recorder, plan=self._last_words)
-        self._waited_before_last_line = 0.0
-        self._fault: StopAsked | None = None
-        """What the run itself has done that it must not go on after."""
-        self._lineage: Lineage | None = None
-        self._ended: Ended | None = None
         self._began: float | None = None
+        self._ended: Ended | None = None
         self._api_limits = NOTHING_HEARD
 
-    @property
+    @cached_property
     def lineage(self) -> Lineage:
-        self._lineage = self._lineage or lineage_of(self._session)
-        return self._lineage
+        return lineage_of(self._session)
 
-    def carry_out(self, surroundings: Mapping[str, str]) -> None:
+    def carry_out(self, run_environment: Mapping[str, str]) -> None:
         """Prepare, start the CLI, and read it to its end."""
         try:
-            plan = self._prepared(surroundings)
+            plan = self._prepared(run_environment)
         except OperationalError as away:
-            raise Postponed(f"the database went away before this run began: {away}") from away
-        with ExitStack() as standing:
-            walls = self._walls(plan, standing)
-            standing.callback(self._changes.close)
-            self._refusals = CliRefusals(judge_of(plan.walls), str(plan.workdir))
+            raise Postponed(
+                f"the database became unavailable before the session began: {away}"
+            ) from away
+        commands = RunCommands.of(plan, self.lineage, self._recorder)
+        with commands.in_sandbox(plan) as sandbox, contextlib.closing(commands.changes):
+            cli = CliRun(
+                plan=plan,
+                sandbox=sandbox,
+                commands=commands,
+                session=self._session,
+                recorder=self._recorder,
+                facts=self._facts,
+                asked_to_stop=self._asked_to_stop,
+            )
             self._began = time.monotonic()
             try:
-                with ExitStack() as while_reading:
-                    ended = self._run_process(plan, walls, while_reading)
+                ended = cli.run()
             except OSError as error:
                 self._began = None
                 raise CannotRun(
@@ -151,61 +351,63 @@ class TierRun:
                     "Check CLAUDEOPS_CLAUDE_BIN.",
                     WhyNot.CLI,
                 ) from error
-        self._gate_events.write()
-        self._changes.write_rest()
-        self._api_limits = walls.api_limits
-        self._ended = self._blamed(ended, walls)
+        commands.write_rest()
+        self._api_limits = sandbox.api_limits
+        self._ended = cli.blamed(ended)
 
-    def _prepared(self, surroundings: Mapping[str, str]) -> Plan:
-        plan = prepare(self.lineage, self._recorder, surroundings)
-        self._recorder.note("started", plan.announcement)
-        self._recorder.note("settings", str(resume_limits()))
+    def _prepared(self, run_environment: Mapping[str, str]) -> RunPlan:
+        plan = prepare(self.lineage, self._recorder, run_environment)
+        self._recorder.note(EventKind.STARTED, plan.announcement)
+        self._recorder.note(EventKind.SETTINGS, str(resume_limits()))
         if PauseSwitch.is_on():
-            raise Postponed("Claude Ops was paused before this run began")
-        if why := waits_for_account(self._session):
+            raise Postponed("Claude Ops was paused before the session began")
+        if why := waits_for_rate_limit(self._session):
             raise Postponed(why)
         return plan
 
-    def finish(self, enqueue: Enqueue) -> None:
-        assert self._ended is not None, "only a run that has ended is finished"
-        self._finish_as(self._ended, enqueue)
+    def finish(self) -> None:
+        assert self._ended is not None, "finish() needs a session whose process has ended"
+        self._finish_as(self._ended)
 
-    def finish_unstarted(self, missing: CannotRun | RecordTooThin, enqueue: Enqueue) -> None:
-        """Something is not there that the run needs; nothing was spent and nothing touched."""
+    def finish_unstarted(self, missing: CannotRun | RecordTooThin) -> None:
+        """End a session whose process was not started; it has spent and changed nothing."""
         too_thin = isinstance(missing, RecordTooThin)
         if not too_thin:
-            self._recorder.note("cannot_run", str(missing), "error")
+            self._recorder.note(EventKind.CANNOT_RUN, str(missing), "error")
         status = Session.Status.CANCELLED if too_thin else Session.Status.FAILED
         self._finish_without_facts(
             str(missing),
             status,
-            enqueue,
             record_too_thin=too_thin,
             why_not=missing.why_not if isinstance(missing, CannotRun) else "",
         )
 
-    def finish_after_crash(self, error: BaseException, enqueue: Enqueue) -> None:
-        """Something of ours failed, or somebody ended this process."""
+    def finish_after_crash(self, error: BaseException) -> None:
+        """End a session after an error in Claude Ops itself or the end of this process."""
         persistently(self._session.refresh_from_db)
         if not self._session.is_open:
             return
         is_ours = isinstance(error, Exception)
-        why = _in_words(error)
+        if is_ours:
+            said = "".join(traceback.format_exception_only(error)).strip()
+            why = f"Claude Ops itself failed: {said}"
+        else:
+            why = f"The session was cut off ({type(error).__name__}). Start the cycle again."
         if is_ours:
             logger.error("Session %s: %s", self._session.pk, why, exc_info=error)
-            self._recorder.note("crash", why, "error")
+            self._recorder.note(EventKind.CRASH, why, "error")
         if self._began is not None and self._ended is None:
             manner = Manner.CRASHED if is_ours else Manner.ABANDONED
-            self._finish_as(Ended(manner=manner, exit_code=None, why=why), enqueue)
+            self._finish_as(Ended(manner=manner, exit_code=None, why=why))
             return
         status = Session.Status.FAILED if is_ours else Session.Status.INTERRUPTED
-        self._finish_without_facts(why, status, enqueue)
+        why_not = WhyNot.CRASH if is_ours and self._began is None else ""
+        self._finish_without_facts(why, status, why_not=why_not)
 
     def _finish_without_facts(
         self,
         error: str,
         status: str,
-        enqueue: Enqueue,
         *,
         record_too_thin: bool = False,
         why_not: str = "",
@@ -218,138 +420,245 @@ class TierRun:
             record_too_thin=record_too_thin,
             why_not=why_not,
         )
-        finish(self._session, self._recorder, ending, enqueue=enqueue)
+        finish(self._session, self._recorder, ending)
 
-    def _finish_as(self, ended: Ended, enqueue: Enqueue) -> None:
-        assert self._began is not None, "only a process that was started has an ending"
+    def _finish_as(self, ended: Ended) -> None:
+        assert self._began is not None, "a process that was not started has no ending"
         finish_run(
             self.lineage,
             self._recorder,
             self._facts,
             ended,
             duration_ms=int((time.monotonic() - self._began) * 1000),
-            enqueue=enqueue,
             api_limits=self._api_limits,
         )
 
-    def _walls(self, plan: Plan, standing: ExitStack) -> Walls:
-        events = self._gate_events
-        engine = engine_socket(plan.walls.surroundings)
-        self._heard = heard_in(self.lineage, self._bell)
-        try:
-            return standing.enter_context(
-                behind_walls(
-                    plan.walls,
-                    on_decision=events.on_decision,
-                    on_end=events.on_end,
-                    objection=partial(self._changes.objection, names_of=partial(names_of, engine)),
-                    ask=self._held.ask,
-                    review=self._heard.review,
-                )
-            )
-        except OSError as error:
-            raise CannotRun(
-                f"The walls around this run cannot be put up: {error}. Look at `claudeops doctor`.",
-                WhyNot.WALLS,
-            ) from error
 
-    def _blamed(self, ended: Ended, walls: Walls) -> Ended:
-        """A run that was refused by its walls has failed by that, however its process ended."""
-        ended = replace(ended, exit_code=walls.exit_code(ended.exit_code))
-        fault = self._fault or self._spent(walls)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunCommands:
+    """Checks and records the commands of one session, from the command policy to the events."""
+
+    wakeup: ReaderWakeup
+    """Wakes the thread that reads the CLI."""
+    injection: InjectionCheck
+    approvals: CommandApprovals
+    changes: RunChanges
+    bypass: BypassCheck
+    refusals: CliRefusals
+    events: CommandEvents
+
+    @classmethod
+    def of(cls, plan: RunPlan, lineage: Lineage, recorder: Recorder) -> RunCommands:
+        """Build the checks, with what earlier sessions of the chain have printed."""
+        session, wakeup, bypass = lineage.session, ReaderWakeup(), BypassCheck()
+        injection = injection_check_of(lineage, wakeup)
+        changes = RunChanges(session, wakeup)
+        return cls(
+            wakeup=wakeup,
+            injection=injection,
+            approvals=CommandApprovals(session, recorder, plan=lambda: injection.last_words),
+            changes=changes,
+            bypass=bypass,
+            refusals=CliRefusals(decider_for(plan.sandbox), str(plan.workdir)),
+            events=CommandEvents(recorder, bypass, changes),
+        )
+
+    @contextmanager
+    def in_sandbox(self, plan: RunPlan) -> Iterator[RunSandbox]:
+        engine = engine_socket(plan.sandbox.run_environment)
+        with ExitStack() as standing:
+            try:
+                sandbox = standing.enter_context(
+                    in_sandbox(
+                        plan.sandbox,
+                        on_decision=self.events.on_decision,
+                        on_end=self.events.on_end,
+                        objection=partial(
+                            self.changes.objection, names_of=partial(names_of, engine)
+                        ),
+                        ask=self.approvals.ask,
+                        review=self.injection.review,
+                    )
+                )
+            except OSError as error:
+                raise CannotRun(
+                    f"The sandbox of this session cannot be set up: {error}. "
+                    "Run `claudeops doctor`.",
+                    WhyNot.SANDBOX,
+                ) from error
+            yield sandbox
+
+    def tick(self) -> None:
+        """Answer and record what the threads of the command runner have asked and done."""
+        self.changes.answer()
+        self.injection.tick()
+        self.events.write()
+        self.approvals.look()
+
+    def observe(self, line: Mapping[str, Any]) -> str:
+        """Check a line of the stream; return a command that ran without a decision, or ''."""
+        for refused in self.refusals.in_line(line):
+            self.events.refused(refused)
+        self.injection.observe(line)
+        return self.bypass.look_at(line)
+
+    def write_rest(self) -> None:
+        self.events.write()
+        self.changes.write()
+
+
+@dataclass(kw_only=True, slots=True)
+class CliRun:
+    """The CLI's process while it runs: reads its output, and stops it at its limits."""
+
+    plan: RunPlan
+    sandbox: RunSandbox
+    commands: RunCommands
+    session: Session
+    recorder: Recorder
+    facts: StreamFacts
+    asked_to_stop: AskedToStop
+
+    _fault: StopAsked | None = field(default=None, init=False)
+    """Violation by the session itself that stops it."""
+    _waited_before_last_line: float = field(default=0.0, init=False)
+
+    def run(self) -> Ended:
+        """Run the process to its end; raises OSError if it cannot be started."""
+        with ExitStack() as while_reading:
+            return self._run_process(while_reading)
+
+    def blamed(self, ended: Ended) -> Ended:
+        """Replace the ending by a fault or a spent budget, however the process ended."""
+        ended = replace(ended, exit_code=self.sandbox.exit_code(ended.exit_code))
+        fault = self._fault or self._spent()
         return replace(ended, manner=Manner.STOPPED, stop=fault) if fault else ended
 
-    def _spent(self, walls: Walls) -> StopAsked | None:
-        if not walls.refused:
+    def _spent(self) -> StopAsked | None:
+        if not self.sandbox.refused:
             return None
-        return StopAsked(Session.StopCause.BUDGET, walls.refused, by_fault=True)
+        return StopAsked(Session.StopCause.BUDGET, self.sandbox.refused, by_fault=True)
 
-    def _run_process(self, plan: Plan, walls: Walls, while_reading: ExitStack) -> Ended:
-        stop_request = StopRequest(self._session)
-        heartbeat = Heartbeat(self._session, spent=lambda: plan.budget.spent(walls.spending))
+    def _run_process(self, while_reading: ExitStack) -> Ended:
+        plan, sandbox, approvals = self.plan, self.sandbox, self.commands.approvals
+        stop_request = StopRequest(self.session)
+        heartbeat = Heartbeat(self.session, spent=lambda: plan.budget.spent(sandbox.spending))
 
         def on_start(cli: ProcessId) -> None:
             heartbeat.started(cli)
-            while_reading.enter_context(patience(READING_PATIENCE_SECONDS))
+            while_reading.enter_context(timeout(READING_TIMEOUT_SECONDS))
 
         def on_tick() -> StopAsked | None:
-            self._changes.answer()
-            if self._heard:
-                self._heard.came_round()
-            self._gate_events.write()
-            self._held.look()
-            self._recorder.tick()
+            self.commands.tick()
+            self.recorder.tick()
             if heartbeat.beat():
-                self._renew_budget(plan.budget, walls)
-            faults = self._fault or self._spent(walls)
-            return faults or heartbeat.lost or self._asked_to_stop() or stop_request.asked()
+                self._renew_budget()
+            faults = self._fault or self._spent()
+            return faults or heartbeat.lost or self.asked_to_stop() or stop_request.asked()
 
         return run_process(
-            walls.around(plan.argv),
-            environment={**plan.environment, **walls.environment},
+            sandbox.around(plan.argv),
+            environment={**plan.environment, **sandbox.environment},
             cwd=plan.workdir,
             prompt=plan.prompt,
             timeout_seconds=plan.tier.timeout_seconds,
             watcher=Watcher(
                 on_stdout=self._observe,
-                on_stderr=self._recorder.stderr_line,
-                has_result=lambda: bool(self._facts.result),
+                on_stderr=self.recorder.stderr_line,
+                has_result=lambda: bool(self.facts.result),
                 on_tick=on_tick,
-                bell=self._bell,
+                wakeup=self.commands.wakeup,
                 on_start=on_start,
-                on_stopping=self._facts.note_stop,
+                on_stopping=self.facts.note_stop,
                 silence_budget=self._silence_budget,
-                uncounted=lambda: self._held.waited_seconds,
+                uncounted=lambda: approvals.waited_seconds,
             ),
             traces=plan.traces,
         )
 
-    def _renew_budget(self, budget: RunBudget, walls: Walls) -> None:
-        """Others spend too. Without a gateway between the requests, the run is stopped here."""
+    def _renew_budget(self) -> None:
+        """Renew the shared budgets; without an API proxy, stop here when one is spent."""
+        budget, cycle = self.plan.budget, self.session.cycle
         with contextlib.suppress(OperationalError):
-            shared = budgets_of_cycle(self._session.cycle, without=self._session)
+            shared = budgets_of_cycle(cycle, without=self.session)
             budget.renew(shared)
-            budgets.note_standing(shared, self._session.cycle.watch)
-        if walls.gateway is None and (why := budget.objection(walls.spending)):
+            budgets.notify_of_use(shared, cycle.watch)
+        if self.sandbox.api_proxy is None and (why := budget.objection(self.sandbox.spending)):
             self._fault = self._fault or StopAsked(Session.StopCause.BUDGET, why, by_fault=True)
 
     def _observe(self, line: bytes) -> None:
-        self._gate_events.write()
-        self._waited_before_last_line = self._held.waited_seconds
-        parsed = self._recorder.stream_line(line)
+        self.commands.events.write()
+        self._waited_before_last_line = self.commands.approvals.waited_seconds
+        parsed = self.recorder.stream_line(line)
         if parsed.is_noise:
             return
-        self._facts.observe(parsed.payload)
-        for refused in self._refusals.in_line(parsed.payload) if self._refusals else ():
-            self._gate_events.refused(refused)
-        if self._heard:
-            self._heard.observe(parsed.payload)
-        if command := self._unguarded.look_at(parsed.payload):
+        self.facts.observe(parsed.payload)
+        if command := self.commands.observe(parsed.payload):
             self._fault = self._fault or StopAsked(
                 Session.StopCause.UNGUARDED,
-                f"A command ran that the gate had not seen, so the run was stopped: {command}",
+                f"A command ran without a decision of the command policy: {command}",
                 by_fault=True,
             )
 
     def _silence_budget(self) -> float:
-        """A command may be silent for longer than a model that thinks, and a person than both."""
-        waited = self._held.waited_seconds - self._waited_before_last_line
-        if self._facts.open_tools:
-            return float(settings.CLAUDEOPS_TOOL_SILENCE) + waited
-        return float(settings.CLAUDEOPS_SILENCE) + waited
-
-    def _last_words(self) -> str:
-        return self._heard.last_words if self._heard else ""
+        """Seconds of silence allowed: longer during a tool call, and without waits for people."""
+        waited = self.commands.approvals.waited_seconds - self._waited_before_last_line
+        if self.facts.open_tools:
+            return float(settings.CLAUDEOPS_TOOL_IDLE_TIMEOUT) + waited
+        return float(settings.CLAUDEOPS_IDLE_TIMEOUT) + waited
 
 
-def _put_back(session: Session, recorder: Recorder, reason: str) -> None:
+def _put_back(session: Session, recorder: Recorder, reason: str, began: datetime | None) -> None:
+    """Queue the session again, unless another worker has begun it meanwhile."""
     close(session, recorder)
-    with transaction.atomic():
-        Conversation.leave(session)
-        session.put_back(reason)
+    with installation_lock():
+        if Session.objects.filter(pk=session.pk, started_at=began).exists():
+            Conversation.leave(session)
+            session.put_back(reason)
 
 
-def _in_words(error: BaseException) -> str:
-    if not isinstance(error, Exception):
-        return f"The run was cut off ({type(error).__name__}). Start the cycle again."
-    return f"Claude Ops itself failed: {''.join(traceback.format_exception_only(error)).strip()}"
+def run_to_end(cycle: Cycle, print_line: Callable[[str], None]) -> Cycle:
+    """Run the queued sessions of a cycle in this process until none is left, printing events."""
+    with (
+        leave_to_caller(),
+        stop_on_signals(Session.StopCause.FOREGROUND, "in the foreground") as asked_to_stop,
+    ):
+        while session := next_session(cycle):
+            print_line(f"── Session {session.pk}: Tier {session.tier}, {session.model}")
+            taken = run(
+                session,
+                listener=lambda event: print_event(event, print_line),
+                asked_to_stop=asked_to_stop,
+            )
+            if not taken:
+                why = objection(session) or "another process has taken it"
+                print_line(f"   It does not start now: {why}. It stays queued for the worker.")
+                break
+    for approval in waiting_for(cycle):
+        print_line(
+            f"   Tier {approval.session.tier} waits for approval: run `claudeops approval approve "
+            f"{approval.pk}` or use the page Approvals. The worker then starts it."
+        )
+    cycle.refresh_from_db()
+    return cycle
+
+
+def waiting_for(cycle: Cycle) -> list[Approval]:
+    waiting = Approval.objects.filter(
+        session__cycle=cycle, kind=Approval.Kind.TIER, state=Approval.State.WAITING
+    )
+    return list(waiting.select_related("session"))
+
+
+def next_session(cycle: Cycle) -> Session | None:
+    return (
+        cycle.sessions.filter(status=Session.Status.QUEUED)
+        .select_related("cycle__watch", "parent_session")
+        .order_by("pk")
+        .first()
+    )
+
+
+def print_event(event: SessionEvent, print_line: Callable[[str], None]) -> None:
+    for line in describe_event(event.source, event.kind, event.payload):
+        print_line(f"   {summary_line(line)}")

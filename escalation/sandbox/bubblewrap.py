@@ -1,7 +1,8 @@
-"""Whether rooms can be built here; where they cannot, which wall is in the way and what to set."""
+"""Detects whether bubblewrap sandboxes work on this host and, if not, what to install or set."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Sequence
@@ -11,23 +12,23 @@ from pathlib import Path
 
 BWRAP = "/usr/bin/bwrap"
 OLDEST = (0, 8)
-"""The first that can forbid further user namespaces inside a room."""
-PATIENCE_SECONDS = 20
+"""The first version with `--disable-userns`."""
+TIMEOUT_SECONDS = 20
 
-# The same for root and for an ordinary user. In a user namespace of its own a process can read
-# neither environment nor descriptors of one outside, not even as root. A nested one is refused.
+# The same for root and for an ordinary user. A process in its own user namespace cannot read the
+# environment or the descriptors of a process outside, not even as root. Nesting is disabled.
 ISOLATION = (
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
     *("--disable-userns", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
 )
-SMALLEST_ROOM = (
+SMALLEST_SANDBOX = (
     *ISOLATION,
     *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc"),
     *("--size", "4096", "--tmpfs", "/tmp", "--unshare-net", "--", "/bin/true"),  # noqa: S108
 )
 
 MISSING = "bubblewrap is not installed. Install it: apt-get install bubblewrap"
-TOO_OLD = "bubblewrap {version} is too old: rooms need 0.8 or newer (Debian 12, Ubuntu 24.04)"
+TOO_OLD = "bubblewrap {version} is too old: sandboxes need 0.8 or newer (Debian 12, Ubuntu 24.04)"
 NO_NAMESPACES = (
     "the kernel forbids user namespaces. Set: sysctl -w user.max_user_namespaces=15000 "
     "kernel.unprivileged_userns_clone=1 (in /etc/sysctl.d to keep it)"
@@ -42,56 +43,57 @@ CONTAINER = (
     "seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined"
 )
 OTHER = "bubblewrap does not work here: {error}"
-SWITCHED_OFF = "switched off (CLAUDEOPS_ROOMS=off)"
+SWITCHED_OFF = "switched off (CLAUDEOPS_SANDBOX=off)"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RoomsState:
+class SandboxState:
     in_force: bool
     why: str
-    """Why there are none, and what to set; empty where they are in force."""
+    """The reason why there is no sandbox, and what to set; empty if it is in force."""
     version: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KernelFacts:
-    """What tells one refusal from another: bubblewrap's own words are the same for most."""
+    """Tell causes apart for which bubblewrap prints the same error."""
 
     namespaces_off: bool = False
     apparmor_restricts: bool = False
     in_container: bool = False
 
 
-def rooms_state(mode: str) -> RoomsState:
-    """`auto` and `on` look; what a refusal means for `on` is the caller's to say."""
+def sandbox_state(mode: str) -> SandboxState:
+    """Detect the state for `auto` and `on`; the caller refuses to run for `on` without one."""
     if mode == "off":
-        return RoomsState(in_force=False, why=SWITCHED_OFF)
-    return _looked_up(BWRAP)
+        return SandboxState(in_force=False, why=SWITCHED_OFF)
+    return _detected(BWRAP)
 
 
-def forget_rooms_state() -> None:
-    _looked_up.cache_clear()
+def forget_sandbox_state() -> None:
+    _detected.cache_clear()
 
 
 @lru_cache(maxsize=4)
-def _looked_up(program: str) -> RoomsState:
+def _detected(program: str) -> SandboxState:
     try:
-        version = _said_by([program, "--version"]).stdout.removeprefix("bubblewrap ").strip()
+        version = _output_of([program, "--version"]).stdout.removeprefix("bubblewrap ").strip()
         if _numbers(version) < OLDEST:
-            return RoomsState(in_force=False, why=TOO_OLD.format(version=version), version=version)
-        room = _said_by([program, *SMALLEST_ROOM])
+            why = TOO_OLD.format(version=version)
+            return SandboxState(in_force=False, why=why, version=version)
+        tried = _output_of([program, *SMALLEST_SANDBOX])
     except FileNotFoundError:
-        return RoomsState(in_force=False, why=MISSING)
+        return SandboxState(in_force=False, why=MISSING)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return RoomsState(in_force=False, why=OTHER.format(error=error))
-    if room.returncode == 0:
-        return RoomsState(in_force=True, why="", version=version)
-    complaint = room.stderr.strip() or f"it ended with code {room.returncode}"
-    return RoomsState(in_force=False, why=explain(complaint, kernel_facts()), version=version)
+        return SandboxState(in_force=False, why=OTHER.format(error=error))
+    if tried.returncode == 0:
+        return SandboxState(in_force=True, why="", version=version)
+    problem = tried.stderr.strip() or f"it ended with code {tried.returncode}"
+    return SandboxState(in_force=False, why=explain(problem, kernel_facts()), version=version)
 
 
 def explain(error: str, facts: KernelFacts) -> str:
-    """Bubblewrap's complaint as the wall that caused it, and what to set."""
+    """Turn bubblewrap's error into its cause and what to set."""
     is_refusal = re.search(
         r"new namespace|uid map|userns|user namespace|NEWADDR|mount proc|Operation not permitted",
         error,
@@ -122,7 +124,7 @@ def kernel_facts(root: Path = Path("/")) -> KernelFacts:
     )
 
 
-def _said_by(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def _output_of(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         argv,
         env={},
@@ -130,7 +132,7 @@ def _said_by(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         errors="replace",
-        timeout=PATIENCE_SECONDS,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
 
@@ -144,3 +146,21 @@ def _read(path: Path) -> str:
         return path.read_text().strip()
     except OSError:
         return ""
+
+
+GROUPS_THAT_MAY_PING = Path("/proc/sys/net/ipv4/ping_group_range")
+PING_REMEDY = "sysctl -w net.ipv4.ping_group_range='0 2147483647'"
+
+
+def ping_in_sandbox() -> str:
+    """Return "works", or the reason why `ping` does not work in a sandbox, with the remedy.
+
+    No sandbox may open a raw socket. The kernel can permit ping sockets by group instead.
+    """
+    try:
+        lowest, highest = map(int, GROUPS_THAT_MAY_PING.read_text().split())
+    except (OSError, ValueError):
+        return "unknown: the kernel does not report ping_group_range"
+    if lowest <= os.getegid() <= highest:
+        return "works"
+    return f"does not work: raw sockets are forbidden; set: {PING_REMEDY}"

@@ -1,8 +1,8 @@
-"""How much of the host one command may use.
+"""Limits the resources of one command, by `ulimit` and by control groups.
 
-Two kinds of limit, because each alone has a gap. A process's own limits (`ulimit`) hold for an
-ordinary user everywhere; the kernel counts root's processes against none. A control group holds
-for root too, and for all processes of a command together, where we may make one.
+Both are used because each has a gap: `ulimit` works everywhere, but the kernel does not count the
+processes of root; a control group counts all processes of a command, also for root, but cannot be
+created everywhere.
 """
 
 from __future__ import annotations
@@ -22,30 +22,33 @@ GIBIBYTE = 1024 * MEBIBYTE
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_GROUPS = Path("/proc/self/cgroup")
 OUR_GROUP = "claudeops-tools"
-EMPTY_PATIENCE_SECONDS = 2.0
+EMPTY_TIMEOUT_SECONDS = 2.0
 FORGOTTEN_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
+class SandboxLimits:
     processes: int = 512
     memory_bytes: int = 4 * GIBIBYTE
-    """Of one process its written memory (node and Java reserve far more address space than they
-    use); of a control group all."""
+    """Written memory of one process (node and Java reserve far more address space than they use),
+    and all memory of a control group."""
     file_bytes: int = 4 * GIBIBYTE
     output_bytes: int = 256 * MEBIBYTE
-    """What a command may print into a file of the CLI."""
+    """The most that a command may print into a file of the CLI."""
     open_files: int = 4096
     cpu_seconds: int = 3600
     temporary_bytes: int = 512 * MEBIBYTE
     home_bytes: int = 64 * MEBIBYTE
     longest_seconds: float = float("inf")
-    """For one command, where the CLI's own time-out had to be raised so that it can wait."""
+    """Ends a command where the CLI's own time-out is raised so that it can wait for an approval."""
 
 
-def shell_limits(limits: Limits) -> str:
-    """`ulimit` words for the shell that starts a command, inside its room: the count of processes
-    belongs to the room's user namespace. Never over what we ourselves may have."""
+def shell_limits(limits: SandboxLimits) -> str:
+    """Return the `ulimit` call for the shell that starts a command.
+
+    It runs inside the sandbox, because processes are counted for its user namespace. No limit
+    exceeds the hard limit of this process.
+    """
     wanted = (
         ("-c", resource.RLIMIT_CORE, 0, 1),
         ("-u", resource.RLIMIT_NPROC, limits.processes, 1),
@@ -54,39 +57,39 @@ def shell_limits(limits: Limits) -> str:
         ("-n", resource.RLIMIT_NOFILE, limits.open_files, 1),
         ("-t", resource.RLIMIT_CPU, limits.cpu_seconds, 1),
     )
-    words = []
+    options = []
     for option, number, value, unit in wanted:
         hardest = resource.getrlimit(number)[1]
         value = value if hardest == resource.RLIM_INFINITY else min(value, hardest)
-        words.append(f"{option} {value // unit}")
-    return f"ulimit {' '.join(words)}"
+        options.append(f"{option} {value // unit}")
+    return f"ulimit {' '.join(options)}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ControlGroups:
-    """The parents under which each command gets a group of its own."""
+    """The parent groups under which each command gets its own group."""
 
     parents: tuple[tuple[Path, str], ...] = ()
-    """Directory, and the file that limits processes or memory ("" for both: version 2)."""
+    """Pairs of directory and limit file ("" for version 2, which has both limits)."""
 
     @property
     def in_force(self) -> str:
-        """For people."""
+        """A description for an operator."""
         if not self.parents:
             root = "" if os.getuid() else " (processes of root are not counted)"
-            return f"limits of each process{root}, no control group"
+            return f"process limits{root}, no control group"
         version = 2 if not self.parents[0][1] else 1
-        return f"limits of each process, control groups version {version}"
+        return f"process limits, control groups version {version}"
 
 
 @lru_cache
 def control_groups() -> ControlGroups:
-    """Those of this process: it does not change its own."""
+    """The control groups of this process, found once."""
     return find_control_groups()
 
 
 def find_control_groups(root: Path = CGROUPS, own: Path = OWN_GROUPS) -> ControlGroups:
-    """Tried, not guessed: a group is made, limited and removed again."""
+    """Find groups that work: one is created, limited and removed."""
     for parents in _candidates(root, own):
         if all((parent / "cgroup.procs").exists() for parent, _file in parents):
             groups = ControlGroups(parents=tuple((path / OUR_GROUP, f) for path, f in parents))
@@ -96,7 +99,7 @@ def find_control_groups(root: Path = CGROUPS, own: Path = OWN_GROUPS) -> Control
 
 
 def _candidates(root: Path, own: Path) -> Iterator[tuple[tuple[Path, str], ...]]:
-    """Version 2 has groups for everything; of version 1 we stay below the groups we are in."""
+    """Yield the root for version 2, or the groups of this process for version 1."""
     if (root / "cgroup.controllers").exists():
         yield ((root, ""),)
     try:
@@ -112,7 +115,7 @@ def _candidates(root: Path, own: Path) -> Iterator[tuple[tuple[Path, str], ...]]
 
 
 def _can_be_used(groups: ControlGroups) -> bool:
-    group = CommandGroup(groups, Limits())
+    group = CommandGroup(groups, SandboxLimits())
     try:
         for parent, _file in groups.parents:
             parent.mkdir(exist_ok=True)
@@ -128,7 +131,7 @@ def _can_be_used(groups: ControlGroups) -> bool:
 class CommandGroup:
     """The control group of one command."""
 
-    def __init__(self, groups: ControlGroups, limits: Limits) -> None:
+    def __init__(self, groups: ControlGroups, limits: SandboxLimits) -> None:
         name = uuid.uuid4().hex
         self._limits = limits
         self._groups = [(parent / name, file) for parent, file in groups.parents]
@@ -146,8 +149,8 @@ class CommandGroup:
                 (path / name).write_text(str(value))
 
     def remove(self) -> None:
-        """Gone when its last process is; a killed room needs a moment for that."""
-        until = time.monotonic() + EMPTY_PATIENCE_SECONDS
+        """Wait until its last process has ended, for a limited time, and remove the group."""
+        until = time.monotonic() + EMPTY_TIMEOUT_SECONDS
         for path in self.paths:
             while path.exists():
                 with contextlib.suppress(OSError):
@@ -158,7 +161,7 @@ class CommandGroup:
                     time.sleep(0.005)
 
     def entering(self, argv: Sequence[str]) -> list[str]:
-        """The same command, begun inside the group: a process moved later leaves children out."""
+        """Return a command line that enters the group first, so that all children are inside."""
         if not self._groups:
             return list(argv)
         enter = "".join('echo $$ >"$1/cgroup.procs" || exit 126; shift; ' for _ in self._groups)
@@ -172,7 +175,7 @@ class CommandGroup:
 
 
 def _remove_forgotten(groups: ControlGroups) -> None:
-    """Of a runner that was killed. A group in use cannot be removed, one just made is young."""
+    """Remove old groups of killed workers; a group in use cannot be removed."""
     for parent, _file in groups.parents:
         for path in parent.iterdir():
             with contextlib.suppress(OSError):

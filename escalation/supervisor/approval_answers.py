@@ -1,6 +1,7 @@
-"""What follows a person's answer about a tier, or that nobody gave one: in one transaction with it.
+"""Answers to approvals and their expiry, in one transaction with what follows.
 
-A command's answer is picked up by the run that waits for it (`run/held_commands`).
+The session that waits for the approval of a command reads the answer itself
+(`run/command_checks`).
 """
 
 from __future__ import annotations
@@ -9,51 +10,48 @@ import logging
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from django.db import transaction
 from django.utils import timezone
 
-from escalation.approvals import answering
-from escalation.errors import OperationRefused
-from escalation.next_step.conclude import finish_cycle
-from escalation.next_step.dry_fork import ask_for_plan, give_up
-from escalation.queue import enqueue as to_the_queue
-from escalation.queue.one_at_a_time import one_at_a_time
+from escalation.errors import OperationRefused, RefusalCode
+from escalation.queue import enqueue_session
+from escalation.queue.lock import installation_lock
+from escalation.supervisor import approvals
+from escalation.supervisor.conclude import finish_cycle
+from escalation.supervisor.successors import ask_for_plan, give_up
 from sessions_app.models import Approval, Cycle, Session
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-    from escalation.next_step.cycles import Enqueue
 
 logger = logging.getLogger(__name__)
 
 State, Status = Approval.State, Session.Status
 
 
-def approve(
-    approval: Approval, *, by: User, note: str = "", enqueue: Enqueue = to_the_queue
-) -> Approval:
-    """Raises OperationRefused. A tier is in the queue afterwards."""
+def approve(approval: Approval, *, by: User, note: str = "") -> Approval:
+    """Approves, and enqueues the session of a tier. Raises OperationRefused."""
     expire_if_overdue(approval)
-    with transaction.atomic():
-        approval = answering.answer(approval, State.APPROVED, by=by, note=note)
+    with installation_lock():
+        approval = approvals.answer(approval, State.APPROVED, by=by, note=note)
         give_up(approval)
         if approval.kind == Approval.Kind.TIER:
             session = _session_of(approval)
             if not session.let_start(f"approved by {by.get_username()}"):
                 raise OperationRefused(
-                    f"Session {session.pk} is {session.get_status_display()}: it does not wait "
-                    "for an approval any more."
+                    RefusalCode.SESSION_STATUS,
+                    f"Session {session.pk} is {session.get_status_display()}: it no longer "
+                    "waits for approval.",
                 )
-            enqueue(session)
+            enqueue_session(session)
     return approval
 
 
 def reject(approval: Approval, *, by: User, note: str) -> Approval:
-    """Raises OperationRefused. A tier never starts, and its cycle asks for a person."""
+    """Rejects. The cycle of a tier then needs a person. Raises OperationRefused."""
     expire_if_overdue(approval)
-    with one_at_a_time():
-        approval = answering.answer(approval, State.REJECTED, by=by, note=note)
+    with installation_lock():
+        approval = approvals.answer(approval, State.REJECTED, by=by, note=note)
         give_up(approval)
         if approval.kind == Approval.Kind.TIER:
             _end(
@@ -65,14 +63,14 @@ def reject(approval: Approval, *, by: User, note: str) -> Approval:
     return approval
 
 
-def plan(approval: Approval, *, by: User, enqueue: Enqueue = to_the_queue) -> Session:
-    """A person wants to see what the tier would do, before they answer. Raises OperationRefused."""
-    with transaction.atomic():
-        return ask_for_plan(approval, enqueue=enqueue, by=by)
+def plan(approval: Approval, *, by: User) -> Session:
+    """Starts a plan session before the answer. Raises OperationRefused."""
+    with installation_lock():
+        return ask_for_plan(approval, by=by)
 
 
 def expire_overdue(now: datetime | None = None) -> int:
-    """All that nobody answered in time: how many. One that fails does not keep the others."""
+    """Expires overdue approvals. Returns how many; an error does not stop the others."""
     now = now or timezone.now()
     overdue = Approval.objects.filter(state=State.WAITING, expires_at__lte=now)
     return sum(_expired(approval, now) for approval in overdue.select_related("session"))
@@ -85,19 +83,19 @@ def expire_if_overdue(approval: Approval) -> None:
 
 def _expired(approval: Approval, now: datetime) -> bool:
     try:
-        with one_at_a_time():
-            if not answering.expire([approval.pk], now):
+        with installation_lock():
+            if not approvals.expire([approval.pk], now):
                 return False
             give_up(approval)
             if approval.kind == Approval.Kind.TIER:
                 _end(
                     approval,
                     Status.EXPIRED,
-                    f"Nobody approved Tier {approval.session.tier} in time. Look at it, and start "
-                    "the tier again if it should run.",
+                    f"Tier {approval.session.tier} was not approved in time. Start the tier again "
+                    "if it should run.",
                 )
     except Exception:
-        logger.exception("Approval %s could not be brought to its end", approval.pk)
+        logger.exception("Could not expire approval %s", approval.pk)
         return False
     return True
 

@@ -1,35 +1,27 @@
-"""Starting a cycle: one at a time for each watch, guaranteed by the database."""
+"""Starts cycles. The database allows one active cycle per watch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 
-from escalation.errors import CycleActive, OperationRefused
-from escalation.next_step.run_choice import AS_USUAL, RunChoice
-from escalation.next_step.starting import begin
-from escalation.policy.budgets import require_budget
-from escalation.tiers import LOWEST_TIER
+from escalation.errors import CycleActive, OperationRefused, RefusalCode
+from escalation.queue.lock import installation_lock
+from escalation.supervisor.budgets import require_budget
+from escalation.supervisor.successors import AS_USUAL, RunChoice, begin
 from sessions_app.models import Cycle, Session, Watch
-from sessions_app.models.policy import refusal
+from sessions_app.models.autonomy import refusal
+from sessions_app.tiers import LOWEST_TIER
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
-
-Enqueue = Callable[[Session], None]
-
-
-def leave_to_caller(session: Session) -> None:
-    """The enqueue of a foreground run: the caller runs the session itself."""
 
 
 def start(
     watch: Watch,
     *,
     trigger: str,
-    enqueue: Enqueue,
     requested_by: User | None = None,
     prompt: str = "",
     tier: int = LOWEST_TIER,
@@ -39,9 +31,9 @@ def start(
     choice: RunChoice = AS_USUAL,
     confirmed: bool = False,
 ) -> Cycle:
-    """Create the cycle and its first session, and hand that on, in one transaction."""
+    """Creates a cycle with its first session and enqueues it, in one transaction."""
     if why := refusal(tier, watch.policy):
-        raise OperationRefused(why)
+        raise OperationRefused(RefusalCode.POLICY, why)
     require_budget(Cycle(watch=watch))
     cycle = Cycle(
         watch=watch,
@@ -60,11 +52,15 @@ def start(
         ephemeral=ephemeral,
     )
     try:
-        with transaction.atomic():
+        with installation_lock():
+            if not Watch.objects.filter(pk=watch.pk).exists():
+                raise OperationRefused(
+                    RefusalCode.WATCH_REMOVED,
+                    f"Nothing was started: the watch {watch.name} was removed.",
+                )
             cycle.save()
             begin(
                 first_session(cycle, choice),
-                enqueue=enqueue,
                 by=requested_by,
                 confirmed=confirmed,
             )

@@ -1,27 +1,181 @@
-"""What follows a run: the supervisor's decision, as a pure function.
+"""Decides what follows a session, as a pure function.
 
-The model asks, the supervisor decides. Every answer carries a reason, which is stored with the
+The agent asks, the supervisor decides. Every decision has a reason, which is stored with the
 session and shown on its page.
 
-A run has "fixed" something when all services are healthy, it says what it did, and the record does
-not say otherwise: a claim of "succeeded" whose command failed or was denied makes it a matter for a
-person. What is only claimed does not: remedies inside containers, on other hosts and in scripts
-leave no trace that could be matched. It is shown as such, and the round that verifies a fix looks
-at the services, not at the report.
+A session has fixed something if all services are healthy, it reports an action, and the record
+does not contradict it: an action reported as succeeded whose command failed or was denied needs a
+person. An action without a recorded command does not, because remedies in containers, scripts and
+on other hosts leave no matching record. The verification looks at the services, not at the report.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from escalation.next_step.after_cut_off import AskPerson, ContinueAfterCutOff, StartAgain
-from escalation.next_step.ending import Ending
-from escalation.policy.holding import Held
+from escalation.agent.rate_limit import RateLimitReached, Window
 from escalation.report import HEALTHY, Report
-from sessions_app.models import Cycle
-from sessions_app.models.policy import Policy, objection_to
-from sessions_app.reading.claims import Claim, Finding
+from escalation.supervisor.budgets import HeldEscalation
+from sessions_app.history.claims import Claim, ClaimCheck
+from sessions_app.models import Cycle, Session
+from sessions_app.models.autonomy import Policy, objection_to
+from sessions_app.models.session import EventKind
+from sessions_app.tiers import LOWEST_TIER
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Interruption:
+    """Facts about a session that was ended from outside."""
+
+    tier: int
+    tool_was_running: bool
+    """A tool call had started and had no result."""
+    can_be_continued: bool
+    """The CLI had confirmed the id of the conversation."""
+    answered: bool
+    """The model had answered."""
+    interruptions: int
+    """Interruptions of this tier in a row, with this one."""
+    started_again: bool = False
+    """It was the second start after one that came to nothing."""
+    is_question: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ContinueAfterInterruption:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartAgain:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskPerson:
+    reason: str
+
+
+AfterInterruption = ContinueAfterInterruption | StartAgain | AskPerson
+
+
+def after_interruption(cut: Interruption, *, limit: int) -> AfterInterruption:
+    """Decides what follows an interruption.
+
+    A session that only observed continues its conversation. After a remediation that may be half
+    done, a person looks first. A session that had not begun to work is started again, once.
+    """
+    if cut.is_question:
+        return AskPerson("the question was interrupted; ask it again")
+    if cut.tier > LOWEST_TIER and cut.tool_was_running:
+        return AskPerson(
+            f"a tool was running at Tier {cut.tier}: a remediation may be half done, so a person "
+            "must look first"
+        )
+    if cut.interruptions > limit:
+        return AskPerson(f"Tier {cut.tier} was interrupted {cut.interruptions} times")
+    if cut.can_be_continued:
+        return ContinueAfterInterruption("resumes the same conversation and checks the state first")
+    if cut.answered:
+        return AskPerson("it had begun to work, and the CLI named no conversation to resume")
+    if cut.started_again:
+        return AskPerson("it was interrupted twice before its conversation began")
+    return StartAgain("is started again: nothing was said or done yet")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LimitMet:
+    """Facts about a session that the rate limit ended."""
+
+    tier: int
+    until: str
+    """The end of the rate limit, as text."""
+    can_be_continued: bool
+    answered: bool
+    times: int
+    """Rate limits of this tier in a row, with this one."""
+    is_question: bool = False
+
+
+def after_limit(met: LimitMet, *, most: int) -> AfterInterruption:
+    """Decides what follows a rate limit. No tool was running: the CLI ended by itself."""
+    if met.times > most:
+        return AskPerson(f"Tier {met.tier} met the rate limit {met.times} times in a row")
+    if met.can_be_continued and met.answered and not met.is_question:
+        return ContinueAfterInterruption(
+            f"waits for the rate limit until {met.until} and then continues its conversation"
+        )
+    return StartAgain(f"waits for the rate limit until {met.until} and is then started again")
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Event that is added to the stream of the session."""
+
+    kind: EventKind
+    text: str
+    level: str = "info"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ending:
+    """End of a session, whatever ended it: what is stored, and what the decision needs."""
+
+    tier: int
+    status: str
+    """The status, before the decision may change it to `escalated`."""
+    error: str = ""
+    report: Report | None = None
+    report_problem: str = ""
+    session_id: str = ""
+    """The confirmed id of the conversation; without it no session can continue."""
+    answered: bool = False
+    """The model answered, so that tools may have run."""
+    asked_again: bool = False
+    """This session was the second request for a report."""
+    asked_for_by_tier: int | None = None
+    """The tier that asked for this escalation."""
+    is_question: bool = False
+    """A question of a person; no report is expected."""
+    is_plan: bool = False
+    """A plan session."""
+    resume_refused: bool = False
+    turn_limit: bool = False
+    may_continue: bool = False
+    """Continuations and budget are left for this tier."""
+    stopped_by: str = ""
+    """The person whose request stopped it."""
+    after_interruption: AfterInterruption | None = None
+    """What follows an interruption."""
+    rate_limit: RateLimitReached | None = None
+    """The rate limit that ended the session."""
+    windows: tuple[Window, ...] = ()
+    """The used share of each rate limit window, as the API reported it."""
+    record_too_thin: bool = False
+    """It did not start: the tier before must write its findings first."""
+    why_not: str = ""
+    """The cause for which it was not started."""
+    conversation_broken: str = ""
+    """The reason for which the conversation must not be continued."""
+
+    stored: Mapping[str, Any] = field(default_factory=dict)
+    """Values of the fields of the session."""
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def wants_escalation(self) -> bool:
+        return self.report is not None and self.report["escalation"]["needed"]
+
+    @property
+    def claims_something(self) -> bool:
+        """Returns True if the report names actions, which are checked against the record."""
+        return self.report is not None and bool(self.report["actions_taken"])
+
+    @property
+    def went_well(self) -> bool:
+        return self.status == Session.Status.COMPLETED
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +195,10 @@ class AskAgain:
 class Stop:
     outcome: str
     reason: str
-    held: Held | None = None
-    """What stopped it, where people are told of that beside the cycle's outcome."""
+    held: HeldEscalation | None = None
+    """The budget or cooldown that held the next tier back."""
     stopped_by: str = ""
-    """The person who wanted that, where one did."""
+    """The person who stopped it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,42 +210,42 @@ class Continue:
 
 @dataclass(frozen=True, slots=True)
 class AgainByHandoff:
-    """The same tier is run again, told by handoff what it could not resume."""
+    """The same tier runs again with a handoff instead of the conversation."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Recover:
-    """The same tier continues after it was cut off, and checks the state first."""
+    """The same tier continues after an interruption, and checks the state first."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class RunAgain:
-    """The same run once more, from the same point: its first start came to nothing."""
+    """The same session starts again: its first start came to nothing."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class AskForFindings:
-    """The tier before is invoked again, told to write down what it found."""
+    """The tier before is asked to write its findings."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The cycle's outcome stands as it was."""
+    """The outcome of the cycle stays as it was."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A dry fork has ended; the tier that it was for still waits for a person."""
+    """A plan session has ended; its tier still waits for approval."""
 
     reason: str
 
@@ -111,9 +265,9 @@ Decision = (
 
 
 def decide(
-    end: Ending, policy: Policy, held: Held | None = None, claims: Sequence[Claim] = ()
+    end: Ending, policy: Policy, held: HeldEscalation | None = None, claims: Sequence[Claim] = ()
 ) -> Decision:
-    """The claims are those of the report, held against the record."""
+    """Decides what follows. `claims`: those of the report, checked against the record."""
     if end.is_plan:
         return Planned("The plan is shown with the approval." if end.went_well else end.error)
     if end.stopped_by and not end.is_question:
@@ -123,14 +277,14 @@ def decide(
 
 
 def _after_work(
-    end: Ending, policy: Policy, held: Held | None, claims: Sequence[Claim]
+    end: Ending, policy: Policy, held: HeldEscalation | None, claims: Sequence[Claim]
 ) -> Decision:
     if end.record_too_thin:
         return AskForFindings(end.error)
     if end.resume_refused:
         return _after_refusal(end)
-    match end.after_cut_off:
-        case ContinueAfterCutOff(reason=reason):
+    match end.after_interruption:
+        case ContinueAfterInterruption(reason=reason):
             return Recover(f"{end.error} It {reason}.")
         case StartAgain(reason=reason):
             return RunAgain(f"{end.error} It {reason}.")
@@ -150,11 +304,11 @@ def _after_work(
 
 
 def _after_failure(end: Ending) -> Stop:
-    if isinstance(end.after_cut_off, AskPerson):
+    if isinstance(end.after_interruption, AskPerson):
         return Stop(
             Cycle.Outcome.NEEDS_PERSON,
-            f"Tier {end.tier} was cut off and does not continue by itself, because "
-            f"{end.after_cut_off.reason}: {end.error}",
+            f"Tier {end.tier} was interrupted and does not continue by itself, because "
+            f"{end.after_interruption.reason}: {end.error}",
         )
     if end.asked_for_by_tier is not None:
         return Stop(
@@ -168,7 +322,7 @@ def _after_failure(end: Ending) -> Stop:
 
 
 def _after_refusal(end: Ending) -> Decision:
-    """Nothing was said or done in a refused run, so running it once more repeats nothing."""
+    """Runs the tier again: a session with a refused resume has done nothing."""
     return AgainByHandoff(
         f"The conversation could not be resumed, so Tier {end.tier} is run again by handoff: "
         f"{end.error}"
@@ -190,7 +344,9 @@ def _without_report(end: Ending) -> Decision:
     return AskAgain(f"Asked again in the same conversation: {end.report_problem}.")
 
 
-def _escalation(end: Ending, report: Report, policy: Policy, held: Held | None) -> Decision:
+def _escalation(
+    end: Ending, report: Report, policy: Policy, held: HeldEscalation | None
+) -> Decision:
     asked = f"Tier {end.tier} asked for escalation: {wanted_because(report)}"
     if why := objection_to(end.tier + 1, policy):
         return Stop(Cycle.Outcome.NEEDS_PERSON, f"{asked} Not escalated: {why}.")
@@ -212,7 +368,7 @@ def _closing(end: Ending, report: Report, claims: Sequence[Claim]) -> Stop:
             f"Tier {end.tier} asked for no escalation, but {named}.",
         )
     for claim in claims:
-        if claim.finding is Finding.OTHERWISE:
+        if claim.finding is ClaimCheck.OTHERWISE:
             return Stop(Cycle.Outcome.NEEDS_PERSON, _contradiction(end, claim))
     done = [action for action in report["actions_taken"] if action["result"] == "succeeded"]
     if done:
@@ -230,7 +386,7 @@ def _contradiction(end: Ending, claim: Claim) -> str:
 
 
 def wanted_because(report: Report) -> str:
-    """The tier's own reason, as a sentence."""
+    """Returns the reason of the tier as a sentence."""
     request = report["escalation"]
     reason = request["reason"].strip() or "no reason given"
     services = f" ({', '.join(request['services'])})" if request["services"] else ""

@@ -1,8 +1,7 @@
-"""Does the fix hold? After a while a fresh Tier 1 round looks, and is told nothing of a fix.
+"""Verifies fixes: a later Tier 1 cycle, which knows nothing of the fix, looks at the services.
 
-It is started once, whatever dies: the incidents are taken from the list of what is due in the
-transaction that queues the round. What the round finds is entered as that of any other
-(`incidents/book`).
+Each verification is started once: the transaction that queues the cycle also marks its incidents
+as started. `incidents/recorder` records the result like that of any other cycle.
 """
 
 from __future__ import annotations
@@ -11,17 +10,15 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from django.conf import settings
-from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from escalation.errors import CycleActive, OperationRefused
-from escalation.incidents import book
-from escalation.next_step import cycles
-from escalation.next_step.cycles import Enqueue
-from escalation.queue.one_at_a_time import one_at_a_time
-from escalation.tiers import LOWEST_TIER
+from escalation.errors import OperationRefused
+from escalation.incidents import recorder
+from escalation.queue.lock import installation_lock
+from escalation.supervisor import cycles
 from sessions_app.models import Cycle, Incident, PauseSwitch, Watch
+from sessions_app.tiers import LOWEST_TIER
 
 State = Incident.State
 CLOCKS_DIFFER = timedelta(minutes=1)
@@ -33,31 +30,30 @@ class TakenMeanwhile(Exception):
 
 
 def due() -> QuerySet[Incident]:
-    """Also what is further away than any fix is left alone: the clock was set back."""
+    """Returns the incidents whose verification is due, also if the clock was set back."""
     now = timezone.now()
     latest = now + timedelta(seconds=settings.CLAUDEOPS_VERIFY_AFTER) + CLOCKS_DIFFER
     when = Q(verify_at__lte=now) | Q(verify_at__gt=latest)
     return Incident.objects.filter(when, state=State.VERIFYING)
 
 
-def verify_due(enqueue: Enqueue) -> list[Cycle]:
-    """The rounds that were started. A paused watch and an active cycle are waited for."""
-    book.note_unverifiable(due().filter(watch=None, drill=""), "The watch was removed.")
+def verify_due() -> list[Cycle]:
+    """Starts due verifications. A disabled watch or an active cycle delays them."""
+    recorder.note_unverifiable(due().filter(watch=None, drill=""), "The watch was removed.")
     if PauseSwitch.is_on():
         return []
     watches = Watch.objects.filter(enabled=True, pk__in=due().values("watch"))
-    started = (verify_watch(watch, enqueue) for watch in watches)
+    started = (verify_watch(watch) for watch in watches)
     return [cycle for cycle in started if cycle is not None]
 
 
-def verify_watch(watch: Watch, enqueue: Enqueue) -> Cycle | None:
-    """One round for all of its fixes that are due; None where it has to wait."""
+def verify_watch(watch: Watch) -> Cycle | None:
+    """Starts one cycle for all due fixes of a watch. Returns None if it has to wait."""
 
     def begin() -> Cycle:
         return cycles.start(
             watch,
             trigger=Cycle.Trigger.VERIFICATION,
-            enqueue=enqueue,
             max_tier=LOWEST_TIER,
         )
 
@@ -65,15 +61,13 @@ def verify_watch(watch: Watch, enqueue: Enqueue) -> Cycle | None:
 
 
 def taking(incidents: QuerySet[Incident], begin: Begin) -> Cycle | None:
-    """Begin a round for these and take them off the list, both or neither."""
+    """Starts a cycle and marks its incidents, in one transaction."""
     try:
-        with transaction.atomic():
+        with installation_lock():
             cycle = begin()
-            # Only now: who holds it must not wait for a cycle of the same watch to end.
-            with one_at_a_time():
-                _take(incidents, cycle)
-    except (CycleActive, OperationRefused, TakenMeanwhile):
-        # A spent budget is one of the refusals: the look waits, like every other round.
+            _take(incidents, cycle)
+    except (OperationRefused, TakenMeanwhile):
+        # A spent budget delays the verification, like any other cycle.
         return None
     return cycle
 

@@ -1,4 +1,4 @@
-"""What the admin shows of the pages, and the way from a page to the admin."""
+"""Template tags that connect the admin with the pages."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from sessions_app.pages.approvals_page import waiting_approvals
-from sessions_app.pages.inbox import load_inbox
+from escalation.web.approvals import waiting_approvals
+from escalation.web.overview import load_inbox
 
 register = template.Library()
 
 APPROVALS_SHOWN = 12
-# Pages of one thing, and the model that it is of.
+# URL names of pages, with the model whose admin page shows the same row.
 IN_ADMIN = {
-    "sessions_app:session": "session",
-    "sessions_app:cycle": "cycle",
-    "sessions_app:incident": "incident",
-    "sessions_app:approval": "approval",
-    "sessions_app:watch": "watch",
-    "sessions_app:trust": "watch",
+    "web:session": "session",
+    "web:cycle": "cycle",
+    "web:incident": "incident",
+    "web:approval": "approval",
+    "web:watch": "watch",
+    "web:autonomy": "watch",
 }
 
 
 @register.inclusion_tag("admin/_inbox.html")
 def admin_inbox() -> dict[str, Any]:
-    """Open incidents and what waits for approval: three queries."""
+    """Shows open incidents and waiting approvals, with three queries."""
     return {"inbox": load_inbox(), "approvals": waiting_approvals()[:APPROVALS_SHOWN]}
 
 
 @register.simple_tag(takes_context=True)
 def admin_link(context: dict[str, Any]) -> SafeString:
-    """From the page of one thing to its page in the admin, for those who may go there."""
+    """Links a page to the same row in the admin, for users who may open it."""
     found = getattr(context.get("request"), "resolver_match", None)
     model = IN_ADMIN.get(getattr(found, "view_name", ""))
     if found is None or model is None or not context["may"]["see_output"]:

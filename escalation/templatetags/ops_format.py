@@ -1,25 +1,30 @@
-"""How values look on a page."""
+"""Template filters and tags that format values."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from django import template
+from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from sessions_app.models import Approval, Conversation, Cycle, Incident, Session, WallsProof
-from sessions_app.reading import formatting
-from sessions_app.reading.chain import Chain
-from sessions_app.reading.claims import Finding
-from sessions_app.reading.continuity import Step
-from sessions_app.reading.plain_text import as_text, clean
-from sessions_app.reading.walls import ALLOW, ASK, CONTAIN, DENY, Walls, read_walls
+from escalation.web.resume_comparison import ContinuedSession
+from sessions_app import text
+from sessions_app import text as formatting
+from sessions_app.history.chain import Chain
+from sessions_app.history.claims import ClaimCheck
+from sessions_app.history.commands import SandboxFacts, read_sandbox
+from sessions_app.history.cycles import PastCycle
+from sessions_app.models import Approval, Conversation, Cycle, Incident, SandboxProof, Session
+from sessions_app.models.session import Verdict
+from sessions_app.text import as_text, clean
 
 register = template.Library()
 
@@ -34,7 +39,7 @@ register.filter("exact_percent", formatting.exact_percent)
 PREVIEW_LINES = 10
 PREVIEW_CHARACTERS = 900
 
-# Tone and sign of each state: the word says it, colour and sign only help to find it.
+# Tone and sign of each state; the text carries the meaning.
 TONES: dict[str, tuple[str, str]] = {
     Session.Status.QUEUED: ("quiet", "…"),
     Session.Status.RUNNING: ("live", "●"),
@@ -66,7 +71,7 @@ TONES: dict[str, tuple[str, str]] = {
     Conversation.State.RETIRED: ("warn", "!"),
 }
 
-# Words that models use for the state of a service.
+# Statuses of a service that reports use.
 REPORT_TONES = {
     "good": {"healthy", "ok", "up", "good", "success", "succeeded", "fixed", "done", "info"},
     "warn": {"degraded", "warning", "warn", "unknown", "partial"},
@@ -74,23 +79,28 @@ REPORT_TONES = {
 }
 
 
-VERDICT_TONES = {ALLOW: "good", CONTAIN: "live", DENY: "bad", ASK: "warn"}
+VERDICT_TONES: dict[str, str] = {
+    Verdict.ALLOW: "good",
+    Verdict.ISOLATE: "live",
+    Verdict.DENY: "bad",
+    Verdict.ASK: "warn",
+}
 
 
 CLAIM_TONES = {
-    Finding.SEEN: ("good", "✓"),
-    Finding.CLAIMED: ("quiet", "?"),
-    Finding.OTHERWISE: ("bad", "✕"),
+    ClaimCheck.SEEN: ("good", "✓"),
+    ClaimCheck.CLAIMED: ("quiet", "?"),
+    ClaimCheck.OTHERWISE: ("bad", "✕"),
 }
 
 
 @register.filter
-def claim_tone(finding: Finding) -> str:
+def claim_tone(finding: ClaimCheck) -> str:
     return CLAIM_TONES.get(finding, ("quiet", ""))[0]
 
 
 @register.filter
-def claim_sign(finding: Finding) -> str:
+def claim_sign(finding: ClaimCheck) -> str:
     return CLAIM_TONES.get(finding, ("quiet", ""))[1]
 
 
@@ -99,15 +109,15 @@ def verdict_tone(verdict: str) -> str:
     return VERDICT_TONES.get(verdict, "quiet")
 
 
-@register.inclusion_tag("sessions_app/_walls.html")
-def walls_facts(recorded: Any) -> dict[str, Walls | None]:
-    """What holds a run, from the record of one or from what is in force now."""
-    return {"walls": read_walls(recorded)}
+@register.inclusion_tag("web/_sandbox.html")
+def sandbox_facts(recorded: Any) -> dict[str, SandboxFacts | None]:
+    """Shows the sandbox of a session, or the one in force now."""
+    return {"sandbox": read_sandbox(recorded)}
 
 
 @register.filter
 def milliseconds(value: float | None) -> str:
-    """Short times, which `duration` would round away."""
+    """Formats short times, which `duration` would round to zero."""
     if value is None:
         return "–"
     if value >= 1000:
@@ -116,7 +126,7 @@ def milliseconds(value: float | None) -> str:
 
 
 @register.filter
-def proof_time(proof: WallsProof) -> str:
+def proof_time(proof: SandboxProof) -> str:
     return formatting.duration((proof.finished_at - proof.started_at).total_seconds() * 1000)
 
 
@@ -143,7 +153,7 @@ def badge(state: str, label: str) -> SafeString:
 
 @register.simple_tag
 def session_badge(session: Session) -> SafeString:
-    """A deliberate stop is told with its person, and is no fault."""
+    """Shows the status; a deliberate stop names the person and is not an error."""
     if session.stopped_by:
         return badge(Session.Status.CANCELLED, f"stopped by {clean(session.stopped_by)}")
     return badge(session.status, session.get_status_display())
@@ -151,7 +161,7 @@ def session_badge(session: Session) -> SafeString:
 
 @register.simple_tag
 def cycle_badge(cycle: Cycle) -> SafeString:
-    """The outcome, or how far the cycle is while it has none."""
+    """Shows the outcome, or the state while the cycle is active."""
     if cycle.stopped_by and not cycle.is_active:
         return badge(Session.Status.CANCELLED, f"stopped by {clean(cycle.stopped_by)}")
     if cycle.outcome:
@@ -161,7 +171,7 @@ def cycle_badge(cycle: Cycle) -> SafeString:
 
 @register.simple_tag
 def incident_badge(incident: Incident) -> SafeString:
-    """Its state, or that it seems to be over."""
+    """Shows the state of an incident, or that it is being verified."""
     if incident.seems_recovered:
         return badge(Session.Status.COMPLETED, "seems recovered")
     return badge(f"incident_{incident.state}", incident.get_state_display())
@@ -174,13 +184,13 @@ def severity_badge(incident: Incident) -> SafeString:
 
 @register.filter
 def period(value: timedelta | None) -> str:
-    """A stretch of time: minutes for a repair, days for what is old."""
+    """Formats a period in minutes, hours or days."""
     return "–" if value is None else formatting.duration(value.total_seconds() * 1000)
 
 
 @register.filter
 def cost(session: Session) -> str:
-    """What a run cost; "pending" while it may still say so, "unknown" when it never did."""
+    """Formats the cost of a session; "pending" while it is open, "unknown" if none was reported."""
     if session.cost_usd is None and session.is_open:
         return "pending"
     return formatting.cost(session.cost_usd, session.estimated_cost_usd)
@@ -188,7 +198,7 @@ def cost(session: Session) -> str:
 
 @register.filter
 def chain_cost(chain: Chain) -> str:
-    """The total, and whether it is all: a missing figure must not look like a small cost."""
+    """Formats the total, and says if costs of some sessions are missing."""
     total = formatting.money(chain.total_cost_usd)
     if chain.cost_is_complete:
         return total
@@ -210,8 +220,8 @@ def cost_at(chain: Chain, tier: int) -> str:
 
 
 @register.filter
-def continuity(step: Step) -> str:
-    """How a run came by what was known before it, and how much that was."""
+def continuity(step: ContinuedSession) -> str:
+    """Describes how a session continued the chain, and the context it carried over."""
     session = step.session
     if step.parent is None:
         return "began the chain"
@@ -227,8 +237,8 @@ def continuity(step: Step) -> str:
 
 
 @register.filter
-def repeated(step: Step) -> str:
-    """What the duplicate-work meter says."""
+def repeated(step: ContinuedSession) -> str:
+    """Describes the duplicate-work meter."""
     work = step.work
     if not work.is_measured:
         return "repeated work not measured: events are no longer kept"
@@ -249,13 +259,13 @@ def short_purpose(purpose: str) -> str:
 
 @register.filter
 def short_model(name: str) -> str:
-    """A model by the part that tells it from others: claude-haiku-4-5-20251001 is haiku-4-5."""
+    """Shortens a model name: claude-haiku-4-5-20251001 becomes haiku-4-5."""
     return re.sub(r"-\d{8}$", "", clean(name).removeprefix("claude-"))
 
 
 @register.filter
 def run_time(session: Session) -> str:
-    """How long a run took, or has taken until now."""
+    """Formats the duration of a session, up to now if it runs."""
     if session.duration_ms is not None:
         return formatting.duration(session.duration_ms)
     if session.started_at is None:
@@ -266,7 +276,7 @@ def run_time(session: Session) -> str:
 
 @register.simple_tag
 def moment(value: datetime | None) -> SafeString:
-    """How long ago, with the exact time for those who point at it or read it by machine."""
+    """Formats a relative time, with the exact time as title and `datetime`."""
     if value is None:
         return format_html("<span>{}</span>", "–")
     local = timezone.localtime(value)
@@ -285,7 +295,7 @@ def percent(share: Decimal | None) -> str:
 
 @register.filter
 def number(share: Decimal | None) -> str:
-    """For an attribute that a browser reads as a number, whatever the language of the page."""
+    """Formats a number for an attribute, independent of the locale."""
     return f"{share or 0:.4f}"
 
 
@@ -295,19 +305,8 @@ def whole(value: Decimal | None) -> int:
 
 
 @register.filter
-def bar_height(share: Decimal) -> str:
-    """Of 100; what cost little is still to be seen."""
-    return f"{max(share * 100, Decimal(2)) if share else 0:.1f}"
-
-
-@register.filter
-def bar_top(share: Decimal) -> str:
-    return f"{100 - Decimal(bar_height(share)):.1f}"
-
-
-@register.filter
 def shell_quoted(argv: Any) -> str:
-    """The command as it can be pasted into a shell."""
+    """Quotes a command so that it can be pasted into a shell."""
     if not isinstance(argv, list):
         return as_text(argv)
     return clean(shlex.join(as_text(entry) for entry in argv))
@@ -315,7 +314,7 @@ def shell_quoted(argv: Any) -> str:
 
 @register.filter
 def plain(value: Any) -> str:
-    """Hostile text without what acts on its reader; the template escapes it as always."""
+    """Removes control and invisible characters; the template still escapes the text."""
     return as_text(value)
 
 
@@ -328,3 +327,62 @@ def is_long(text: str) -> bool:
 def first_line(text: str) -> str:
     line = text.strip().partition("\n")[0]
     return line if len(line) <= PREVIEW_LINES * 12 else line[: PREVIEW_LINES * 12] + "…"
+
+
+# History bars and clocks of the Overview.
+
+
+@register.simple_tag
+def history_bar(cycles: Iterable[PastCycle]) -> SafeString:
+    """Draws one mark for each cycle, with its text as title.
+
+    Only the newest mark is a Tab stop; the arrow keys move between marks.
+    """
+    marks = list(cycles)
+    last = len(marks) - 1
+    return format_html_join(
+        "",
+        '<li><a class="mark mark-{}" href="{}" title="{}" tabindex="{}"></a></li>',
+        (
+            (
+                one.kind,
+                reverse("web:cycle", args=[one.cycle]),
+                _told(one),
+                0 if place == last else -1,
+            )
+            for place, one in enumerate(marks)
+        ),
+    )
+
+
+@register.simple_tag
+def clock(since: datetime | None) -> str:
+    """Formats the elapsed time; the script of the page updates it."""
+    if since is None:
+        return "–"
+    taken = (timezone.now() - since).total_seconds()
+    return format_html(
+        '<span class="number" data-since="{}">{}</span>',
+        since.isoformat(timespec="seconds"),
+        text.duration(max(taken, 0) // 1 * 1000) if taken >= 10 else f"{max(taken, 0):.0f} s",
+    )
+
+
+@register.simple_tag
+def coming(moment: datetime | None) -> str:
+    """Formats a future time: relative, with the exact time and its zone as title."""
+    if moment is None:
+        return "–"
+    local, now = timezone.localtime(moment), timezone.now()
+    words = text.ago(moment, now) if moment > now else "due now"
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        local.isoformat(timespec="seconds"),
+        local.strftime("%Y-%m-%d %H:%M:%S %Z"),
+        "within a minute" if words == "just now" else words,
+    )
+
+
+def _told(one: PastCycle) -> str:
+    cost = "" if not one.cost else f", {text.money(Decimal(one.cost))}"
+    return f"{clean(one.word)}, {timezone.localtime(one.began):%Y-%m-%d %H:%M %Z}{cost}"

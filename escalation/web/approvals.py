@@ -1,24 +1,102 @@
-"""Answering an approval: on its page, or by the link in a message."""
+"""Pages of approvals: the list, one approval, and the answers."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import cast
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import User
+from django.core.paginator import Page, Paginator
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 
-from escalation.approvals import answering, links
 from escalation.errors import OperationRefused
-from escalation.next_step import approval as answers
-from sessions_app.access.guard import acting
+from escalation.supervisor import approval_answers as answers
+from escalation.supervisor import approvals
+from escalation.web.responses import HtmxRequest
+from sessions_app.access.permissions import acting, needs
 from sessions_app.access.roles import Right, may
-from sessions_app.models import Approval
-from sessions_app.pages.approvals_page import load_approval
+from sessions_app.history.chain import Chain, chain_of
+from sessions_app.models import Approval, Incident
+
+PAST_PER_PAGE = 50
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ApprovalsPage:
+    waiting: tuple[Approval, ...]
+    past: Page[Approval]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ApprovalShown:
+    approval: Approval
+    chain: Chain
+    incident: Incident | None
+
+    @property
+    def can_be_answered(self) -> bool:
+        return self.approval.is_waiting and not self.approval.is_overdue
+
+    @property
+    def can_be_planned(self) -> bool:
+        """Returns whether its tier continues a conversation and has no plan yet."""
+        approval = self.approval
+        return (
+            approval.kind == Approval.Kind.TIER
+            and approval.plan_run is None
+            and approval.session.parent_session_id is not None
+        )
+
+
+def load_approvals(page: str | None) -> ApprovalsPage:
+    """Returns waiting approvals, oldest first, and a page of answered ones, newest first."""
+    found = with_subject()
+    past = found.exclude(state=Approval.State.WAITING).order_by("-id")
+    return ApprovalsPage(
+        waiting=waiting_approvals(), past=Paginator(past, PAST_PER_PAGE).get_page(page)
+    )
+
+
+def waiting_approvals() -> tuple[Approval, ...]:
+    return tuple(with_subject().filter(state=Approval.State.WAITING).order_by("expires_at", "id"))
+
+
+def load_approval(approval: Approval) -> ApprovalShown:
+    """Makes two queries."""
+    cycle = approval.session.cycle
+    return ApprovalShown(
+        approval=approval,
+        chain=chain_of(approval.session),
+        incident=cycle.incidents.order_by("-severity", "-pk").first(),
+    )
+
+
+def with_subject() -> QuerySet[Approval]:
+    return Approval.objects.select_related("session__cycle__watch", "decided_by", "plan_run")
+
+
+@needs(Right.SEE_OUTPUT)
+@require_safe
+def approval_list(request: HtmxRequest) -> HttpResponse:
+    page = load_approvals(request.GET.get("page"))
+    return render(request, "web/approvals.html", {"approvals": page})
+
+
+@needs(Right.SEE_OUTPUT)
+@require_safe
+def approval(request: HtmxRequest, pk: int) -> HttpResponse:
+    found = get_object_or_404(with_subject(), pk=pk)
+    context = {"shown": load_approval(found), "approval": found}
+    return render(request, "web/approval_detail.html", context)
+
+
+# Answers, on the page of the approval or by the link in a message.
 
 APPROVE, REJECT = "approve", "reject"
 UNCLEAR = "Nothing was answered: choose Approve or Reject."
@@ -51,9 +129,12 @@ def plan(request: HttpRequest, pk: int) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def by_link(request: HttpRequest, token: str) -> HttpResponse:
-    """A GET shows and changes nothing, whoever opens it: a person, a mail program, a scanner. Once
-    it is over, a link that lies in some mailbox does not show what it was about any more."""
-    link = links.opened(token)
+    """Shows an approval to anyone with its link, and records an answer by POST.
+
+    A GET changes nothing, since mail programs and scanners open links too. An answered approval no
+    longer shows its command.
+    """
+    link = approvals.opened(token)
     if link is None:
         raise Http404
     said, went_well = "", False
@@ -64,15 +145,15 @@ def by_link(request: HttpRequest, token: str) -> HttpResponse:
     is_over = not shown.can_be_answered and not went_well
     context = {
         "shown": shown,
-        "over": answering.too_late(link.approval) if is_over else "",
+        "over": approvals.too_late(link.approval) if is_over else "",
         "approval": link.approval,
         "account": link.user,
         "may_see": may(link.user, Right.SEE_OUTPUT),
-        "objection": answering.objection_to(link.approval, link.user),
+        "objection": approvals.objection_to(link.approval, link.user),
         "said": said,
         "went_well": went_well,
     }
-    return render(request, "sessions_app/approval_link.html", context)
+    return render(request, "web/approval_link.html", context)
 
 
 def _answered_on_page(request: HttpRequest, pk: int, answer: str) -> HttpResponse:

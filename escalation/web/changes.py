@@ -1,13 +1,40 @@
-"""How a change is taken back, where that is known. Pure.
-
-From the words of the gate ("docker stop web"), never from what a report says. A remedy that may do
-harm is not guessed: what stands in no table is not known.
-"""
+"""Page of changes: commands with an effect and file edits, newest first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django import forms
+from django.db.models import QuerySet
+from django.http import HttpResponse, QueryDict
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+from django.views.decorators.vary import vary_on_headers
+
+from escalation.agent.stream import is_cut
+from escalation.web.lists import (
+    KeysetPage,
+    PagePosition,
+    address_without_page,
+    in_days,
+    look_down,
+    numbers_between,
+    page_of,
+    position_in,
+)
+from escalation.web.responses import HtmxRequest, wants_fragment
+from sessions_app.access.permissions import needs
+from sessions_app.access.roles import Right
+from sessions_app.history.services import one_spelling
+from sessions_app.models import Change, Incident, Watch
+from sessions_app.models.session import LONG_FIELDS
+from sessions_app.text import clean
+
+# Reversal of a change, derived from the action that the command policy recorded
+# ("docker stop web"), never from a report. Only actions in these tables are reversed.
 
 NOT_KNOWN = "not known"
 NOTHING_LEFT = "nothing to take back: it runs again as before"
@@ -42,7 +69,7 @@ PACKAGES = frozenset({"apt", "apt-get", "dnf", "yum"})
 class Reversal:
     text: str
     is_command: bool = False
-    """It can be pasted into a shell."""
+    """True if it can be pasted into a shell."""
     is_known: bool = True
 
 
@@ -50,7 +77,7 @@ UNKNOWN = Reversal(text=NOT_KNOWN, is_known=False)
 
 
 def reversal_of(action: str, *, has_failed: bool = False) -> Reversal:
-    """Of a command, as the gate understood it."""
+    """Returns the reversal of a command's recorded action."""
     if has_failed:
         return Reversal(text="it failed: look first whether it changed anything", is_known=False)
     words = action.split()
@@ -73,7 +100,7 @@ def _command(*words: str) -> Reversal:
 
 
 def _opposite(words: list[str], place: int, verbs: frozenset[str]) -> Reversal:
-    """The same words with the opposite verb; options are its own and are left out."""
+    """Replaces the verb by its opposite and drops the options."""
     verb = words[place] if len(words) > place else ""
     operands = [word for word in words[place + 1 :] if not word.startswith("-")]
     has_options = len(operands) != len(words) - place - 1
@@ -101,7 +128,9 @@ def _docker(words: list[str]) -> Reversal:
 
 
 def _compose(words: list[str]) -> Reversal:
-    """Without a name it is all of them, which the opposite is as well."""
+    """Reverses `docker compose`; without a service name it affects all services, as its opposite
+    does.
+    """
     verb, rest = (words[2] if len(words) > 2 else ""), words[3:]
     if verb in LEAVES_NOTHING:
         return Reversal(text=NOTHING_LEFT)
@@ -185,3 +214,175 @@ READERS: dict[str, Callable[[list[str]], Reversal]] = {
     "mv": _move,
     "mkdir": _make_directory,
 }
+
+
+PER_PAGE = 30
+SHOWN_ELSEWHERE = 20
+"""Rows on the page of a cycle, a watch or an incident."""
+LOOKED_AT = 30_000
+WRITTEN_LATER = timedelta(days=1)
+"""Slack of the date filter: an edit is recorded at the end of its session."""
+INDEXED = ("watch", "service", "kind")
+NOT_SHOWN = (
+    *(f"session__{name}" for name in LONG_FIELDS),
+    *("session__cycle__prompt", "session__cycle__instructions"),
+)
+
+
+class ChangeFilter(forms.Form):
+    """Filters of the list; invalid values are ignored."""
+
+    watch = forms.ModelChoiceField(Watch.objects.all(), required=False, empty_label="All watches")
+    service = forms.CharField(
+        required=False, max_length=200, widget=forms.TextInput(attrs={"size": 14})
+    )
+    kind = forms.ChoiceField(required=False, choices=[("", "Any kind"), *Change.Kind.choices])
+    since = forms.DateField(
+        label="From", required=False, widget=forms.DateInput(attrs={"type": "date"})
+    )
+    until = forms.DateField(
+        label="To", required=False, widget=forms.DateInput(attrs={"type": "date"})
+    )
+    drill = forms.ChoiceField(
+        label="Drills",
+        required=False,
+        choices=[("", "With drills"), ("no", "Without drills"), ("yes", "Only drills")],
+    )
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        self.is_valid()
+        return {name: value for name, value in self.cleaned_data.items() if value}
+
+    def apply(self, changes: QuerySet[Change]) -> QuerySet[Change]:
+        chosen = self.chosen
+        found = changes.filter(**{name: chosen[name] for name in INDEXED[::2] if name in chosen})
+        if "service" in chosen:
+            found = found.filter(service=one_spelling(chosen["service"]))
+        if "drill" in chosen:
+            drills = {"session__cycle__drill": ""}
+            found = found.filter(**drills) if chosen["drill"] == "no" else found.exclude(**drills)
+        return found.filter(**in_days("at", chosen.get("since"), chosen.get("until")))
+
+    @property
+    def is_one_index(self) -> bool:
+        """Returns whether one index answers all filters."""
+        return len(self.chosen) <= 1 and not set(self.chosen) - set(INDEXED)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DiffLine:
+    text: str
+    sign: str
+    """One of added, removed, place and same."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChangeRow:
+    change: Change
+    reversal: Reversal
+
+    @property
+    def result(self) -> str:
+        if self.change.is_edit:
+            return "done"
+        if self.change.exit_code is None:
+            return "running" if self.change.session.is_open else "end not known"
+        word = "failed, exit code" if self.change.has_failed else "exit code"
+        return f"{word} {self.change.exit_code}"
+
+    @property
+    def tone(self) -> str:
+        if self.change.has_failed:
+            return "bad"
+        is_known = self.change.is_edit or self.change.exit_code is not None
+        return "good" if is_known else "quiet"
+
+    @property
+    def sign(self) -> str:
+        return {"bad": "✕", "good": "✓"}.get(self.tone, "?")
+
+    @property
+    def command(self) -> str:
+        """Returns the command where it differs from the recorded action."""
+        return "" if self.change.command.strip() == self.change.action else self.change.command
+
+    @property
+    def diff_lines(self) -> tuple[DiffLine, ...]:
+        return tuple(
+            DiffLine(text=line, sign=SIGNS.get(line[:1], "same"))
+            for line in clean(self.change.diff).split("\n")
+        )
+
+
+SIGNS = {"+": "added", "-": "removed", "@": "place"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChangeList:
+    form: ChangeFilter
+    page: KeysetPage[Change]
+    rows: tuple[ChangeRow, ...]
+    is_filtered: bool
+    address: str
+    has_no_way_back: bool = False
+    remark: str = ""
+
+
+def load_changes(parameters: QueryDict) -> ChangeList:
+    """Makes one query for the rows, and two more for a range of days."""
+    form = ChangeFilter(parameters, label_suffix="")
+    page, remark = _page(form, position_in(parameters))
+    return ChangeList(
+        form=form,
+        page=page,
+        rows=rows_of(page.rows),
+        is_filtered=bool(form.chosen),
+        address=address_without_page(parameters),
+        has_no_way_back=not form.is_one_index,
+        remark=remark,
+    )
+
+
+def changes_of_cycle(cycle: int) -> tuple[ChangeRow, ...]:
+    """Returns the changes of a cycle in order of time, with one query."""
+    return rows_of(_shown().filter(session__cycle=cycle).order_by("at", "pk")[:SHOWN_ELSEWHERE])
+
+
+def changes_of_incident(incident: Incident) -> tuple[ChangeRow, ...]:
+    """Returns the changes of all cycles that worked on an incident, with one query."""
+    found = _shown().filter(session__cycle__incidents=incident)
+    return rows_of(found.order_by("at", "pk")[:SHOWN_ELSEWHERE])
+
+
+def rows_of(changes: Iterable[Change]) -> tuple[ChangeRow, ...]:
+    return tuple(ChangeRow(change=change, reversal=_reversal(change)) for change in changes)
+
+
+def _shown() -> QuerySet[Change]:
+    return Change.objects.select_related("session__cycle__watch").defer(*NOT_SHOWN)
+
+
+def _page(form: ChangeFilter, position: PagePosition) -> tuple[KeysetPage[Change], str]:
+    rows = form.apply(_shown())
+    if form.is_one_index:
+        return page_of(rows, position, PER_PAGE), ""
+    days = (form.chosen.get("since"), form.chosen.get("until"))
+    first, end = numbers_between(Change, "at", *days, slack=WRITTEN_LATER)
+    before = min(position.before or end, end)
+    begin = PagePosition(before=before) if any(days) else PagePosition(before=position.before)
+    return look_down(rows, begin, PER_PAGE, most=LOOKED_AT, first=first)
+
+
+def _reversal(change: Change) -> Reversal:
+    if change.is_edit:
+        return reversal_of_edit(change.diff, is_cut=is_cut(change.diff))
+    return reversal_of(change.action, has_failed=change.has_failed)
+
+
+@needs(Right.SEE)
+@require_safe
+@vary_on_headers("HX-Request")
+def changes(request: HtmxRequest) -> HttpResponse:
+    template = "_change_list.html" if wants_fragment(request) else "changes.html"
+    return render(request, f"web/{template}", {"list": load_changes(request.GET)})

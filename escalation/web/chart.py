@@ -1,7 +1,4 @@
-"""Columns over time as places in percent, so that a page draws them at any width without a script.
-
-Pure. A template turns the places into SVG; a table beside it has the figures.
-"""
+"""Column chart as positions in percent: a template draws it as SVG at any width."""
 
 from __future__ import annotations
 
@@ -14,17 +11,17 @@ NOTHING = Decimal(0)
 MOST_STEPS = 5
 MOST_LABELS = 7
 LEAST_HEIGHT = Decimal(1)
-"""Of 100: what is little is still to be seen."""
+"""Least height in percent, so that a small value stays visible."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Column:
-    """What is drawn for one day: its parts stand on each other, the first at the bottom."""
+    """One column: its parts are stacked, the first at the bottom."""
 
     label: str
     short: str
     parts: tuple[tuple[str, Decimal], ...]
-    """Each with the name of its colour."""
+    """Pairs of a colour name and a value."""
 
     @property
     def total(self) -> Decimal:
@@ -51,11 +48,11 @@ class Tick:
 class Chart:
     bars: tuple[Bar, ...]
     heights: tuple[Tick, ...]
-    """The lines across, lowest first."""
+    """Horizontal lines, lowest first."""
     places: tuple[Tick, ...]
-    """The names under some of the columns."""
+    """Labels under some of the columns."""
     summary: str
-    """For those who do not see it."""
+    """Text alternative of the chart."""
 
 
 def chart_of(
@@ -82,7 +79,7 @@ def chart_of(
 
 
 def step_for(highest: Decimal) -> Decimal:
-    """One, two or five of a power of ten, so that a few lines reach over the highest column."""
+    """Returns 1, 2 or 5 times a power of ten, so that few lines reach above the top column."""
     if highest <= 0:
         return Decimal(1)
     power = Decimal(10) ** ((highest / MOST_STEPS).adjusted())
@@ -114,7 +111,7 @@ def _bars(
 
 
 def _places(columns: Sequence[Column], wide: Decimal) -> tuple[Tick, ...]:
-    """The last one always, and as many before it as can be read."""
+    """Labels the last column and as many before it as fit."""
     every = max(1, -(-len(columns) // MOST_LABELS))
     last = len(columns) - 1
     return tuple(

@@ -1,4 +1,4 @@
-"""What every page says about this installation."""
+"""Context processors: the values that the base template of every page needs."""
 
 from __future__ import annotations
 
@@ -8,26 +8,31 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
-from escalation.agent import ClaudeBinary, credentials_configured, find_binary
-from escalation.errors import CliMissing
-from escalation.host.superuser import INSTEAD_OF_ROOT, RUNS_AS_ROOT, runs_as_root
-from escalation.web.health_now import health_now
-from escalation.web.walls_now import current_walls
+from escalation.agent.binary import credentials_configured
+from escalation.web.health import installed_binary
+from sessions_app.access.roles import Right, rights_of
+from sessions_app.history.header_status import load_header_status
 
 
 def installation(request: HttpRequest) -> dict[str, Any]:
+    """Adds the version, the CLI and whether credentials are configured."""
     return {
         "version": settings.CLAUDEOPS_VERSION,
-        "cli": _binary(),
+        "cli": installed_binary(),
         "api_key_configured": credentials_configured(),
-        "root_warning": f"{RUNS_AS_ROOT} {INSTEAD_OF_ROOT}" if runs_as_root() else "",
-        "walls_now": SimpleLazyObject(current_walls),
-        "health_now": SimpleLazyObject(health_now),
     }
 
 
-def _binary() -> ClaudeBinary | None:
-    try:
-        return find_binary()
-    except CliMissing:
-        return None
+def header_status(request: HttpRequest) -> dict[str, Any]:
+    """Adds the header status; a view that has loaded it already passes it itself."""
+    return {"header_status": SimpleLazyObject(load_header_status)}
+
+
+def rights(request: HttpRequest) -> dict[str, Any]:
+    """Adds the rights of the user by name: `may.run`, `may.see_output`."""
+    return {"may": SimpleLazyObject(lambda: _rights_by_name(request))}
+
+
+def _rights_by_name(request: HttpRequest) -> dict[str, bool]:
+    held = rights_of(request.user)
+    return {right.attribute: right in held for right in Right}

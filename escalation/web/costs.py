@@ -1,28 +1,36 @@
-"""What the page of costs shows, as plain values: read from sums that are kept by day and month, so
-that it takes as long for a million runs as for a thousand.
+"""Page of costs, read from sums by day and month, so that its time does not depend on the number of
+sessions.
 
-A cost is what the CLI reported. What is estimated or unknown is told beside it and never added.
+A cost is what the CLI reported. Estimated and unknown costs are shown beside it and never added.
 """
 
 from __future__ import annotations
 
+import csv
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from io import StringIO
 from typing import Any, TypeVar
 
+from django.http import HttpResponse
+from django.shortcuts import render
 from django.utils import timezone
+from django.views.decorators.http import require_safe
 
+from escalation.web.chart import Chart, Column, chart_of
+from escalation.web.responses import HtmxRequest
+from escalation.web.resume_comparison import Comparison, compare_ways
+from sessions_app.access.permissions import needs
+from sessions_app.access.roles import Right
+from sessions_app.costs.spending import UnitCosts, load_budgets, unit_costs
+from sessions_app.history.incidents import IncidentFigures, figures_since
 from sessions_app.models import PeriodCost, Session, Watch
+from sessions_app.models.costs import PeriodCostQuerySet
 from sessions_app.models.cycle import removed_name
-from sessions_app.models.period_cost import PeriodCostQuerySet
-from sessions_app.reading.chart import Chart, Column, chart_of
-from sessions_app.reading.continuity import Comparison, compare_ways
-from sessions_app.reading.formatting import money
-from sessions_app.reading.incident_figures import IncidentFigures, figures_since
-from sessions_app.reading.unit_costs import UnitCosts, unit_costs
+from sessions_app.text import money, one_line
 
 PERIODS = {"7": "7 days", "30": "30 days", "90": "90 days", "all": "All time"}
 DEFAULT_PERIOD = "30"
@@ -31,15 +39,15 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Amount:
-    """What some runs cost together."""
+    """Cost of several sessions."""
 
     runs: int = 0
     cost_usd: Decimal = Decimal(0)
     estimated: int = 0
-    """Runs without a figure of which the stream proves a part."""
+    """Sessions without a reported cost, of which the stream proves a part."""
     estimated_usd: Decimal = Decimal(0)
     unknown: int = 0
-    """Runs that have ended and of whose cost nothing is known."""
+    """Ended sessions without any known cost."""
     tokens: int = 0
 
     def __add__(self, other: Amount) -> Amount:
@@ -58,13 +66,13 @@ class CostRow:
     label: str
     amount: Amount
     share: Decimal
-    """Part of all costs for a tier or a watch, of the highest bar for a day; 0 to 1."""
+    """Share of the total for a tier or a watch, or of the highest bar for a day; 0 to 1."""
     tier: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sum:
-    """What one tier's runs with one model cost on one day, or in one month."""
+    """Cost of the sessions of one tier and one model in one day or month."""
 
     day: date
     tier: int
@@ -81,11 +89,11 @@ class CostsPage:
     models: tuple[CostRow, ...]
     watches: tuple[CostRow, ...]
     days: tuple[CostRow, ...]
-    """Oldest first, days without a run included; months when all time is looked at."""
+    """Oldest first, with empty days; months for the period "all"."""
     chart: Chart
     units: UnitCosts
     incidents: IncidentFigures | None
-    """Of the incidents that were resolved in the period; drills have none that count."""
+    """Figures of incidents resolved in the period; None for drills."""
 
     @property
     def legend(self) -> tuple[tuple[str, str], ...]:
@@ -105,7 +113,7 @@ class CostsPage:
 
 
 def load_costs(period: str, *, drills: bool, watches: Iterable[Watch] | None = None) -> CostsPage:
-    """The watches, where the caller has them already, are not asked for again."""
+    """Loads the page; `watches` avoids a query where the caller has them."""
     period = known_period(period)
     first_day = first_day_of(period)
     sums = kept_costs(period, drills=drills)
@@ -126,7 +134,7 @@ def load_costs(period: str, *, drills: bool, watches: Iterable[Watch] | None = N
 
 
 def load_comparison(period: str, *, drills: bool) -> Comparison:
-    """What it is worth to resume: a page of its own, since it reads the events of many runs."""
+    """Loads the comparison of resume and handoff, which reads the events of many sessions."""
     sessions = Session.objects.drills() if drills else Session.objects.real()
     return compare_ways(sessions, since=first_day_of(known_period(period)))
 
@@ -136,14 +144,14 @@ def known_period(period: str) -> str:
 
 
 def kept_costs(period: str, *, drills: bool) -> PeriodCostQuerySet:
-    """The sums of a period: by day, or by month for all time."""
+    """Returns the sums of a period, by day, or by month for "all"."""
     first_day = first_day_of(period)
     kept = PeriodCost.objects.drills() if drills else PeriodCost.objects.real()
     return kept.days_since(first_day) if first_day else kept.months()
 
 
 def first_day_of(period: str) -> date | None:
-    """Whole days, today included, so that the days add up to the total."""
+    """Returns the first day of a period; the last one is today."""
     return None if period == "all" else timezone.localdate() - timedelta(days=int(period) - 1)
 
 
@@ -152,7 +160,7 @@ def _start_of(day: date | None) -> datetime:
 
 
 def _sums(sums: PeriodCostQuerySet) -> list[Sum]:
-    """One query, from which days, tiers and models are added up."""
+    """Reads all sums of the period with one query."""
     keys = ("first_day", "tier", "model")
     return [
         Sum(day=day, tier=tier, model=model, amount=amount)
@@ -220,7 +228,7 @@ def _days(found: list[Sum], first_day: date | None) -> tuple[CostRow, ...]:
 
 
 def _columns(found: list[Sum], first_day: date | None) -> list[Column]:
-    """What each tier cost on each day, one on top of the other."""
+    """Stacks the tiers of each day."""
     amounts = _added(found, lambda one: (one.day, one.tier))
     tiers = sorted({one.tier for one in found})
     return [
@@ -259,3 +267,74 @@ def _every_month(first: date | None) -> Iterator[date]:
 
 def _part(cost: Decimal, whole: Decimal) -> Decimal:
     return cost / whole if whole else Decimal(0)
+
+
+# Costs of a period as CSV, by day, watch, tier and model.
+
+HEADINGS = (
+    *("day", "watch", "drill", "tier", "model", "runs", "cost_usd"),
+    *("estimated_runs", "estimated_usd", "runs_without_figure", "tokens"),
+)
+# A spreadsheet runs a cell with one of these prefixes as a formula.
+FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
+LONGEST_NAME = 200
+
+
+def costs_as_csv(period: str, *, drills: bool) -> str:
+    """Returns CSV with a row per month for "all" and per day otherwise, at full precision."""
+    text = StringIO()
+    writer = csv.writer(text)
+    writer.writerow(HEADINGS)
+    writer.writerows(_rows(period, drills=drills))
+    return text.getvalue()
+
+
+def harmless(value: str) -> str:
+    """Prefixes a value that a spreadsheet would run as a formula."""
+    line = one_line(value, LONGEST_NAME)
+    return f"'{line}" if value.startswith(FORMULA_SIGNS) or line.startswith(FORMULA_SIGNS) else line
+
+
+def _rows(period: str, *, drills: bool) -> Iterator[tuple[str | int, ...]]:
+    kept = kept_costs(period, drills=drills).filter(runs__gt=0)
+    for row in kept.order_by("first_day", "watch_name", "drill", "tier", "model").iterator():
+        yield _row(row, by_month=first_day_of(period) is None)
+
+
+def _row(row: PeriodCost, *, by_month: bool) -> tuple[str | int, ...]:
+    return (
+        f"{row.first_day:%Y-%m}" if by_month else f"{row.first_day:%Y-%m-%d}",
+        harmless(row.watch_name),
+        harmless(row.drill),
+        row.tier,
+        harmless(row.model),
+        row.runs,
+        f"{row.cost_usd.normalize():f}",
+        row.estimated,
+        f"{row.estimated_usd.normalize():f}",
+        row.unknown,
+        row.tokens,
+    )
+
+
+@needs(Right.SEE)
+@require_safe
+def costs(request: HtmxRequest) -> HttpResponse:
+    period = known_period(request.GET.get("period", DEFAULT_PERIOD))
+    drills = request.GET.get("drills") == "yes"
+    if request.GET.get("format") == "csv":
+        name = f"costs-{period}{'-drills' if drills else ''}"
+        return _csv(name, costs_as_csv(period, drills=drills))
+    context: dict[str, object] = {"period": period, "drills": drills, "periods": PERIODS.items()}
+    if request.GET.get("view") == "continuity":
+        context["comparison"] = load_comparison(period, drills=drills)
+        return render(request, "web/costs_continuity.html", context)
+    watches = list(Watch.objects.all())
+    context["costs"] = load_costs(period, drills=drills, watches=watches)
+    context["budgets"] = None if drills else load_budgets(watches)
+    return render(request, "web/costs.html", context)
+
+
+def _csv(name: str, text: str) -> HttpResponse:
+    headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
+    return HttpResponse(text, content_type="text/csv; charset=utf-8", headers=headers)

@@ -1,32 +1,50 @@
-"""What the page of one cycle shows, as plain values: its chain, what it wants, what it does now."""
+"""Page of one cycle: its chain of sessions, live while it runs."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import groupby
+from typing import Any
 
-from sessions_app.access.roles import Right
-from sessions_app.models import Approval, Cycle, Session
-from sessions_app.pages.answers import Answer, answers_in
-from sessions_app.pages.changes_page import ChangeRow, changes_of_cycle
-from sessions_app.pages.inbox import InboxRow, row_of
-from sessions_app.pages.offered_actions import OfferedActions, offered_actions
-from sessions_app.reading.chain import Branch, Chain, chain_of_cycle
-from sessions_app.reading.chain_record import marked_report
-from sessions_app.reading.continuity import Step
-from sessions_app.reading.cost_check import CostCheck, check_costs
-from sessions_app.reading.dry_commands import DryCommand, is_dry, would_have_run
-from sessions_app.reading.duplicate_work import NOT_MEASURED
-from sessions_app.reading.live_now import LiveRun, load_live_run
-from sessions_app.reading.report_text import Report, read_report
-from sessions_app.reading.said_once import unless_said
-from sessions_app.reading.spending import chain_limit
+from django.contrib import messages
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_safe
+from django.views.decorators.vary import vary_on_headers
+
+from escalation.agent.event_text import LiveRun, load_live_run
+from escalation.supervisor.manual import Stopped
+from escalation.supervisor.manual import stop_cycle as stop_chain
+from escalation.web.changes import ChangeRow, changes_of_cycle
+from escalation.web.live import (
+    ALL,
+    HEADING_FIELDS,
+    LivePosition,
+    LogEntry,
+    log_entries,
+    read_position,
+)
+from escalation.web.overview import InboxRow, row_of
+from escalation.web.responses import HtmxRequest, wants_fragment
+from escalation.web.resume_comparison import NOT_MEASURED, ContinuedSession
+from escalation.web.sessions import OfferedActions, SessionAnswer, answers_in, offered_actions
+from sessions_app.access.permissions import acting, needs
+from sessions_app.access.roles import Right, rights_of
+from sessions_app.costs.check import CostCheck, check_costs
+from sessions_app.costs.spending import chain_limit
+from sessions_app.history.chain import Branch, Chain, chain_of_cycle
+from sessions_app.history.claims import ShownReport, marked_report, read_report
+from sessions_app.history.commands import DryCommand, is_dry, would_have_run
+from sessions_app.models import Approval, Cycle, Session, SessionEvent
+from sessions_app.text import unless_said
 
 INCIDENTS_SHOWN = 20
 DEEPEST_INDENT = 3
-# When one of these changes in any run of the chain, the page is drawn again.
+# Fields of a session whose change makes the page refresh.
 WATCHED_FIELDS = (
     *("pk", "status", "escalation_reason", "continued_by", "stop_requested"),
     *("cost_usd", "estimated_cost_usd", "spent_so_far_usd"),
@@ -35,9 +53,9 @@ WATCHED_FIELDS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChainStep:
-    step: Step
+    step: ContinuedSession
     reason: str
-    """What followed, and why; empty where the cycle's outcome says it already."""
+    """Decision after the session; empty if the cycle's outcome repeats it."""
     error: str
 
     @property
@@ -58,14 +76,14 @@ class ChainLine:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChainReport:
     session: Session
-    report: Report
+    report: ShownReport
     escalation: str
-    """What it asks for; empty where the outcome says it already."""
+    """Requested escalation; empty if the outcome repeats it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChainPage:
-    """All that changes while the chain goes on."""
+    """Everything on the page that changes while the cycle runs."""
 
     cycle: Cycle
     chain: Chain
@@ -88,7 +106,7 @@ class ChainPage:
 
     @property
     def spent_usd(self) -> Decimal:
-        """By all runs, with what the running one has spent by the gateway's count."""
+        """Returns the cost of all sessions, with the API proxy's count for the running one."""
         running = self.live.session.spent_so_far_usd if self.live else None
         return self.chain.total_cost_usd + (running or Decimal(0))
 
@@ -99,20 +117,20 @@ class ChainPage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChainDetails:
-    """What takes further queries, so it is read only when the page is really drawn."""
+    """Parts that need further queries, loaded only when the page is rendered."""
 
     lines: tuple[ChainLine, ...]
     checks: tuple[CostCheck, ...]
     incidents: tuple[InboxRow, ...]
     changes: tuple[ChangeRow, ...]
     report: ChainReport | None
-    answers: tuple[Answer, ...]
+    answers: tuple[SessionAnswer, ...]
     actions: OfferedActions | None
     dry_commands: tuple[DryCommand, ...] | None
 
 
 def load_chain_page(cycle: Cycle) -> ChainPage:
-    """One query, and while it is under way up to three more."""
+    """Makes one query, and up to three more while the cycle runs."""
     chain = chain_of_cycle(cycle)
     running = [s for s in chain.sessions if s.status == Session.Status.RUNNING]
     live = load_live_run(running[-1]) if running else None
@@ -127,7 +145,7 @@ def load_chain_page(cycle: Cycle) -> ChainPage:
 
 
 def load_chain_details(page: ChainPage, rights: frozenset[Right]) -> ChainDetails:
-    """Two queries; afterwards one or two more."""
+    """Makes two queries, and up to two more for a finished cycle."""
     chain, cycle = page.chain, page.cycle
     incidents = cycle.incidents.select_related("watch", "owner").order_by("pk")[:INCIDENTS_SHOWN]
     return ChainDetails(
@@ -150,7 +168,7 @@ def _line(branch: Branch, cycle: Cycle) -> ChainLine:
         branch=branch,
         steps=tuple(
             ChainStep(
-                step=Step(
+                step=ContinuedSession(
                     session=session,
                     parent=by_id.get(session.parent_session_id or 0),
                     work=NOT_MEASURED,
@@ -164,21 +182,21 @@ def _line(branch: Branch, cycle: Cycle) -> ChainLine:
 
 
 def _error_of(session: Session, cycle: Cycle) -> str:
-    """A deliberate stop is none."""
+    """Returns the error of a session; a deliberate stop is none."""
     if session.stopped_by:
         return ""
     return unless_said(session.error, cycle.outcome_reason, session.escalation_reason)
 
 
-def _marked(session: Session) -> Report | None:
-    """What a report claims stands beside what the record says of it."""
+def _marked(session: Session) -> ShownReport | None:
+    """Returns the report with its claims checked against the record."""
     return marked_report(read_report(session.report), session.report, session.cycle_id)
 
 
 def _report(page: ChainPage) -> ChainReport | None:
-    """The last one; those before it are on the pages of their sessions."""
+    """Returns the last report of the chain."""
     for session in sorted(page.chain.sessions, key=lambda session: -session.pk):
-        report = None if session.is_plan else _marked(session)
+        report = _marked(session) if session.traits.counts_as_evidence else None
         if report is not None:
             said = (page.cycle.outcome_reason, session.escalation_reason)
             asks = unless_said(report.escalation.partition("\n")[0], *said)
@@ -187,8 +205,8 @@ def _report(page: ChainPage) -> ChainReport | None:
 
 
 def _last_worker(chain: Chain) -> Session:
-    """Where a person goes on from: the last run that was no question and no plan."""
-    workers = [s for s in chain.sessions if not (s.is_question or s.is_plan)]
+    """Returns the last session that was neither a question nor a plan session."""
+    workers = [session for session in chain.sessions if session.traits.may_change]
     return max(workers or chain.sessions, key=lambda session: session.pk)
 
 
@@ -199,7 +217,7 @@ def _dry_commands(page: ChainPage) -> tuple[DryCommand, ...] | None:
 
 
 def _waiting_approvals(cycle: Cycle, chain: Chain) -> tuple[Approval, ...]:
-    """A run that has ended waits for nobody."""
+    """Returns waiting approvals; an ended session has none."""
     if not any(session.is_open for session in chain.sessions):
         return ()
     waiting = Approval.objects.filter(session__cycle=cycle, state=Approval.State.WAITING)
@@ -216,3 +234,128 @@ def _version(
         (live.tokens, live.call and (live.call.words, live.call.since)) if live else None,
     )
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+
+
+# Output of a whole chain in pages, tier by tier.
+
+EVENTS_SHOWN = 500
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TierLog:
+    session: Session
+    entries: tuple[LogEntry, ...]
+    is_begun_before: bool
+    """True if its heading and first lines are on an earlier page."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChainLog:
+    tiers: tuple[TierLog, ...]
+    position: LivePosition
+    """Position of a viewer who has seen this page of the log."""
+    earlier: str
+    """Position where the page before ends; empty on the first page."""
+
+
+def load_chain_log(
+    cycle: Cycle, sessions: Iterable[Session], before: LivePosition | None = None
+) -> ChainLog:
+    """Makes one query, and reads one event more than shown to know whether earlier ones exist."""
+    known = {session.pk: session for session in sessions}
+    found = SessionEvent.objects.filter(session__in=known)
+    if before is not None and before.seen:
+        session, number = max(before.seen.items())
+        found = found.filter(Q(session__lt=session) | Q(session=session, sequence__lt=number))
+    newest_first = list(found.order_by("-session_id", "-sequence")[: EVENTS_SHOWN + 1])
+    shown = newest_first[:EVENTS_SHOWN][::-1]
+    left = newest_first[EVENTS_SHOWN:]
+    return ChainLog(
+        tiers=_by_tier(shown, known, left[0].session_id if left else 0),
+        position=_reached(shown, known),
+        earlier=f"{shown[0].session_id}:{shown[0].sequence}" if left else "",
+    )
+
+
+def _by_tier(
+    events: Iterable[SessionEvent], sessions: Mapping[int, Session], continues: int
+) -> tuple[TierLog, ...]:
+    grouped = groupby(log_entries(events, in_chain=True), key=lambda entry: entry.event.session_id)
+    return tuple(
+        TierLog(
+            session=sessions[number], entries=tuple(entries), is_begun_before=number == continues
+        )
+        for number, entries in grouped
+    )
+
+
+def _reached(events: list[SessionEvent], sessions: Iterable[int]) -> LivePosition:
+    """Returns the position at the last events; sessions before the first shown count as seen."""
+    first = events[0].session_id if events else 0
+    passed = {number: ALL for number in sessions if number < first}
+    return LivePosition({**passed, **{event.session_id: event.sequence for event in events}})
+
+
+NO_CHANGE = 204
+
+
+@needs(Right.SEE)
+@require_safe
+@vary_on_headers("HX-Request")
+def cycle(request: HtmxRequest, pk: int) -> HttpResponse:
+    page = load_chain_page(_cycle_or_404(pk))
+    fragment = wants_fragment(request)
+    if fragment and request.GET.get("version") == page.version:
+        return HttpResponse(status=NO_CHANGE)
+    rights = rights_of(request.user)
+    context: dict[str, Any] = {
+        "page": page,
+        "cycle": page.cycle,
+        "chain": page.chain,
+        "details": load_chain_details(page, rights),
+    }
+    if fragment:
+        return render(request, "web/_cycle_update.html", context)
+    if Right.SEE_OUTPUT in rights:
+        context["log"] = load_chain_log(page.cycle, page.chain.sessions)
+    return render(request, "web/cycle_detail.html", context)
+
+
+@needs(Right.SEE_OUTPUT)
+@require_safe
+@vary_on_headers("HX-Request")
+def cycle_events(request: HtmxRequest, pk: int) -> HttpResponse:
+    """Returns a page of earlier output."""
+    found = _cycle_or_404(pk)
+    sessions = Session.objects.filter(cycle=found).only(*HEADING_FIELDS)
+    log = load_chain_log(found, sessions, read_position(request.GET.get("before")))
+    template = "_chain_log.html" if wants_fragment(request) else "cycle_events.html"
+    return render(request, f"web/{template}", {"cycle": found, "log": log})
+
+
+def _cycle_or_404(pk: int) -> Cycle:
+    return get_object_or_404(Cycle.objects.select_related("watch", "requested_by"), pk=pk)
+
+
+SAID = {
+    Stopped.STOPPING: "Cycle {cycle} is being stopped: nothing follows.",
+    Stopped.CANCELLED: "Cycle {cycle} was cancelled: nothing more starts.",
+    Stopped.NOTHING: "Cycle {cycle} has ended already: there was nothing to stop.",
+}
+UNCONFIRMED = "Tick the box to confirm that what runs is cut off."
+
+
+@acting(Right.STOP)
+def stop_cycle(request: HttpRequest, pk: int) -> HttpResponse:
+    cycle = get_object_or_404(Cycle.objects.select_related("watch"), pk=pk)
+    if _is_running(cycle) and not request.POST.get("confirm"):
+        messages.warning(request, UNCONFIRMED)
+        return redirect(cycle)
+    stopped = stop_chain(cycle, by=request.user.get_username())
+    messages.warning(request, SAID[stopped].format(cycle=cycle.pk))
+    return redirect(cycle)
+
+
+def _is_running(cycle: Cycle) -> bool:
+    """Returns whether a session runs; a queued cycle is cancelled without confirmation."""
+    return cycle.sessions.filter(status=Session.Status.RUNNING).exists()

@@ -1,7 +1,7 @@
-"""What happened in the installation, newest first, out of three records that each only grow.
+"""Pages over all watches: services, and events of three append-only records, newest first.
 
-A page begins after a row of each record, by number: nothing is counted or sorted as a whole, and
-none is shown twice or passed over, whatever is added meanwhile.
+A page of events starts after a key of each record, so nothing is counted, and no row is shown twice
+or skipped while rows are added.
 """
 
 from __future__ import annotations
@@ -16,11 +16,18 @@ from typing import TypeVar
 from django.contrib.admin.models import ADDITION, CHANGE, LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.db.models import Model, QuerySet
-from django.http import QueryDict
+from django.http import HttpResponse, QueryDict
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+from django.views.decorators.vary import vary_on_headers
 
-from sessions_app.access.roles import Right
-from sessions_app.models import Happening, IncidentEvent, PauseSwitch, Watch
-from sessions_app.models.happening import NOT_IN_A_STORY
+from escalation.web.responses import HtmxRequest, wants_fragment
+from escalation.web.services import load_services
+from sessions_app.access.permissions import needs
+from sessions_app.access.roles import Right, rights_of
+from sessions_app.models import IncidentEvent, Notification, PauseSwitch, Watch
+from sessions_app.models.notification import NO_INCIDENT_EVENT
 
 Row = TypeVar("Row", bound=Model)
 PER_PAGE = 50
@@ -28,7 +35,7 @@ LONGEST_NUMBER = 18
 STORY, WORD, ACT = "story", "word", "act"
 SOURCES = (STORY, WORD, ACT)
 SHOWN_TO_ALL = (Watch, PauseSwitch)
-"""What people do to other things (accounts, targets) is for those who manage keys."""
+"""Models whose admin log everyone sees; others (accounts, channels) need `manage_keys`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,12 +55,12 @@ class Event:
 class EventsPage:
     events: tuple[Event, ...]
     older: str
-    """The query of the page that follows; empty on the last."""
+    """Query string of the next page; empty on the last one."""
     is_first: bool
 
 
 def load_events(parameters: QueryDict, rights: frozenset[Right]) -> EventsPage:
-    """One query for each record."""
+    """Makes one query for each record."""
     begin = {source: _number(parameters.get(source, "")) for source in SOURCES}
     streams = (_stories(begin[STORY]), _words(begin[WORD], rights), _acts(begin[ACT], rights))
     merged = list(islice(merge(*streams, key=lambda event: event.at, reverse=True), PER_PAGE + 1))
@@ -73,7 +80,7 @@ def _older(shown: Iterable[Event], begin: dict[str, int | None]) -> str:
 
 
 def _stories(before: int | None) -> Iterator[Event]:
-    """That a problem is still there is no event."""
+    """Yields events of incidents, without repeated sightings."""
     rows = IncidentEvent.objects.exclude(kind=IncidentEvent.Kind.SEEN)
     for row in _page(rows.select_related("incident__watch", "by"), before):
         yield Event(
@@ -90,10 +97,12 @@ def _stories(before: int | None) -> Iterator[Event]:
 
 
 def _words(before: int | None, rights: frozenset[Right]) -> Iterator[Event]:
-    """What an incident does is told by its story. A command is shown to those who see output."""
+    """Yields notifications that belong to no incident; commands only for those who see output."""
     sees_output = Right.SEE_OUTPUT in rights
-    for row in _page(Happening.objects.filter(NOT_IN_A_STORY).select_related("watch"), before):
-        is_asked = row.kind == Happening.Kind.APPROVAL_WANTED
+    for row in _page(
+        Notification.objects.filter(NO_INCIDENT_EVENT).select_related("watch"), before
+    ):
+        is_asked = row.kind == Notification.Kind.APPROVAL_WANTED
         hidden = is_asked and not sees_output
         yield Event(
             source=WORD,
@@ -125,7 +134,7 @@ def _acts(before: int | None, rights: frozenset[Right]) -> Iterator[Event]:
 
 
 def _page_of(row: LogEntry) -> str:
-    """Of a watch that may still be there."""
+    """Returns the address of the watch, if it still exists."""
     is_watch = row.content_type is not None and row.content_type.model == Watch._meta.model_name
     number = _number(row.object_id or "")
     return Watch(pk=number).get_absolute_url() if is_watch and number and row.is_change() else ""
@@ -139,3 +148,19 @@ def _page(rows: QuerySet[Row], before: int | None) -> QuerySet[Row]:
 def _number(text: str) -> int | None:
     is_number = text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER
     return int(text) or None if is_number else None
+
+
+@needs(Right.SEE)
+@require_safe
+@vary_on_headers("HX-Request")
+def services(request: HtmxRequest) -> HttpResponse:
+    template = "_services.html" if wants_fragment(request) else "services.html"
+    return render(request, f"web/{template}", {"list": load_services(request.GET)})
+
+
+@needs(Right.SEE)
+@require_safe
+def events(request: HtmxRequest) -> HttpResponse:
+    page = load_events(request.GET, rights_of(request.user))
+    context = {"page": page, "zone": timezone.get_current_timezone_name()}
+    return render(request, "web/events.html", context)

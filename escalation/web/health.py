@@ -1,4 +1,4 @@
-"""What the page of health shows: the actor's own facts, gathered when the page asks for them."""
+"""Page of health, and the endpoints for monitors."""
 
 from __future__ import annotations
 
@@ -9,28 +9,41 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
 from django_q.models import OrmQ, Schedule, Task
 
-from escalation.agent import (
+from escalation.agent.binary import (
     NO_CREDENTIALS,
-    Capabilities,
     ClaudeBinary,
     credential_in,
     find_binary,
-    known_capabilities,
     login_from,
 )
+from escalation.agent.capabilities import Capabilities, known_capabilities
 from escalation.errors import CliMissing
-from escalation.host.disk import Disk, disk_now
-from escalation.host.health import LEAST_DISK_BYTES, LONGEST_QUEUE_AGE
-from escalation.host.schedules import HOUSEKEEPING
-from escalation.host.settings_shown import all_settings
-from escalation.host.versions import versions
-from sessions_app.archive.sealed_things import what_the_key_opens
-from sessions_app.models import WorkerBeat
-from sessions_app.models.clock import shared_age
+from escalation.web.sandbox import current_sandbox
+from escalation.worker.health import (
+    INSTEAD_OF_ROOT,
+    LEAST_DISK_BYTES,
+    LONGEST_QUEUE_AGE,
+    RUNS_AS_ROOT,
+    all_settings,
+    readiness,
+    runs_as_root,
+    versions,
+)
+from escalation.worker.housekeeping import Disk, disk_now
+from escalation.worker.schedules import HOUSEKEEPING
+from sessions_app.access.permissions import needs
+from sessions_app.access.roles import Right, may
+from sessions_app.archive.encryption_key import check_keys
+from sessions_app.models import SandboxProof, WorkerHeartbeat
+from sessions_app.models.installation import shared_age
 
 CONTRACT = {
     "works": "Runs, resumes and forks",
@@ -68,11 +81,11 @@ class Housekeeping:
     next_run: datetime | None
     ended_at: datetime | None
     went_well: bool | None
-    """None where it has not run yet, or its result is no longer kept."""
+    """None if it has not run or its result is no longer kept."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sealed:
+class Encrypted:
     opens: bool
     said: str
 
@@ -87,14 +100,14 @@ class Health:
     beats: tuple[Beat, ...]
     queue: Queue
     disk: Disk
-    sealed: Sealed
+    encrypted: Encrypted
     housekeeping: tuple[Housekeeping, ...]
     settings: tuple[Any, ...]
-    """Each with `name`, `shown` and `source`; what is secret is not shown."""
+    """Settings with `name`, `shown` and `source`; secrets are hidden."""
 
     @property
     def contract(self) -> list[tuple[str, bool | None]]:
-        """What the experiment found, in words."""
+        """Returns the capabilities of the CLI with their descriptions."""
         if self.capabilities is None:
             return []
         return [(words, getattr(self.capabilities, name)) for name, words in CONTRACT.items()]
@@ -109,9 +122,9 @@ class Health:
         return any(not beat.is_silent for beat in self.beats)
 
 
-def health_now() -> Health:
-    """Six queries, and none of them looks at the record."""
-    cli = _binary()
+def load_health() -> Health:
+    """Makes six queries, none of them on sessions."""
+    cli = installed_binary()
     login = login_from(os.environ, settings.CLAUDEOPS_PASS_ENV)
     return Health(
         host=socket.gethostname(),
@@ -122,34 +135,38 @@ def health_now() -> Health:
         beats=_beats(),
         queue=_queue(),
         disk=disk_now(),
-        sealed=_sealed(),
+        encrypted=_encrypted(),
         housekeeping=_housekeeping(),
         settings=tuple(all_settings()),
     )
 
 
-def _binary() -> ClaudeBinary | None:
+def installed_binary() -> ClaudeBinary | None:
     try:
         return find_binary()
     except CliMissing:
         return None
 
 
+def root_warning() -> str:
+    return f"{RUNS_AS_ROOT} {INSTEAD_OF_ROOT}" if runs_as_root() else ""
+
+
 def _beats() -> tuple[Beat, ...]:
-    beats = WorkerBeat.objects.annotate(age=shared_age("seen_at"))
+    beats = WorkerHeartbeat.objects.annotate(age=shared_age("seen_at"))
     return tuple(
         Beat(
             host=beat.host,
             pid=beat.pid,
             seen_at=beat.seen_at,
-            is_silent=beat.age > WorkerBeat.SILENCE,
+            is_silent=beat.age > WorkerHeartbeat.SILENCE,
         )
         for beat in beats.order_by("-seen_at")[:50]
     )
 
 
 def _queue() -> Queue:
-    """A taken task is locked into the future."""
+    """Counts tasks; one that a worker has taken is locked into the future."""
     ages = list(
         OrmQ.objects.annotate(age=shared_age("lock")).order_by("lock").values_list("age", flat=True)
     )
@@ -161,12 +178,12 @@ def _queue() -> Queue:
     )
 
 
-def _sealed() -> Sealed:
+def _encrypted() -> Encrypted:
     try:
-        opens, said = what_the_key_opens()
+        opens, said = check_keys()
     except (DatabaseError, ImproperlyConfigured) as error:
         opens, said = False, str(error)
-    return Sealed(opens=opens, said=said)
+    return Encrypted(opens=opens, said=said)
 
 
 def _housekeeping() -> tuple[Housekeeping, ...]:
@@ -184,3 +201,42 @@ def _kept_up(name: str, schedule: Schedule | None, tasks: dict[str, Task]) -> Ho
         ended_at=task.stopped if task else None,
         went_well=task.success if task else None,
     )
+
+
+@needs(Right.SEE_OUTPUT)
+@require_safe
+def health(request: HttpRequest) -> HttpResponse:
+    """Names paths and settings, so it needs the right to see output."""
+    return render(
+        request,
+        "web/health.html",
+        {
+            "health": load_health(),
+            "last_proof": SandboxProof.objects.defer("rows").first(),
+            "sandbox_now": current_sandbox(),
+            "root_warning": root_warning(),
+        },
+    )
+
+
+@login_not_required
+@require_safe
+def healthz(request: HttpRequest) -> HttpResponse:
+    """Answers while the web server runs."""
+    return HttpResponse("ok\n", content_type="text/plain")
+
+
+@login_not_required
+@require_safe
+def readyz(request: HttpRequest) -> JsonResponse:
+    """Checks everything that a cycle needs; answers 503 if a check fails.
+
+    Anonymous clients get the names of failed checks only, since details name paths of the host.
+    """
+    checks = readiness()
+    known = may(request.user, Right.SEE)
+    answer = {
+        check.name: {"ok": check.ok, **({"said": check.said} if known else {})} for check in checks
+    }
+    ready = all(check.ok for check in checks)
+    return JsonResponse({"ready": ready, "checks": answer}, status=200 if ready else 503)

@@ -1,38 +1,50 @@
-"""What the pages of incidents show, as plain values."""
+"""Pages of incidents: the list, one incident with its timeline, and the actions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from django import forms
+from django.contrib import messages
 from django.contrib.auth.models import User
 from django.db.models import QuerySet
-from django.http import QueryDict
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
+from django.views.decorators.http import require_safe
+from django.views.decorators.vary import vary_on_headers
 
-from sessions_app.access.roles import Right, accounts_that_may
-from sessions_app.models import Incident, IncidentEvent, Watch
-from sessions_app.pages.changes_page import ChangeRow, changes_of_incident
-from sessions_app.pages.filters import address_without_page
-from sessions_app.pages.inbox import InboxRow, row_of
-from sessions_app.pages.keyset import KeysetPage, page_of, position_in
-from sessions_app.reading.incident_figures import (
-    ChainCost,
+from escalation.errors import OperationRefused, RefusalCode
+from escalation.incidents import recorder
+from escalation.web.changes import ChangeRow, changes_of_incident
+from escalation.web.lists import KeysetPage, address_without_page, page_of, position_in
+from escalation.web.overview import InboxRow, row_of
+from escalation.web.responses import HtmxRequest, back_or_to, wants_fragment
+from sessions_app.access.permissions import acting, needs
+from sessions_app.access.roles import Right, accounts_that_may, rights_of
+from sessions_app.history.incidents import (
+    LONGEST_NOTE,
+    SNOOZES,
     IncidentCost,
     IncidentFigures,
+    KnownCost,
+    backing_off,
     cost_of,
     failed_remedies,
     figures_since,
+    snooze_until,
+    wish_of,
 )
-from sessions_app.reading.incident_text import LONGEST_NOTE, SNOOZES, backing_off, wish_of
+from sessions_app.models import Incident, IncidentEvent, Watch
+from sessions_app.models.installation import moment_text
 
 PER_PAGE, MOST_UNRESOLVED = 30, 100
 SIMILAR_SHOWN = 8
 LOOKED_AT = 5_000
-"""Incidents before and after one, among which similar ones are looked for."""
+"""Incidents before and after one that are searched for similar ones."""
 LONGEST_STORY = 1_000
 FIGURES_OVER = timedelta(days=30)
 Step = IncidentEvent.Kind
@@ -40,7 +52,7 @@ UNRESOLVED = "unresolved"
 
 
 class IncidentFilter(forms.Form):
-    """A filter that makes no sense is left out, not an error."""
+    """Filters of the list; invalid values are ignored."""
 
     state = forms.ChoiceField(
         required=False,
@@ -62,7 +74,7 @@ class IncidentFilter(forms.Form):
         is_drill = chosen.pop("drill", "")
         incidents = incidents.exclude(drill="") if is_drill else incidents.filter(drill="")
         if chosen.get("state") in {UNRESOLVED, Incident.State.RESOLVED}:
-            del chosen["state"]  # each half of the list is one of them by itself
+            del chosen["state"]  # each half of the list has one state only
         return incidents.filter(**chosen)
 
 
@@ -73,21 +85,21 @@ class IncidentList:
     has_more_unresolved: bool
     page: KeysetPage[Incident]
     rows: tuple[InboxRow, ...]
-    """Those of the page: they are over."""
+    """Resolved incidents of this page."""
     figures: IncidentFigures
     address: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoryLine:
-    """One step of the story, or several of the same in a row."""
+    """One entry of the timeline, or several equal ones in a row."""
 
     event: IncidentEvent
     times: int = 1
     until: datetime | None = None
-    """When the last of them was."""
-    chain: ChainCost | None = None
-    """What its chain cost, where the story comes to that chain."""
+    """Time of the last one."""
+    chain: KnownCost | None = None
+    """Cost of a cycle, at the first entry of that cycle."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,14 +109,14 @@ class IncidentPage:
     backing_off: str
     story: tuple[StoryLine, ...]
     is_cut: bool
-    """Only the last steps of a long story are shown."""
+    """True if only the last entries are shown."""
     cost: IncidentCost
     changes: tuple[ChangeRow, ...]
     failed_remedies: tuple[str, ...]
     similar: tuple[Incident, ...]
-    """Others of the same cause, newest first: is it flaky, and is it so elsewhere?"""
+    """Incidents of the same cause, newest first."""
     hands: tuple[User, ...]
-    """Who it can be given to."""
+    """Users who can take it over."""
     snoozes: dict[str, str]
     longest_note: int
 
@@ -115,7 +127,7 @@ class IncidentPage:
 
 
 def load_incidents(parameters: QueryDict) -> IncidentList:
-    """What is not over comes first, the worst on top; then, page by page, what is."""
+    """Loads unresolved incidents, worst first, and a page of resolved ones."""
     form = IncidentFilter(parameters, label_suffix="")
     position = position_in(parameters)
     found = form.apply(Incident.objects.select_related("watch", "owner"))
@@ -139,7 +151,7 @@ def _not_over(found: QuerySet[Incident], form: IncidentFilter) -> QuerySet[Incid
 
 
 def _over(found: QuerySet[Incident], form: IncidentFilter) -> QuerySet[Incident]:
-    """Almost all are over, so they are read along their numbers and not by their state."""
+    """Filters resolved incidents along the primary key, since almost all are resolved."""
     if form.chosen.get("state") not in {None, Incident.State.RESOLVED}:
         return found.none()
     return found.exclude(state__in=Incident.UNRESOLVED_STATES)
@@ -167,7 +179,7 @@ def load_incident(incident: Incident, rights: frozenset[Right]) -> IncidentPage:
 
 
 def told(events: Iterable[IncidentEvent]) -> list[StoryLine]:
-    """In order; sightings in a row that say the same are one line."""
+    """Folds equal sightings in a row into one entry."""
     lines: list[StoryLine] = []
     for event in events:
         last = lines[-1] if lines else None
@@ -179,7 +191,7 @@ def told(events: Iterable[IncidentEvent]) -> list[StoryLine]:
 
 
 def with_costs(lines: Iterable[StoryLine], cost: IncidentCost) -> Iterator[StoryLine]:
-    """What each chain cost stands where the story comes to it, once."""
+    """Adds the cost of each cycle to its first entry."""
     told_of = set()
     for line in lines:
         cycle = line.event.cycle_id
@@ -195,3 +207,98 @@ def _similar(incident: Incident) -> tuple[Incident, ...]:
     )
     others = same.exclude(pk=incident.pk).select_related("watch").order_by("-pk")
     return tuple(others[:SIMILAR_SHOWN])
+
+
+@needs(Right.SEE)
+@require_safe
+@vary_on_headers("HX-Request")
+def incidents(request: HtmxRequest) -> HttpResponse:
+    template = "_incident_list.html" if wants_fragment(request) else "incident_list.html"
+    return render(request, f"web/{template}", {"list": load_incidents(request.GET)})
+
+
+@needs(Right.SEE)
+@require_safe
+def incident(request: HtmxRequest, pk: int) -> HttpResponse:
+    related = Incident.objects.select_related("watch__schedule", "owner", "resolved_by")
+    found = get_object_or_404(related, pk=pk)
+    page = load_incident(found, rights_of(request.user))
+    return render(request, "web/incident_detail.html", {"page": page, "incident": found})
+
+
+NOBODY = "nobody"
+
+
+@acting(Right.HANDLE_INCIDENTS)
+def acknowledge_incident(request: HttpRequest, pk: int) -> HttpResponse:
+    return _act(request, pk, recorder.acknowledge, "Acknowledged: you have it.")
+
+
+@acting(Right.HANDLE_INCIDENTS)
+def snooze_incident(request: HttpRequest, pk: int) -> HttpResponse:
+    until = snooze_until(request.POST.get("for", ""), timezone.now())
+
+    def snooze(incident: Incident, by: User) -> Incident:
+        if until is None:
+            raise OperationRefused(
+                RefusalCode.INVALID_CHOICE, f"Choose for how long: {', '.join(SNOOZES.values())}."
+            )
+        return recorder.snooze(incident, until, by=by)
+
+    return _act(request, pk, snooze, f"Snoozed until {moment_text(until)}.")
+
+
+@acting(Right.HANDLE_INCIDENTS)
+def take_incident(request: HttpRequest, pk: int) -> HttpResponse:
+    def take(incident: Incident, by: User) -> Incident:
+        return recorder.hand_over(incident, by, by=by)
+
+    return _act(request, pk, take, "You have it.")
+
+
+@acting(Right.HANDLE_INCIDENTS)
+def hand_over_incident(request: HttpRequest, pk: int) -> HttpResponse:
+    name = request.POST.get("to", "")
+    to = accounts_that_may(Right.HANDLE_INCIDENTS).filter(username=name).first()
+
+    def hand_over(incident: Incident, by: User) -> Incident:
+        if to is None and name != NOBODY:
+            raise OperationRefused(
+                RefusalCode.ACCOUNT_MISSING,
+                f"There is nobody called {name[:150]!r} who handles incidents.",
+            )
+        return recorder.hand_over(incident, to, by=by)
+
+    return _act(request, pk, hand_over, f"{name} has it now.".capitalize())
+
+
+@acting(Right.HANDLE_INCIDENTS)
+def note_incident(request: HttpRequest, pk: int) -> HttpResponse:
+    def note(incident: Incident, by: User) -> Incident:
+        return recorder.add_note(incident, request.POST.get("note", ""), by=by)
+
+    return _act(request, pk, note, "The note is kept.")
+
+
+@acting(Right.HANDLE_INCIDENTS)
+def resolve_incident(request: HttpRequest, pk: int) -> HttpResponse:
+    def resolve(incident: Incident, by: User) -> Incident:
+        return recorder.resolve(incident, request.POST.get("note", ""), by=by)
+
+    return _act(request, pk, resolve, "Resolved. If a cycle sees it again, a new incident opens.")
+
+
+@acting(Right.HANDLE_INCIDENTS)
+def reopen_incident(request: HttpRequest, pk: int) -> HttpResponse:
+    return _act(request, pk, recorder.reopen, "It is open again.")
+
+
+def _act(request: HttpRequest, pk: int, act: Callable[..., Incident], done: str) -> HttpResponse:
+    incident = get_object_or_404(Incident, pk=pk)
+    try:
+        act(incident, by=cast(User, request.user))
+    except OperationRefused as refused:
+        messages.warning(request, str(refused))
+    else:
+        messages.success(request, done)
+    return back_or_to(request, incident)

@@ -1,27 +1,105 @@
-"""All services that reports have named, the worst first: a fixed number of queries at any size."""
+"""List of services that reports have named, worst first, and the history bars."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from django import forms
 from django.db.models import Q, QuerySet
 from django.http import QueryDict
 
-from sessions_app.models import Incident, ServiceState, Watch
-from sessions_app.pages.filters import address_without_page
-from sessions_app.pages.keyset import position_in
-from sessions_app.pages.strips import Strip, strip_of_service
+from escalation.web.lists import address_without_page, position_in
+from sessions_app.models import Cycle, Incident, ServiceState, Watch
+from sessions_app.models.incident import KEPT, Mark, read_marks
+
+# History bars: one mark for each cycle, oldest first.
+
+NOT_NAMED = "not named"
+LOOKS = {"healthy": "good", "fixed": "good", "degraded": "warn", "unknown": "warn", "down": "bad"}
+OUTCOME_LOOKS = {
+    Cycle.Outcome.HEALTHY: "good",
+    Cycle.Outcome.FIXED: "good",
+    Cycle.Outcome.NEEDS_PERSON: "warn",
+    Cycle.Outcome.COULD_NOT_RUN: "bad",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HistoryMark:
+    cycle: int
+    word: str
+    look: str
+    """One of good, warn, bad, live and none; sets colour and height."""
+    at: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HistoryBar:
+    marks: tuple[HistoryMark, ...]
+
+    @property
+    def sentence(self) -> str:
+        """Returns the text alternative of the bar."""
+        counts = Counter(mark.word for mark in self.marks)
+        words = ", ".join(f"{count} {word}" for word, count in counts.most_common())
+        cycles = "cycle" if len(self.marks) == 1 else f"{len(self.marks)} cycles"
+        return f"The last {cycles}: {words}." if words else "No cycle yet."
+
+
+def history_bar_of_cycles(cycles: Iterable[Cycle]) -> HistoryBar:
+    """Shows the outcome of each cycle, or its state while it is active."""
+    return HistoryBar(
+        marks=tuple(
+            HistoryMark(
+                cycle=cycle.pk,
+                word=cycle.get_outcome_display() or cycle.get_state_display(),
+                look=OUTCOME_LOOKS.get(Cycle.Outcome(cycle.outcome), "none")
+                if cycle.outcome
+                else "live",
+                at=cycle.created_at,
+            )
+            for cycle in cycles
+        )
+    )
+
+
+def history_bar_of_service(state: ServiceState) -> HistoryBar:
+    """Shows the last cycles that named the service."""
+    return HistoryBar(marks=tuple(_mark(mark) for mark in read_marks(state.marks)[-KEPT:]))
+
+
+def history_bar_beside(state: ServiceState, cycles: Sequence[Cycle]) -> HistoryBar:
+    """Shows one mark for each given cycle, whether it named the service or not."""
+    said = {mark.cycle: mark for mark in read_marks(state.marks)}
+    return HistoryBar(
+        marks=tuple(
+            _mark(said[cycle.pk])
+            if cycle.pk in said
+            else HistoryMark(cycle=cycle.pk, word=NOT_NAMED, look="none", at=cycle.created_at)
+            for cycle in cycles
+        )
+    )
+
+
+def _mark(mark: Mark) -> HistoryMark:
+    return HistoryMark(
+        cycle=mark.cycle,
+        word=mark.status,
+        look=LOOKS.get(mark.status, "none"),
+        at=datetime.fromtimestamp(mark.at, UTC),
+    )
+
 
 PER_PAGE = 20
 UNWELL = "unwell"
 
 
 class ServiceFilter(forms.Form):
-    """A filter that makes no sense is left out, not an error."""
+    """Filters of the list; invalid values are ignored."""
 
     watch = forms.ModelChoiceField(Watch.objects.all(), required=False, empty_label="All watches")
     status = forms.ChoiceField(
@@ -41,16 +119,16 @@ class ServiceFilter(forms.Form):
         status = chosen.get("status")
         if status == UNWELL:
             return states.filter(place__lt=ServiceState.place_of(ServiceState.Status.HEALTHY))
-        # By its place, which the index of the list begins with.
+        # By its place, the first column of the list's index.
         return states.filter(place=ServiceState.place_of(status)) if status else states
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServiceLine:
     state: ServiceState
-    strip: Strip
+    history_bar: HistoryBar
     incidents: tuple[Incident, ...]
-    """Those that are not over."""
+    """Unresolved incidents."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +137,7 @@ class ServiceList:
     lines: tuple[ServiceLine, ...]
     address: str
     older: int | None
-    """The number of the last line, where more follow."""
+    """Key of the last line, if more follow."""
     is_first: bool
 
 
@@ -75,7 +153,7 @@ def load_services(parameters: QueryDict) -> ServiceList:
         lines=tuple(
             ServiceLine(
                 state=state,
-                strip=strip_of_service(state),
+                history_bar=history_bar_of_service(state),
                 incidents=tuple(incidents[state.watch_id, state.service]),
             )
             for state in shown
@@ -87,7 +165,7 @@ def load_services(parameters: QueryDict) -> ServiceList:
 
 
 def _following(states: QuerySet[ServiceState], last: int | None) -> QuerySet[ServiceState]:
-    """Those after a line; all where it is not there any more."""
+    """Returns services after a line, or all if the line no longer exists."""
     line = ServiceState.objects.filter(pk=last).first() if last is not None else None
     if line is None:
         return states

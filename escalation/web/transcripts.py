@@ -1,4 +1,4 @@
-"""What the page of a transcript shows: the archived conversation, a page at a time."""
+"""Page of a transcript: the archived conversation in pages."""
 
 from __future__ import annotations
 
@@ -6,21 +6,35 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from django.core.paginator import Page, Paginator
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
+from django.views.decorators.http import require_safe
+from django.views.decorators.vary import vary_on_headers
 
-from sessions_app.archive.ordered import load_readable, messages_in_order
-from sessions_app.archive.transcript_chunks import Entry, TranscriptDamaged
-from sessions_app.archive.transcript_store import latest_project, subtranscripts
+from escalation.agent.event_text import EventLine, describe_event
+from escalation.web.responses import HtmxRequest, wants_fragment
+from sessions_app.access.permissions import needs
+from sessions_app.access.roles import Right
+from sessions_app.archive.messages import load_readable, messages_in_order
+from sessions_app.archive.transcripts import (
+    Entry,
+    TranscriptDamaged,
+    latest_project,
+    subtranscripts,
+)
 from sessions_app.models import Session, Transcript
-from sessions_app.reading.event_text import EventLine, describe_event
-from sessions_app.reading.masking import masked
-from sessions_app.reading.plain_text import as_text, cut, one_line
+from sessions_app.models.session import EventSource
+from sessions_app.redaction.redact import redacted
+from sessions_app.text import as_text, cut, one_line
 
 if TYPE_CHECKING:
     from claude_agent_sdk import SessionMessage
+
 
 MESSAGES_PER_PAGE = 50
 LONGEST_NAME = 80
@@ -49,18 +63,18 @@ DAMAGED = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Message:
+class TranscriptMessage:
     number: int
     said_at: datetime | None
     lines: tuple[EventLine, ...]
     begins_run: bool
-    """The first message of the session whose page this is; what is above came with the resume."""
+    """True for the first message of this session; those above came with the resume."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Subagent:
     name: str
-    """As the address of its page calls it."""
+    """Name in the address of its page."""
     title: str
     kind: str
 
@@ -71,7 +85,7 @@ class TranscriptPage:
     agent: Subagent | None
     subagents: tuple[Subagent, ...]
     page: Page[SessionMessage]
-    messages: tuple[Message, ...]
+    messages: tuple[TranscriptMessage, ...]
     why_empty: str
 
 
@@ -110,10 +124,10 @@ class _Conversation:
         self.messages = messages_in_order(session.session_id, entries)
         self._first_of_run = self._first_since(session.started_at)
 
-    def shown(self, page: Page[SessionMessage]) -> Iterator[Message]:
+    def shown(self, page: Page[SessionMessage]) -> Iterator[TranscriptMessage]:
         for number, message in enumerate(page.object_list, start=page.start_index()):
             entry = self._by_uuid[message.uuid]
-            yield Message(
+            yield TranscriptMessage(
                 number=number,
                 said_at=_time_of(entry),
                 lines=_described(message, entry),
@@ -121,7 +135,7 @@ class _Conversation:
             )
 
     def _first_since(self, start: datetime | None) -> int | None:
-        """None also when the run began the conversation: then there is nothing to set apart."""
+        """Returns the first entry of the session; None if the session began the conversation."""
         for number, message in enumerate(self.messages, start=1):
             said_at = _time_of(self._by_uuid[message.uuid])
             if start and said_at and said_at >= start:
@@ -134,8 +148,10 @@ def _described(message: SessionMessage, entry: Entry) -> tuple[EventLine, ...]:
     if entry.get("isCompactSummary") is True:
         content = payload["message"]
         text = as_text(content.get("content") if isinstance(content, dict) else content)
-        return (EventLine("warning", "Conversation compacted", cut(masked(text), LONGEST_SUMMARY)),)
-    lines = describe_event("stream", message.type, payload)
+        return (
+            EventLine("warning", "Conversation compacted", cut(redacted(text), LONGEST_SUMMARY)),
+        )
+    lines = describe_event(EventSource.STREAM, message.type, payload)
     return lines or (EventLine("noise", "message", "(nothing that can be shown as text)"),)
 
 
@@ -159,7 +175,7 @@ def _subagent_rows(project: str, session: Session) -> dict[str, Transcript]:
 
 def _subagent(name: str, row: Transcript) -> Subagent:
     told: dict[str, Any] = row.summary or {}
-    title = one_line(masked(as_text(told.get("description"))), LONGEST_NAME)
+    title = one_line(redacted(as_text(told.get("description"))), LONGEST_NAME)
     kind = one_line(as_text(told.get("agentType")), LONGEST_NAME)
     return Subagent(name=name, title=title or one_line(name, LONGEST_NAME), kind=kind)
 
@@ -172,3 +188,23 @@ def _why_not_archived(session: Session) -> str:
     if session.cycle.ephemeral:
         return NOT_KEPT
     return NOT_ARCHIVED if session.session_id else NO_CONVERSATION
+
+
+@needs(Right.SEE_OUTPUT)
+@require_safe
+@vary_on_headers("HX-Request")
+def transcript(request: HtmxRequest, pk: int) -> HttpResponse:
+    session = get_object_or_404(Session.objects.select_related("cycle__watch"), pk=pk)
+    asked = request.GET
+    try:
+        loaded = load_transcript(session, asked.get("page"), asked.get("agent", ""))
+    except UnknownSubagent as error:
+        raise Http404("The conversation has no such subagent.") from error
+    agent = f"{urlencode({'agent': loaded.agent.name})}&" if loaded.agent else ""
+    template = "_transcript.html" if wants_fragment(request) else "transcript.html"
+    context = {
+        "session": session,
+        "transcript": loaded,
+        "address": f"{request.path}?{agent}",
+    }
+    return render(request, f"web/{template}", context)

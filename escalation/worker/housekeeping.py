@@ -1,60 +1,125 @@
-"""Expiry and cleaning: what is too old to continue, what is kept, what may go.
+"""Housekeeping: expires old sessions, archives transcripts, and removes what is past its retention.
 
-Never touched: a session in use, and any session row. Transcripts are archived before their files
-go, and both events and archived transcripts go only after their time.
+Sessions in use and rows of sessions are never removed. Transcripts are archived before their files
+are removed.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from pathlib import Path
 
 from django.conf import settings
+from django.db import connection
 from django.db.models import Q
 from django.utils import timezone
 
-from escalation.continuity import transcripts
-from escalation.next_step.expiry import expire_queued
-from sessions_app.archive import keeping
-from sessions_app.archive.sealed_things import chunks_to_reseal, targets_to_reseal
+from escalation.errors import WhyNot
+from escalation.incidents import recorder
+from escalation.incidents.findings import could_not_run
+from escalation.queue.hosts import labels_of, live_hosts, unschedulable
+from escalation.queue.lock import installation_lock
+from escalation.resume import transcripts
+from escalation.supervisor.manual import expire_interrupted, expire_queued
+from sessions_app.archive import encryption_key
+from sessions_app.archive.encryption_key import channels_to_reencrypt, chunks_to_reencrypt
 from sessions_app.models import (
-    AccountClock,
     Conversation,
     Cycle,
-    Happening,
     Message,
+    Notification,
+    RateLimit,
     Session,
     SessionEvent,
 )
-from sessions_app.models.querysets import LONG_FIELDS
-from sessions_app.models.transitions import IllegalTransition
+from sessions_app.models.session import LONG_FIELDS, IllegalTransition
+
+MOST_FILES = 20_000
+SQLITE_FILES = ("", "-wal", "-shm")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Disk:
+    state_directory: str
+    state_bytes: int
+    is_cut: bool
+    """There are more files than were counted."""
+    database_bytes: int | None
+    """None if unknown."""
+    free_bytes: int | None
+    total_bytes: int | None
+
+
+def disk_now() -> Disk:
+    state = Path(settings.CLAUDEOPS_STATE_DIR)
+    sizes = list(islice(file_sizes(state), MOST_FILES))
+    usage = shutil.disk_usage(state) if state.is_dir() else None
+    return Disk(
+        state_directory=str(state),
+        state_bytes=sum(sizes),
+        is_cut=len(sizes) == MOST_FILES,
+        database_bytes=_database_bytes(),
+        free_bytes=usage.free if usage else None,
+        total_bytes=usage.total if usage else None,
+    )
+
+
+def file_sizes(directory: Path) -> Iterator[int]:
+    """Yields the sizes of all files below a directory, without those that vanish meanwhile."""
+    try:
+        entries = os.scandir(directory)
+    except OSError:
+        return
+    with entries:
+        for entry in entries:
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    yield from file_sizes(Path(entry.path))
+                else:
+                    yield entry.stat(follow_symlinks=False).st_size
+            except OSError:
+                continue
+
+
+def _database_bytes() -> int | None:
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_database_size(current_database())")
+            return int(cursor.fetchone()[0])
+    name = str(connection.settings_dict["NAME"])
+    files = [Path(name + ending) for ending in SQLITE_FILES]
+    return sum(file.stat().st_size for file in files if file.is_file()) or None
+
 
 logger = logging.getLogger(__name__)
 
 HANDOFF_AGE = timedelta(hours=1)
 FILES_GO_FIRST_DAYS = 7
 NEVER_STARTED = (
-    "It waited in the queue for longer than CLAUDEOPS_RESUME_MAX_AGE and was never started. Look "
-    "whether a worker runs, then run the watch again."
+    "It waited in the queue for longer than CLAUDEOPS_RESUME_MAX_AGE. Check that a worker is "
+    "running, then run the watch again."
 )
+NOT_USED = "not used for longer than CLAUDEOPS_RESUME_MAX_AGE"
 
 
 @dataclass(slots=True)
 class Cleaned:
-    """What was found, and, unless it was a dry run, done."""
+    """Counts of what was done, or of what a dry run would do."""
 
     conversations_expired: int = 0
     sessions_expired: int = 0
     transcripts_archived: int = 0
-    chunks_sealed: int = 0
-    sealed_with_new_key: int = 0
+    chunks_encrypted: int = 0
+    encrypted_with_new_key: int = 0
     transcripts_removed: int = 0
     events_pruned: int = 0
-    happenings_pruned: int = 0
+    notifications_pruned: int = 0
     directories_removed: int = 0
     handoff_files_removed: int = 0
     bytes_freed: int = 0
@@ -71,7 +136,7 @@ def clean(*, dry_run: bool = False, now: datetime | None = None) -> Cleaned:
     _expire(cleaned, now - timedelta(seconds=settings.CLAUDEOPS_RESUME_MAX_AGE), dry_run)
     long_ago = now - timedelta(days=settings.CLAUDEOPS_EVENT_RETENTION_DAYS)
     _prune_events(cleaned, long_ago, dry_run)
-    _prune_word(cleaned, long_ago, dry_run)
+    _prune_notifications(cleaned, long_ago, dry_run)
     _remove_directories(cleaned, long_ago, dry_run)
     _remove_handoff_files(cleaned, now - HANDOFF_AGE, dry_run)
     _keep_archive(cleaned, now, dry_run)
@@ -79,7 +144,7 @@ def clean(*, dry_run: bool = False, now: datetime | None = None) -> Cleaned:
 
 
 def _archive_transcripts(cleaned: Cleaned, dry_run: bool) -> None:
-    """What a run could not archive at its end: the database was away, or the process died."""
+    """Archives transcripts that sessions could not archive at their end."""
     finished = Session.objects.exclude(status__in=Session.OPEN_STATUSES).defer(*LONG_FIELDS)
     for session in transcripts.without_archive(finished).iterator():
         if transcripts.find_on_disk(session) != transcripts.TranscriptState.PRESENT:
@@ -89,28 +154,28 @@ def _archive_transcripts(cleaned: Cleaned, dry_run: bool) -> None:
 
 
 def _keep_archive(cleaned: Cleaned, now: datetime, dry_run: bool) -> None:
-    """The archive outlives the CLI's own files, or each of them would be archived again."""
+    """Encrypts the archive and removes old transcripts, later than the files of the CLI."""
     days = max(
         settings.CLAUDEOPS_ARCHIVE_RETENTION_DAYS,
         settings.CLAUDEOPS_EVENT_RETENTION_DAYS + FILES_GO_FIRST_DAYS,
     )
     long_ago = now - timedelta(days=days)
     if dry_run:
-        cleaned.chunks_sealed = keeping.clear_chunks().count()
-        cleaned.sealed_with_new_key = len(chunks_to_reseal()) + len(targets_to_reseal())
-        cleaned.transcripts_removed = keeping.old_transcripts(long_ago).count()
+        cleaned.chunks_encrypted = encryption_key.unencrypted_chunks().count()
+        cleaned.encrypted_with_new_key = len(chunks_to_reencrypt()) + len(channels_to_reencrypt())
+        cleaned.transcripts_removed = encryption_key.old_transcripts(long_ago).count()
         return
-    cleaned.transcripts_removed = keeping.remove_old(long_ago)
-    cleaned.chunks_sealed = keeping.seal_clear_chunks()
-    cleaned.sealed_with_new_key = keeping.seal_with_first_key()
+    cleaned.transcripts_removed = encryption_key.remove_old(long_ago)
+    cleaned.chunks_encrypted = encryption_key.encrypt_chunks()
+    cleaned.encrypted_with_new_key = encryption_key.encrypt_with_first_key()
 
 
 def _archived(session: Session) -> bool:
-    """One that cannot be archived must not keep the others from it."""
+    """Archives a transcript. An error is logged and does not stop the others."""
     try:
         transcripts.archive(session)
     except Exception:
-        logger.exception("Session %s: its transcript could not be archived", session.pk)
+        logger.exception("Could not archive the transcript of session %s", session.pk)
         return False
     return True
 
@@ -125,25 +190,25 @@ def _expire(cleaned: Cleaned, cutoff: datetime, dry_run: bool) -> None:
     never_started = Session.objects.filter(
         status=Session.Status.QUEUED, created_at__lt=cutoff
     ).select_related("cycle__watch", "parent_session")
-    held_until = AccountClock.current().until
+    held_until = RateLimit.current().until
     if held_until is not None and held_until > cutoff:
-        # It waited for the account, not in vain for a worker.
+        # It waited for the rate limit, not for a worker.
         never_started = never_started.exclude(cycle__drill="")
     cleaned.conversations_expired = conversations.count()
     cleaned.sessions_expired = cut_off.count() + never_started.count()
     if dry_run:
         return
     for session in cut_off:
-        session.expire("its conversation is too old to be continued")
+        expire_interrupted(session, "its conversation is too old to be continued")
     for session in never_started:
         _expire_queued(session)
-    conversations.update(
-        state=Conversation.State.EXPIRED, reason="not used for longer than CLAUDEOPS_RESUME_MAX_AGE"
-    )
+    if cleaned.conversations_expired:
+        with installation_lock():
+            conversations.update(state=Conversation.State.EXPIRED, reason=NOT_USED)
 
 
 def _expire_queued(session: Session) -> None:
-    """The conversation that it would continue has expired, too."""
+    """Expires a session unless a worker has just taken it."""
     try:
         expire_queued(session, NEVER_STARTED)
     except IllegalTransition as moved_on:
@@ -159,30 +224,30 @@ def _prune_events(cleaned: Cleaned, long_ago: datetime, dry_run: bool) -> None:
         old.delete()
 
 
-def _prune_word(cleaned: Cleaned, long_ago: datetime, dry_run: bool) -> None:
-    """What was told so long ago, with its messages; what still waits stays."""
-    told = Happening.objects.filter(passed_on_at__lt=long_ago)
+def _prune_notifications(cleaned: Cleaned, long_ago: datetime, dry_run: bool) -> None:
+    """Removes old notifications and their messages, except waiting ones."""
+    passed_on = Notification.objects.filter(passed_on_at__lt=long_ago)
     sent = Message.objects.filter(~Q(state=Message.State.WAITING), created_at__lt=long_ago)
-    cleaned.happenings_pruned = told.count()
+    cleaned.notifications_pruned = passed_on.count()
     if not dry_run:
         sent.delete()
-        told.exclude(messages__state=Message.State.WAITING).delete()
+        passed_on.exclude(messages__state=Message.State.WAITING).delete()
 
 
 def _remove_directories(cleaned: Cleaned, long_ago: datetime, dry_run: bool) -> None:
-    """The CLI's own files of cycles that ended long ago; their transcripts are in the archive."""
+    """Removes the CLI files of old cycles whose transcripts are archived."""
     removable = _cycles_that_may_go(long_ago)
     for directory in _cycle_directories():
         if int(directory.name.removeprefix("cycle-")) not in removable:
             continue
         cleaned.directories_removed += 1
-        cleaned.bytes_freed += _size(directory)
+        cleaned.bytes_freed += sum(file_sizes(directory))
         if not dry_run:
             shutil.rmtree(directory, ignore_errors=True)
 
 
 def _cycles_that_may_go(long_ago: datetime) -> set[int]:
-    """Two questions, however many there are: what ended long ago, less what is not archived."""
+    """Returns old cycles without unarchived transcripts, with two queries."""
     old = Cycle.objects.filter(state=Cycle.State.FINISHED, finished_at__lt=long_ago)
     theirs = Session.objects.filter(cycle__in=old).defer(*LONG_FIELDS)
     needed = {
@@ -201,17 +266,43 @@ def _cycle_directories() -> Iterator[Path]:
 
 
 def _remove_handoff_files(cleaned: Cleaned, cutoff: datetime, dry_run: bool) -> None:
-    """A handoff is used within moments; what lies about was left by a process that died."""
+    """Removes handoff files that a dead process left."""
     for path in (Path(settings.CLAUDEOPS_STATE_DIR) / "handoffs").glob("*"):
-        stat = path.stat()
+        try:
+            stat = path.stat()
+        except OSError:
+            continue  # its session has just used it
         if stat.st_mtime > cutoff.timestamp():
             continue
         cleaned.handoff_files_removed += 1
         cleaned.bytes_freed += stat.st_size
         if not dry_run:
-            logger.warning("The leftover handoff file %s is removed unused", path.name)
+            logger.warning("Removing the unused handoff file %s", path.name)
             path.unlink(missing_ok=True)
 
 
-def _size(directory: Path) -> int:
-    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+TIMEOUT = timedelta(minutes=2)
+"""A restarted host is back by then."""
+
+
+def note_unschedulable() -> int:
+    """Opens incidents for sessions whose hosts are not live. Returns the number of sessions."""
+    bound = (
+        Session.objects.filter(
+            status=Session.Status.QUEUED, created_at__lt=timezone.now() - TIMEOUT
+        )
+        .exclude(cycle__watch=None)
+        .exclude(cycle__watch__hosts="")
+        .select_related("cycle__watch")
+    )
+    hosts = live_hosts() if bound.exists() else []
+    waiting = [session for session in bound if unschedulable(labels_of(session), hosts)]
+    for session in waiting:
+        detail = (
+            f"Session {session.pk} waits: the watch runs on {' or '.join(labels_of(session))} "
+            "only, and no worker with that name or label has a recent heartbeat. Start one "
+            "there (CLAUDEOPS_HOST_LABELS), or change the hosts of the watch."
+        )
+        finding = could_not_run(WhyNot.NO_HOST, recorder.scope_of(session.cycle), detail)
+        recorder.note(finding, session.cycle.watch)
+    return len(waiting)

@@ -1,15 +1,18 @@
-"""The web server and the queue worker, as children of one parent that stops both cleanly.
+"""The parent of the web server and the worker: `python -m escalation.worker.parent DESCRIPTOR`.
 
-Each child gets a session of its own: a Ctrl-C in the terminal then reaches the parent alone.
-django-q2 never ends when its whole process group is signalled, so the parent signals the main
-process of each child, and the group only to kill what did not stop.
+`claudeops up` replaces itself by this process after its preparations: a parent that only waits does
+not need Django in memory. Its instructions come through a pipe, because any user can read the
+arguments of a process, and the text to show may contain a password.
 
-Nothing of Django is imported here: the parent that only waits is a small process.
+Each child has its own process session, so that Ctrl-C reaches only the parent. django-q2 hangs if
+its whole process group gets a signal: the parent signals the main process of each child, and kills
+the group only if the child does not stop.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import signal
@@ -18,14 +21,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 PROJECT = Path(__file__).resolve().parents[2]
-STOP_PATIENCE_SECONDS = 20.0
-WEB_PATIENCE_SECONDS = 30.0
+STOP_TIMEOUT_SECONDS = 20.0
+WEB_TIMEOUT_SECONDS = 30.0
 LOOK_SECONDS = 0.5
-# One that ends so soon after its start, so often in a row, will not stay for longer next time.
+# A child that ends this soon, this often in a row, is not started again.
 SHORT_LIFE_SECONDS = 10.0
 SHORT_LIVES = 3
 
@@ -36,7 +41,7 @@ class Child:
     process: subprocess.Popen[bytes]
     arguments: tuple[str, ...] = ()
     log: Path | None = None
-    """Where it writes; None: to the parent's own output."""
+    """The file for its output; None: the output of the parent."""
     born: float = field(default_factory=time.monotonic)
     short_lives: int = 0
 
@@ -49,7 +54,7 @@ class Child:
         return self.process.poll() is not None
 
     def start_again(self) -> bool:
-        """False: it has died at its start too often, and is left alone."""
+        """Starts the child again. Returns False if it has died at its start too often."""
         lived_shortly = time.monotonic() - self.born < SHORT_LIFE_SECONDS
         self.short_lives = self.short_lives + 1 if lived_shortly else 0
         if self.short_lives >= SHORT_LIVES:
@@ -85,7 +90,7 @@ def _started(arguments: tuple[str, ...], log: Path | None) -> subprocess.Popen[b
 
 
 def start_web_server(host: str, port: int, log: Path | None = None) -> Child:
-    return Child.start("web server", "-m", "escalation.host.web_server", host, str(port), log=log)
+    return Child.start("web server", "-m", "escalation.worker.web_server", host, str(port), log=log)
 
 
 def start_worker(log: Path | None = None) -> Child:
@@ -93,10 +98,10 @@ def start_worker(log: Path | None = None) -> Child:
 
 
 def stop_children(children: list[Child]) -> None:
-    """All are told first; the worker ends its running tiers by itself."""
+    """Asks all children to stop, then waits for each. The worker stops its sessions."""
     for child in children:
         child.ask_to_stop()
-    deadline = time.monotonic() + STOP_PATIENCE_SECONDS
+    deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
     for child in children:
         child.make_stop(deadline)
 
@@ -104,9 +109,9 @@ def stop_children(children: list[Child]) -> None:
 def wait_for_web(
     children: list[Child], host: str, port: int, stop_asked: Callable[[], bool] = lambda: False
 ) -> bool:
-    """True once the web server takes connections."""
+    """Returns True when the web server accepts connections."""
     reachable = "127.0.0.1" if host == "0.0.0.0" else host  # noqa: S104 (compared, not bound)
-    give_up = time.monotonic() + WEB_PATIENCE_SECONDS
+    give_up = time.monotonic() + WEB_TIMEOUT_SECONDS
     while time.monotonic() < give_up and not stop_asked():
         if any(child.has_ended for child in children):
             return False
@@ -120,11 +125,11 @@ def wait_for_web(
 
 
 def first_to_end(children: list[Child], stop_asked: Callable[[], bool]) -> Child | None:
-    """Wait until a child ends by itself; None: a stop was asked for before."""
+    """Waits until a child ends. Returns None if a stop was requested before."""
     with contextlib.ExitStack() as open_until_the_end:
         ends = select.poll()
         for child in children:
-            # Readable when the process ends; one that has ended already is so from the start.
+            # Readable once the process has ended.
             descriptor = os.pidfd_open(child.process.pid)
             open_until_the_end.callback(os.close, descriptor)
             ends.register(descriptor, select.POLLIN)
@@ -134,3 +139,93 @@ def first_to_end(children: list[Child], stop_asked: Callable[[], bool]) -> Child
                     return child
             ends.poll(LOOK_SECONDS * 1000)
     return None
+
+
+EXIT_FAILED = 2
+LAST_LINES = 12
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Instructions:
+    host: str
+    port: int
+    screen: list[str]
+    """Lines to show when the web server answers."""
+    log: str = ""
+    """The log file of web server and worker; empty: they write to the terminal."""
+
+
+def become_parent(instructions: Instructions) -> NoReturn:
+    """Replaces this process by the parent."""
+    reading, writing = os.pipe()
+    os.write(writing, json.dumps(asdict(instructions)).encode())
+    os.close(writing)
+    os.set_inheritable(reading, True)
+    os.chdir(PROJECT)
+    sys.stdout.flush()
+    command = [sys.executable, "-m", "escalation.worker.parent", str(reading)]
+    os.execv(sys.executable, command)  # noqa: S606 (our own interpreter)
+
+
+def main(instructions: Instructions) -> None:
+    stop_asked = _listen_for_stop()
+    log = Path(instructions.log) if instructions.log else None
+    children = [start_web_server(instructions.host, instructions.port, log)]
+    problem = ""
+    try:
+        # The worker starts afterwards: started together, both would take longer.
+        if wait_for_web(children, instructions.host, instructions.port, lambda: bool(stop_asked)):
+            _say(*instructions.screen)
+        children.append(start_worker(log))
+        problem = _watch_over(children, stop_asked)
+    finally:
+        _say("Stopping the web server and the worker …")
+        stop_children(children)
+    if problem:
+        _say(problem, *_last_lines(log))
+        sys.exit(EXIT_FAILED)
+    _say("Stopped. Interrupted sessions continue at the next start.")
+
+
+def _watch_over(children: list[Child], stop_asked: list[int]) -> str:
+    """Restarts children that die. Returns why one cannot be restarted, or nothing after a stop."""
+    while ended := first_to_end(children, lambda: bool(stop_asked)):
+        code = ended.process.returncode
+        if not ended.start_again():
+            return f"The {ended.name} exits at every start (code {code}). The end of its log:"
+        clock = time.strftime("%H:%M:%S")
+        _say(f"{clock} The {ended.name} died (code {code}) and was restarted.")
+    return ""
+
+
+def _last_lines(log: Path | None) -> list[str]:
+    if log is None:
+        return ["(above)"]
+    try:
+        return log.read_text(errors="replace").splitlines()[-LAST_LINES:]
+    except OSError as error:
+        return [str(error)]
+
+
+def _say(*sentences: str) -> None:
+    """Prints lines without buffering. The reader may be gone."""
+    with contextlib.suppress(OSError):
+        print(*sentences, sep="\n", flush=True)
+
+
+def _listen_for_stop() -> list[int]:
+    received: list[int] = []
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+
+    # SIGHUP: a closed terminal must not leave the children running.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, remember)
+    return received
+
+
+if __name__ == "__main__":
+    with os.fdopen(int(sys.argv[1])) as pipe:
+        INSTRUCTIONS = Instructions(**json.load(pipe))
+    main(INSTRUCTIONS)

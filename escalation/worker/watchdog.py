@@ -1,4 +1,4 @@
-"""The web server's lookout: notices that no worker lives, and then brings word in its place."""
+"""Watchdog in the web server: reports silent workers, and sends notifications in their place."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import threading
 
 from django.db import connection
 
-from escalation.host.health import worker_was_seen
-from escalation.host.postman import Postman
-from escalation.word.silence import tell_of_silent_workers
+from escalation.worker.health import worker_was_seen
+from escalation.worker.notifier import Notifier, tell_of_silent_workers
 
 logger = logging.getLogger(__name__)
 
@@ -17,18 +16,18 @@ LOOK_SECONDS = 60.0
 
 
 def look_until(stop: threading.Event) -> None:
-    postman = Postman()
-    look(postman)
+    notifier = Notifier()
+    look(notifier)
     while not stop.wait(LOOK_SECONDS):
-        look(postman)
+        look(notifier)
 
 
-def look(postman: Postman) -> None:
+def look(notifier: Notifier) -> None:
     try:
         tell_of_silent_workers()
         if not worker_was_seen():
-            postman.look()
+            notifier.look()
     except Exception:
-        logger.exception("Whether a worker lives could not be found out; it is tried again")
+        logger.exception("Could not check the workers; retrying")
     finally:
         connection.close()

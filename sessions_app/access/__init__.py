@@ -1,1 +1,1 @@
-"""Who may what: the table, and the places that ask it."""
+"""Roles and rights, login limits, and the base of the admin site."""

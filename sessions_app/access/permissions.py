@@ -1,6 +1,6 @@
-"""How a view says which right it needs, and the middleware that asks the table for it.
+"""Decorators that state the right a view needs, and the middleware that checks it.
 
-A view that says nothing is served to nobody: whoever forgets it notices at once.
+A view without a decorator is served to nobody.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ANY_ACCOUNT = "any account"
 
 
 def needs(right: Right) -> Callable[[View], View]:
-    """Goes above all other decorators: the middleware looks at the outermost function."""
+    """Require a right. Must be the outermost decorator, which the middleware reads."""
 
     def mark(view: View) -> View:
         setattr(view, NEEDED, right)
@@ -32,7 +32,7 @@ def needs(right: Right) -> Callable[[View], View]:
 
 
 def acting(right: Right) -> Callable[[View], Callable[..., Any]]:
-    """An endpoint that acts: by POST alone, and only for those who may."""
+    """Require a right and the method POST."""
 
     def mark(view: View) -> Callable[..., Any]:
         return needs(right)(require_POST(view))
@@ -41,13 +41,13 @@ def acting(right: Right) -> Callable[[View], Callable[..., Any]]:
 
 
 def for_any_account(view: View) -> View:
-    """For those without a role too: leaving, and changing one's own password."""
+    """Allow accounts without a role too, as for logout and the own password."""
     setattr(view, NEEDED, ANY_ACCOUNT)
     return view
 
 
 class AccessMiddleware(MiddlewareMixin):
-    """After Django's own, which has sent strangers to the login."""
+    """Checks the right of a view. Runs after Django's `LoginRequiredMiddleware`."""
 
     def process_view(
         self, request: HttpRequest, view: Callable[..., Any], *_arguments: object
@@ -67,6 +67,6 @@ class AccessMiddleware(MiddlewareMixin):
 
 
 def _needed_in_admin(request: HttpRequest, found: ResolverMatch) -> str:
-    """To enter at all: its site sends strangers to the login, its pages ask for more themselves."""
+    """Return the right to enter the admin. Its pages check further rights themselves."""
     is_way_in = found.url_name == "login" or not request.user.is_authenticated
     return ANY_ACCOUNT if is_way_in else Right.SEE_OUTPUT

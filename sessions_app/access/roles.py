@@ -1,20 +1,17 @@
-"""Who may what: the one table. Pages, endpoints and the admin ask it, and nothing else decides.
+"""Roles and their rights, in one table that pages, endpoints and the admin read.
 
 A role is a Django group of that name, made by a migration. Each role includes the one before it, so
-an account needs one. `is_staff` and Django's own permissions mean nothing here: two rules for one
-question would differ some day.
+an account needs one role. `is_staff` and Django's permissions are not used.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from django.contrib.auth.models import User
-from django.db.models import Q, QuerySet, prefetch_related_objects
-
-if TYPE_CHECKING:
-    from django.contrib.auth.models import AnonymousUser
+from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
+from django.contrib.auth.models import AnonymousUser, User
+from django.contrib.contenttypes.models import ContentType
+from django.db.models import Model, Q, QuerySet, prefetch_related_objects
 
 
 class Role(StrEnum):
@@ -25,7 +22,7 @@ class Role(StrEnum):
 
 
 class Right(StrEnum):
-    """Each reads on from "your account may not"."""
+    """Rights; each completes the sentence "your account may not"."""
 
     SEE = "see"
     SEE_OUTPUT = "see output"
@@ -41,12 +38,12 @@ class Right(StrEnum):
 
     @property
     def attribute(self) -> str:
-        """As templates write it: `may.see_output`."""
+        """Name in templates, as in `may.see_output`."""
         return self.name.lower()
 
 
-# Output may hold what a log or a program printed, so it is more than the fact that a run was.
-# Switching a watch on or letting it go further approves its runs in advance: an approver's right.
+# Output may contain text of programs, so viewers do not see it. Enabling a watch or raising
+# its autonomy approves its sessions in advance, so it is a right of approvers.
 VIEWER = frozenset({Right.SEE})
 OPERATOR = VIEWER | {
     Right.SEE_OUTPUT,
@@ -67,8 +64,7 @@ TABLE: dict[Role, frozenset[Right]] = {
 
 
 def rights_of(user: User | AnonymousUser) -> frozenset[Right]:
-    """Looked up anew for every request, so that a right that was taken is gone at once, and only
-    once in it: a list asks for every row."""
+    """Return the rights of an account. Its groups are read once for each request."""
     if not user.is_active:
         return frozenset()
     if user.is_superuser:
@@ -89,7 +85,7 @@ def accounts_that_may(right: Right) -> QuerySet[User]:
 
 
 def refusal(user: User | AnonymousUser, right: Right) -> str:
-    """What somebody is told who may not, with whom to ask."""
+    """Return the message for a missing right, with the administrators to ask."""
     if not rights_of(user):
         return f"Your account has no role yet, so it sees nothing here. {_whom_to_ask()}"
     lowest = next(role for role, rights in TABLE.items() if right in rights)
@@ -100,3 +96,31 @@ def _whom_to_ask() -> str:
     admins = User.objects.filter(Q(is_superuser=True) | Q(groups__name=Role.ADMIN), is_active=True)
     names = list(admins.distinct().order_by("username").values_list("username", flat=True)[:5])
     return f"Ask an administrator: {', '.join(names)}." if names else "Ask an administrator."
+
+
+# Actions of people outside the admin are added to the admin's log.
+LONGEST_NAME = 200
+
+
+def note_added(user: User | AnonymousUser, thing: Model) -> None:
+    _note(user, thing, ADDITION, "")
+
+
+def note_changed(user: User | AnonymousUser, thing: Model, what: str) -> None:
+    _note(user, thing, CHANGE, what)
+
+
+def note_removed(user: User | AnonymousUser, thing: Model) -> None:
+    """Log a removal. Must be called before it, while the row has an id."""
+    _note(user, thing, DELETION, "")
+
+
+def _note(user: User | AnonymousUser, thing: Model, flag: int, what: str) -> None:
+    LogEntry.objects.create(
+        user_id=str(user.pk),
+        content_type=ContentType.objects.get_for_model(thing),
+        object_id=str(thing.pk),
+        object_repr=str(thing)[:LONGEST_NAME],
+        action_flag=flag,
+        change_message=what,
+    )

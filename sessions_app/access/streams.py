@@ -1,36 +1,64 @@
-"""Whether those who watch something for long still may: asked for all of them together, every few
-seconds, so that two hundred viewers cost as much as one."""
+"""Rights and threads of long-lived streams.
+
+The rights of all viewers of a process are checked together every few seconds.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from asgiref.sync import sync_to_async
+from asgiref.sync import SyncToAsync, sync_to_async
 from django.contrib.auth.models import User
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, connections
 from django.http import HttpRequest
 from django.utils.crypto import constant_time_compare
 
-from sessions_app.access.own_thread import own_context
 from sessions_app.access.roles import Right, rights_of
+
+# Django keeps a thread and a database connection for each request until its response ends. A stream
+# lasts for minutes, so it releases both, and reads for several streams run in another thread.
+
+
+def own_context() -> contextvars.Context:
+    """Return a context for a task that serves several requests, without a request's thread."""
+    context = contextvars.copy_context()
+    context.run(SyncToAsync.thread_sensitive_context.set, None)  # type: ignore[arg-type]
+    return context
+
+
+async def give_thread_back() -> None:
+    """Release the thread of the request. It gets another one when needed."""
+    await sync_to_async(_close_connections)()
+    request = SyncToAsync.thread_sensitive_context.get(None)
+    executor = SyncToAsync.context_to_thread_executor.pop(request, None) if request else None
+    if executor is not None:
+        executor.shutdown(wait=False)
+
+
+def _close_connections() -> None:
+    for opened in connections.all(initialized_only=True):
+        if not opened.in_atomic_block:
+            opened.close()
+
 
 logger = logging.getLogger(__name__)
 
 ASK_AGAIN_SECONDS = 5.0
-"""How long something is still shown to somebody whose right was taken."""
+"""Longest time for which a stream goes on after the right was removed."""
 
 
 @dataclass(eq=False, slots=True)
 class Ticket:
-    """One viewer's leave to watch, for as long as it is good."""
+    """Permission of one viewer to read a stream."""
 
     user_pk: int
     auth_hash: str
-    """Of the password with which they came: a new one ends what was opened with the old."""
+    """Session hash of the account; a new password invalidates the ticket."""
     right: Right
     is_good: bool = True
 
@@ -43,14 +71,14 @@ class Ticket:
 
 
 def ticket_for(request: HttpRequest, right: Right) -> Ticket:
-    """For a request that has been let in."""
+    """Return a ticket for a request whose right was checked."""
     user = request.user
-    assert isinstance(user, User), "a stranger was let in"
+    assert isinstance(user, User), "the request has no account"
     return Ticket(user_pk=user.pk, auth_hash=user.get_session_auth_hash(), right=right)
 
 
 class Keeper:
-    """Looks at all tickets of one event loop."""
+    """Checks all tickets of one event loop."""
 
     def __init__(self) -> None:
         self._tickets: set[Ticket] = set()
@@ -74,13 +102,14 @@ class Keeper:
             try:
                 await sync_to_async(look_at)(tuple(self._tickets))
             except DatabaseError:
-                # Without a database nothing is shown either; it is asked again.
-                logger.warning("It could not be asked who still may watch", exc_info=True)
+                logger.warning(
+                    "Could not check the rights of stream viewers; retrying", exc_info=True
+                )
                 await sync_to_async(connection.close)()
 
 
 def look_at(tickets: Iterable[Ticket]) -> None:
-    """Two queries."""
+    """Update the tickets, with two queries."""
     tickets = list(tickets)
     users = User.objects.prefetch_related("groups").in_bulk({ticket.user_pk for ticket in tickets})
     for ticket in tickets:

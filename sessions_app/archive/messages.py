@@ -1,27 +1,88 @@
-"""The messages of a session as they are stored, complete but for secrets, which are masked.
+"""Redacted messages of a session, in order.
 
-From the archived transcript, which holds the whole conversation; where none is archived (the run
-goes on, was not kept, or its copy is damaged), from the run's own stream.
+They are read from the archived transcript or, if there is none (the session is running or
+ephemeral, or the copy is damaged), from the stream of the session.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from sessions_app.archive.ordered import load_readable, messages_in_order
-from sessions_app.archive.transcript_chunks import TranscriptDamaged
-from sessions_app.archive.transcript_store import latest_project
-from sessions_app.models import Session, SessionEvent
-from sessions_app.reading.masking import masked_data
+from asgiref.sync import async_to_sync
 
-SPOKEN = ("user", "assistant")
+from sessions_app.archive.transcripts import Entry, TranscriptDamaged, latest_project, load_entries
+from sessions_app.models import Session, SessionEvent, Transcript
+from sessions_app.models.session import SPOKEN
+from sessions_app.redaction.channel_addresses import learn_addresses
+from sessions_app.redaction.redact import redacted_data
+
+if TYPE_CHECKING:
+    from claude_agent_sdk import SessionMessage
+    from claude_agent_sdk.types import SessionKey, SessionStoreEntry
+
+
+def load_readable(project: str, session_id: str, subagent: Transcript | None = None) -> list[Entry]:
+    """Return the entries of an archived transcript, or of one subagent.
+
+    Raise TranscriptDamaged if a part is missing. Entries are not redacted, so the addresses of
+    channels are loaded for the redaction by the caller.
+    """
+    learn_addresses()
+    key: SessionKey = {"project_key": project, "session_id": session_id}
+    if subagent is None:
+        return _readable(load_entries(key))
+    key["subpath"] = subagent.subpath
+    entries = _readable(load_entries(key))
+    # The SDK's reader for subagents loses parallel calls, and the other one skips side chains.
+    return [{**entry, "isSidechain": False} for entry in entries]
+
+
+def messages_in_order(session_id: str, entries: list[Entry]) -> list[SessionMessage]:
+    """Return the messages of a transcript in the order of the conversation.
+
+    The SDK's reader follows the parent links and puts parallel tool calls back together. It begins
+    at the last compaction, where the CLI's memory begins; the rest is wanted too, so it is called
+    once for each part between two compactions.
+    """
+    # Imported here: the SDK takes 35 MB and half a second, which few processes need.
+    from claude_agent_sdk import InMemorySessionStore, get_session_messages_from_store
+
+    class Part(InMemorySessionStore):
+        """The beginning of a transcript, as a store of the SDK."""
+
+        def __init__(self, end: int) -> None:
+            super().__init__()
+            self._end = end
+
+        async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
+            return cast("list[SessionStoreEntry]", entries[: self._end])
+
+    async def read() -> list[SessionMessage]:
+        ends = [number for number, entry in enumerate(entries) if _is_compaction(entry)]
+        messages: dict[str, SessionMessage] = {}
+        for end in [*ends, len(entries)]:
+            for message in await get_session_messages_from_store(Part(end), session_id):
+                messages.setdefault(message.uuid, message)
+        return list(messages.values())
+
+    return async_to_sync(read)()
+
+
+def _readable(entries: list[Entry] | None) -> list[Entry]:
+    """Drop entries with fields of another type, as in a transcript that was edited by hand."""
+    strings = ("type", "uuid", "parentUuid")
+    return [
+        entry
+        for entry in entries or []
+        if all(isinstance(entry.get(name), str | None) for name in strings)
+    ]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredMessage:
     number: int
-    """From 1, in the order of the conversation."""
+    """Position in the conversation, from 1."""
     source: str
     """`transcript` or `stream`."""
     type: str
@@ -50,7 +111,7 @@ def _from_transcript(session: Session) -> list[StoredMessage]:
             type=message.type,
             uuid=message.uuid,
             at=said_at.get(message.uuid),
-            message=masked_data(message.message),
+            message=redacted_data(message.message),
         )
         for number, message in enumerate(messages_in_order(session.session_id, entries), start=1)
     ]
@@ -69,3 +130,7 @@ def _from_stream(session: Session) -> list[StoredMessage]:
         )
         for number, event in enumerate(events.order_by("sequence"), start=1)
     ]
+
+
+def _is_compaction(entry: Entry) -> bool:
+    return entry.get("type") == "system" and entry.get("subtype") == "compact_boundary"

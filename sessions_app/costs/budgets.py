@@ -1,7 +1,7 @@
-"""Budgets in dollars: what is spent, what is left, and what the month will come to. Pure.
+"""Budgets in US dollars and the forecast of the month. Pure functions.
 
-A run that is under way counts with what it has used so far, and one that told no figure with its
-estimate: in a limit a guess is better than nothing, and it is said how much of it is one.
+A running session counts with its cost so far, and a session without a reported cost with its
+estimate. The estimated part is stated.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import date, datetime, time, tzinfo
 from decimal import Decimal
 from enum import StrEnum
 
-from sessions_app.reading.formatting import money
+from sessions_app.text import money
 
 WARNS_AT = Decimal("0.8")
 NOTHING = Decimal(0)
@@ -44,7 +44,7 @@ WHOSE = {
 class Spent:
     total: Decimal = NOTHING
     guessed: Decimal = NOTHING
-    """The part of it that is estimated."""
+    """Estimated part of the total."""
 
     @property
     def reported(self) -> Decimal:
@@ -60,13 +60,13 @@ class Budget:
     limit: Decimal
     spent: Spent
     name: str
-    """Its own, for the record of who was told: `day`, `watch:3`."""
+    """Key in `BudgetNotice`, like `day` or `watch:3`."""
     period: date | None = None
-    """The first day of its period; a chain has none."""
+    """First day of the period; None for a chain."""
     label: str = ""
 
     def after(self, more: Spent) -> Budget:
-        """As it stands once that is spent too."""
+        """Return the budget with an additional expense."""
         total, guessed = self.spent.total + more.total, self.spent.guessed + more.guessed
         return replace(self, spent=Spent(total=total, guessed=guessed))
 
@@ -76,7 +76,7 @@ class Budget:
 
     @property
     def is_spent(self) -> bool:
-        """Nothing allowed is spent from the beginning."""
+        """True if nothing is left; a budget of 0 is always spent."""
         return self.spent.total >= self.limit
 
     @property
@@ -85,7 +85,7 @@ class Budget:
 
     @property
     def share(self) -> Decimal:
-        """From 0 to 1, for a bar."""
+        """Spent share from 0 to 1."""
         if self.is_spent:
             return Decimal(1)
         return min(Decimal(1), max(NOTHING, self.spent.total / self.limit))
@@ -104,7 +104,7 @@ class Budget:
 
     @property
     def refusal(self) -> str:
-        """With what to do."""
+        """Reason to refuse a session, with advice."""
         advice = f"Raise {SETTINGS[self.scope]}"
         if self.scope == Scope.WATCH_DAY:
             advice += " or the watch's own limit"
@@ -113,7 +113,7 @@ class Budget:
 
 
 def least_left(budgets: Iterable[Budget]) -> Decimal | None:
-    """What a run may still spend; None where nothing limits it."""
+    """Return the amount that a session may still spend; None without a budget."""
     return min((budget.left for budget in budgets), default=None)
 
 
@@ -131,13 +131,13 @@ def start_of_month(now: datetime, zone: tzinfo) -> datetime:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Forecast:
-    """What the month will come to, from two ways of looking at it."""
+    """Expected cost of the month, from two trends."""
 
     spent: Decimal
     by_month: Decimal
-    """If the rest is like the days of this month so far."""
+    """By the average of this month so far."""
     by_week: Decimal
-    """If the rest is like the last seven days."""
+    """By the average of the last seven days."""
 
     @property
     def low(self) -> Decimal:
@@ -154,7 +154,7 @@ class Forecast:
 
 
 def forecast(spent: Decimal, last_week: Decimal, first: date | None, today: date) -> Forecast:
-    """`first` is the day of the first run ever: a week that is not over yet has fewer days."""
+    """Compute the forecast. `first` is the day of the first session, for shorter averages."""
     days = monthrange(today.year, today.month)[1]
     ahead = days - today.day
     known = 7 if first is None else min(7, max(1, (today - first).days + 1))

@@ -1,13 +1,12 @@
-"""The check line: what the runs cost, added up, is what the CLI reported for the conversation.
+"""Check that the costs of sessions add up to what the CLI reported for their conversations.
 
-Both figures are stored as they came, so the page can prove the one by the other. A path is all
-runs from the root of a chain to one of its leaves. A run that resumed is part of the conversation
-before it; any other begins a conversation of its own. What the CLI reported for a conversation is
+A path is the sessions from the root of a chain to a leaf. A resumed session belongs to the
+conversation of its parent; any other starts a new one. The reported cost of a conversation is
 
-- the last run's figure, where the CLI counts the whole conversation;
-- the sum of all figures, where it reports each run by itself.
+- the cost that the last session reported, if the CLI counts the whole conversation;
+- the sum of all reported costs, if the CLI counts each session separately.
 
-A run that did nothing (it cost 0, and 0 or nothing was reported) never entered the conversation.
+A session with cost 0 and without a report does not belong to the conversation.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 
+from sessions_app.history.chain import Chain
 from sessions_app.models import Session
-from sessions_app.reading.chain import Chain
-from sessions_app.reading.formatting import exact_money, money
+from sessions_app.text import exact_money, money
 
-# Each stored figure is a float of the CLI, rounded to ten places.
+# Each stored amount is a float of the CLI, rounded to ten places.
 ROUNDING = Decimal("1e-10")
 
 
-class Finding(StrEnum):
+class CostCheckResult(StrEnum):
     EQUAL = "equal"
     DIFFERENT = "different"
     PENDING = "pending"
@@ -37,16 +36,16 @@ class Finding(StrEnum):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CostCheck:
     path: tuple[Session, ...]
-    finding: Finding
+    finding: CostCheckResult
     sum_usd: Decimal
     reported_usd: Decimal | None
     missing: tuple[Session, ...] = ()
-    """The runs because of which nothing can be said."""
+    """Sessions that prevent the check."""
     conversations: int = 1
 
     @property
     def is_proven(self) -> bool:
-        return self.finding == Finding.EQUAL
+        return self.finding == CostCheckResult.EQUAL
 
     @property
     def sentence(self) -> str:
@@ -55,22 +54,22 @@ class CostCheck:
         reported = exact_money(self.reported_usd)
         what = "conversation" if self.conversations == 1 else f"{self.conversations} conversations"
         match self.finding:
-            case Finding.EQUAL:
+            case CostCheckResult.EQUAL:
                 return f"Sum of tiers {total} = what the CLI reported for the {what} {reported} ✓"
-            case Finding.DIFFERENT:
+            case CostCheckResult.DIFFERENT:
                 return (
                     f"Sum of tiers {total} ≠ what the CLI reported for the {what} {reported}: "
                     f"{exact_money(abs(self.sum_usd - (self.reported_usd or Decimal(0))))} apart"
                 )
-            case Finding.PENDING:
+            case CostCheckResult.PENDING:
                 return f"Sum of tiers {total} so far. It is checked after the end of {runs}."
-            case Finding.ESTIMATED:
+            case CostCheckResult.ESTIMATED:
                 guess = money(_sum(session.estimated_cost_usd for session in self.missing))
                 return (
                     f"Sum of tiers {total}, without {runs}: no result was printed, and ≈ {guess} "
                     "is an estimate. The total cannot be checked."
                 )
-            case Finding.UNKNOWN:
+            case CostCheckResult.UNKNOWN:
                 return (
                     f"Sum of tiers {total}, without {runs}, whose cost is unknown. "
                     "The total cannot be checked."
@@ -79,7 +78,7 @@ class CostCheck:
 
 
 def check_costs(chain: Chain) -> tuple[CostCheck, ...]:
-    """One line for each branch, since each ends in a conversation of its own."""
+    """Return one check for each leaf of the chain."""
     return tuple(check_path(chain.path_to(leaf)) for leaf in chain.leaves)
 
 
@@ -88,7 +87,10 @@ def check_path(path: Sequence[Session]) -> CostCheck:
     total = _sum(session.cost_usd for session in path)
     reported = _sum(_reported_for(runs) for runs in conversations)
     is_equal = abs(total - reported) <= ROUNDING * len(path)
-    finding, missing = _obstacle(path) or (Finding.EQUAL if is_equal else Finding.DIFFERENT, ())
+    finding, missing = _obstacle(path) or (
+        CostCheckResult.EQUAL if is_equal else CostCheckResult.DIFFERENT,
+        (),
+    )
     return CostCheck(
         path=tuple(path),
         finding=finding,
@@ -99,16 +101,16 @@ def check_path(path: Sequence[Session]) -> CostCheck:
     )
 
 
-def _obstacle(path: Sequence[Session]) -> tuple[Finding, tuple[Session, ...]] | None:
-    """What keeps a path from being checked, if anything does."""
+def _obstacle(path: Sequence[Session]) -> tuple[CostCheckResult, tuple[Session, ...]] | None:
+    """Return why a path cannot be checked, or None."""
     without = tuple(session for session in path if session.cost_usd is None)
     if running := tuple(session for session in without if session.is_open):
-        return Finding.PENDING, running
+        return CostCheckResult.PENDING, running
     if without:
         guessed = all(session.estimated_cost_usd is not None for session in without)
-        return Finding.ESTIMATED if guessed else Finding.UNKNOWN, without
+        return CostCheckResult.ESTIMATED if guessed else CostCheckResult.UNKNOWN, without
     silent = tuple(s for s in path if s.reported_cost_usd is None and not _did_nothing(s))
-    return (Finding.NOT_REPORTED, silent) if silent else None
+    return (CostCheckResult.NOT_REPORTED, silent) if silent else None
 
 
 def _conversations(path: Sequence[Session]) -> list[list[Session]]:

@@ -1,8 +1,8 @@
-"""The sums that pages read, made anew from the runs."""
+"""Rebuild of derived tables: period costs, daily verdicts, service states, search text."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, timedelta, tzinfo
 from decimal import Decimal
 from typing import Any
 
@@ -13,10 +13,11 @@ from django.db.models.fields.json import KT
 from django.db.models.functions import TruncDate, TruncMonth
 from django.utils import timezone
 
+from sessions_app.history.services import rebuild_services
 from sessions_app.models import DailyVerdict, PeriodCost, Session, SessionEvent
-from sessions_app.models.period_cost import AMOUNTS, KEY_FIELDS, TOKEN_FIELDS
-from sessions_app.models.search_triggers import write_anew
-from sessions_app.reading.service_states import rebuild_services
+from sessions_app.models.costs import AMOUNTS, KEY_FIELDS, TOKEN_FIELDS
+from sessions_app.models.search import rebuild_search_text
+from sessions_app.models.session import EventKind
 
 AT_ONCE = 2_000
 NOTHING = Decimal(0)
@@ -36,25 +37,27 @@ KEYS_BESIDE_TIME = [name for name in KEY_FIELDS if name not in {"span", "first_d
 
 
 def rebuild() -> None:
-    """Costs, words and services from nothing; verdicts of the days whose events are all there."""
+    """Compute all derived tables again; daily verdicts only for days with all events."""
     with transaction.atomic():
         PeriodCost.objects.all().delete()
-        PeriodCost.objects.bulk_create(_days(), batch_size=AT_ONCE)
+        PeriodCost.objects.bulk_create(_days(PeriodCost.Span.DAY), batch_size=AT_ONCE)
+        PeriodCost.objects.bulk_create(_days(PeriodCost.Span.UTC_DAY, UTC), batch_size=AT_ONCE)
         PeriodCost.objects.bulk_create(_months(), batch_size=AT_ONCE)
         _count_verdicts()
         rebuild_services()
-    write_anew()
+    rebuild_search_text()
 
 
-def _days() -> list[PeriodCost]:
+def _days(span: str, zone: tzinfo | None = None) -> list[PeriodCost]:
     begun = Session.objects.filter(started_at__isnull=False).order_by()
-    dated = begun.annotate(first_day=TruncDate("started_at"))
-    return [_day(row) for row in dated.values("first_day", *SESSION_KEYS).annotate(**SESSION_SUMS)]
+    dated = begun.annotate(first_day=TruncDate("started_at", tzinfo=zone))
+    rows = dated.values("first_day", *SESSION_KEYS).annotate(**SESSION_SUMS)
+    return [_day(span, row) for row in rows]
 
 
-def _day(row: dict[str, Any]) -> PeriodCost:
+def _day(span: str, row: dict[str, Any]) -> PeriodCost:
     return PeriodCost(
-        span=PeriodCost.Span.DAY,
+        span=span,
         first_day=row["first_day"],
         watch_number=row["cycle__watch_id"] or 0,
         watch_name=row["cycle__watch_name"],
@@ -92,7 +95,9 @@ def _count_verdicts() -> None:
     kept = timedelta(days=settings.CLAUDEOPS_EVENT_RETENTION_DAYS - 1)
     since = timezone.localdate() - kept
     DailyVerdict.objects.filter(day__gt=since).delete()
-    judged = SessionEvent.objects.filter(source=SessionEvent.Source.SUPERVISOR, kind="gate")
+    judged = SessionEvent.objects.filter(
+        source=SessionEvent.Source.SUPERVISOR, kind=EventKind.COMMAND
+    )
     counted = (
         judged.order_by()
         .annotate(day=TruncDate("created_at"), verdict=KT("payload__verdict"))

@@ -1,7 +1,7 @@
-"""The sums that pages read, held against the runs themselves.
+"""Check of derived tables against sessions and events.
 
-Every row is read by plain SQL and added up in plain Python: nothing of what keeps or rebuilds the
-sums is used here, or a mistake there would agree with itself.
+Uses plain SQL and Python, and none of the code that maintains or rebuilds the tables, so that it
+finds errors of that code.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from zoneinfo import ZoneInfo
 from django.conf import settings
 from django.db import connection
 
-from sessions_app.reading.formatting import exact_money
-from sessions_app.reading.service_states import differing_services
+from sessions_app.history.services import differing_services
+from sessions_app.text import exact_money
 
 AT_ONCE = 2_000
 ROUNDING = 1e-6
-"""SQLite adds costs up as floats."""
+"""Tolerance, because SQLite adds floats."""
 SHOWN = 20
 LONGEST = 10_000
 
@@ -43,7 +43,7 @@ COSTS = """
 VERDICTS = "SELECT day, verdict, count FROM sessions_app_dailyverdict"
 EVENTS = """
     SELECT created_at, payload FROM sessions_app_sessionevent
-    WHERE source = 'supervisor' AND kind = 'gate'
+    WHERE source = 'supervisor' AND kind = 'command'
 """
 
 
@@ -51,7 +51,7 @@ EVENTS = """
 class Checked:
     sessions: int
     differences: tuple[str, ...]
-    """In words, the first of them."""
+    """Messages about the first differences."""
 
     @property
     def is_right(self) -> bool:
@@ -83,18 +83,20 @@ def _odd_session(row: tuple[Any, ...]) -> Iterator[str]:
     if cycles_watch != own_watch:
         yield f"session {number} is of watch {own_watch}, its cycle of watch {cycles_watch}"
     if text != "\n".join(field[:LONGEST] for field in fields):
-        yield f"session {number} is searched for by words that it does not have"
+        yield f"session {number} has an outdated search text"
 
 
 def _keys(row: tuple[Any, ...], zone: ZoneInfo) -> list[tuple[Any, ...]]:
-    """A run that began counts for its day and for its month."""
+    """Return the keys of a started session: day, month and day in UTC."""
     if row[1] is None:
         return []
     day = _moment(row[1]).astimezone(zone).date()
+    utc_day = _moment(row[1]).astimezone(UTC).date()
     tier, model, watch, name, drill = row[5], row[6], row[8], row[9], row[10]
     return [
         ("day", day, watch or 0, name, drill, tier, model),
         ("month", day.replace(day=1), watch or 0, name, drill, tier, model),
+        ("utc_day", utc_day, watch or 0, name, drill, tier, model),
     ]
 
 
@@ -108,7 +110,7 @@ def _amounts(row: tuple[Any, ...]) -> list[float]:
 
 
 def _stored_costs(there: set[int]) -> dict[tuple[Any, ...], list[float]]:
-    """What a watch cost that was removed meanwhile counts as its cycles do: for no watch."""
+    """Return the stored sums; those of removed watches have the id 0, as their cycles do."""
     stored: defaultdict[tuple[Any, ...], list[float]] = defaultdict(lambda: [0.0] * 6)
     for span, first_day, watch, name, drill, tier, model, *amounts in _rows(COSTS):
         key = (span, _date(first_day), watch if watch in there else 0, name, drill, tier, model)
@@ -127,7 +129,7 @@ def _different(
             whose = drill or name or f"watch {watch}"
             yield (
                 f"{span} {first_day}, {whose}, Tier {tier} ({model}): "
-                f"stored {_shown(sums)}, the runs give {_shown(runs)}"
+                f"stored {_shown(sums)}, the sessions give {_shown(runs)}"
             )
 
 
@@ -135,13 +137,13 @@ def _shown(amounts: list[float]) -> str:
     runs, cost, estimated, guessed, unknown, tokens = amounts
     known, guess = (exact_money(round(sum_usd, 7)) for sum_usd in (cost, guessed))
     return (
-        f"{runs:.0f} runs, {known}, {estimated:.0f} estimated at {guess}, "
+        f"{runs:.0f} sessions, {known}, {estimated:.0f} estimated at {guess}, "
         f"{unknown:.0f} unknown, {tokens:.0f} tokens"
     )
 
 
 def _different_verdicts(zone: ZoneInfo) -> Iterator[str]:
-    """Of the days whose events are all still kept."""
+    """Compare the verdicts of days whose events are all stored."""
     kept = timedelta(days=settings.CLAUDEOPS_EVENT_RETENTION_DAYS - 1)
     since = datetime.now(zone).date() - kept
     true: Counter[tuple[date, str]] = Counter()
@@ -165,7 +167,7 @@ def _rows(statement: str) -> Iterator[tuple[Any, ...]]:
 
 
 def _moment(value: Any) -> datetime:
-    """SQLite stores times as text, without their zone, in UTC."""
+    """Parse a time; SQLite stores UTC as text without a zone."""
     found = datetime.fromisoformat(value) if isinstance(value, str) else value
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 

@@ -1,26 +1,27 @@
-"""What was spent, read from the record: for budgets and for the pages that show them.
+"""Spent amounts for budgets and pages.
 
-What runs reported is read from the sums that are kept by day; only runs without a figure, which are
-few, are looked at one by one. So it takes as long for a million runs as for a thousand.
+Reported costs are read from `PeriodCost` by days in UTC, which do not depend on the time zone.
+Single sessions are read only if their cost is unknown, or if they started in the part of a UTC day
+with which a local period begins. The time does not depend on the number of sessions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from functools import reduce
+from operator import or_
+from statistics import median
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Count, DecimalField, F, Min, Q, Subquery, Sum
+from django.db.models import Count, DecimalField, F, Max, Min, Q, Subquery, Sum
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from sessions_app.models import Cycle, PeriodCost, Session, Watch
-from sessions_app.models.period_cost import PeriodCostQuerySet
-from sessions_app.models.querysets import SessionQuerySet
-from sessions_app.reading.budgets import (
+from sessions_app.costs.budgets import (
     Budget,
     Forecast,
     Scope,
@@ -29,6 +30,9 @@ from sessions_app.reading.budgets import (
     start_of_day,
     start_of_month,
 )
+from sessions_app.models import Cycle, PeriodCost, Session, Watch
+from sessions_app.models.costs import PeriodCostQuerySet
+from sessions_app.models.session import SessionQuerySet
 
 NOTHING = Decimal(0)
 REAL = Q(cycle__drill="")
@@ -37,19 +41,19 @@ WEEK, THIRTY = "week", "thirty"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Costs:
-    """What was reported, in whole days, as on the page of costs."""
+    """Reported costs of whole days, as on the costs page."""
 
     today: Decimal
     week: Decimal
     month: Decimal
     """The last 30 days."""
     without_figure: int
-    """Ended runs of those days whose cost is not known."""
+    """Ended sessions of the last 30 days without a reported cost."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BudgetsNow:
-    """All that is limited in this installation, and what the month will come to."""
+    """All budgets of the installation, and the forecast of the month."""
 
     costs: Costs
     day: Budget | None
@@ -67,15 +71,17 @@ class BudgetsNow:
 
 
 def budgets_of_cycle(cycle: Cycle, *, without: Session | None = None) -> tuple[Budget, ...]:
-    """Those that hold for its runs, the narrowest first: two queries. A drill has only its own.
+    """Return the budgets that apply to a cycle, the narrowest first.
 
-    A run that is left out has not ended, so it is in no sum.
+    Makes two queries, and one more if local days do not start at midnight in UTC. A drill has only
+    its own budget. `without` is a session that has not ended, so it is in no sum.
     """
     limits = limits_of(cycle)
     if not limits:
         return ()
     day, month = _periods(timezone.now())
-    of_watch, of_cycle = cycle.watch_id or 0, Q(cycle=cycle.pk)
+    # A new cycle has no id; with `IS NULL`, SQLite would read every session.
+    of_watch, of_cycle = cycle.watch_id or 0, Q(cycle=cycle.pk or 0)
     others = Session.objects.exclude(pk=without.pk if without else 0)
     looked_at = _spent_in(
         others.filter(of_cycle | _without_figure(min(day, month))),
@@ -86,16 +92,9 @@ def budgets_of_cycle(cycle: Cycle, *, without: Session | None = None) -> tuple[B
             Scope.MONTH: _guessed(month),
         },
     )
-    reported = _reported_in(
-        min(day, month),
-        {
-            Scope.WATCH_DAY: _from(day) & Q(watch_number=of_watch),
-            Scope.DAY: _from(day),
-            Scope.MONTH: _from(month),
-        },
-    )
-    spent = {scope: looked_at[scope].and_reported(reported.get(scope, NOTHING)) for scope in limits}
     periods = {Scope.WATCH_DAY: day, Scope.DAY: day, Scope.MONTH: month}
+    reported = _reported_in(periods, of_watch)
+    spent = {scope: looked_at[scope].and_reported(reported.get(scope, NOTHING)) for scope in limits}
     names = {Scope.WATCH_DAY: f"watch:{cycle.watch_id}"}
     return tuple(
         Budget(
@@ -110,7 +109,6 @@ def budgets_of_cycle(cycle: Cycle, *, without: Session | None = None) -> tuple[B
 
 
 def budgets_of_watch(watch: Watch) -> tuple[Budget, ...]:
-    """Before a cycle of it begins."""
     return budgets_of_cycle(Cycle(watch=watch))
 
 
@@ -128,18 +126,18 @@ def limits_of(cycle: Cycle) -> dict[Scope, Decimal]:
 
 
 def chain_limit(cycle: Cycle) -> Decimal | None:
-    """Of a chain alone: no query."""
+    """Return the budget of the chain, without a query."""
     limits = [cycle.budget_usd, None if cycle.drill else settings.CLAUDEOPS_BUDGET_CHAIN]
     return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _own_limit(watch: int) -> Decimal | None:
-    """As the watch says now: somebody may have changed it meanwhile."""
+    """Read the current limit of a watch."""
     return Watch.objects.filter(pk=watch).values_list("budget_day_usd", flat=True).first()
 
 
 def load_budgets(watches: Iterable[Watch] | None = None) -> BudgetsNow:
-    """Two queries, and one more where no watches are given."""
+    """Return all budgets, with two to four queries."""
     day, month = _periods(timezone.now())
     week, thirty = day - timedelta(days=6), day - timedelta(days=29)
     starts = {Scope.DAY: day, Scope.MONTH: month, WEEK: week, THIRTY: thirty}
@@ -204,24 +202,26 @@ def _watches(
 def _by_watch(
     starts: Mapping[str, datetime],
 ) -> tuple[dict[int, dict[str, Spent]], date | None, int]:
-    """What each watch spent since each start, 0 for what has none; the record's first day; how many
-    runs of the last 30 days have ended without a figure.
+    """Return the amounts of each watch since each start (0 without a watch), the day of the first
+    session, and the number of ended sessions of the last 30 days without a reported cost.
 
-    Without any run lately there is nothing to forecast, so its being unknown then does no harm.
+    The first day is None without recent sessions, when there is nothing to forecast.
     """
     guessed, without_figure = _guessed_by_watch(starts)
     wanted = {name: _from(start) for name, start in starts.items()}
     kept: Any = _kept(min(starts.values())).order_by().values("watch_number")
     rows = list(kept.annotate(**_reported(wanted), first=Min(_first_day())))
     reported = {row["watch_number"]: row for row in rows}
+    in_parts = _in_parts_by_watch(starts)
     spent = {
         watch: {
             name: guessed.get(watch, {})
             .get(name, Spent())
             .and_reported(reported.get(watch, {}).get(str(name), NOTHING))
+            .and_reported(in_parts.get(watch, {}).get(str(name), NOTHING))
             for name in starts
         }
-        for watch in {*guessed, *reported}
+        for watch in {*guessed, *reported, *in_parts}
     }
     return spent, rows[0]["first"] if rows else None, without_figure
 
@@ -245,7 +245,7 @@ def _together(parts: Iterable[Spent]) -> Spent:
 
 
 def _without_figure(start: datetime) -> Q:
-    """Runs that have not reported what they cost: those under way, and those that were cut off."""
+    """Return the condition for sessions without a reported cost: running or interrupted."""
     return Q(cost_usd=None, started_at__gte=start)
 
 
@@ -254,19 +254,58 @@ def _guessed(start: datetime) -> Q:
 
 
 def _from(start: datetime) -> Q:
-    return Q(first_day__gte=start.date())
+    """Return the condition for UTC days after a start."""
+    return Q(first_day__gte=_first_whole_day(start).date())
 
 
-def _reported_in(earliest: datetime, wanted: Mapping[str, Q]) -> dict[str, Decimal]:
-    found = _kept(earliest).aggregate(**_reported(wanted))
-    return {name: found[str(name)] for name in wanted}
+def _first_whole_day(start: datetime) -> datetime:
+    """Return the first midnight in UTC at or after a start."""
+    midnight = datetime.combine(start.astimezone(UTC).date(), time(), UTC)
+    return midnight if midnight == start else midnight + timedelta(days=1)
 
 
 def _kept(earliest: datetime) -> PeriodCostQuerySet:
-    return PeriodCost.objects.real().days_since(earliest.date())
+    return PeriodCost.objects.real().utc_days_since(_first_whole_day(earliest).date())
 
 
-def _reported(wanted: Mapping[str, Q]) -> dict[str, Sum]:
+def _reported_in(periods: Mapping[Scope, datetime], watch: int) -> dict[Scope, Decimal]:
+    """Return the reported costs since each start, of all watches, and of one for its day."""
+    wanted = {
+        scope: _from(start) & (Q(watch_number=watch) if scope == Scope.WATCH_DAY else Q())
+        for scope, start in periods.items()
+    }
+    kept = _kept(min(periods.values())).aggregate(**_reported(wanted))
+    parts = {
+        scope: part & (Q(cycle__watch=watch) if scope == Scope.WATCH_DAY else Q())
+        for scope, part in _parts(periods).items()
+    }
+    in_parts = _runs_in(parts.values()).aggregate(**_reported(parts)) if parts else {}
+    return {scope: kept[str(scope)] + in_parts.get(str(scope), NOTHING) for scope in periods}
+
+
+def _in_parts_by_watch(starts: Mapping[str, datetime]) -> dict[int, dict[str, Decimal]]:
+    parts = _parts(starts)
+    if not parts:
+        return {}
+    runs: Any = _runs_in(parts.values()).values("cycle__watch")
+    return {row["cycle__watch"] or 0: row for row in runs.annotate(**_reported(parts))}
+
+
+def _parts(starts: Mapping[Any, datetime]) -> dict[Any, Q]:
+    """Return conditions for the part of a UTC day between each start and the next midnight."""
+    return {
+        name: Q(started_at__gte=start, started_at__lt=_first_whole_day(start))
+        for name, start in starts.items()
+        if _first_whole_day(start) != start
+    }
+
+
+def _runs_in(parts: Iterable[Q]) -> SessionQuerySet:
+    """Select sessions with a reported cost in parts of days, by the index on `started_at`."""
+    return Session.objects.filter(REAL, reduce(or_, parts), cost_usd__isnull=False).order_by()
+
+
+def _reported(wanted: Mapping[Any, Q]) -> dict[str, Sum]:
     return {
         str(name): Sum("cost_usd", filter=condition, default=NOTHING)
         for name, condition in wanted.items()
@@ -274,13 +313,13 @@ def _reported(wanted: Mapping[str, Q]) -> dict[str, Sum]:
 
 
 def _first_day() -> Subquery:
-    """Of the whole record, asked for beside the sums of a period."""
+    """Return a subquery for the day of the first session."""
     days = PeriodCost.objects.real().filter(span=PeriodCost.Span.DAY).order_by("first_day")
     return Subquery(days.values("first_day")[:1])
 
 
 def _periods(now: datetime) -> tuple[datetime, datetime]:
-    """In the installation's time zone. What a clock that was set back left in the future counts."""
+    """Return the start of the local day and month."""
     zone = timezone.get_current_timezone()
     return start_of_day(now, zone), start_of_month(now, zone)
 
@@ -309,3 +348,141 @@ def _expressions(name: str, condition: Q) -> dict[str, Sum]:
             guess, filter=condition & Q(cost_usd=None), default=NOTHING, output_field=money
         ),
     }
+
+
+DAYS_OF_A_WEEK = 7
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WatchCosts:
+    today: Decimal
+    week: Decimal
+    month: Decimal
+    without_figure: int
+    """Ended sessions of the month without a reported cost."""
+    forecast: Forecast
+    budget: Budget | None
+    """Budget of today, without running sessions."""
+
+
+def costs_of_watch(watch: Watch) -> WatchCosts:
+    today = timezone.localdate()
+    month, week = today.replace(day=1), today - timedelta(days=DAYS_OF_A_WEEK - 1)
+    kept = PeriodCost.objects.real().days_since(min(month, week)).filter(watch_number=watch.pk)
+    days = kept.amounts_by("first_day")
+    spent, last_week = _sum(days, month), _sum(days, week)
+    first = timezone.localdate(watch.created_at)
+    return WatchCosts(
+        today=_sum(days, today),
+        week=last_week,
+        month=spent,
+        without_figure=sum(
+            day["estimated"] + day["unknown"] for day in days if day["first_day"] >= month
+        ),
+        forecast=forecast(spent, last_week, first, today),
+        budget=_budget(watch, days, today),
+    )
+
+
+def _sum(days: Iterable[dict[str, Any]], since: date, amount: str = "cost_usd") -> Decimal:
+    return sum((day[amount] for day in days if day["first_day"] >= since), NOTHING)
+
+
+def _budget(watch: Watch, days: Iterable[dict[str, Any]], today: date) -> Budget | None:
+    limit = watch.budget_day_usd
+    if limit is None:
+        limit = settings.CLAUDEOPS_BUDGET_WATCH_DAY
+    if limit is None:
+        return None
+    guessed = _sum(days, today, "estimated_usd")
+    return Budget(
+        scope=Scope.WATCH_DAY,
+        limit=limit,
+        spent=Spent(total=_sum(days, today) + guessed, guessed=guessed),
+        name=f"watch:{watch.pk}",
+        period=today,
+        label="Today",
+    )
+
+
+# `PeriodCost` does not know chains, so costs per cycle are computed from the latest cycles only.
+
+LOOKED_AT = 300
+DEAREST = 10
+
+CYCLE_FIELDS = ("cycle_id", "cycle__drill", "cycle__watch_name", "cycle__created_at")
+OUTCOME_FIELDS = ("cycle__state", "cycle__outcome", "watch_id", "watch__name")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChainCost:
+    cycle: Cycle
+    cost_usd: Decimal | None
+    """Sum of the reported costs; None if nothing was reported."""
+    runs: int
+    highest_tier: int
+    without_figure: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnitCosts:
+    cycles: int
+    """Number of cycles with a reported cost."""
+    is_cut: bool
+    """True if the period has more cycles."""
+    average_usd: Decimal | None
+    median_usd: Decimal | None
+    dearest: tuple[ChainCost, ...]
+
+
+def unit_costs(since: date | None, *, drills: bool) -> UnitCosts:
+    """Return costs per cycle since a day, with one query for the latest cycles."""
+    latest = [_chain_cost(row) for row in _latest_cycles()]
+    in_period = [chain for chain in latest if since is None or _is_since(chain, since)]
+    wanted = [chain for chain in in_period if bool(chain.cycle.drill) == drills]
+    figures = [chain.cost_usd for chain in wanted if chain.cost_usd is not None]
+    ranked = sorted(wanted, key=lambda chain: chain.cost_usd or NOTHING, reverse=True)
+    return UnitCosts(
+        cycles=len(figures),
+        is_cut=len(latest) == LOOKED_AT == len(in_period),
+        average_usd=sum(figures, NOTHING) / len(figures) if figures else None,
+        median_usd=median(figures) if figures else None,
+        dearest=tuple(chain for chain in ranked[:DEAREST] if chain.cost_usd),
+    )
+
+
+def _latest_cycles() -> list[dict[str, Any]]:
+    newest = Cycle.objects.order_by("-pk").values("pk")[:LOOKED_AT]
+    runs: Any = Session.objects.filter(cycle__in=newest, started_at__isnull=False)
+    rows = runs.order_by().values(*CYCLE_FIELDS, *OUTCOME_FIELDS)
+    return list(
+        rows.annotate(
+            spent=Sum("cost_usd"),
+            runs=Count("pk"),
+            highest=Max(F("tier")),
+            without=Count("pk", filter=Q(cost_usd=None, finished_at__isnull=False)),
+        )
+    )
+
+
+def _chain_cost(row: dict[str, Any]) -> ChainCost:
+    watch = Watch(pk=row["watch_id"], name=row["watch__name"]) if row["watch_id"] else None
+    return ChainCost(
+        cycle=Cycle(
+            pk=row["cycle_id"],
+            drill=row["cycle__drill"],
+            watch=watch,
+            watch_name=row["cycle__watch_name"],
+            state=row["cycle__state"],
+            outcome=row["cycle__outcome"],
+            created_at=row["cycle__created_at"],
+        ),
+        cost_usd=row["spent"],
+        runs=row["runs"],
+        highest_tier=row["highest"],
+        without_figure=row["without"],
+    )
+
+
+def _is_since(chain: ChainCost, day: date) -> bool:
+    return timezone.localdate(chain.cycle.created_at) >= day

@@ -1,11 +1,11 @@
-"""What a watch's runs wanted lately, and what would have become of it with more or less trust.
+"""Recent requests of a watch, and their result under another autonomy level.
 
-From the record alone: commands as the gate judged them, changes that were made, and what the tiers
-asked for. `what_if` is pure.
+They are read from recorded commands, changes and escalations. `what_if` is a pure function.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,23 +18,22 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from sessions_app.models import Change, Session, SessionEvent, Watch
-from sessions_app.models.numbers import LARGEST_NUMBER
-from sessions_app.models.policy import HIGHEST_TIER, LOWEST_TIER, Policy
-from sessions_app.models.trust import Step
-from sessions_app.reading.plain_text import as_text, one_line
-from sessions_app.reading.stream_shape import mapping
-from sessions_app.reading.walls import DENY, GATE
+from sessions_app.models.autonomy import AutonomyLevel, Policy
+from sessions_app.models.search import LARGEST_NUMBER
+from sessions_app.models.session import EventKind, SessionQuerySet, Verdict
+from sessions_app.text import as_text, mapping, one_line
+from sessions_app.tiers import LOWEST_TIER, highest_tier
 
 LOOKS_BACK = timedelta(days=7)
 LONGEST_RUN = timedelta(days=1)
-"""What ended in those days was made at most so long before; rows are numbered as they are made."""
+"""Longest time from the creation of a session to its end; ids are in order of creation."""
 MOST_READ = 300
-"""Of each kind, the newest."""
+"""Number of the newest rows of each kind that are read."""
 EXAMPLES = 3
 LONGEST = 160
 
 
-class Kind(StrEnum):
+class PermissionKind(StrEnum):
     COMMAND = "command"
     TIER = "tier"
 
@@ -46,13 +45,13 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
-    """Something that a run wanted, given or not."""
+class RequestedPermission:
+    """Command or escalation that a session requested."""
 
-    kind: Kind
+    kind: PermissionKind
     what: str
     tier: int
-    """The lowest tier that may do it, or the one that was asked for."""
+    """Lowest tier that may do it, or the requested tier."""
     given: bool
     at: datetime
     session: int
@@ -60,19 +59,15 @@ class Wish:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WhatIf:
-    """What a step would have changed about a record: newest first."""
+    """Effect that another level would have had on a record, newest first."""
 
-    step: Step
-    done: tuple[Wish, ...]
+    step: AutonomyLevel
+    done: tuple[RequestedPermission, ...]
     """Refused as it was; done by itself under this step."""
-    asked: tuple[Wish, ...]
+    asked: tuple[RequestedPermission, ...]
     """A person would have been asked first."""
-    prevented: tuple[Wish, ...]
+    prevented: tuple[RequestedPermission, ...]
     """Done as it was; refused under this step."""
-
-    @property
-    def makes_a_difference(self) -> bool:
-        return bool(self.done or self.asked or self.prevented)
 
     @property
     def sentence(self) -> str:
@@ -88,8 +83,10 @@ class WhatIf:
         return f"In the last 7 days it would have {'; '.join(parts) or 'changed nothing'}."
 
     @property
-    def groups(self) -> tuple[tuple[str, tuple[Wish, ...], tuple[Wish, ...]], ...]:
-        """Title, all, and the latest different ones."""
+    def groups(
+        self,
+    ) -> tuple[tuple[str, tuple[RequestedPermission, ...], tuple[RequestedPermission, ...]], ...]:
+        """Title, all requests, and the latest distinct ones."""
         named = (
             ("Would have been done", self.done),
             ("A person would have been asked first", self.asked),
@@ -98,13 +95,13 @@ class WhatIf:
         return tuple((title, wishes, examples(wishes)) for title, wishes in named if wishes)
 
 
-def fate_of(wish: Wish, policy: Policy) -> Fate:
+def fate_of(wish: RequestedPermission, policy: Policy) -> Fate:
     if wish.tier > policy.max_tier or (policy.dry_run and wish.tier > LOWEST_TIER):
         return Fate.REFUSED
     return Fate.ASKED if wish.tier in policy.approval_tiers else Fate.DONE
 
 
-def what_if(wishes: Iterable[Wish], step: Step) -> WhatIf:
+def what_if(wishes: Iterable[RequestedPermission], step: AutonomyLevel) -> WhatIf:
     fates = [(wish, fate_of(wish, step.policy)) for wish in wishes]
     return WhatIf(
         step=step,
@@ -114,14 +111,14 @@ def what_if(wishes: Iterable[Wish], step: Step) -> WhatIf:
     )
 
 
-def examples(wishes: Iterable[Wish]) -> tuple[Wish, ...]:
-    """The latest of each: the same command in every round is one example."""
+def examples(wishes: Iterable[RequestedPermission]) -> tuple[RequestedPermission, ...]:
+    """Return the latest distinct requests."""
     different = {(wish.kind, wish.what): wish for wish in reversed(list(wishes))}
     return tuple(sorted(different.values(), key=lambda wish: wish.at, reverse=True)[:EXAMPLES])
 
 
-def recorded_wishes(watch: Watch, now: datetime | None = None) -> tuple[Wish, ...]:
-    """Of the last days: three queries, newest first."""
+def recorded_wishes(watch: Watch, now: datetime | None = None) -> tuple[RequestedPermission, ...]:
+    """Return the requests of the last days, newest first, with three queries."""
     since = (now or timezone.now()) - LOOKS_BACK
     made = Session.objects.filter(created_at__gte=since - LONGEST_RUN).order_by("created_at")
     first = Subquery(made.values("pk")[:1])
@@ -133,8 +130,8 @@ def recorded_wishes(watch: Watch, now: datetime | None = None) -> tuple[Wish, ..
     )
 
 
-def wishes_of(sessions: Iterable[Session]) -> tuple[Wish, ...]:
-    """Of these runs alone: three queries, newest first."""
+def wishes_of(sessions: Iterable[Session]) -> tuple[RequestedPermission, ...]:
+    """Return the requests of these sessions, newest first, with three queries."""
     numbers = [session.pk for session in sessions]
     return _newest_first(
         _denied(SessionEvent.objects.filter(session__in=numbers)),
@@ -143,30 +140,30 @@ def wishes_of(sessions: Iterable[Session]) -> tuple[Wish, ...]:
     )
 
 
-def _newest_first(*kinds: Iterable[Wish]) -> tuple[Wish, ...]:
+def _newest_first(*kinds: Iterable[RequestedPermission]) -> tuple[RequestedPermission, ...]:
     return tuple(sorted(chain(*kinds), key=lambda wish: wish.at, reverse=True))
 
 
-def _counted(wishes: tuple[Wish, ...]) -> str:
+def _counted(wishes: tuple[RequestedPermission, ...]) -> str:
     words = []
-    for kind, name in ((Kind.COMMAND, "command"), (Kind.TIER, "escalation")):
+    for kind, name in ((PermissionKind.COMMAND, "command"), (PermissionKind.TIER, "escalation")):
         if count := sum(wish.kind == kind for wish in wishes):
             words.append(f"{count} {name}{'' if count == 1 else 's'}")
     return " and ".join(words)
 
 
-def _denied(events: QuerySet[SessionEvent]) -> Iterable[Wish]:
-    """Commands that a tier in reach of more trust would have run."""
+def _denied(events: QuerySet[SessionEvent]) -> Iterable[RequestedPermission]:
+    """Yield denied commands that a higher tier may run."""
     refused = events.filter(
         source=SessionEvent.Source.SUPERVISOR,
-        kind=GATE,
-        payload__verdict=DENY,
+        kind=EventKind.COMMAND,
+        payload__verdict=Verdict.DENY,
         payload__allowed_from__gt=0,
     ).order_by("-pk")
     for event in refused.only("session_id", "payload", "created_at")[:MOST_READ]:
         data = mapping(event.payload)
-        yield Wish(
-            kind=Kind.COMMAND,
+        yield RequestedPermission(
+            kind=PermissionKind.COMMAND,
             what=one_line(as_text(data.get("command")), LONGEST),
             tier=_tier(data.get("allowed_from")),
             given=False,
@@ -175,11 +172,11 @@ def _denied(events: QuerySet[SessionEvent]) -> Iterable[Wish]:
         )
 
 
-def _changed(changes: QuerySet[Change]) -> Iterable[Wish]:
+def _changed(changes: QuerySet[Change]) -> Iterable[RequestedPermission]:
     rows = changes.order_by("-pk").values_list("command", "session__tier", "at", "session_id")
     for command, tier, at, session in rows[:MOST_READ]:
-        yield Wish(
-            kind=Kind.COMMAND,
+        yield RequestedPermission(
+            kind=PermissionKind.COMMAND,
             what=one_line(command, LONGEST),
             tier=tier,
             given=True,
@@ -188,15 +185,15 @@ def _changed(changes: QuerySet[Change]) -> Iterable[Wish]:
         )
 
 
-def _escalations(sessions: QuerySet[Session]) -> Iterable[Wish]:
-    asking = sessions.filter(tier__lt=HIGHEST_TIER, report__escalation__needed=True)
+def _escalations(sessions: SessionQuerySet) -> Iterable[RequestedPermission]:
+    asking = sessions.evidence().filter(tier__lt=highest_tier(), report__escalation__needed=True)
     rows = asking.order_by("-pk").values_list(
         "pk", "tier", "status", "finished_at", "report__escalation__reason"
     )
     for number, tier, status, finished_at, reason in rows[:MOST_READ]:
-        assert finished_at is not None, "only what has ended is asked for"
-        yield Wish(
-            kind=Kind.TIER,
+        assert finished_at is not None, "the query selects ended sessions"
+        yield RequestedPermission(
+            kind=PermissionKind.TIER,
             what=one_line(f"Tier {tier + 1}: {as_text(reason) or 'no reason given'}", LONGEST),
             tier=tier + 1,
             given=status == Session.Status.ESCALATED,
@@ -206,6 +203,6 @@ def _escalations(sessions: QuerySet[Session]) -> Iterable[Wish]:
 
 
 def _tier(value: Any) -> int:
-    """Out of JSON: whatever is no tier is out of reach."""
+    """Return a tier from JSON; other values are above every tier."""
     is_number = isinstance(value, int) and not isinstance(value, bool)
-    return value if is_number and value >= LOWEST_TIER else HIGHEST_TIER + 1
+    return value if is_number and value >= LOWEST_TIER else sys.maxsize

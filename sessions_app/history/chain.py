@@ -1,10 +1,8 @@
-"""The chain of a session: where it came from, what came of it, and what each tier cost.
+"""Chain of the sessions of a cycle, its branches and its costs.
 
-The sessions of a cycle are its chain, so one query finds them all; parent links give the order.
-Costs stay with the run that caused them and are only ever added up for display.
-
-The runs that the supervisor adds follow each other in one line. What a person adds (a question,
-another approach, another try) leaves that line: it is a branch, and the chain is a tree.
+One query reads the sessions of a cycle; `parent_session` gives their order. Sessions that the
+supervisor adds form one line. Sessions that a person adds (follow-up, fork, retry) start branches,
+so the chain is a tree.
 """
 
 from __future__ import annotations
@@ -13,13 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 from sessions_app.models import Cycle, Session
-
-BRANCHING = (
-    *(Session.Purpose.FOLLOW_UP, Session.Purpose.FORK, Session.Purpose.RETRY),
-    Session.Purpose.PLAN,
-)
+from sessions_app.redaction.redact import redacted
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,28 +23,28 @@ class TierCost:
     cost_usd: Decimal
     runs: int
     share: Decimal
-    """Part of the chain's total, from 0 to 1."""
+    """Share of the total of the chain, from 0 to 1."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Branch:
-    """Runs that follow each other in one line."""
+    """Sessions that follow each other in one line."""
 
     sessions: tuple[Session, ...]
     depth: int
-    """0 is the line that the chain began with, 1 what leaves it, and so on."""
+    """0 for the first line, 1 for its branches, and so on."""
     came_from: Session | None
 
     @property
     def label(self) -> str:
-        """What the branch is for: the purpose of its first run."""
+        """Purpose of the first session."""
         return str(self.sessions[0].get_purpose_display())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chain:
     sessions: tuple[Session, ...]
-    """Parents before their children."""
+    """Sessions, parents before their children."""
 
     @property
     def total_cost_usd(self) -> Decimal:
@@ -57,13 +52,13 @@ class Chain:
 
     @property
     def estimated_cost_usd(self) -> Decimal:
-        """What runs without a figure have cost at least, as far as the stream proves it."""
+        """Sum of the estimates of sessions without a reported cost."""
         guesses = (s.estimated_cost_usd for s in self.sessions if s.cost_usd is None)
         return sum((guess or Decimal(0) for guess in guesses), Decimal(0))
 
     @property
     def cost_is_complete(self) -> bool:
-        """False while a run has not reported, or when it never did."""
+        """True if the CLI has reported the cost of every session."""
         return all(session.cost_usd is not None for session in self.sessions)
 
     @property
@@ -94,11 +89,11 @@ class Chain:
 
     @property
     def branches(self) -> tuple[Branch, ...]:
-        """The tree, line by line; a branch stands below the line that it left."""
+        """The lines of the tree; a branch follows the line that it starts from."""
         children = _children_by_parent(self.sessions)
         branches = []
         waiting: list[tuple[Session | None, Session, int]] = [
-            (None, root, int(root.purpose in BRANCHING)) for root in _roots(self.sessions)
+            (None, root, int(root.traits.starts_branch)) for root in _roots(self.sessions)
         ]
         while waiting:
             came_from, first, depth = waiting.pop(0)
@@ -118,7 +113,7 @@ class Chain:
         return tuple(session for session in self.sessions if session.pk not in parents)
 
     def path_to(self, session: Session) -> tuple[Session, ...]:
-        """From the root to a session, both included."""
+        """Return the sessions from the root to a session, both included."""
         by_id = {member.pk: member for member in self.sessions}
         path = [session]
         while (parent := by_id.get(path[0].parent_session_id or 0)) and parent not in path:
@@ -127,7 +122,7 @@ class Chain:
 
 
 def chain_of(session: Session) -> Chain:
-    """The whole chain that a session is part of, in two directions and one query."""
+    """Return the chain of a session, with one query."""
     relatives = list(
         Session.objects.filter(cycle=session.cycle_id).select_related("cycle__watch").order_by("id")
     )
@@ -135,7 +130,7 @@ def chain_of(session: Session) -> Chain:
 
 
 def chain_of_cycle(cycle: Cycle) -> Chain:
-    """All runs of a cycle, with those who asked for them: one query."""
+    """Return the chain of a cycle with the accounts that requested sessions, with one query."""
     runs = list(cycle.sessions.select_related("requested_by").order_by("id"))
     for run in runs:
         run.cycle = cycle
@@ -160,14 +155,14 @@ def _children_by_parent(sessions: Iterable[Session]) -> dict[int | None, list[Se
 
 
 def _roots(sessions: Iterable[Session]) -> list[Session]:
-    """Where a chain began; a first run that was tried again has no parent either."""
+    """Return the sessions without a parent: the first one and its retries."""
     sessions = list(sessions)
     known = {session.pk for session in sessions}
     return [session for session in sessions if session.parent_session_id not in known]
 
 
 def _line_from(first: Session, children: dict[int | None, list[Session]]) -> list[Session]:
-    """Of two that could continue a line, the later one does: the earlier one led nowhere."""
+    """Return a line. Of two sessions that could continue it, the later one does."""
     line = [first]
     while heirs := [child for child in children[line[-1].pk] if _goes_on(line[-1], child)]:
         line.append(heirs[-1])
@@ -175,6 +170,103 @@ def _line_from(first: Session, children: dict[int | None, list[Session]]) -> lis
 
 
 def _goes_on(parent: Session, child: Session) -> bool:
-    """Whether a child stays in its parent's line. A question after a question does."""
-    is_next_question = child.purpose == parent.purpose == Session.Purpose.FOLLOW_UP
-    return child.purpose not in BRANCHING or is_next_question
+    """Return True if a child continues the line of its parent, as a second question does."""
+    is_next_question = child.is_question and parent.is_question
+    return not child.traits.starts_branch or is_next_question
+
+
+def chain_as_data(chain: Chain) -> list[dict[str, Any]]:
+    """Return a chain as plain data, which commands print as JSON."""
+    return [session_as_data(session) for session in chain.sessions]
+
+
+def session_as_data(session: Session) -> dict[str, Any]:
+    return {
+        "id": session.pk,
+        "cycle": session.cycle_id,
+        "watch": _watch_name(session.cycle),
+        "drill": session.cycle.drill or None,
+        "ephemeral": session.cycle.ephemeral,
+        "tier": session.tier,
+        "purpose": session.purpose,
+        "model": session.model,
+        "max_turns": session.max_turns,
+        "max_budget_usd": _number(session.max_budget_usd),
+        "model_used": session.model_used,
+        "status": session.status,
+        "session_id": session.session_id,
+        "parent_session_id": session.parent_session_id,
+        "cost_usd": _number(session.cost_usd),
+        "cost_basis": session.cost_basis or None,
+        "reported_cost_usd": _number(session.reported_cost_usd),
+        "estimated_cost_usd": _number(session.estimated_cost_usd),
+        "input_tokens": session.input_tokens,
+        "output_tokens": session.output_tokens,
+        "cache_read_tokens": session.cache_read_tokens,
+        "cache_creation_tokens": session.cache_creation_tokens,
+        "turns": session.turns,
+        "duration_ms": session.duration_ms,
+        "exit_code": session.exit_code,
+        "continued_by": session.continued_by,
+        "continued_guard": session.continued_guard or None,
+        "continued_why": session.continued_why,
+        "context_tokens": session.context_tokens,
+        "compactions": session.compactions,
+        "request": session.request or None,
+        "answer": answer_text(session) or None,
+        "escalation_reason": session.escalation_reason,
+        "error": session.error,
+        **_reported(session),
+        **_times(session),
+        "stop_cause": session.stop_cause or None,
+        "stop_requested": session.stop_requested or None,
+        "host": session.host,
+        "cli_version": session.cli_version,
+        "workdir": session.workdir,
+        "outcome": session.cycle.outcome or None,
+        "outcome_reason": session.cycle.outcome_reason,
+    }
+
+
+def _reported(session: Session) -> dict[str, Any]:
+    """Return the report, and its services and actions by name."""
+    report = session.report if isinstance(session.report, dict) else {}
+    return {
+        "report": session.report,
+        "services": report.get("services", []),
+        "actions": report.get("actions_taken", []),
+    }
+
+
+def _times(session: Session) -> dict[str, str | None]:
+    moments = ("created_at", "started_at", "first_activity_at", "last_activity_at", "finished_at")
+    return {
+        name: at.isoformat() if (at := getattr(session, name)) is not None else None
+        for name in moments
+    }
+
+
+def answer_text(session: Session) -> str:
+    """Return the redacted answer to a question; empty for other sessions."""
+    return redacted(session.result).strip() if session.is_question else ""
+
+
+def session_in_full(session: Session) -> dict[str, Any]:
+    """Return a session as plain data with all columns."""
+    columns = {
+        field.attname: getattr(session, field.attname) for field in Session._meta.concrete_fields
+    }
+    plain = {
+        name: _number(value) if isinstance(value, Decimal) else value
+        for name, value in columns.items()
+    }
+    return {**plain, **session_as_data(session), "dry_run": session.cycle.dry_run}
+
+
+def _watch_name(cycle: Cycle) -> str | None:
+    return cycle.watch.name if cycle.watch else cycle.watch_name or None
+
+
+def _number(amount: Decimal | None) -> float | None:
+    """Return an amount as a float, which is exact for ten decimal places."""
+    return None if amount is None else float(amount)

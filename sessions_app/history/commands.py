@@ -1,6 +1,6 @@
-"""What held a run, and what the gate said to each of its commands, as plain values.
+"""Sandbox of a session and decisions on its commands, as plain values.
 
-Both are JSON of the record: whatever is missing or of another type is normal here.
+They are stored as JSON, in which values may be missing or have another type.
 """
 
 from __future__ import annotations
@@ -11,28 +11,29 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sessions_app.models import SessionEvent
-from sessions_app.reading.plain_text import as_text, cut, one_line
-from sessions_app.reading.stream_shape import mapping
+from sessions_app.models import Session, SessionEvent
+from sessions_app.models.session import EventKind, Verdict
+from sessions_app.text import as_text, cut, mapping, one_line
 
-GATE, GATE_END = "gate", "gate_end"
-ALLOW, CONTAIN, DENY, ASK = "allow", "contain", "deny", "ask"
-VERDICTS = {DENY: "denied", ASK: "asked for", CONTAIN: "contained", ALLOW: "allowed"}
-"""What needs a look first."""
+VERDICTS = {
+    str(verdict): str(verdict.label)
+    for verdict in (Verdict.DENY, Verdict.ASK, Verdict.ISOLATE, Verdict.ALLOW)
+}
+"""Labels of the verdicts, the most important first."""
 LONGEST_COMMAND = 4_000
 SHORT_COMMAND = 110
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Walls:
-    rooms: str = ""
-    """What makes the rooms, as in "bubblewrap 0.8.0"; empty where there are none."""
-    why_no_rooms: str = ""
+class SandboxFacts:
+    sandbox: str = ""
+    """The program, as in "bubblewrap 0.8.0"; empty without a sandbox."""
+    why_no_sandbox: str = ""
     key_is_outside: bool = False
     has_key: bool = True
     why_key_inside: str = ""
-    doors: tuple[str, ...] | None = None
-    """None where that depends on tier and watch."""
+    grants: tuple[str, ...] | None = None
+    """None if not recorded."""
     writable: tuple[str, ...] | None = None
     changes_nothing: bool = False
     limits: str = ""
@@ -45,15 +46,19 @@ class JudgedCommand:
     verdict: str
     rule: str
     reason: str
-    doors: tuple[str, ...]
+    grants: tuple[str, ...]
     actions: tuple[str, ...]
     cwd: str
     milliseconds: float | None
-    """How long the decision took."""
+    """Duration of the decision."""
     call: str
-    """Which end belongs to it, where that is recorded."""
+    """Id that links the end of the command to it, if recorded."""
     exit_code: int | None = None
     took_ms: float | None = None
+
+    @property
+    def is_denied(self) -> bool:
+        return self.verdict == Verdict.DENY
 
     @property
     def word(self) -> str:
@@ -68,18 +73,19 @@ class JudgedCommand:
         return self.short == self.command
 
 
-def read_walls(value: Any) -> Walls | None:
-    """None where nothing was recorded."""
+def read_sandbox(value: Any) -> SandboxFacts | None:
+    """Return the recorded sandbox, also of earlier versions, or None."""
     data = mapping(value)
     if not data:
         return None
-    return Walls(
-        rooms=as_text(data.get("rooms")),
-        why_no_rooms=as_text(data.get("why_no_rooms")),
-        key_is_outside=data.get("key") == "gateway",
+    grants = data.get("grants", data.get("doors"))
+    return SandboxFacts(
+        sandbox=as_text(data.get("sandbox", data.get("rooms"))),
+        why_no_sandbox=as_text(data.get("why_no_sandbox", data.get("why_no_rooms"))),
+        key_is_outside=data.get("key") in ("proxy", "gateway"),
         has_key=data.get("key") != "none",
         why_key_inside=as_text(data.get("why_key_inside")),
-        doors=_words(data["doors"]) if "doors" in data else None,
+        grants=None if grants is None else _words(grants),
         writable=_words(data["writable"]) if "writable" in data else None,
         changes_nothing=data.get("changes_nothing") is True,
         limits=as_text(data.get("limits")),
@@ -87,14 +93,14 @@ def read_walls(value: Any) -> Walls | None:
 
 
 def judged_commands(events: Iterable[SessionEvent]) -> list[JudgedCommand]:
-    """In their order. An end without a name belongs to the oldest command that still runs."""
+    """Return the commands in order. An end without an id belongs to the oldest running one."""
     found: list[JudgedCommand] = []
     running: deque[int] = deque()
     for event in events:
         data = mapping(event.payload)
-        if event.kind == GATE:
+        if event.kind == EventKind.COMMAND:
             found.append(_command(event, data))
-            if found[-1].verdict != DENY:
+            if not found[-1].is_denied:
                 running.append(len(found) - 1)
         elif running:
             call = as_text(data.get("call"))
@@ -116,7 +122,7 @@ def _command(event: SessionEvent, data: Mapping[str, Any]) -> JudgedCommand:
         verdict=as_text(data.get("verdict")),
         rule=as_text(data.get("rule")),
         reason=as_text(data.get("reason")),
-        doors=_words(data.get("doors")),
+        grants=_words(data.get("grants")),
         actions=_words(data.get("actions")),
         cwd=as_text(data.get("cwd")),
         milliseconds=_number(data.get("milliseconds")),
@@ -131,3 +137,42 @@ def _words(value: Any) -> tuple[str, ...]:
 def _number(value: Any) -> float | None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number else None
+
+
+MOST_SHOWN = 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DryCommand:
+    """Command that was denied because of a dry run."""
+
+    session: int
+    tier: int
+    command: str
+
+
+def is_dry(session: Session) -> bool:
+    """Return True if the session ran as a dry run, by its recorded sandbox."""
+    sandbox = read_sandbox(session.sandbox)
+    return sandbox is not None and sandbox.changes_nothing and not session.is_question
+
+
+def would_have_run(sessions: Iterable[Session]) -> tuple[DryCommand, ...]:
+    """Return the commands that dry runs would have run, each once, with at most one query."""
+    tiers = {session.pk: session.tier for session in sessions if is_dry(session)}
+    if not tiers:
+        return ()
+    denied = SessionEvent.objects.filter(
+        session__in=tiers,
+        source=SessionEvent.Source.SUPERVISOR,
+        kind=EventKind.COMMAND,
+        payload__verdict=Verdict.DENY,
+        payload__allowed_from__gt=0,
+    ).order_by("session_id", "sequence")
+    found: dict[DryCommand, None] = {}
+    for event in denied.only("session_id", "payload"):
+        data, tier = mapping(event.payload), tiers[event.session_id]
+        if data["allowed_from"] <= tier:
+            command = cut(as_text(data.get("command")), LONGEST_COMMAND)
+            found[DryCommand(session=event.session_id, tier=tier, command=command)] = None
+    return tuple(found)[:MOST_SHOWN]

@@ -1,5 +1,7 @@
-"""The last rounds of every watch, for its strip: read with the watches themselves, each along the
-index of its own cycles, so that it costs the same however long the record is."""
+"""Latest cycles of every watch, for the history bar, and texts about stops.
+
+The cycles are read in the query for the watches, by the index on `Cycle.watch`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,31 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from sessions_app.models import Cycle, Session, Watch
-from sessions_app.reading.stopped import stopped_by
+from sessions_app.text import one_line
+
+LONGEST = 80
+Cause = Session.StopCause
+WITHOUT_A_NAME = {
+    Cause.PAUSE: "the pause switch",
+    Cause.WORKER: "the end of the worker",
+    Cause.FOREGROUND: "the end of the command in the terminal",
+}
+
+
+def stopped_by(cause: str, words: str) -> str:
+    """Return a text like "stopped by ada", or an empty string for a limit of the session."""
+    if cause == Cause.PERSON:
+        return f"stopped by {one_line(words, LONGEST) or 'a person'}"
+    return f"stopped by {WITHOUT_A_NAME[Cause(cause)]}" if cause in WITHOUT_A_NAME else ""
+
+
+def stop_of(sessions: Iterable[Session]) -> str:
+    """Return who stopped the last session of a chain, or an empty string."""
+    last = max(sessions, key=lambda session: session.pk or 0, default=None)
+    if last is None or last.status != Session.Status.INTERRUPTED:
+        return ""
+    return stopped_by(last.stop_cause, last.stop_requested)
+
 
 SHOWN = 40
 STOPPED = "stopped"
@@ -23,14 +49,14 @@ COLUMNS = ("pk", "state", "outcome", "created_at", "cost", "stop_cause", "stop_w
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Round:
+class PastCycle:
     cycle: int
     kind: str
-    """Its outcome, how far it is while it has none, or that somebody stopped it."""
+    """Outcome, state of an active cycle, or `stopped`."""
     word: str
     began: datetime
     cost: Decimal | None
-    """None while nothing is known of it."""
+    """None if the cost is unknown."""
 
     @property
     def is_over(self) -> bool:
@@ -38,7 +64,7 @@ class Round:
 
 
 class AsRows(Subquery):
-    """The rows of a subquery as one JSON list of lists."""
+    """Subquery whose rows are one JSON list of lists."""
 
     output_field = JSONField()
 
@@ -52,23 +78,23 @@ class AsRows(Subquery):
 
 
 def _names() -> str:
-    return ", ".join(f"row_of.round_{name}" for name in COLUMNS)
+    return ", ".join(f"row_of.cycle_{name}" for name in COLUMNS)
 
 
-def with_rounds(watches: QuerySet[Watch]) -> QuerySet[Watch, Any]:
-    """Each with `last_rounds`, which `rounds_in` reads."""
-    return watches.annotate(last_rounds=AsRows(_latest_of_each()))
+def with_cycles(watches: QuerySet[Watch]) -> QuerySet[Watch, Any]:
+    """Annotate watches with `last_cycles`, which `cycles_in` reads."""
+    return watches.annotate(last_cycles=AsRows(_latest_of_each()))
 
 
-def rounds_in(rows: Iterable[Sequence[Any]] | None) -> tuple[Round, ...]:
-    """Oldest first, as a strip is read."""
-    found = (_round(dict(zip(COLUMNS, row, strict=True))) for row in rows or ())
+def cycles_in(rows: Iterable[Sequence[Any]] | None) -> tuple[PastCycle, ...]:
+    """Return the cycles of `last_cycles`, oldest first."""
+    found = (_past_cycle(dict(zip(COLUMNS, row, strict=True))) for row in rows or ())
     return tuple(sorted(found, key=lambda one: one.cycle))
 
 
-def cost_per_round(rounds: Iterable[Round]) -> Decimal | None:
-    """The mean of those that are over and of which it is known."""
-    known = [one.cost for one in rounds if one.is_over and one.cost is not None]
+def cost_per_cycle(cycles: Iterable[PastCycle]) -> Decimal | None:
+    """Return the mean cost of the finished cycles whose cost is known, or None."""
+    known = [one.cost for one in cycles if one.is_over and one.cost is not None]
     return sum(known, Decimal(0)) / len(known) if known else None
 
 
@@ -83,15 +109,15 @@ def _latest_of_each() -> QuerySet[Cycle, Any]:
         stop_cause=Subquery(stop.values("stop_cause")[:1]),
         stop_words=Subquery(stop.values("stop_requested")[:1]),
     )
-    named: dict[str, Any] = {f"round_{name}": F(name) for name in COLUMNS}
+    named: dict[str, Any] = {f"cycle_{name}": F(name) for name in COLUMNS}
     return found.values(**named)[:SHOWN]
 
 
-def _round(row: dict[str, Any]) -> Round:
+def _past_cycle(row: dict[str, Any]) -> PastCycle:
     kind = row["outcome"] if row["state"] == Cycle.State.FINISHED else row["state"]
     stop = stopped_by(row["stop_cause"] or "", row["stop_words"] or "")
     is_stopped = bool(stop) and kind not in (*Cycle.GOOD_OUTCOMES, *Cycle.ACTIVE_STATES)
-    return Round(
+    return PastCycle(
         cycle=row["pk"],
         kind=STOPPED if is_stopped else kind,
         word=stop if is_stopped else WORDS.get(kind, kind),
@@ -101,6 +127,6 @@ def _round(row: dict[str, Any]) -> Round:
 
 
 def _moment(text: str) -> datetime:
-    """As the database writes it into JSON: SQLite without a zone, because all is UTC there."""
+    """Parse a time in JSON of the database; SQLite writes UTC without a zone."""
     moment = datetime.fromisoformat(text)
     return moment if timezone.is_aware(moment) else moment.replace(tzinfo=UTC)

@@ -1,5 +1,7 @@
-"""What every page says before anything else, all of it in one query: how much wants a person, and
-whether something keeps Claude Ops itself from its work."""
+"""Status in the header of every page, read with one query.
+
+It counts what needs a person, and tells if Claude Ops is paused, without a worker, or blocked.
+"""
 
 from __future__ import annotations
 
@@ -13,33 +15,33 @@ from django.db.models import CharField, F, QuerySet, Subquery, Value
 from django.db.models.functions import Cast, Coalesce
 from django.utils import timezone
 
+from sessions_app.history.incidents import asks_for_person
 from sessions_app.models import (
     Approval,
+    Channel,
     Incident,
     IncidentEvent,
     PauseSwitch,
-    Target,
-    WallsProof,
-    WorkerBeat,
+    SandboxProof,
+    WorkerHeartbeat,
 )
-from sessions_app.reading.unresolved_incidents import asks_for_person
 
 INCIDENT, RESOLVED, APPROVAL, STEP = "incident", "resolved", "approval", "step"
-PAUSED, WORKER, WALLS, TARGET = "paused", "worker", "walls", "target"
+PAUSED, WORKER, SANDBOX, CHANNEL = "paused", "worker", "sandbox", "channel"
 NOTHING = Value("", output_field=CharField())
 WHO_PAUSED = Coalesce(F("changed_by__username"), NOTHING)
 Row = tuple[str, str, str]
-"""What it is of, and up to two things that it says."""
+"""Kind of the row, and up to two texts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attention:
-    """Drills are not counted: nobody has to get up for them."""
+    """Numbers of incidents and approvals that need a person, without drills."""
 
     problems: int = 0
-    """Open problems of the system that nobody has."""
+    """Unowned problems of watched systems."""
     could_not_run: int = 0
-    """Problems of the configuration."""
+    """Unowned problems of the configuration."""
     approvals: int = 0
 
     @property
@@ -52,7 +54,7 @@ class Attention:
 
     @property
     def title(self) -> str:
-        """Of the browser's tab."""
+        """Title of the browser tab."""
         return f"({self.total}) Claude Ops" if self.total else "Claude Ops"
 
     @property
@@ -64,46 +66,46 @@ class Attention:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pause:
-    """The switch that stops all new tiers, as the pages speak of it."""
+    """State of the pause switch."""
 
     paused: bool = False
     reason: str = ""
     by: str = ""
-    """Who paused it, where a person did."""
+    """Person who paused Claude Ops, if any."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Glance:
+class HeaderStatus:
     attention: Attention
     pause: Pause
     worker_is_silent: bool
-    walls_hold: bool
-    """Tier 2 and 3 wait, because the walls got worse."""
-    failing_targets: tuple[str, ...]
-    """Names of those whom no word reaches."""
+    sandbox_holds: bool
+    """Tiers above Tier 1 wait, because the sandbox proof got worse."""
+    failing_channels: tuple[str, ...]
+    """Names of channels whose last message failed."""
     last_step: int
-    """Every change of an incident adds a step to its story, so the last one's number tells."""
+    """Id of the last `IncidentEvent`, which shows that an incident changed."""
     resolved: int
-    """Incidents since the time that was asked for."""
+    """Incidents that were resolved since the given time."""
 
 
-def load_glance(resolved_since: datetime | None = None) -> Glance:
+def load_header_status(resolved_since: datetime | None = None) -> HeaderStatus:
     real = Incident.objects.filter(drill="")
     asked = [
         _named(INCIDENT, real.filter(asks_for_person(timezone.now())), F("kind")),
         _named(APPROVAL, answerable_approvals()),
         _named(STEP, _last_step(), Cast("pk", CharField())),
         _named(PAUSED, PauseSwitch.objects.filter(paused=True), F("reason"), WHO_PAUSED),
-        _named(WORKER, WorkerBeat.lately_seen()),
-        _named(WALLS, WallsProof.all_holding()),
-        _named(TARGET, Target.objects.filter(enabled=True, failures_in_a_row__gt=0), F("name")),
+        _named(WORKER, WorkerHeartbeat.lately_seen()),
+        _named(SANDBOX, SandboxProof.all_holding()),
+        _named(CHANNEL, Channel.objects.filter(enabled=True, failures_in_a_row__gt=0), F("name")),
     ]
     if resolved_since:
-        # By how it ended, which is an index with the time: almost all incidents are over.
+        # `resolved_as` is part of the index.
         over = Incident.ResolvedBy.values
         lately = real.filter(resolved_as__in=over, resolved_at__gte=resolved_since)
         asked.append(_named(RESOLVED, lately))
-    return _glance(asked[0].union(*asked[1:], all=True))
+    return _header_status(asked[0].union(*asked[1:], all=True))
 
 
 def answerable_approvals() -> QuerySet[Approval]:
@@ -112,12 +114,12 @@ def answerable_approvals() -> QuerySet[Approval]:
     )
 
 
-def _glance(rows: Iterable[Row]) -> Glance:
+def _header_status(rows: Iterable[Row]) -> HeaderStatus:
     found: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         found[row[0]].append(row)
     pauses = [Pause(paused=True, reason=reason, by=who) for _, reason, who in found[PAUSED]]
-    return Glance(
+    return HeaderStatus(
         attention=Attention(
             problems=sum(kind == Incident.Kind.PROBLEM for _, kind, _ in found[INCIDENT]),
             could_not_run=sum(
@@ -127,8 +129,8 @@ def _glance(rows: Iterable[Row]) -> Glance:
         ),
         pause=next(iter(pauses), Pause()),
         worker_is_silent=not found[WORKER],
-        walls_hold=bool(found[WALLS]),
-        failing_targets=tuple(sorted(name for _, name, _ in found[TARGET])),
+        sandbox_holds=bool(found[SANDBOX]),
+        failing_channels=tuple(sorted(name for _, name, _ in found[CHANNEL])),
         last_step=max((int(number) for _, number, _ in found[STEP]), default=0),
         resolved=len(found[RESOLVED]),
     )
@@ -137,7 +139,7 @@ def _glance(rows: Iterable[Row]) -> Glance:
 def _named(
     what: str, rows: QuerySet[Any], text: Any = NOTHING, who: Any = NOTHING
 ) -> QuerySet[Any, Row]:
-    """As rows of one shape, so that all can be read together."""
+    """Return rows with the same columns, for a union."""
     shape = {"what": Value(what, output_field=CharField()), "said": text, "who": who}
     shaped: QuerySet[Any, Row] = rows.order_by().annotate(**shape).values_list(*shape)
     return shaped

@@ -1,48 +1,62 @@
-"""How each service is, made anew from the reports, and held against them."""
+"""Normalised names of services, and the rebuild and check of `ServiceState` from reports."""
 
 from __future__ import annotations
 
+import hashlib
+import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sessions_app.models import Cycle, ServiceState, Session
-from sessions_app.models.service_marks import KEPT
-from sessions_app.models.service_state import Said
-from sessions_app.reading.plain_text import one_line
-from sessions_app.reading.service_names import one_spelling
+from sessions_app.models.incident import KEPT, ReportedService
+from sessions_app.text import clean, one_line
+
+LONGEST = 200
+UNNAMED = "unnamed"
+BETWEEN_WORDS = re.compile(r"[\s_]+")
+
+
+def one_spelling(name: str) -> str:
+    """Normalise the name of a service: `"Web_Shop"` and `web-shop.service` become `web-shop`.
+
+    Only case, quotes, spaces and the suffix of systemd are ignored, because two services must
+    never get the same name.
+    """
+    text = unicodedata.normalize("NFKC", clean(name)).casefold()
+    text = BETWEEN_WORDS.sub("-", text.strip(" \t\n\"'`#"))
+    text = text.removesuffix(".service").strip("-#") or UNNAMED
+    if len(text) <= LONGEST:
+        return text
+    # A hash keeps long names distinct.
+    rest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]
+    return f"{text[: LONGEST - len(rest) - 1]}-{rest}"
+
 
 AT_ONCE = 500
-Purpose = Session.Purpose
-# Their word is no part of a round: a question, another approach beside it, a plan.
-SIDE_RUNS = (Purpose.FOLLOW_UP, Purpose.FORK, Purpose.PLAN)
 Key = tuple[int, str]
 
 
 def rebuild_services() -> None:
-    """The caller holds a transaction."""
+    """Compute all service states from the reports. The caller opens a transaction."""
     ServiceState.objects.all().delete()
-    ServiceState.objects.bulk_create(_anew().values(), batch_size=AT_ONCE)
+    ServiceState.objects.bulk_create(_computed().values(), batch_size=AT_ONCE)
 
 
 def differing_services() -> Iterator[str]:
-    """A sentence for each that is stored otherwise than the reports say. Rounds with a run beside
-    the chain are left out: whether it counted depends on what was ended last.
+    """Yield a message for each service state that differs from the reports.
 
-    Counted without what keeps the marks, or a mistake there would agree with itself."""
+    Does not use the code that maintains the marks, which it has to check.
+    """
     stored = {(row.watch_id, row.service): row.marks for row in ServiceState.objects.all()}
-    beside = set(
-        Session.objects.filter(purpose__in=(Purpose.FORK, Purpose.PLAN)).values_list(
-            "cycle", flat=True
-        )
-    )
     true: defaultdict[Key, list[tuple[int, str]]] = defaultdict(list)
-    for cycle, reports in _rounds():
+    for cycle, reports in _cycles():
         for service, words in _said(reports).items():
             true[cycle.watch_id or 0, service].append((cycle.pk, words.status))
     for key in sorted({*stored, *true}):
         kept = [(number, status) for number, status, _at in stored.get(key, [])]
-        kept, said = _without(kept, beside), _without(true[key][-KEPT:], beside)
+        said = true[key][-KEPT:]
         if kept != said:
             watch, service = key
             yield (
@@ -50,20 +64,20 @@ def differing_services() -> Iterator[str]:
             )
 
 
-def _anew() -> dict[Key, ServiceState]:
+def _computed() -> dict[Key, ServiceState]:
     states: dict[Key, ServiceState] = {}
-    for cycle, reports in _rounds():
+    for cycle, reports in _cycles():
         for service, said in _said(reports).items():
             key = (cycle.watch_id or 0, service)
             states[key] = ServiceState.after(states.get(key), cycle, service, said)
     return states
 
 
-def _rounds() -> Iterator[tuple[Cycle, list[Any]]]:
-    """Every round of a watch that is there, in their order, with what its reports say."""
-    ended = Session.objects.filter(
+def _cycles() -> Iterator[tuple[Cycle, list[Any]]]:
+    """Yield the finished cycles of existing watches in order, with the services of the reports."""
+    ended = Session.objects.evidence().filter(
         cycle__state=Cycle.State.FINISHED, cycle__watch__isnull=False, report__isnull=False
-    ).exclude(purpose__in=SIDE_RUNS)
+    )
     rows = ended.order_by("cycle_id", "pk").values_list(
         "cycle_id", "cycle__watch_id", "cycle__created_at", "report__services"
     )
@@ -79,14 +93,14 @@ def _rounds() -> Iterator[tuple[Cycle, list[Any]]]:
         yield current, reports
 
 
-def _said(reports: Iterable[Any]) -> dict[str, Said]:
-    """Of each service the latest word, and of two in one report the worse."""
-    latest: dict[str, Said] = {}
+def _said(reports: Iterable[Any]) -> dict[str, ReportedService]:
+    """Return the latest status of each service, the worse of two in one report."""
+    latest: dict[str, ReportedService] = {}
     for services in reports:
-        by_name: defaultdict[str, list[Said]] = defaultdict(list)
+        by_name: defaultdict[str, list[ReportedService]] = defaultdict(list)
         for service in services if isinstance(services, list) else []:
             by_name[one_spelling(service["name"])].append(
-                Said(
+                ReportedService(
                     name=one_line(service["name"], ServiceState.LONGEST_NAME),
                     status=service["status"],
                     detail=one_line(service.get("detail", ""), ServiceState.LONGEST_DETAIL),
@@ -96,17 +110,13 @@ def _said(reports: Iterable[Any]) -> dict[str, Said]:
     return latest
 
 
-def _place(said: Said) -> int:
+def _place(said: ReportedService) -> int:
     known = said.status in ServiceState.Status.values
     return ServiceState.place_of(said.status if known else ServiceState.Status.UNKNOWN)
-
-
-def _without(marks: list[tuple[int, str]], cycles: set[int]) -> list[tuple[int, str]]:
-    return [mark for mark in marks if mark[0] not in cycles]
 
 
 def _last(marks: list[tuple[int, str]]) -> str:
     if not marks:
         return "nothing"
     cycle, status = marks[-1]
-    return f"{status} in cycle {cycle} ({len(marks)} rounds)"
+    return f"{status} in cycle {cycle} ({len(marks)} cycles)"

@@ -9,7 +9,7 @@ from django.db.models import Count, F, OuterRef, Q, Subquery, Sum
 from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce, TruncDate, TruncMonth
 
-from sessions_app.models.search_triggers import forget_all
+from sessions_app.models.search import forget_all
 
 NOTHING = Decimal(0)
 WITHOUT = Q(cost_usd=None, finished_at__isnull=False)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import django.db.models.deletion
 from django.db import migrations, models
 
-from sessions_app.models.service_marks import Mark, since, with_mark
+from sessions_app.models.incident import Mark, since, with_mark
 
 PLACES = ("down", "degraded", "unknown", "healthy")
 SIDE_RUNS = ("follow_up", "fork", "plan")

@@ -1,3 +1,5 @@
+"""Approvals that people give, and the changes that sessions made."""
+
 from __future__ import annotations
 
 from django.conf import settings
@@ -6,19 +8,22 @@ from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
 
+from sessions_app.models.fields import OutsideCharField, OutsideJSONField, OutsideTextField
 from sessions_app.models.session import Session
+from sessions_app.models.watch import Watch
 
 
 class Approval(models.Model):
-    """A question to a person: may this tier start, or this one command run?
+    """Request for a person's approval of a tier or of one command.
 
-    It is answered once, by a conditional update (`escalation/approvals`). A command's outlives the
-    call that asked, because the CLI may give up waiting: asked again, it finds its answer.
+    A conditional update (`escalation/supervisor`) decides it once. The approval of a command stays
+    valid if the CLI stops waiting: when the agent runs the same command again, it is found by its
+    fingerprint.
     """
 
     class Kind(models.TextChoices):
-        TIER = "tier", "a tier"
-        COMMAND = "command", "a command"
+        TIER = "tier", "tier"
+        COMMAND = "command", "command"
 
     class State(models.TextChoices):
         WAITING = "waiting", "waiting"
@@ -34,26 +39,30 @@ class Approval(models.Model):
         Session,
         on_delete=models.CASCADE,
         related_name="approvals",
-        help_text="The tier that waits, or the run whose command waits.",
+        help_text="Session that waits, or whose command waits.",
     )
-    why = models.CharField(max_length=300, help_text="Why a person is asked.")
-    command = models.TextField(blank=True)
-    actions = models.JSONField(default=list, blank=True, help_text="What it was understood to do.")
-    doors = models.JSONField(default=list, blank=True, help_text="What it would be let through.")
-    cwd = models.CharField("working directory", max_length=1000, blank=True)
+    why = OutsideCharField(max_length=300, help_text="Why approval is needed.")
+    command = OutsideTextField(blank=True)
+    actions = OutsideJSONField(
+        default=list, blank=True, help_text="Actions that the command policy recognised."
+    )
+    grants = OutsideJSONField(
+        default=list, blank=True, help_text="Grants that the command would get."
+    )
+    cwd = OutsideCharField("working directory", max_length=1000, blank=True)
     fingerprint = models.CharField(
         max_length=64,
         blank=True,
-        help_text="Of the command as it was judged: what is shown of it is masked.",
+        help_text="Hash of the command before redaction.",
     )
-    plan = models.TextField(blank=True, help_text="What the run says it is about to do, and why.")
+    plan = OutsideTextField(blank=True, help_text="Plan of the agent, with its reasons.")
     plan_run = models.ForeignKey(
         Session,
         on_delete=models.SET_NULL,
         null=True,
         blank=True,
         related_name="+",
-        help_text="The dry fork that was asked for its plan.",
+        help_text="Plan session that made the plan.",
     )
 
     state = models.CharField(max_length=20, choices=State.choices, default=State.WAITING)
@@ -63,9 +72,9 @@ class Approval(models.Model):
     decided_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True
     )
-    note = models.TextField(blank=True, help_text="For the record, and for the model.")
+    note = OutsideTextField(blank=True, help_text="Stored, and passed to the model.")
     used_at = models.DateTimeField(
-        null=True, blank=True, help_text="When what was approved began: it does so once."
+        null=True, blank=True, help_text="When the approval was used. It can be used once."
     )
 
     class Meta:
@@ -78,11 +87,11 @@ class Approval(models.Model):
             ),
         ]
         indexes = [
-            # What waits for a person, and what is to expire.
+            # Waiting approvals, and those that expire.
             models.Index(fields=["state", "expires_at"], name="approval_waiting"),
-            # Where a day begins and ends among the numbers.
+            # Date filter: the first id of a day.
             models.Index(fields=["asked_at"], name="approval_asked"),
-            # The same command asked again.
+            # A repeated command finds its approval.
             models.Index(fields=["fingerprint"], name="approval_asked_again"),
         ]
 
@@ -91,7 +100,7 @@ class Approval(models.Model):
         return f"Approval {self.pk} ({self.get_state_display()}): {what}"
 
     def get_absolute_url(self) -> str:
-        return reverse("sessions_app:approval", args=[self.pk])
+        return reverse("web:approval", args=[self.pk])
 
     @property
     def is_waiting(self) -> bool:
@@ -99,10 +108,78 @@ class Approval(models.Model):
 
     @property
     def is_overdue(self) -> bool:
-        """Too late to be answered, whether somebody has noticed or not."""
+        """True if it waits although its time is over."""
         return self.is_waiting and self.expires_at <= timezone.now()
 
     @property
     def subject(self) -> str:
-        """What is asked for, as people call it."""
+        """Subject of the request, for people."""
         return "a command" if self.kind == self.Kind.COMMAND else f"Tier {self.session.tier}"
+
+
+class Change(models.Model):
+    """Command with an effect that the command policy permitted, or edit of a file by the CLI.
+
+    Recorded when it happens, not taken from a report. Cooldowns count these rows.
+    """
+
+    class Kind(models.TextChoices):
+        RESTART = "restart", "restart"
+        REDEPLOY = "redeploy", "redeployment"
+        OTHER = "other", "other change"
+        EDIT = "edit", "edit of a file"
+
+    session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="changes")
+    watch = models.ForeignKey(
+        Watch, on_delete=models.SET_NULL, null=True, blank=True, related_name="changes"
+    )
+    call = OutsideCharField(
+        max_length=100,
+        help_text="Id of the call, from the command policy or, for an edit, from the CLI.",
+    )
+    number = models.PositiveSmallIntegerField(default=0, help_text="Position in the command.")
+    kind = models.CharField(max_length=20, choices=Kind.choices)
+    service = models.CharField(
+        max_length=200, blank=True, help_text="Normalised name of the changed service."
+    )
+    action = OutsideCharField(
+        max_length=300, help_text="Action that the command policy recognised."
+    )
+    command = OutsideTextField(help_text="Redacted command.")
+    path = OutsideCharField(max_length=1000, blank=True, help_text="Edited file.")
+    diff = OutsideTextField(blank=True, help_text="Redacted diff of an edit; a long one is cut.")
+    at = models.DateTimeField(default=timezone.now)
+    exit_code = models.IntegerField(null=True, blank=True)
+    is_cleared = models.BooleanField(
+        default=False,
+        help_text="True after two healthy cycles; it does not count for cooldowns any more.",
+    )
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["session", "call", "number"], name="change_written_once"
+            ),
+        ]
+        indexes = [
+            # Cooldowns: recent changes of a watch.
+            models.Index(fields=["watch", "at"], name="change_cooldown"),
+            # Filters of the list of changes, newest first.
+            models.Index(fields=["watch", "-id"], name="change_watch"),
+            models.Index(fields=["service", "-id"], name="change_service"),
+            models.Index(fields=["kind", "-id"], name="change_kind"),
+            # Date filter, and the changes of a day in the digest.
+            models.Index(fields=["at"], name="change_at"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.action} (session {self.session_id})"
+
+    @property
+    def is_edit(self) -> bool:
+        return self.kind == self.Kind.EDIT
+
+    @property
+    def has_failed(self) -> bool:
+        return self.exit_code not in (None, 0)

@@ -1,16 +1,21 @@
+"""Conversations of the CLI and the stored copies of their transcripts."""
+
 from __future__ import annotations
 
 from django.db import models
+from django.db.models import Q
 from django.utils import timezone
 
+from sessions_app.models.fields import OutsideJSONField, OutsideTextField
 from sessions_app.models.session import Session
 
 
 class Conversation(models.Model):
-    """The CLI's conversation behind a session id: may it be continued, and who is in it now?
+    """Lock and state of one conversation of the CLI, found by the CLI's session id.
 
-    The CLI itself has no lock: of two runs that continue one conversation at once, one is silently
-    lost. So a run takes the conversation by a conditional update, and leaves it at its end.
+    The CLI does not lock conversations: if two processes resume one at the same time, one of them
+    is silently lost. A session takes the conversation with a conditional update and releases it at
+    its end.
     """
 
     class State(models.TextChoices):
@@ -20,7 +25,7 @@ class Conversation(models.Model):
 
     session_id = models.CharField(max_length=100, unique=True)
     state = models.CharField(max_length=20, choices=State.choices, default=State.LIVE)
-    reason = models.TextField(blank=True, help_text="Why it must not be continued.")
+    reason = OutsideTextField(blank=True, help_text="Why the conversation must not be resumed.")
     in_use_by = models.OneToOneField(
         Session, on_delete=models.SET_NULL, null=True, blank=True, related_name="conversation_held"
     )
@@ -29,9 +34,9 @@ class Conversation(models.Model):
     class Meta:
         ordering = ["-last_used_at"]
         indexes = [
-            # The cleaning task's look for what is old enough to expire.
+            # Cleaning: live conversations that are old enough to expire.
             models.Index(fields=["state", "last_used_at"], name="conversation_age"),
-            # The admin's list: the latest first.
+            # Admin's list, newest first.
             models.Index(fields=["-last_used_at", "-id"], name="conversation_latest"),
         ]
 
@@ -40,12 +45,14 @@ class Conversation(models.Model):
 
     @classmethod
     def take(cls, session_id: str, session: Session) -> bool:
-        """Hold a conversation for a run. False: another run is in it."""
+        """Lock a conversation for a session. Return False if another session holds it.
+
+        The holder may take it again, because the reply to an earlier attempt may have been lost.
+        """
         hold = {"in_use_by": session, "last_used_at": timezone.now()}
         _conversation, is_new = cls.objects.get_or_create(session_id=session_id, defaults=hold)
-        return is_new or bool(
-            cls.objects.filter(session_id=session_id, in_use_by=None).update(**hold)
-        )
+        free = cls.objects.filter(Q(in_use_by=None) | Q(in_use_by=session), session_id=session_id)
+        return is_new or bool(free.update(**hold))
 
     @classmethod
     def leave(cls, session: Session) -> None:
@@ -53,8 +60,68 @@ class Conversation(models.Model):
 
     @classmethod
     def retire(cls, session_id: str, reason: str) -> None:
-        """Never continue it again; the first reason is the one that counts."""
+        """Forbid to resume a conversation. The first reason is kept."""
         cls.objects.get_or_create(session_id=session_id)
         cls.objects.filter(session_id=session_id, state=cls.State.LIVE).update(
             state=cls.State.RETIRED, reason=reason
         )
+
+
+class Transcript(models.Model):
+    """Stored copy of one transcript file of the CLI.
+
+    `subpath` is empty for the main conversation and set for a subagent.
+    """
+
+    project_key = models.CharField(max_length=300)
+    session_id = models.CharField(max_length=100)
+    subpath = models.CharField(max_length=300, blank=True)
+
+    summary = OutsideJSONField(null=True, blank=True)
+    updated_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["project_key", "session_id", "subpath"], name="one_transcript_per_key"
+            ),
+        ]
+        indexes = [
+            # Restoring a transcript on another host, which knows only the id.
+            models.Index(fields=["session_id"], name="transcript_session"),
+            # Admin's list, newest first.
+            models.Index(fields=["-updated_at", "-id"], name="transcript_latest"),
+        ]
+
+    def __str__(self) -> str:
+        return f"Transcript {self.session_id}{'/' + self.subpath if self.subpath else ''}"
+
+
+class TranscriptChunk(models.Model):
+    """Compressed and encrypted lines of a transcript, in the row or in a file."""
+
+    transcript = models.ForeignKey(Transcript, on_delete=models.CASCADE, related_name="chunks")
+    number = models.PositiveIntegerField()
+    content = models.BinaryField(blank=True)
+    stored_as = models.CharField(
+        max_length=500,
+        blank=True,
+        help_text="File in CLAUDEOPS_ARCHIVE_DIR; empty if the content is in the row.",
+    )
+    entries = models.PositiveIntegerField()
+    encrypted = models.BooleanField(
+        default=False, help_text="False for chunks of old versions, until cleaning encrypts them."
+    )
+
+    class Meta:
+        ordering = ["transcript", "number"]
+        constraints = [
+            models.UniqueConstraint(fields=["transcript", "number"], name="chunk_order"),
+        ]
+        indexes = [
+            # Cleaning: chunks that are not encrypted yet.
+            models.Index(fields=["id"], condition=models.Q(encrypted=False), name="chunk_clear"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.transcript} #{self.number}"

@@ -1,8 +1,10 @@
+"""Costs per day and month, and the budget notices that were sent."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date
 from decimal import Decimal
 from typing import Any
 
@@ -14,7 +16,7 @@ NOTHING = Decimal(0)
 KEY_FIELDS = ("span", "first_day", "watch_number", "watch_name", "drill", "tier", "model")
 AMOUNTS = ("runs", "cost_usd", "estimated", "estimated_usd", "unknown", "tokens")
 TOKEN_FIELDS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_creation_tokens")
-# What a session must be asked for before it is counted.
+# Columns of a session that `counted` reads.
 COUNTED_FIELDS = (
     *("started_at", "finished_at", "tier", "model", "cost_usd", "estimated_cost_usd"),
     *("cycle__watch_id", "cycle__watch_name", "cycle__drill", *TOKEN_FIELDS),
@@ -31,11 +33,14 @@ class PeriodCostQuerySet(models.QuerySet["PeriodCost"]):
     def days_since(self, first_day: date) -> PeriodCostQuerySet:
         return self.filter(span=PeriodCost.Span.DAY, first_day__gte=first_day)
 
+    def utc_days_since(self, first_day: date) -> PeriodCostQuerySet:
+        return self.filter(span=PeriodCost.Span.UTC_DAY, first_day__gte=first_day)
+
     def months(self) -> PeriodCostQuerySet:
         return self.filter(span=PeriodCost.Span.MONTH)
 
     def amounts_by(self, *keys: str) -> list[dict[str, Any]]:
-        """Sums in groups. A row that was taken back to nothing is left out."""
+        """Return sums in groups, without groups that have no sessions."""
         sums = {f"sum_{name}": Sum(name) for name in AMOUNTS}
         rows = self.order_by().values(*keys).annotate(**sums).filter(sum_runs__gt=0)
         return [
@@ -45,45 +50,47 @@ class PeriodCostQuerySet(models.QuerySet["PeriodCost"]):
 
 
 class PeriodCost(models.Model):
-    """What the runs that began on one day, or in one month, cost together: pages read this in place
-    of the runs.
+    """Cost of the sessions that started on one day or in one month, by watch, tier and model.
 
-    It is kept in the transaction that moves a session (`Session._moved`), as the difference that
-    the move makes, so it cannot lag behind. `claudeops rollups --check` counts everything anew.
+    Pages read these sums instead of all sessions. They are updated in the transaction that changes
+    a session (`Session._moved`). `claudeops rollups --check` compares them with the sessions. After
+    a change of the time zone, local days and months are wrong until `claudeops rollups --rebuild`;
+    budgets read the days in UTC, which stay correct.
     """
 
     class Span(models.TextChoices):
         DAY = "day", "day"
         MONTH = "month", "month"
+        UTC_DAY = "utc_day", "day in UTC"
 
     span = models.CharField(max_length=10, choices=Span.choices)
-    first_day = models.DateField(help_text="In the time zone of the installation.")
+    first_day = models.DateField(
+        help_text="In the time zone of the installation, or in UTC for a day in UTC."
+    )
     watch_number = models.BigIntegerField(
-        default=0, help_text="No key: what a removed watch cost stays. 0 without a watch."
+        default=0, help_text="Id of the watch, kept after its removal. 0 without a watch."
     )
     watch_name = models.CharField(
-        max_length=100, blank=True, help_text="As the watch was called when the cycle began."
+        max_length=100, blank=True, help_text="Name of the watch when the cycle started."
     )
     drill = models.CharField(max_length=100, blank=True)
     tier = models.PositiveSmallIntegerField()
-    model = models.CharField("model asked for", max_length=100)
+    model = models.CharField("requested model", max_length=100)
 
     runs = models.BigIntegerField(default=0)
     cost_usd = models.DecimalField(max_digits=20, decimal_places=10, default=NOTHING)
     estimated = models.BigIntegerField(
-        default=0, help_text="Runs without a figure of which the stream proves a part."
+        default=0, help_text="Sessions whose cost is an estimate from the stream."
     )
     estimated_usd = models.DecimalField(max_digits=20, decimal_places=10, default=NOTHING)
-    unknown = models.BigIntegerField(
-        default=0, help_text="Runs that have ended and of whose cost nothing is known."
-    )
+    unknown = models.BigIntegerField(default=0, help_text="Ended sessions whose cost is unknown.")
     tokens = models.BigIntegerField(default=0)
 
     objects = PeriodCostQuerySet.as_manager()
 
     class Meta:
         constraints = [
-            # Also the index behind the costs of a period.
+            # Also the index for the costs of a period.
             models.UniqueConstraint(fields=KEY_FIELDS, name="one_period_cost"),
         ]
 
@@ -92,7 +99,7 @@ class PeriodCost(models.Model):
 
     @classmethod
     def move(cls, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> None:
-        """Count a session as it is now in place of as it was; None where it was not there."""
+        """Replace the amounts of a session before a change by those after it."""
         old, new = counted(before), counted(after)
         if old and new and old.key == new.key:
             cls._add(new.key, {name: new.amounts[name] - old.amounts[name] for name in AMOUNTS})
@@ -107,9 +114,14 @@ class PeriodCost(models.Model):
         changes = {name: F(name) + amount for name, amount in amounts.items() if amount}
         if not changes:
             return
-        day = key["first_day"]
-        for span, first_day in ((cls.Span.DAY, day), (cls.Span.MONTH, day.replace(day=1))):
-            place = {**key, "span": span, "first_day": first_day}
+        others = {name: value for name, value in key.items() if name not in {"day", "utc_day"}}
+        first_days = {
+            cls.Span.DAY: key["day"],
+            cls.Span.MONTH: key["day"].replace(day=1),
+            cls.Span.UTC_DAY: key["utc_day"],
+        }
+        for span, first_day in first_days.items():
+            place = {**others, "span": span, "first_day": first_day}
             if not cls.objects.filter(**place).update(**changes):
                 cls.objects.get_or_create(**place)
                 cls.objects.filter(**place).update(**changes)
@@ -117,14 +129,14 @@ class PeriodCost(models.Model):
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Under which key a session is counted, by its day, and as how much."""
+    """Key and amounts that one session adds to `PeriodCost`."""
 
     key: dict[str, Any]
     amounts: dict[str, Any]
 
 
 def counted(row: Mapping[str, Any] | None) -> Counted | None:
-    """None: it has not begun, and cost nothing."""
+    """Return the key and amounts of a session, or None if it has not started."""
     if row is None or row["started_at"] is None:
         return None
     cost, guess = row["cost_usd"], row["estimated_cost_usd"]
@@ -132,7 +144,8 @@ def counted(row: Mapping[str, Any] | None) -> Counted | None:
     is_guessed = is_without and guess is not None
     return Counted(
         key={
-            "first_day": timezone.localdate(row["started_at"]),
+            "day": timezone.localdate(row["started_at"]),
+            "utc_day": row["started_at"].astimezone(UTC).date(),
             "watch_number": row["cycle__watch_id"] or 0,
             "watch_name": row["cycle__watch_name"],
             "drill": row["cycle__drill"],
@@ -148,3 +161,23 @@ def counted(row: Mapping[str, Any] | None) -> Counted | None:
             "tokens": sum(row[name] for name in TOKEN_FIELDS),
         },
     )
+
+
+class BudgetNotice(models.Model):
+    """Notification about a budget, sent once for each period and percentage."""
+
+    budget = models.CharField(max_length=40, help_text="Like `day`, `month` or `watch:3`.")
+    period = models.DateField(help_text="First day of the period.")
+    percent = models.PositiveSmallIntegerField()
+    at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["budget", "period", "percent"], name="budget_told_once"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.budget} of {self.period}: {self.percent} %"

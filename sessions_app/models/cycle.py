@@ -1,3 +1,5 @@
+"""Cycles: one pass over a watch, from its trigger to its outcome."""
+
 from __future__ import annotations
 
 from django.conf import settings
@@ -6,21 +8,22 @@ from django.db.models import F, Q
 from django.urls import reverse
 from django.utils import timezone
 
-from sessions_app.models.ask_rules import read_ask_rules
-from sessions_app.models.policy import Policy, read_tiers
-from sessions_app.models.watch import TIER_CHOICES, Watch
+from sessions_app.models.autonomy import Policy, read_tiers
+from sessions_app.models.fields import OutsideCharField, OutsideTextField
+from sessions_app.models.watch import Watch, read_ask_rules
+from sessions_app.tiers import LOWEST_TIER, highest_tier, tier_choices
 
 
 def removed_name(name: str) -> str:
-    """What a watch is called that is not there any more."""
+    """Return the name to display for a watch that was removed."""
     return f"{name} (removed)" if name else "a removed watch"
 
 
 class Cycle(models.Model):
-    """One run of a watch, from its trigger to its outcome.
+    """One pass over a watch, from its trigger to its outcome.
 
-    It carries a copy of what the watch said when it began, so that the record stays true after
-    the watch is edited or removed. A drill is a cycle without a watch.
+    The settings of the watch are copied when the cycle starts, so that the history stays correct
+    after the watch is edited or removed. A drill is a cycle without a watch.
     """
 
     class Trigger(models.TextChoices):
@@ -42,54 +45,63 @@ class Cycle(models.Model):
     ACTIVE_STATES = (State.QUEUED, State.RUNNING)
     GOOD_OUTCOMES = (Outcome.HEALTHY, Outcome.FIXED)
     ATTENDED_TRIGGERS = (Trigger.MANUAL,)
-    """Somebody was there who meant it. Whoever asked through another one may not approve it."""
+    """Triggers used by a person. Who requested a cycle by another one may not approve it."""
 
     watch = models.ForeignKey(
         Watch, on_delete=models.SET_NULL, null=True, blank=True, related_name="cycles"
     )
     watch_name = models.CharField(
-        max_length=100, blank=True, help_text="As the watch was called when the cycle began."
+        max_length=100, blank=True, help_text="Name of the watch when the cycle started."
     )
     drill = models.CharField(
-        max_length=100, blank=True, help_text="The scenario, when this was a drill."
+        max_length=100, blank=True, help_text="Scenario of a drill; empty otherwise."
     )
     trigger = models.CharField(max_length=20, choices=Trigger.choices)
     requested_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True
     )
-    prompt = models.TextField(blank=True, help_text="What was asked for besides the usual round.")
+    prompt = OutsideTextField(
+        blank=True, help_text="Additional request of the person who started the cycle."
+    )
     workdir = models.CharField("working directory", max_length=1000)
-    instructions = models.TextField(blank=True)
-    first_tier = models.PositiveSmallIntegerField(default=1, choices=TIER_CHOICES)
-    max_tier = models.PositiveSmallIntegerField(default=3, choices=TIER_CHOICES)
+    instructions = OutsideTextField(blank=True)
+    first_tier = models.PositiveSmallIntegerField(default=LOWEST_TIER, choices=tier_choices)
+    max_tier = models.PositiveSmallIntegerField(default=highest_tier, choices=tier_choices)
     dry_run = models.BooleanField(default=False)
     approval = models.CharField("tiers that need approval", max_length=20, blank=True)
     budget_usd = models.DecimalField(
-        "dollars of the chain",
+        "budget in US dollars",
         max_digits=20,
         decimal_places=10,
         null=True,
         blank=True,
-        help_text="Its runs together; CLAUDEOPS_BUDGET_CHAIN counts as well, except in a drill.",
+        help_text="For the whole chain. CLAUDEOPS_BUDGET_CHAIN applies too, except to drills.",
     )
     ask = models.CharField("commands that need approval", max_length=1000, blank=True)
     force_fresh = models.BooleanField(
-        default=False, help_text="Higher tiers start a conversation of their own, by handoff."
+        default=False,
+        help_text="Higher tiers start a new conversation by handoff instead of resume.",
     )
     ephemeral = models.BooleanField(
-        "not kept",
+        "ephemeral",
         default=False,
-        help_text="Its conversations are neither saved nor archived, and none can be resumed.",
+        help_text="Conversations are neither saved nor archived, and cannot be resumed.",
     )
 
     state = models.CharField(max_length=20, choices=State.choices, default=State.QUEUED)
     outcome = models.CharField(max_length=20, choices=Outcome.choices, blank=True)
-    outcome_reason = models.TextField(blank=True)
-    stopped_by = models.CharField(
-        max_length=200, blank=True, help_text="Who stopped or cancelled it on purpose."
+    outcome_reason = OutsideTextField(blank=True)
+    stopped_by = OutsideCharField(
+        max_length=200, blank=True, help_text="Person who stopped or cancelled the cycle."
     )
     created_at = models.DateTimeField(default=timezone.now)
     finished_at = models.DateTimeField(null=True, blank=True)
+    ping_due_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="When to call CLAUDEOPS_PING_URL; empty if done or not needed.",
+    )
 
     class Meta:
         ordering = ["-id"]
@@ -101,44 +113,50 @@ class Cycle(models.Model):
             ),
         ]
         indexes = [
-            # What is under way, and the admin's list by state.
+            # Active cycles; admin by state.
             models.Index(fields=["state", "-id"], name="cycle_state"),
-            # The last rounds of a watch.
+            # Latest cycles of a watch.
             models.Index(fields=["watch", "-id"], name="cycle_watch"),
-            # The admin's list by one of its filters, newest first.
+            # Filters of the cycle list and of the admin, newest first.
             models.Index(fields=["outcome", "-id"], name="cycle_outcome"),
             models.Index(fields=["trigger", "-id"], name="cycle_trigger"),
             models.Index(fields=["dry_run", "-id"], name="cycle_dry_run"),
-            # Where a day begins and ends among the numbers.
+            # Date filter: the first id of a day.
             models.Index(fields=["created_at"], name="cycle_created"),
+            # The worker's query, every few seconds, for pings that are due.
+            models.Index(
+                fields=["ping_due_at"],
+                condition=Q(ping_due_at__isnull=False),
+                name="cycle_ping_due",
+            ),
         ]
 
     def __str__(self) -> str:
         return f"Cycle {self.pk} of {self.subject}"
 
     def get_absolute_url(self) -> str:
-        return reverse("sessions_app:cycle", args=[self.pk])
+        return reverse("web:cycle", args=[self.pk])
 
     @property
     def subject(self) -> str:
-        """What the cycle was about, as people call it."""
+        """Name of the watch or of the drill, for people."""
         if self.drill:
             return f"drill {self.drill}"
         return self.watch.name if self.watch else removed_name(self.watch_name)
 
     @property
     def policy(self) -> Policy:
-        """How far it may go: by its own copy or by its watch, whichever is stricter."""
+        """The stricter of the cycle's own policy and that of its watch."""
         return self._narrowed_by(self.watch)
 
     @property
     def ask_rules(self) -> tuple[str, ...]:
-        """Commands that wait for a person: by its own copy and by its watch."""
+        """Rules for commands that need approval, of the cycle and of its watch."""
         own = read_ask_rules(self.ask)
         return tuple(dict.fromkeys((*own, *read_ask_rules(self.watch.ask if self.watch else ""))))
 
     def current_policy(self) -> Policy:
-        """The same with a fresh look at the watch: somebody may have changed it meanwhile."""
+        """Return the policy with the watch read from the database again."""
         return self._narrowed_by(Watch.objects.filter(cycles=self).first())
 
     def _narrowed_by(self, watch: Watch | None) -> Policy:
@@ -154,7 +172,7 @@ class Cycle(models.Model):
         return self.state in self.ACTIVE_STATES
 
     def begin(self) -> None:
-        """The first of its sessions has been taken; later ones find it begun."""
+        """Mark the cycle as running when its first session is claimed."""
         if self.state == self.State.QUEUED:
             Cycle.objects.filter(pk=self.pk, state=self.State.QUEUED).update(
                 state=self.State.RUNNING
@@ -162,25 +180,26 @@ class Cycle(models.Model):
             self.state = self.State.RUNNING
 
     def reopen(self) -> bool:
-        """Continue a finished cycle. False: somebody else has reopened it.
+        """Continue a finished cycle. Return False if it is not finished.
 
-        Raises IntegrityError while the watch has another one.
+        Raise IntegrityError if the watch has another active cycle.
         """
         reopened = Cycle.objects.filter(pk=self.pk, state=self.State.FINISHED).update(
             state=self.State.RUNNING, finished_at=None
         )
-        self.refresh_from_db(fields=["state", "finished_at"])
+        # The watch may have been removed.
+        self.refresh_from_db(fields=["state", "finished_at", "watch"])
         return bool(reopened)
 
     def close_again(self) -> None:
-        """End what reopen() began; the outcome stands as it was."""
+        """Finish a reopened cycle again with its previous outcome."""
         Cycle.objects.filter(pk=self.pk).update(
             state=self.State.FINISHED, finished_at=timezone.now()
         )
         self.refresh_from_db(fields=["state", "finished_at"])
 
     def finish(self, outcome: str, reason: str, *, stopped_by: str = "") -> bool:
-        """End the cycle once: a second ending would hide the first one's reason."""
+        """End an active cycle. Return False, and keep the first reason, if it has ended."""
         ending = {
             "state": self.State.FINISHED,
             "outcome": outcome,
@@ -197,7 +216,10 @@ class Cycle(models.Model):
 
     @classmethod
     def active_of(cls, watch: Watch) -> Cycle | None:
-        """Looked for among the few that are under way: by the watch, SQLite would go through all
-        the rounds that it ever had."""
+        """Return the active cycle of a watch.
+
+        The expression makes SQLite use the index on `state`; by the watch, it would read all
+        cycles of the watch.
+        """
         under_way = cls.objects.filter(state__in=cls.ACTIVE_STATES)
         return under_way.alias(number=F("watch_id") + 0).filter(number=watch.pk).first()

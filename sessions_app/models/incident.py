@@ -1,4 +1,11 @@
+"""Incidents, their events, and the state of each service."""
+
 from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NamedTuple
 
 from django.conf import settings
 from django.db import models
@@ -7,15 +14,16 @@ from django.urls import reverse
 from django.utils import timezone
 
 from sessions_app.models.cycle import Cycle, removed_name
+from sessions_app.models.fields import OutsideCharField, OutsideJSONField, OutsideTextField
 from sessions_app.models.session import Session
 from sessions_app.models.watch import Watch
 
 
 class Incident(models.Model):
-    """One problem, however many rounds see it: from the first sight of it until it is resolved.
+    """One problem, from the cycle that finds it until it is resolved.
 
-    There is one for each cause that is not resolved, guaranteed by the database. Its state is
-    changed in one place (`escalation/incidents`), and every change leaves an `IncidentEvent`.
+    A constraint allows one unresolved incident for each cause. `escalation/incidents` changes the
+    state, and adds an `IncidentEvent` for every change.
     """
 
     class Kind(models.TextChoices):
@@ -23,7 +31,7 @@ class Incident(models.Model):
         COULD_NOT_RUN = "could_not_run", "could not run"
 
     class Severity(models.IntegerChoices):
-        """Ordered, so that the worst can be asked for."""
+        """Severities in order, so that a query can sort by them."""
 
         NOTICE = 1, "notice"
         WARNING = 2, "warning"
@@ -39,7 +47,7 @@ class Incident(models.Model):
     class ResolvedBy(models.TextChoices):
         AGENT = "agent", "fixed by the agent and verified"
         PERSON = "person", "resolved by a person"
-        ITSELF = "itself", "recovered by itself"
+        ITSELF = "itself", "recovered without a fix"
 
     UNRESOLVED_STATES = (State.OPEN, State.ACKNOWLEDGED, State.WORKING, State.VERIFYING)
 
@@ -47,28 +55,29 @@ class Incident(models.Model):
         Watch, on_delete=models.SET_NULL, null=True, blank=True, related_name="incidents"
     )
     watch_name = models.CharField(
-        max_length=100, blank=True, help_text="As the watch was called when it was first seen."
+        max_length=100, blank=True, help_text="Name of the watch when the incident was opened."
     )
     drill = models.CharField(
-        max_length=100, blank=True, help_text="The scenario, when this was a drill."
+        max_length=100, blank=True, help_text="Scenario of a drill; empty otherwise."
     )
     kind = models.CharField(max_length=20, choices=Kind.choices)
     scope = models.CharField(
-        max_length=120, help_text="Whose it is: `watch:3`, `drill:three-tiers` or `installation`."
+        max_length=120, help_text="Like `watch:3`, `drill:three-tiers` or `installation`."
     )
     cause = models.CharField(
-        max_length=200, help_text="The service in one spelling, or why nothing could run, by name."
+        max_length=200,
+        help_text="Normalised name of the service, or code of the reason why no session ran.",
     )
-    title = models.CharField(max_length=200, help_text="What is wrong, in one line.")
-    detail = models.TextField(blank=True, help_text="As the last round that saw it put it.")
+    title = OutsideCharField(max_length=200, help_text="Problem in one line.")
+    detail = OutsideTextField(blank=True, help_text="Detail from the last cycle that found it.")
     severity = models.PositiveSmallIntegerField(choices=Severity.choices, default=Severity.WARNING)
 
     state = models.CharField(max_length=20, choices=State.choices, default=State.OPEN)
     first_seen_at = models.DateTimeField(default=timezone.now)
     last_seen_at = models.DateTimeField(default=timezone.now)
     times_seen = models.PositiveIntegerField(default=1)
-    healthy_rounds = models.PositiveSmallIntegerField(
-        default=0, help_text="Rounds in a row that found it healthy since it was last seen."
+    healthy_cycles = models.PositiveSmallIntegerField(
+        default=0, help_text="Consecutive cycles that found the service healthy."
     )
     times_reopened = models.PositiveIntegerField(default=0)
     owner = models.ForeignKey(
@@ -77,19 +86,17 @@ class Incident(models.Model):
         null=True,
         blank=True,
         related_name="+",
-        help_text="Who has it.",
+        help_text="Person who takes care of it.",
     )
     acknowledged_at = models.DateTimeField(null=True, blank=True)
     snoozed_until = models.DateTimeField(null=True, blank=True)
     verify_at = models.DateTimeField(
-        null=True, blank=True, help_text="When a fresh round looks whether the fix holds."
+        null=True, blank=True, help_text="When a new cycle verifies the fix."
     )
     verifications_tried = models.PositiveSmallIntegerField(
-        default=0, help_text="Rounds that were to look whether the fix holds and could not say."
+        default=0, help_text="Verifications without a result."
     )
-    remedy = models.CharField(
-        max_length=300, blank=True, help_text="What was last done about it, as it was reported."
-    )
+    remedy = OutsideCharField(max_length=300, blank=True, help_text="Last fix, as it was reported.")
     resolved_at = models.DateTimeField(null=True, blank=True)
     resolved_as = models.CharField(max_length=20, choices=ResolvedBy.choices, blank=True)
     resolved_by = models.ForeignKey(
@@ -105,10 +112,13 @@ class Incident(models.Model):
         null=True,
         blank=True,
         related_name="+",
-        help_text="The last that saw it, worked on it or looked whether its fix holds.",
+        help_text="Last cycle that found, fixed or verified it.",
     )
     cycles = models.ManyToManyField(
-        Cycle, related_name="incidents", blank=True, help_text="All that had to do with it."
+        Cycle,
+        related_name="incidents",
+        blank=True,
+        help_text="All cycles that found, fixed or verified it.",
     )
 
     class Meta:
@@ -121,15 +131,15 @@ class Incident(models.Model):
             ),
         ]
         indexes = [
-            # The inbox, and what is due to be verified.
+            # Inbox: unresolved incidents, the most severe first.
             models.Index(fields=["state", "-severity", "-id"], name="incident_inbox"),
-            # What was wrong with a watch, newest first.
+            # Incidents of a watch, newest first.
             models.Index(fields=["watch", "-id"], name="incident_watch"),
-            # Where a day begins and ends among the numbers.
+            # Date filter: the first id of a day.
             models.Index(fields=["first_seen_at"], name="incident_first_seen"),
-            # What was resolved in a period, for what a fixed one costs.
+            # Incidents that were resolved in a period.
             models.Index(fields=["resolved_as", "drill", "resolved_at"], name="incident_resolved"),
-            # Which fixes are to be looked at now.
+            # Fixes whose verification is due.
             models.Index(fields=["verify_at"], name="incident_due"),
         ]
 
@@ -137,11 +147,11 @@ class Incident(models.Model):
         return f"Incident {self.pk}: {self.title}"
 
     def get_absolute_url(self) -> str:
-        return reverse("sessions_app:incident", args=[self.pk])
+        return reverse("web:incident", args=[self.pk])
 
     @property
     def subject(self) -> str:
-        """Whose problem it is, as people call it."""
+        """Name of the watch, drill or installation, for people."""
         if self.drill:
             return f"drill {self.drill}"
         if self.scope == "installation":
@@ -154,24 +164,24 @@ class Incident(models.Model):
 
     @property
     def seems_recovered(self) -> bool:
-        """The last round found it healthy, and one more is awaited."""
-        return self.is_unresolved and self.healthy_rounds > 0
+        """True if the last cycle found the service healthy and one more has to confirm it."""
+        return self.is_unresolved and self.healthy_cycles > 0
 
     @property
     def asks_for_person(self) -> bool:
-        """Nobody has it, or not any more, and it does not look as if it went away by itself."""
+        """True if no active account owns the incident, and it is not snoozed or recovering."""
         let_go = self.has_woken or self.owner_is_gone
         waits = self.state == self.State.OPEN or (self.state == self.State.ACKNOWLEDGED and let_go)
         return waits and not (self.is_snoozed or self.seems_recovered)
 
     @property
     def has_woken(self) -> bool:
-        """It was snoozed, and the time is over."""
+        """True if it was snoozed and the time is over."""
         return self.snoozed_until is not None and not self.is_snoozed
 
     @property
     def owner_is_gone(self) -> bool:
-        """Whoever has it cannot log in any more."""
+        """True if the account of the owner is disabled."""
         return self.owner is not None and not self.owner.is_active
 
     @property
@@ -180,7 +190,7 @@ class Incident(models.Model):
 
 
 class IncidentEvent(models.Model):
-    """One step in an incident's story. Rows are only ever added."""
+    """Entry in the history of an incident. Rows are never changed."""
 
     class Kind(models.TextChoices):
         OPENED = "opened", "opened"
@@ -190,13 +200,13 @@ class IncidentEvent(models.Model):
         WORKED_ON = "worked_on", "worked on"
         FIXED = "fixed", "fixed, to be verified"
         VERIFIED = "verified", "fixed and verified"
-        DID_NOT_HOLD = "did_not_hold", "the fix did not hold"
+        DID_NOT_HOLD = "did_not_hold", "the fix failed"
         NOT_VERIFIED = "not_verified", "could not be verified"
         ACKNOWLEDGED = "acknowledged", "acknowledged"
         SNOOZED = "snoozed", "snoozed"
-        HANDED_OVER = "handed_over", "changed hands"
+        HANDED_OVER = "handed_over", "assigned"
         NOTED = "noted", "note"
-        REOPENED = "reopened", "opened again"
+        REOPENED = "reopened", "reopened"
         RESOLVED = "resolved", "resolved"
 
     incident = models.ForeignKey(Incident, on_delete=models.CASCADE, related_name="events")
@@ -205,7 +215,7 @@ class IncidentEvent(models.Model):
     by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True
     )
-    text = models.TextField(blank=True)
+    text = OutsideTextField(blank=True)
     cycle = models.ForeignKey(
         Cycle, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
     )
@@ -216,9 +226,150 @@ class IncidentEvent(models.Model):
     class Meta:
         ordering = ["id"]
         indexes = [
-            # The page of events: that a problem is still there is no event.
+            # Events page, which leaves out `seen`.
             models.Index(fields=["-id"], condition=~Q(kind="seen"), name="incidentevent_told"),
         ]
 
     def __str__(self) -> str:
         return f"{self.get_kind_display()}: {self.text}"
+
+
+KEPT = 40
+
+
+class Mark(NamedTuple):
+    """Status of a service in one cycle. Marks are sorted by the cycle's id."""
+
+    cycle: int
+    status: str
+    at: int
+    """Start of the cycle, in seconds since the epoch."""
+
+
+def read_marks(stored: Iterable[Sequence[object]]) -> list[Mark]:
+    return [Mark(int(str(cycle)), str(status), int(str(at))) for cycle, status, at in stored]
+
+
+def with_mark(marks: Iterable[Mark], new: Mark) -> list[Mark]:
+    """Add the mark of a cycle, or replace it if the cycle ends a second time."""
+    return sorted([*(mark for mark in marks if mark.cycle != new.cycle), new])[-KEPT:]
+
+
+def since(marks: Sequence[Mark], before: int | None = None) -> int:
+    """Return the start of the last status.
+
+    If all kept marks have the same status, the stored start may be earlier than the first mark.
+    """
+    first = len(marks) - 1
+    while first > 0 and marks[first - 1].status == marks[-1].status:
+        first -= 1
+    known = marks[first].at
+    is_older = first == 0 and len(marks) == KEPT and before is not None
+    return min(known, before) if is_older and before is not None else known
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReportedService:
+    """Status of one service in the report of a cycle."""
+
+    name: str
+    status: str
+    detail: str = ""
+
+
+class ServiceState(models.Model):
+    """Current status of a service of a watch, from the last cycle that reported it.
+
+    Updated in the transaction that ends a cycle (`escalation/incidents`), so that pages need not
+    read reports. Rows are removed with their watch. `claudeops rollups --check` compares them with
+    the reports.
+    """
+
+    class Status(models.TextChoices):
+        DOWN = "down", "down"
+        DEGRADED = "degraded", "degraded"
+        UNKNOWN = "unknown", "unknown"
+        HEALTHY = "healthy", "healthy"
+
+    WORST_FIRST = (Status.DOWN, Status.DEGRADED, Status.UNKNOWN, Status.HEALTHY)
+    LONGEST_NAME, LONGEST_DETAIL = 200, 300
+    WRITTEN = ("name", "status", "place", "detail", "since", "seen_at", "cycle", "marks")
+
+    watch = models.ForeignKey(Watch, on_delete=models.CASCADE, related_name="services")
+    service = models.CharField(max_length=200, help_text="Normalised name.")
+    name = OutsideCharField(max_length=200, help_text="Name as in the last report.")
+    status = models.CharField(max_length=20, choices=Status.choices)
+    place = models.PositiveSmallIntegerField(help_text="Rank of the status; 0 is the worst.")
+    detail = OutsideCharField(max_length=300, blank=True)
+    since = models.DateTimeField(help_text="Start of the first cycle with this status.")
+    seen_at = models.DateTimeField(help_text="Start of the last cycle that reported it.")
+    cycle = models.ForeignKey(
+        Cycle, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    marks = OutsideJSONField(
+        default=list, help_text="Cycle, status and time of the last 40 cycles that reported it."
+    )
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["watch", "service"], name="one_state_per_service"),
+        ]
+        indexes = [
+            # Services page, the worst first.
+            models.Index(fields=["place", "service", "id"], name="service_worst_first"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.status}"
+
+    @classmethod
+    def enter(cls, cycle: Cycle, said: Mapping[str, ReportedService]) -> None:
+        """Store the services of a cycle's reports. The caller prevents concurrent writes."""
+        if cycle.watch_id is None or not said:
+            return
+        there = {
+            state.service: state
+            for state in cls.objects.filter(watch=cycle.watch_id, service__in=list(said))
+        }
+        states = [
+            cls.after(there.get(service), cycle, service, words) for service, words in said.items()
+        ]
+        ServiceState.objects.bulk_create(
+            states,
+            update_conflicts=True,
+            unique_fields=["watch", "service"],
+            update_fields=cls.WRITTEN,
+        )
+
+    @classmethod
+    def after(
+        cls, before: ServiceState | None, cycle: Cycle, service: str, said: ReportedService
+    ) -> ServiceState:
+        """Return the state after a cycle. A cycle that ends again after later ones changes only its
+        own mark."""
+        assert cycle.watch_id is not None, "drills have no service states"
+        status = said.status if said.status in cls.Status.values else cls.Status.UNKNOWN.value
+        mark = Mark(cycle.pk, status, int(cycle.created_at.timestamp()))
+        marks = with_mark(read_marks(before.marks) if before else (), mark)
+        last = marks[-1]
+        if before is not None and last.cycle != cycle.pk:
+            name, detail, number = before.name, before.detail, before.cycle_id
+        else:
+            name, detail, number = said.name, said.detail, cycle.pk
+        began = since(marks, int(before.since.timestamp()) if before else None)
+        return cls(
+            watch_id=cycle.watch_id,
+            service=service,
+            name=name[: cls.LONGEST_NAME],
+            status=last.status,
+            place=cls.place_of(last.status),
+            detail=detail[: cls.LONGEST_DETAIL],
+            since=datetime.fromtimestamp(began, UTC),
+            seen_at=datetime.fromtimestamp(last.at, UTC),
+            cycle_id=number,
+            marks=[list(one) for one in marks],
+        )
+
+    @classmethod
+    def place_of(cls, status: str) -> int:
+        return [str(one) for one in cls.WORST_FIRST].index(status)

@@ -1,24 +1,245 @@
-"""Sessions by their words, newest first: read along an index, whatever the size of the record."""
+"""Full-text search for sessions: the indexed text, its database triggers, and the queries.
+
+Triggers keep `SearchText` equal to the columns that it copies. They are removed before a migration
+and created after it: SQLite drops the triggers of a table that a migration rebuilds, and PostgreSQL
+does not change a column that a trigger names. Rows written without triggers are indexed when the
+triggers are created. SQLite needs FTS5 with trigrams (3.34 or newer), PostgreSQL needs pg_trgm.
+"""
+
+# ruff: noqa: S608  (statements are built from names in this file)
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
 
-from django.db import connection
-from django.db.models import Exists, OuterRef
+from django.db import connection, connections, models, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Exists, Model, OuterRef
 
-from sessions_app.models.numbers import LARGEST_NUMBER
-from sessions_app.models.period_cost import PeriodCost
-from sessions_app.models.querysets import SessionQuerySet
-from sessions_app.models.search_text import SearchText
-from sessions_app.models.search_triggers import WORDS
-from sessions_app.models.session import Session
+from sessions_app.models.costs import PeriodCost
+from sessions_app.models.session import Session, SessionQuerySet
 from sessions_app.models.watch import Watch
 
+
+class SearchText(models.Model):
+    """Searchable text of a session and its cycle, written by database triggers only.
+
+    A trigram index finds any part of a word without reading every row.
+    """
+
+    session = models.OneToOneField(
+        Session, on_delete=models.CASCADE, primary_key=True, related_name="search_text"
+    )
+    text = models.TextField()
+
+    def __str__(self) -> str:
+        return f"Search text of session {self.session_id}"
+
+
+SESSIONS, CYCLES = "sessions", "sessions_app_cycle"
+TEXTS, WORDS = "sessions_app_searchtext", "session_words"
+SESSION_FIELDS = ("session_id", "workdir", "error", "escalation_reason", "request")
+CYCLE_FIELDS = ("outcome_reason", "watch_name", "drill", "prompt")
+LONGEST = 10_000
+"""Characters of each field."""
+
+PIECES = [
+    *(f"substr(s.{field}, 1, {LONGEST})" for field in SESSION_FIELDS),
+    *(f"substr(c.{field}, 1, {LONGEST})" for field in CYCLE_FIELDS),
+]
+FROM = f"FROM {SESSIONS} s JOIN {CYCLES} c ON c.id = s.cycle_id"
+EXPRESSION = {
+    "sqlite": " || char(10) || ".join(PIECES),
+    "postgresql": f"concat_ws(chr(10), {', '.join(PIECES)})",
+}
+_OF_RECORD = ("search_new_session", "search_session", "search_cycle")
+TRIGGERS = {
+    "sqlite": (*_OF_RECORD, "search_text_insert", "search_text_update", "search_text_delete"),
+    "postgresql": _OF_RECORD,
+}
+CHANGED_SESSION, CHANGED_CYCLE = "s.id = NEW.id", "s.cycle_id = NEW.id"
+
+
+def text_of(vendor: str) -> str:
+    """Return a query for the id and the text of sessions."""
+    return f"SELECT s.id, {EXPRESSION[vendor]} {FROM}"
+
+
+def drop_triggers(vendor: str) -> list[str]:
+    if vendor == "sqlite":
+        return [f"DROP TRIGGER IF EXISTS {name}" for name in TRIGGERS[vendor]]
+    return [f"DROP FUNCTION IF EXISTS {name}() CASCADE" for name in TRIGGERS[vendor]]
+
+
+def forget_all(apps: Any, schema_editor: Any) -> None:
+    """Drop triggers and index when the migration is reversed."""
+    kind = "TABLE" if schema_editor.connection.vendor == "sqlite" else "INDEX"
+    for statement in [
+        *drop_triggers(schema_editor.connection.vendor),
+        f"DROP {kind} IF EXISTS {WORDS}",
+    ]:
+        schema_editor.execute(statement)
+
+
+def create_triggers(vendor: str) -> list[str]:
+    return _sqlite_triggers() if vendor == "sqlite" else _postgresql_triggers()
+
+
+def _written(vendor: str) -> dict[str, tuple[str, str]]:
+    """Return the event and the statement of each trigger, by its name."""
+    text = EXPRESSION[vendor]
+    insert = f"INSERT INTO {TEXTS} (session_id, text) {text_of(vendor)} WHERE {CHANGED_SESSION}"
+    update = f"UPDATE {TEXTS} SET text = (SELECT {text} {FROM} WHERE s.id = {TEXTS}.session_id)"
+    return {
+        "search_new_session": (f"AFTER INSERT ON {SESSIONS}", insert),
+        "search_session": (
+            f"AFTER UPDATE OF {', '.join(SESSION_FIELDS)} ON {SESSIONS}",
+            f"{update} WHERE session_id = NEW.id",
+        ),
+        "search_cycle": (
+            f"AFTER UPDATE OF {', '.join(CYCLE_FIELDS)} ON {CYCLES}",
+            f"{update} WHERE session_id IN (SELECT s.id FROM {SESSIONS} s WHERE {CHANGED_CYCLE})",
+        ),
+    }
+
+
+def _sqlite_triggers() -> list[str]:
+    """FTS5 stores no text of its own here, so rows are removed by their old text."""
+    removed = (
+        f"INSERT INTO {WORDS} ({WORDS}, rowid, text) VALUES ('delete', OLD.session_id, OLD.text)"
+    )
+    added = f"INSERT INTO {WORDS} (rowid, text) VALUES (NEW.session_id, NEW.text)"
+    acts = {
+        **_written("sqlite"),
+        "search_text_insert": (f"AFTER INSERT ON {TEXTS}", added),
+        "search_text_delete": (f"AFTER DELETE ON {TEXTS}", removed),
+        "search_text_update": (
+            f"AFTER UPDATE ON {TEXTS} WHEN OLD.text <> NEW.text",
+            f"{removed}; {added}",
+        ),
+    }
+    return [f"CREATE TRIGGER {name} {when} BEGIN {act}; END" for name, (when, act) in acts.items()]
+
+
+def _postgresql_triggers() -> list[str]:
+    statements = []
+    for name, (when, act) in _written("postgresql").items():
+        statements += [
+            f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS "
+            f"$$ BEGIN {act}; RETURN NULL; END $$",
+            f"CREATE TRIGGER {name} {when} FOR EACH ROW EXECUTE FUNCTION {name}()",
+        ]
+    return statements
+
+
+def create_index(vendor: str) -> list[str]:
+    if vendor == "postgresql":
+        return [
+            "CREATE EXTENSION IF NOT EXISTS pg_trgm",
+            f"CREATE INDEX {WORDS} ON {TEXTS} USING gin (upper(text) gin_trgm_ops)",
+        ]
+    return [
+        f"CREATE VIRTUAL TABLE {WORDS} USING fts5(text, content='{TEXTS}', "
+        "content_rowid='session_id', tokenize='trigram')"
+    ]
+
+
+def has_index(connection: BaseDatabaseWrapper) -> bool:
+    where = {
+        "sqlite": "FROM sqlite_master WHERE name = %s",
+        "postgresql": "FROM pg_indexes WHERE schemaname = current_schema() AND indexname = %s",
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT 1 {where[connection.vendor]}", [WORDS])
+        return cursor.fetchone() is not None
+
+
+def has_triggers(connection: BaseDatabaseWrapper) -> bool:
+    names = TRIGGERS[connection.vendor]
+    where = {
+        "sqlite": "sqlite_master WHERE type = 'trigger' AND name",
+        "postgresql": "pg_trigger WHERE pg_table_is_visible(tgrelid) AND tgname",
+    }
+    marks = ", ".join(["%s"] * len(names))
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT count(*) FROM {where[connection.vendor]} IN ({marks})", names)
+        [count] = cursor.fetchone()
+    return bool(count == len(names))
+
+
+def before_migrate(using: str, plan: list[Any] | None = None, **_signal: Any) -> None:
+    """Drop the triggers, unless `migrate` has nothing to do."""
+    if plan != []:
+        _execute(using, drop_triggers(connections[using].vendor))
+
+
+def after_migrate(using: str, **_signal: Any) -> None:
+    """Create the triggers, and index the rows that were written without them."""
+    connection = connections[using]
+    if TEXTS not in connection.introspection.table_names():
+        return
+    if not has_index(connection):
+        _execute(using, create_index(connection.vendor))
+        rebuild_search_text(using)
+        return
+    missed = [] if has_triggers(connection) else catch_up(connection.vendor)
+    # PostgreSQL blocks writers from the creation of the triggers to the commit.
+    with transaction.atomic(using=using):
+        vendor = connection.vendor
+        _execute(using, [*drop_triggers(vendor), *create_triggers(vendor), *missed])
+
+
+def catch_up(vendor: str) -> list[str]:
+    """Return statements that index sessions that were changed without triggers."""
+    current = f"SELECT s.id AS id, {EXPRESSION[vendor]} AS text {FROM}"
+    known = f"SELECT 1 FROM {TEXTS} t WHERE t.session_id = s.id"
+    return [
+        f"INSERT INTO {TEXTS} (session_id, text) {text_of(vendor)} WHERE NOT EXISTS ({known})",
+        f"UPDATE {TEXTS} SET text = now.text FROM ({current}) AS now "
+        f"WHERE now.id = {TEXTS}.session_id AND now.text <> {TEXTS}.text",
+        *_rebuild_index(vendor),
+    ]
+
+
+def _rebuild_index(vendor: str) -> list[str]:
+    """Return the statement that rebuilds FTS5's index; PostgreSQL updates its own."""
+    return [f"INSERT INTO {WORDS} ({WORDS}) VALUES ('rebuild')"] if vendor == "sqlite" else []
+
+
+def rebuild_search_text(using: str = "default") -> None:
+    """Write the search text of all sessions again."""
+    vendor = connections[using].vendor
+    fill = [
+        *drop_triggers(vendor),
+        f"DELETE FROM {TEXTS}",
+        f"INSERT INTO {TEXTS} (session_id, text) {text_of(vendor)}",
+    ]
+    with transaction.atomic(using=using):
+        _execute(using, [*fill, *_rebuild_index(vendor), *create_triggers(vendor)])
+
+
+def _execute(using: str, statements: list[str]) -> None:
+    with connections[using].cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+
+
+LARGEST_NUMBER = 2**63 - 1
+
+
+def first_number_from(model: type[Model], field: str, moment: datetime) -> int:
+    """Return the first id at or after a time, or `LARGEST_NUMBER`. Ids are in order of time."""
+    later = model._default_manager.filter(**{f"{field}__gte": moment}).order_by(field, "pk")
+    found = later.values_list("pk", flat=True).first()
+    return LARGEST_NUMBER if found is None else int(found)
+
+
 SHORTEST_WORDS = 3
-"""The index knows groups of three letters."""
+"""Length of a trigram."""
 LOOKED_AT = 500
-"""Matches that are held against the other filters at once."""
+"""Number of matches that are filtered at once."""
 
 
 def is_too_short(words: str) -> bool:
@@ -26,15 +247,14 @@ def is_too_short(words: str) -> bool:
 
 
 def number_in(words: str) -> int | None:
-    """A session may be asked for by its number."""
+    """Return the session id in a search like `17` or `#17`, or None."""
     digits = words.strip().removeprefix("#")
     is_number = digits.isascii() and digits.isdecimal() and len(digits) < 19
     return int(digits) if is_number else None
 
 
 def matches(words: str, *, below: int = LARGEST_NUMBER) -> Iterator[list[int]]:
-    """The numbers of all sessions that hold the words, or have them for a number: some at a time,
-    from the newest to the oldest."""
+    """Yield ids of matching sessions in batches, newest first."""
     renamed = _renamed_watches(words)
     while below:
         found = set(_by_words(words, below)) | _by_watch(renamed, below)
@@ -50,8 +270,10 @@ def matches(words: str, *, below: int = LARGEST_NUMBER) -> Iterator[list[int]]:
 def newest_matches(
     sessions: SessionQuerySet, words: str, *, below: int, wanted: int, looked_at: int
 ) -> tuple[list[int], int]:
-    """Numbers of the newest of these sessions that hold the words, and down to which number that
-    was looked at: 0 when nothing is left."""
+    """Return ids of the newest matches among these sessions, and the id where the search stopped.
+
+    The second value is 0 if there are no more matches.
+    """
     found: list[int] = []
     for seen, numbers in enumerate(matches(words, below=below), start=1):
         kept = sessions.filter(pk__in=numbers).order_by("-pk").values_list("pk", flat=True)
@@ -73,7 +295,7 @@ def _by_words(words: str, below: int) -> list[int]:
     quoted = words.replace('"', '""')
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT rowid FROM {WORDS} WHERE {WORDS} MATCH %s AND rowid < %s "  # noqa: S608
+            f"SELECT rowid FROM {WORDS} WHERE {WORDS} MATCH %s AND rowid < %s "
             "ORDER BY rowid DESC LIMIT %s",
             [f'"{quoted}"', below, LOOKED_AT],
         )
@@ -81,7 +303,7 @@ def _by_words(words: str, below: int) -> list[int]:
 
 
 def _renamed_watches(words: str) -> list[int]:
-    """The words of a session hold the name that its watch had then, not the one it has now."""
+    """Return matching watches that were renamed: search texts contain their old names."""
     if len(words.strip()) < SHORTEST_WORDS:
         return []
     otherwise = PeriodCost.objects.filter(watch_number=OuterRef("pk")).exclude(

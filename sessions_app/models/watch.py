@@ -1,26 +1,127 @@
+"""Watches: the systems that are looked after, with their schedule, limits and grants."""
+
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from croniter import croniter
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.core.validators import MaxValueValidator, MinValueValidator
+from django.core.validators import MinValueValidator
 from django.db import models
 from django.urls import reverse
 from django.utils import timezone
 
-from sessions_app.models.ask_rules import read_ask_rules
-from sessions_app.models.door_words import problems_with_doors
-from sessions_app.models.host_words import LONGEST_WORDS, read_host_words
-from sessions_app.models.policy import Policy, read_tiers, written_tiers
-from sessions_app.models.schedule_words import cron_words, interval_words, next_times
-from sessions_app.models.trust import Step, step_of, trust_title
-from sessions_app.models.workdir import objection_here
+from sessions_app.grants import parse_grants
+from sessions_app.models.autonomy import (
+    AutonomyLevel,
+    Policy,
+    autonomy_level_of,
+    autonomy_title,
+    read_configured_tiers,
+    read_tiers,
+    written_tiers,
+)
+from sessions_app.models.fields import OutsideTextField
+from sessions_app.models.schedule import cron_words, interval_words, next_times
+from sessions_app.tiers import tier_choices, validate_tier
 
-TIER_CHOICES = [(1, "Tier 1: observe"), (2, "Tier 2: safe remediation"), (3, "Tier 3: full")]
+_RULE = re.compile(r"Bash\(\s*([^()]*?)\s*\)")
+_BETWEEN = re.compile(r"[\s,]*")
+
+
+def read_ask_rules(words: str) -> tuple[str, ...]:
+    """Parse rules for commands that need approval, like `Bash(docker restart:*)`.
+
+    They are separated by spaces or commas. Raise ValueError for anything else.
+    """
+    rest = _BETWEEN.sub("", _RULE.sub("", words)) if words.strip() else ""
+    empty = [rule for rule in _RULE.finditer(words) if not rule[1].strip(":* ")]
+    if rest or empty:
+        wrong = rest or empty[0][0]
+        raise ValueError(f"{wrong!r} is not a rule like Bash(docker restart:*)")
+    return tuple(dict.fromkeys(f"Bash({rule[1]})" for rule in _RULE.finditer(words)))
+
+
+LONGEST_WORDS = 80
+"""Limit for all host labels of a watch together, because they are part of a queue's name."""
+HOST_LABEL = re.compile(r"[a-z0-9_][a-z0-9._-]*")
+
+
+def read_host_words(text: str) -> tuple[str, ...]:
+    """Parse host labels: lower case, sorted, each once. Raise ValueError for other text."""
+    words = sorted({word.lower() for word in re.split(r"[,\s]+", text) if word})
+    for word in words:
+        if not HOST_LABEL.fullmatch(word):
+            raise ValueError(
+                f"{word!r} is not a host label: use letters, digits, dots and dashes, like nas-2"
+            )
+    if len(" ".join(words)) > LONGEST_WORDS:
+        raise ValueError(f"the labels have more than {LONGEST_WORDS} characters together")
+    return tuple(words)
+
+
+def may_run(words: Iterable[str], labels: Iterable[str]) -> bool:
+    """Return True if a host with these labels may run a watch with these `hosts`."""
+    wanted = set(words)
+    return not wanted or not wanted.isdisjoint(labels)
+
+
+def objection_to_workdir(
+    directory: str | Path, *, roots: Iterable[Path], ours: Mapping[str, Path]
+) -> str:
+    """Return why a watch must not use a directory, or an empty string. Follow links first.
+
+    A working directory must be inside CLAUDEOPS_ROOTS, and must neither contain nor be part of
+    the files of Claude Ops: an agent could read the keys there or change its own supervisor.
+    """
+    given = Path(directory)
+    if not given.is_absolute():
+        return f"The directory {str(directory)!r} must be absolute, like /srv/shop."
+    try:
+        real = given.resolve()
+        allowed = [root.resolve() for root in roots]
+        kept = {name: path.resolve() for name, path in ours.items()}
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a NUL
+        return f"The directory {str(directory)!r} cannot be used: {error}."
+    shown = str(given) if real == given else f"{given} (which is {real})"
+    if real == Path("/"):
+        return f"{shown} is the whole file system: choose the directory of one system."
+    for name, path in kept.items():
+        if real.is_relative_to(path):
+            return f"{shown} is inside {name} ({path}): choose a directory outside of it."
+        if path.is_relative_to(real):
+            return f"{shown} contains {name} ({path}): choose a directory beside it."
+    if not any(real.is_relative_to(root) for root in allowed):
+        listed = ", ".join(map(str, allowed))
+        return f"{shown} is outside the roots that CLAUDEOPS_ROOTS allows ({listed})."
+    return ""
+
+
+def objection_here(directory: str | Path) -> str:
+    """Return why a watch must not use a directory of this installation."""
+    return objection_to_workdir(directory, roots=settings.CLAUDEOPS_ROOTS, ours=our_places())
+
+
+def our_places() -> dict[str, Path]:
+    """Return the paths of Claude Ops that a working directory must not overlap, by name."""
+    places = {
+        "the state directory of Claude Ops": Path(settings.CLAUDEOPS_STATE_DIR),
+        "the code of Claude Ops": Path(settings.BASE_DIR),
+        "the prompts of Claude Ops": Path(settings.CLAUDEOPS_PROMPTS_DIR),
+    }
+    if sys.prefix != sys.base_prefix:
+        places["the Python environment of Claude Ops"] = Path(sys.prefix)
+    if settings.CLAUDEOPS_ARCHIVE_DIR:
+        places["the archive of Claude Ops"] = Path(settings.CLAUDEOPS_ARCHIVE_DIR)
+    database = settings.DATABASES["default"]
+    if database["ENGINE"].endswith("sqlite3"):
+        places["the database of Claude Ops"] = Path(database["NAME"])
+    return places
 
 
 def default_workdir() -> str:
@@ -40,90 +141,87 @@ def default_dry_run() -> bool:
 
 
 def default_approval() -> str:
-    return written_tiers(read_tiers(settings.CLAUDEOPS_APPROVAL))
+    return written_tiers(read_tiers(settings.CLAUDEOPS_REQUIRE_APPROVAL))
 
 
 class Watch(models.Model):
-    """What is looked after: a directory, what to check there, how often, and how far to go."""
+    """System that is looked after: its directory, instructions, schedule, limits and autonomy."""
 
     DEFAULT_NAME = "default"
-    TRUST_FIELDS = ("max_tier", "dry_run", "approval")
+    AUTONOMY_FIELDS = ("max_tier", "dry_run", "approval")
 
     name = models.CharField(max_length=100, unique=True)
     workdir = models.CharField("working directory", max_length=1000, default=default_workdir)
-    instructions = models.TextField(
+    instructions = OutsideTextField(
         blank=True,
-        help_text="What Tier 1 is told to look at here, in your own words.",
+        help_text="Instructions for Tier 1, in your own words.",
     )
     interval_minutes = models.PositiveIntegerField(
         default=default_interval_minutes,
         validators=[MinValueValidator(1)],
-        help_text="Time between two scheduled cycles. A cron expression, if given, wins.",
+        help_text="Time between two scheduled cycles. A cron expression takes precedence.",
     )
     cron = models.CharField(
         max_length=100, blank=True, help_text="For example: 0 3 * * * for every night at three."
     )
     enabled = models.BooleanField(
         default=False,
-        help_text="It runs by itself only while this is on; somebody may run it at any time.",
+        help_text="Run on schedule. A watch can be run manually at any time.",
     )
     max_tier = models.PositiveSmallIntegerField(
         default=default_max_tier,
-        choices=TIER_CHOICES,
-        validators=[MinValueValidator(1), MaxValueValidator(3)],
+        choices=tier_choices,
+        validators=[validate_tier],
         help_text="The supervisor never escalates above this tier.",
     )
     dry_run = models.BooleanField(
         default=default_dry_run,
-        help_text="Higher tiers may think and report, and change nothing.",
+        help_text="Higher tiers analyse and report, but change nothing.",
     )
     approval = models.CharField(
         "tiers that need approval",
         max_length=20,
         blank=True,
         default=default_approval,
-        help_text="Like 3 or 2,3: these start only after a person has approved it.",
+        help_text="Like 3 or 2,3. These tiers start after a person has approved them.",
     )
     budget_day_usd = models.DecimalField(
-        "dollars a day",
+        "daily budget in US dollars",
         max_digits=20,
         decimal_places=10,
         null=True,
         blank=True,
-        help_text="Its runs of one day together; CLAUDEOPS_BUDGET_WATCH_DAY where it is empty.",
+        help_text="For all sessions of a day. Empty: CLAUDEOPS_BUDGET_WATCH_DAY.",
     )
     restarts_allowed = models.PositiveSmallIntegerField(
-        default=2, help_text="Restarts of one service within the hours beside it."
+        default=2, help_text="Restarts of one service within the restart hours."
     )
     restart_hours = models.PositiveSmallIntegerField(default=4, validators=[MinValueValidator(1)])
     redeployments_allowed = models.PositiveSmallIntegerField(
-        default=1, help_text="Redeployments of one service within the hours beside it."
+        default=1, help_text="Redeployments of one service within the redeployment hours."
     )
     redeployment_hours = models.PositiveSmallIntegerField(
         default=24, validators=[MinValueValidator(1)]
     )
-    doors = models.CharField(
+    grants = models.CharField(
         max_length=1000,
         blank=True,
-        help_text="What runs here may reach beside the tier's own doors, like "
-        "write:/srv/app read:/home/me/app -ssh.",
+        help_text="Grants in addition to those of the tier, like write:/srv/app "
+        "read:/home/me/app -ssh.",
     )
-
     ask = models.CharField(
         "commands that need approval",
         max_length=1000,
         blank=True,
-        help_text="Beside those of the tier, like Bash(docker restart:*) Bash(git push:*): each "
-        "waits until a person has approved it.",
+        help_text="In addition to those of the tier, like Bash(docker restart:*) "
+        "Bash(git push:*). They run after a person has approved them.",
     )
-
     hosts = models.CharField(
         max_length=LONGEST_WORDS,
         blank=True,
-        help_text="Where it runs: names of hosts or their labels (CLAUDEOPS_HOST_LABELS), like "
-        "lab nas; one of them is enough. Empty: anywhere.",
+        help_text="Names or labels (CLAUDEOPS_HOST_LABELS) of the hosts that may run it, like "
+        "lab nas. Empty: any host.",
     )
-
     failures_in_a_row = models.PositiveIntegerField(default=0, editable=False)
     backed_off_until = models.DateTimeField(null=True, blank=True, editable=False)
     schedule = models.OneToOneField(
@@ -143,20 +241,20 @@ class Watch(models.Model):
         return self.name
 
     def get_absolute_url(self) -> str:
-        return reverse("sessions_app:watch", args=[self.pk])
+        return reverse("web:watch", args=[self.pk])
 
     def clean(self) -> None:
-        """All that is wrong at once, each at its field: nobody corrects a form in six rounds."""
+        """Validate all fields at once, so that a form shows every error."""
         found = {
             "cron": self._problem_with_cron(),
-            "approval": _refused_by(read_tiers, self.approval),
+            "approval": _refused_by(read_configured_tiers, self.approval),
             "ask": _refused_by(read_ask_rules, self.ask),
             "hosts": _refused_by(read_host_words, self.hosts),
-            "doors": problems_with_doors(self.doors),
+            "grants": list(parse_grants(self.grants)[1]),
             "workdir": self._problem_with_workdir(),
         }
         if self.budget_day_usd is not None and self.budget_day_usd < 0:
-            found["budget_day_usd"] = "A budget cannot be less than nothing."
+            found["budget_day_usd"] = "A budget cannot be negative."
         if problems := {name: problem for name, problem in found.items() if problem}:
             raise ValidationError(problems)
         self.hosts = " ".join(read_host_words(self.hosts))
@@ -180,45 +278,47 @@ class Watch(models.Model):
         )
 
     @property
-    def step(self) -> Step | None:
-        """How far it is trusted; None where its settings are none of the steps."""
-        return step_of(self.policy)
+    def autonomy_level(self) -> AutonomyLevel | None:
+        """Autonomy level, or None if the settings match no level."""
+        return autonomy_level_of(self.policy)
 
     @property
-    def trust_title(self) -> str:
-        return trust_title(self.policy)
+    def autonomy_title(self) -> str:
+        return autonomy_title(self.policy)
 
-    def trust(self, step: Step) -> None:
-        """As far as this step goes; the caller saves."""
-        policy = step.policy
+    def set_autonomy_level(self, level: AutonomyLevel) -> None:
+        """Set the fields of an autonomy level without saving."""
+        policy = level.policy
         self.max_tier, self.dry_run = policy.max_tier, policy.dry_run
         self.approval = written_tiers(policy.approval_tiers)
 
     @property
     def is_backed_off(self) -> bool:
-        """It failed so often in a row that its schedule is skipped for a while."""
+        """True while the schedule is skipped after repeated failures."""
         return self.backed_off_until is not None and self.backed_off_until > timezone.now()
 
     @property
     def next_run(self) -> datetime | None:
-        """When its schedule starts it next; a paused watch has no such time."""
+        """Time of the next scheduled cycle; None for a paused watch."""
         return self.schedule.next_run if self.enabled and self.schedule else None
 
     @property
     def rhythm(self) -> str:
-        """When the watch runs by itself, in words."""
+        """Description of the schedule."""
         if not self.enabled:
             return "paused"
         return self.rhythm_when_on
 
     @property
     def rhythm_when_on(self) -> str:
-        """What switching it on would start."""
+        """Description of the schedule, even if the watch is paused."""
         return cron_words(self.cron) if self.cron else interval_words(self.interval_minutes)
 
     def next_times(self, now: datetime) -> tuple[datetime, ...]:
-        """The next three, in the installation's zone; of a paused watch those that switching it on
-        now would give. A watch that is backed off is skipped until then."""
+        """Return the next three scheduled times, for a paused watch as if it were enabled now.
+
+        Times before `backed_off_until` are left out.
+        """
         due = self.next_run or now + timedelta(minutes=self.interval_minutes)
         after = max(now, self.backed_off_until) if self.backed_off_until else now
         return next_times(

@@ -1,4 +1,4 @@
-"""Short, in one order for everybody, and with the zone."""
+"""Formats of dates and times: ISO order, with the time zone."""
 
 DATE_FORMAT = "Y-m-d"
 SHORT_DATE_FORMAT = DATE_FORMAT

@@ -1,13 +1,12 @@
-"""What programs do with their words: one grammar for each program that is known.
+"""Grammars of known programs.
 
-A grammar is given the argument vector with the program's plain name first, and answers with what
-would be done, or with None where it cannot say. It errs on the side of None: such a command runs in
-a room without doors, where it can do no harm.
+A grammar gets the argument vector with the plain name of the program first, and returns what it
+would do, or None if it cannot say: such a command runs in a sandbox without grants.
 """
 
 from __future__ import annotations
 
-from escalation.gate.programs import (
+from escalation.command_policy.programs import (
     archives,
     builtins,
     databases,
@@ -27,11 +26,11 @@ from escalation.gate.programs import (
     wrappers,
     writers,
 )
-from escalation.gate.programs.answers import Grammar
-from escalation.gate.understanding import Understanding, Word
+from escalation.command_policy.programs.options import Grammar
+from escalation.command_policy.understanding import Understanding, Word
 
 MOST_CHARACTERS = 100_000
-"""Of all words together: nobody types more, and reading it must not take long."""
+"""Limit for all words together, so that reading does not take long."""
 
 GRAMMARS: dict[str, Grammar] = {
     **archives.GRAMMARS,
@@ -51,13 +50,12 @@ GRAMMARS: dict[str, Grammar] = {
     **system.GRAMMARS,
     **systemd.GRAMMARS,
     **writers.GRAMMARS,
-    # The last word: what is in a wrapper is read by whoever knows its own words.
     **wrappers.GRAMMARS,
 }
 
 
 def understand(argv: tuple[Word, ...]) -> Understanding | None:
-    """None for a program that is not known, or that is used in a way that is not."""
+    """Return the meaning of a command; None for an unknown program or use."""
     if sum(map(len, filter(None, argv))) > MOST_CHARACTERS:
         return None
     grammar = GRAMMARS.get(argv[0]) if argv and argv[0] else None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from escalation.gate.programs.answers import Grammar, looks, writes
-from escalation.gate.programs.options import Line, names, read
-from escalation.gate.understanding import Understanding, Word
+from escalation.command_policy.programs.options import Grammar, Line, looks, names, read, writes
+from escalation.command_policy.understanding import Understanding, Word
 
 # Left out: whatever names a program (-I, --to-command, --checkpoint-action, --rsh-command …),
 # and -T, whose file may hold such options.
@@ -41,7 +40,7 @@ def tar(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def _with_dash(words: tuple[Word, ...]) -> tuple[Word, ...]:
-    """`tar xzf a.tar` is `tar -xzf a.tar` where, as usual, only the last letter takes a value."""
+    """Read `tar xzf a.tar` as `tar -xzf a.tar`, if only the last letter takes a value."""
     first = words[0] if words else None
     if first is None or first.startswith("-"):
         return words
@@ -61,7 +60,7 @@ def unzip(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def zips(argv: tuple[Word, ...]) -> Understanding | None:
-    """`-T -TT` tests an archive with a program of choice: not among the options known."""
+    """Read zip; `-T -TT`, which runs any program, is not among the known options."""
     line = read(argv[1:], ZIP)
     if line is None or line.unsure or not line.operands:
         return None

@@ -1,18 +1,16 @@
-"""The shell's own commands.
+"""Builtin commands of the shell.
 
-Several of them run code that hides in a *name*: `read 'a[$(reboot)]'` computes the subscript. So
-those that take names are understood only with names that are plain, and that decide nothing about
-what other programs do (`PATH`, `PS4`, `LD_PRELOAD` …).
+Several of them run code in a *name*: `read 'a[$(reboot)]'` computes the subscript. So names must be
+plain and must not change other programs (`PATH`, `PS4`, `LD_PRELOAD` …).
 """
 
 from __future__ import annotations
 
 import re
 
-from escalation.gate.programs.answers import Grammar, looks, readers
-from escalation.gate.programs.options import literal, names, read
-from escalation.gate.understanding import Understanding, Word
-from escalation.gate.variables import may_have, may_reach_programs
+from escalation.command_policy.programs.options import Grammar, literal, looks, names, read, readers
+from escalation.command_policy.shell import may_have, may_reach_programs
+from escalation.command_policy.understanding import Understanding, Word
 
 PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 TELLING_NAME = re.compile(
@@ -22,7 +20,7 @@ TELLING_NAME = re.compile(
     r"|RIPGREP|GREP_|AWK|POSIXLY_CORRECT|GCONV|LOCPATH|NLSPATH|MAIL|HIST|TERM|OPENSSL|PERL|PYTHON"
     r"|RUBY|NODE_|JAVA_|http|HTTP|ALL_PROXY|all_proxy|NO_PROXY|no_proxy",
 )
-"""Variables by whose values programs (the shell too) find other programs, files or hosts."""
+"""Variables by which programs and the shell find other programs, files or hosts."""
 SET_OPTIONS = names("""
     errexit nounset pipefail xtrace noglob noclobber verbose errtrace functrace noexec
 """)
@@ -36,8 +34,7 @@ def is_harmless_name(name: Word) -> bool:
 
 
 def declares(argv: tuple[Word, ...]) -> Understanding | None:
-    """`-i` would compute, `-n` would make a name for another name, `-r` would keep a value where
-    another text seems to change it."""
+    """Read declarations without `-i` (computes), `-n` (another name) and `-r` (read-only)."""
     line = read(argv[1:], "-x -a -A -g -p -f -F -l -u")
     words = literal(line.operands) if line else None
     if line is None or words is None:
@@ -56,7 +53,7 @@ def _may_be_exported(word: str) -> bool:
 
 
 def exports(argv: tuple[Word, ...]) -> Understanding | None:
-    """Left out: -n, which would take a variable away that keeps programs from starting others."""
+    """Read export without -n, which would remove variables of `environment.py`."""
     line = read(argv[1:], "-p")
     words = literal(line.operands) if line else None
     return looks(argv) if words is not None and all(map(_may_be_exported, words)) else None
@@ -70,7 +67,7 @@ def reads(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def reads_lines(argv: tuple[Word, ...]) -> Understanding | None:
-    """Without `-C`, which calls back."""
+    """Read mapfile without `-C`, which runs a command."""
     line = read(argv[1:], "-t -d= -n= -O= -s= -u=")
     if line is None or line.unsure:
         return None
@@ -92,13 +89,13 @@ def prints(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def tests(argv: tuple[Word, ...]) -> Understanding | None:
-    """`-v` and `-R` take names; a computed word may become one of them."""
+    """Read a test; `-v` and `-R` take names, and a computed word may become one of them."""
     words = literal(argv[1:])
     return None if words is None or {"-v", "-R"} & set(words) else looks(argv)
 
 
 def sets(argv: tuple[Word, ...]) -> Understanding | None:
-    """`allexport` and `keyword` hand variables to programs, `histexpand` changes whole lines."""
+    """Read set without `allexport`, `keyword` and `histexpand`, which change later commands."""
     plain = tuple(_switched_on(word) for word in argv[1:])
     line = read(plain, "-e -u -x -o= -f -v -n -E -T -b -h", to_operand=True)
     if line is None or line.unsure:
@@ -107,7 +104,7 @@ def sets(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def _switched_on(word: Word) -> Word:
-    """`+e` switches off what `-e` switches on; which of both makes no difference here."""
+    """Read `+e` as `-e`."""
     return f"-{word[1:]}" if word is not None and word.startswith("+") else word
 
 
@@ -118,7 +115,7 @@ def sets_shell_options(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def forgets(argv: tuple[Word, ...]) -> Understanding | None:
-    """`hash -p` gives a name to another program."""
+    """Read hash without `-p`, which gives a name to another program."""
     return looks(argv) if argv[1:] in ((), ("-r",)) else None
 
 

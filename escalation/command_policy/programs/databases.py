@@ -1,14 +1,79 @@
-"""Clients of databases, with a statement on the command line: what comes otherwise is not seen."""
+"""Clients of databases with a statement on the command line."""
 
 from __future__ import annotations
 
 import re
+from enum import Enum
 
-from escalation.gate.doors import NETWORK
-from escalation.gate.programs.answers import Grammar, acts, looks, writes
-from escalation.gate.programs.options import literal, names, read
-from escalation.gate.programs.sql import Effect, effect_of
-from escalation.gate.understanding import FULL, LOOK, NEVER, Understanding, Word
+from escalation.command_policy.grants import NETWORK
+from escalation.command_policy.programs.options import (
+    Grammar,
+    acts,
+    literal,
+    looks,
+    names,
+    read,
+    writes,
+)
+from escalation.command_policy.understanding import FULL, LOOK, NEVER, Understanding, Word
+
+# SQL statements that only read, by their first word and the functions that they call.
+#
+# No option makes a client read-only, so what is not surely harmless counts as a change. A
+# function can do anything (`pg_terminate_backend`, `lo_export`, `load_extension`): those named
+# here are known.
+
+
+class SqlEffect(Enum):
+    READS = "reads"
+    CHANGES = "changes"
+    DESTROYS = "destroys"
+    UNKNOWN = "unknown"
+
+
+TEXT = re.compile(r"'(?:[^']|'')*'")
+CALL = re.compile(r"(?<![\w.\"`\]])([\w.\"`\]]+)\s*+\(")
+READING = re.compile(r"(?:select|show|values|table|describe|desc)\b", re.IGNORECASE)
+EXPLAINING = re.compile(r"explain\s+(?:verbose\s+)?select\b", re.IGNORECASE)
+NOT_READING = re.compile(
+    r"\b(?:into|outfile|dumpfile|insert|update|delete|drop|truncate|alter|create|grant|revoke|copy|call"
+    r"|do|execute|lock|set|vacuum|attach|analyze|handler|program|procedure)\b",
+    re.IGNORECASE,
+)
+DESTROYING = re.compile(r"\b(?:drop|truncate|program)\b", re.IGNORECASE)
+HIDING = ("\\", "--", "/*", "$", "\x00", "#")
+FUNCTIONS = names("""
+    count sum avg min max round floor ceil abs coalesce nullif greatest least length char_length
+    lower upper trim substr substring replace concat concat_ws left right split_part to_char
+    to_timestamp date_trunc date extract age now current_timestamp current_date current_database
+    current_user current_schema current_setting version cast exists in any all some and or not
+    over filter values array_agg string_agg json_agg jsonb_agg row_number rank dense_rank lag
+    lead group_concat ifnull if unix_timestamp from_unixtime timestampdiff datediff curdate
+    database user strftime datetime julianday typeof total printf format interval on using from
+    select where as then when else by pg_size_pretty pg_database_size pg_relation_size
+    pg_total_relation_size pg_table_size pg_indexes_size pg_is_in_recovery
+    pg_postmaster_start_time pg_conf_load_time pg_backend_pid pg_current_wal_lsn
+    pg_last_wal_receive_lsn pg_last_wal_replay_lsn pg_wal_lsn_diff pg_last_xact_replay_timestamp
+    pg_blocking_pids pg_get_viewdef pg_get_indexdef pg_get_constraintdef to_regclass
+    col_description obj_description varchar char numeric decimal int table_info index_list
+    foreign_key_list json_extract json_array_length between like limit having
+""")
+
+
+def effect_of(statement: str) -> SqlEffect:
+    text = statement.strip().removesuffix(";").strip()
+    if any(sign in text for sign in HIDING):
+        return SqlEffect.UNKNOWN
+    bare = TEXT.sub("''", text)
+    if "'" in bare.replace("''", "") or ";" in bare:
+        return SqlEffect.UNKNOWN
+    if DESTROYING.search(bare):
+        return SqlEffect.DESTROYS
+    if not (READING.match(bare) or EXPLAINING.match(bare)) or NOT_READING.search(bare):
+        return SqlEffect.CHANGES
+    called = {name.lower() for name in CALL.findall(bare)}
+    return SqlEffect.READS if called <= FUNCTIONS else SqlEffect.CHANGES
+
 
 # Left out: -f, -v, -o, -L (files), and what is asked for.
 PSQL = """
@@ -30,7 +95,7 @@ MYSQL_ITSELF = re.compile(
     r"(?:\W|\Z)",
     re.IGNORECASE,
 )
-"""Commands to the client: some start programs or write files, on this side."""
+"""Commands of the client: some start programs or write files."""
 SQLITE = """
     -readonly -header -noheader -column -json -csv -line -list -box -table -markdown -html -tabs
     -version -batch -separator= -nullvalue=
@@ -39,9 +104,9 @@ SQLITE_LISTS = re.compile(
     r"\.(?:tables|schema|databases|indexes|indices|dbinfo|stats)(?: [\w%]+)?\Z"
 )
 WHY = {
-    Effect.READS: (LOOK, ""),
-    Effect.CHANGES: (FULL, "may change the database"),
-    Effect.DESTROYS: (NEVER, "destroys data"),
+    SqlEffect.READS: (LOOK, ""),
+    SqlEffect.CHANGES: (FULL, "may change the database"),
+    SqlEffect.DESTROYS: (NEVER, "destroys data"),
 }
 
 
@@ -49,7 +114,7 @@ def _statements(
     action: str, rest: tuple[Word, ...], texts: tuple[str, ...]
 ) -> Understanding | None:
     effects = {effect_of(text) for text in texts}
-    if Effect.UNKNOWN in effects:
+    if SqlEffect.UNKNOWN in effects:
         return None
     level, why = max((WHY[effect] for effect in effects), key=lambda found: found[0])
     return acts(action, rest, level, why, NETWORK)
@@ -74,7 +139,7 @@ def psql(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def mysql(argv: tuple[Word, ...]) -> Understanding | None:
-    """Lines matter: its own commands (`system`, `tee`) are looked for at the start of each."""
+    """Read mysql with one line of statements: lines may begin with client commands (`tee`)."""
     line = read(argv[1:], MYSQL)
     if line is None or line.unsure:
         return None
@@ -99,7 +164,7 @@ def mysqladmin(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def sqlite(argv: tuple[Word, ...]) -> Understanding | None:
-    """Its dot commands can run programs: only those that list are known."""
+    """Read sqlite3 with dot commands that only list: others can run programs."""
     line = read(argv[1:], SQLITE)
     words = literal(line.operands) if line else None
     if line is None or words is None or line.unsure:
@@ -110,9 +175,9 @@ def sqlite(argv: tuple[Word, ...]) -> Understanding | None:
         return None
     statements = tuple(text for text in words[1:] if not SQLITE_LISTS.match(text.strip()))
     effects = {effect_of(text) for text in statements}
-    if any(text.lstrip().startswith(".") for text in statements) or Effect.UNKNOWN in effects:
+    if any(text.lstrip().startswith(".") for text in statements) or SqlEffect.UNKNOWN in effects:
         return None
-    if effects <= {Effect.READS}:
+    if effects <= {SqlEffect.READS}:
         return looks(argv)
     calls_unknown = any(
         re.search(r"\b(?:load_extension|edit|writefile|attach|vacuum)\b", s, re.I)
@@ -139,7 +204,7 @@ REDIS_LOOKS = names("""
     sentinel:masters sentinel:get-master-addr-by-name
 """)
 BREAK = re.compile(r"[\r\n]")
-"""To a service that reads line by line, and is none of redis, the next line would be a command."""
+"""To another service than redis the next line could be a command."""
 REDIS_NEVER = names("""
     flushall flushdb shutdown debug module replicaof slaveof failover swapdb migrate script eval
     evalsha function restore
@@ -147,7 +212,7 @@ REDIS_NEVER = names("""
 
 
 def redis(argv: tuple[Word, ...]) -> Understanding | None:
-    """Left out: -x and --pipe (from the input), --eval, --rdb (a file), -s and -u."""
+    """Read redis-cli without -x, --pipe (input), --eval, --rdb (a file), -s and -u."""
     line = read(argv[1:], REDIS, to_operand=True)
     words = literal(line.operands) if line else None
     if line is None or line.unsure or words is None or any(map(BREAK.search, words)):

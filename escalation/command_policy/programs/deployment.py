@@ -1,11 +1,10 @@
-"""ansible and terraform: whole descriptions of systems, and the programs that those name."""
+"""ansible and terraform."""
 
 from __future__ import annotations
 
-from escalation.gate.doors import NETWORK, SSH
-from escalation.gate.programs.answers import Grammar, acts, looks
-from escalation.gate.programs.options import literal, names, read
-from escalation.gate.understanding import FULL, NEVER, Understanding, Word
+from escalation.command_policy.grants import NETWORK, SSH
+from escalation.command_policy.programs.options import Grammar, acts, literal, looks, names, read
+from escalation.command_policy.understanding import FULL, NEVER, Understanding, Word
 
 TERRAFORM_READS = frozenset({"version", "validate", "show", "output", "providers", "graph"})
 TERRAFORM_CHANGES = names(
@@ -14,21 +13,21 @@ TERRAFORM_CHANGES = names(
 
 
 def ansible(argv: tuple[Word, ...]) -> Understanding | None:
-    """A check runs modules on the hosts too; what it will do stands in files."""
+    """Read ansible; a check runs modules on the hosts, too."""
     if argv[1:] == ("--version",):
         return looks(argv)
     return Understanding(
         action=str(argv[0]),
         arguments=argv[1:],
         level=FULL,
-        doors=frozenset({SSH, NETWORK}),
+        grants=frozenset({SSH, NETWORK}),
         needs_agent=True,
         why="acts on many hosts",
     )
 
 
 def ansible_reads(argv: tuple[Word, ...]) -> Understanding | None:
-    """An inventory may be a program."""
+    """Read commands that only show; an inventory may be a program."""
     return Understanding(action=str(argv[0]), arguments=argv[1:], runs_unseen=True)
 
 

@@ -1,18 +1,25 @@
 """docker and podman, with compose.
 
-Behind the door a filter holds the tier, whatever the words are (Tier 1 reads, Tier 2 starts, stops,
-restarts and kills), so an operand may be computed; the verb may not. Of podman only what it shares
-with docker; it has no engine to filter and needs the host.
+The Docker filter enforces the tier (Tier 1 reads, Tier 2 starts, stops, restarts and kills), so an
+operand may be computed; the verb may not. podman has no engine to filter and needs the host.
 """
 
 from __future__ import annotations
 
-from escalation.gate.doors import DOCKER, HOST
-from escalation.gate.programs.answers import Grammar, is_scratch
-from escalation.gate.programs.compose import compose
-from escalation.gate.programs.docker_run import runs_container
-from escalation.gate.programs.options import attached, literal, names, read
-from escalation.gate.understanding import (
+import posixpath
+import re
+
+from escalation.command_policy.grants import DOCKER, HOST
+from escalation.command_policy.programs.options import (
+    Grammar,
+    Line,
+    attached,
+    is_scratch,
+    literal,
+    names,
+    read,
+)
+from escalation.command_policy.understanding import (
     FULL,
     LOOK,
     NEVER,
@@ -21,6 +28,173 @@ from escalation.gate.understanding import (
     Understanding,
     Word,
 )
+
+# `docker run` and `docker create` without options that give access to the host.
+
+RUN = """
+    -d -i -t -a= -e= -h= -l= -m= -p= -P -q -u= -v= -w= --detach --interactive --tty --attach=
+    --env= --env-file= --hostname= --label= --memory= --memory-swap= --publish= --publish-all
+    --quiet --user= --volume= --workdir= --rm --name= --network= --net= --network-alias=
+    --restart= --entrypoint= --mount= --tmpfs= --cpus= --cpu-shares= --pull= --platform= --init
+    --read-only --link= --expose= --dns= --add-host= --ip= --log-driver= --log-opt= --ulimit=
+    --shm-size= --stop-signal= --stop-timeout= --health-cmd= --health-interval= --health-retries=
+    --health-timeout= --no-healthcheck --cap-drop= --sig-proxy? --volumes-from= --cidfile=
+    --pids-limit= --gpus= --privileged? --pid= --ipc= --uts= --userns= --cgroupns= --cap-add=
+    --device= --security-opt= --service-ports --no-deps --use-aliases -T --no-TTY --build
+    --remove-orphans
+"""
+BEYOND = ("--privileged", "--cap-add", "--device", "--security-opt")
+NAMESPACES = ("--pid", "--ipc", "--uts", "--userns", "--cgroupns")
+DATA = re.compile(r"/(?:srv|opt|data|mnt|media|tmp)/.|/(?:home|var/log|var/www)/[^/]+/.")
+"""Directories that a container may be given."""
+
+
+def runs_container(action: str, rest: tuple[Word, ...]) -> Understanding | None:
+    line = read(rest, RUN, to_operand=True)
+    if line is None or line.unsure or not line.operands:
+        return None
+    reaches = _reaches_beyond(line)
+    return Understanding(
+        action=action,
+        arguments=rest,
+        level=NEVER if reaches else FULL,
+        grants=frozenset({DOCKER}),
+        writes=line.values("--cidfile"),
+        why="would hand the host to a container" if reaches else "starts a new container",
+    )
+
+
+def _reaches_beyond(line: Line) -> bool:
+    if any(value != "false" for value in line.values("--privileged")):
+        return True
+    if line.has(*BEYOND[1:]):
+        return True
+    if any(value == "host" for value in line.values(*NAMESPACES)):
+        return True
+    volumes = attached(line.values("-v", "--volume"))
+    mounts = literal((*volumes, *map(_source, line.values("--mount"))))
+    if any(
+        '"' in (mount or "") or "volume-opt" in (mount or "") for mount in line.values("--mount")
+    ):
+        return True
+    return mounts is None or not all(_is_data(mount.split(":")[0]) for mount in mounts)
+
+
+def _source(mount: Word) -> Word:
+    for field in (mount or "").split(","):
+        name, _equals, value = field.partition("=")
+        if name in ("source", "src"):
+            return value
+    return "none"
+
+
+def _is_data(source: str) -> bool:
+    """Accept a named volume, a path below the working directory, or files of services."""
+    parts = source.split("/")
+    if source.startswith(("~", "$")) or ".." in parts:
+        return False
+    if not source.startswith("/"):
+        return True
+    path = posixpath.normpath(source).replace("//", "/")
+    return bool(DATA.match(path)) and not path.endswith(".sock") and "/." not in path
+
+
+# docker compose, as a plugin and as the older program of its own.
+
+# Left out: -H and --tls…, another host's engine.
+COMPOSE_GLOBAL = """
+    -f= --file= -p= --project-name= --profile= --env-file= --project-directory= --ansi= --progress=
+    --parallel= --compatibility --dry-run --all-resources --verbose -v --version
+"""
+COMPOSE_LEVELS = {
+    **dict.fromkeys(names("ps logs config convert images top ls events port version stats"), LOOK),
+    **dict.fromkeys(names("start stop restart kill"), SAFE),
+    **dict.fromkeys(
+        names("""
+    up down pull push build create rm run exec pause unpause cp scale attach commit export wait
+"""),
+        FULL,
+    ),
+}
+COMPOSE_EXEC = """
+    -d -T -t -i -e= -u= -w= --detach --no-TTY --tty --interactive --env= --user= --workdir=
+    --index=
+"""
+DOWN = "-t= --timeout= --remove-orphans --rmi= -v --volumes"
+REMOVE = "-f -s --force --stop -v --volumes"
+CONFIG = """
+    -q --quiet --services --volumes --images --profiles --networks --environment --variables
+    --format= --hash= --no-interpolate --no-normalize --no-consistency --resolve-image-digests
+    --no-path-resolution -o= --output=
+"""
+COMPOSE_WHY = {LOOK: "", SAFE: "restarts or stops containers", FULL: "changes a whole stack"}
+
+
+def compose(words: tuple[Word, ...]) -> Understanding | None:
+    line = read(words, COMPOSE_GLOBAL, to_operand=True)
+    if line is None or line.unsure:
+        return None
+    if not line.operands:
+        return Understanding(action="docker compose", arguments=words)
+    verb, rest = line.operands[0], line.operands[1:]
+    if verb is None or verb not in COMPOSE_LEVELS:
+        return None
+    return _judge(verb, rest)
+
+
+def _judge(verb: str, rest: tuple[Word, ...]) -> Understanding | None:
+    match verb:
+        case "exec":
+            return _executes(rest)
+        case "run":
+            return runs_container("docker compose run", rest)
+        case "down":
+            return _removes("down", rest, DOWN)
+        case "rm":
+            return _removes("rm", rest, REMOVE)
+        case "config" | "convert":
+            return _prints(rest)
+    return _answer(verb, rest, COMPOSE_LEVELS[verb])
+
+
+def _answer(
+    verb: str, rest: tuple[Word, ...], level: int, *, why: str = "", inner: tuple[Inner, ...] = ()
+) -> Understanding:
+    return Understanding(
+        action=f"docker compose {verb}",
+        arguments=rest,
+        level=level,
+        grants=frozenset({DOCKER}),
+        inner=inner,
+        why=why or COMPOSE_WHY[level],
+    )
+
+
+def _removes(verb: str, rest: tuple[Word, ...], options: str) -> Understanding | None:
+    """Read verbs that remove containers; with their volumes they remove data."""
+    line = read(rest, options)
+    if line is None or line.unsure:
+        return None
+    if line.has("-v", "--volumes"):
+        return _answer(verb, rest, NEVER, why="removes volumes with their data")
+    return _answer(verb, rest, FULL)
+
+
+def _executes(rest: tuple[Word, ...]) -> Understanding | None:
+    line = read(rest, COMPOSE_EXEC, to_operand=True)
+    if line is None or line.unsure or len(line.operands) < 2:
+        return None
+    inner = (Inner(argv=line.operands[1:], elsewhere=True),)
+    return _answer("exec", rest, FULL, why="runs a program inside a container", inner=inner)
+
+
+def _prints(rest: tuple[Word, ...]) -> Understanding | None:
+    """Read `config`, which needs no engine."""
+    line = read(rest, CONFIG)
+    if line is None or line.has("-o", "--output") or line.unsure:
+        return None
+    return Understanding(action="docker compose config", arguments=rest)
+
 
 # Left out: -H and --tls… (another host's engine) and --config (which may name programs).
 GLOBAL = "-D --debug -c= --context= -l= --log-level= -v --version"
@@ -106,8 +280,8 @@ def docker(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def verb_of(words: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
-    """The shortest of a verb's names: `container restart` is `restart`."""
-    first, second = (*words[:2], None)[:2]
+    """Return the short name of a verb: `restart` for `container restart`."""
+    first, second = (*words, None, None)[:2]
     if first is None or (first in GROUPS and second is None):
         return "", ()
     if first not in GROUPS:
@@ -143,7 +317,7 @@ def answer(
         action=action,
         arguments=rest,
         level=level if all(map(is_scratch, written)) else max(level, SAFE),
-        doors=frozenset({DOCKER}),
+        grants=frozenset({DOCKER}),
         writes=written,
         why=WHY.get(level, WHY_NEVER if level == NEVER else ""),
     )
@@ -157,7 +331,7 @@ def _short_flags(words: tuple[Word, ...], letters: str) -> bool:
 
 
 def _has_long(words: tuple[Word, ...], *options: str) -> bool:
-    """Also as `--volumes=true`."""
+    """Return whether an option is given, also as `--volumes=true`."""
     return any(word is not None and word.startswith(options) for word in words)
 
 
@@ -169,7 +343,7 @@ def _output(verb: str, rest: tuple[Word, ...]) -> tuple[Word, ...]:
 
 
 def executes(rest: tuple[Word, ...]) -> Understanding | None:
-    """`--privileged` is not among the options known."""
+    """Read exec; `--privileged` is not among the known options."""
     line = read(rest, EXEC, to_operand=True)
     if line is None or line.unsure or len(line.operands) < 2:
         return None
@@ -178,14 +352,14 @@ def executes(rest: tuple[Word, ...]) -> Understanding | None:
         action="docker exec",
         arguments=rest,
         level=FULL,
-        doors=frozenset({DOCKER}),
+        grants=frozenset({DOCKER}),
         inner=inner,
         why="runs a program inside a container",
     )
 
 
 def copies(rest: tuple[Word, ...]) -> Understanding | None:
-    """Out of a container it reads there and writes here; into one it changes the container."""
+    """Read cp: from a container it writes files here, into one it changes the container."""
     line = read(rest, "-a -L -q --archive --follow-link --quiet")
     words = literal(line.operands) if line else None
     if words is None or len(words) != 2:
@@ -207,7 +381,7 @@ def podman(argv: tuple[Word, ...]) -> Understanding | None:
         action=found.action.replace("docker", "podman", 1),
         arguments=found.arguments,
         level=found.level,
-        doors=frozenset({HOST}),
+        grants=frozenset({HOST}),
         writes=found.writes,
         inner=found.inner,
         why=found.why,

@@ -1,13 +1,13 @@
-"""Variables that the grammars count on: set for each command that was understood.
+"""Environment variables for each understood command.
 
-Without them a program would start others of its own choice: a pager, a repository's hooks, a module
-that lies in the working directory under the name of one of Python's.
+They keep programs from starting others: a pager, hooks of a repository, a module in the working
+directory with the name of a module of Python.
 """
 
 from __future__ import annotations
 
 GIT_SETTINGS = {
-    # Files in a room may seem to belong to somebody else, at which git would refuse to read them.
+    # In a sandbox files may have another owner, and git would refuse to read them.
     "safe.directory": "*",
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
@@ -25,7 +25,7 @@ GIT_SETTINGS = {
 
 
 def understood_environment() -> dict[str, str]:
-    """Filters and drivers that `.gitattributes` names cannot be switched off this way: see
+    """Return settings for git. Filters and drivers of `.gitattributes` cannot be switched off: see
     `Understanding.runs_unseen`."""
     numbered = list(enumerate(GIT_SETTINGS.items()))
     return {

@@ -1,13 +1,20 @@
-"""curl and wget: fetching is looking; what sends something changes the other side."""
+"""curl and wget: fetching only reads; sending changes the other side."""
 
 from __future__ import annotations
 
 import re
 
-from escalation.gate.doors import NETWORK
-from escalation.gate.programs.answers import SINKS, Grammar, acts, is_scratch
-from escalation.gate.programs.options import Line, literal, read
-from escalation.gate.understanding import FULL, LOOK, NEVER, SAFE, Understanding, Word
+from escalation.command_policy.grants import NETWORK
+from escalation.command_policy.programs.options import (
+    SINKS,
+    Grammar,
+    Line,
+    acts,
+    is_scratch,
+    literal,
+    read,
+)
+from escalation.command_policy.understanding import FULL, LOOK, NEVER, SAFE, Understanding, Word
 
 # Left out: -K and --config, sockets, quotes for FTP, netrc files, and what writes besides -o.
 CURL = """
@@ -37,11 +44,11 @@ SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 LOOKING = frozenset({"GET", "HEAD", "OPTIONS"})
 FETCHED = frozenset({"http", "https"})
 DOCKER_BY_TCP = re.compile(r":237[56](?:\D|\Z)")
-"""An engine that listens there is reached past the filter of the door `docker`."""
+"""A Docker engine on these ports would be used without the Docker filter."""
 BREAK = re.compile(r"[\r\n]")
-"""In a header it would begin a second request."""
+"""A line break in a header would start a second request."""
 HEADER = re.compile(r"[A-Za-z0-9-]+[:;]")
-"""A name with blanks in it is a command to a database that reads line by line: `DEL session:42`."""
+"""A blank in a name can be a command to a database that reads lines: `DEL session:42`."""
 
 
 def curl(argv: tuple[Word, ...]) -> Understanding | None:
@@ -61,7 +68,7 @@ def curl(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def _replaces(methods: tuple[Word, ...]) -> bool:
-    """A remedy is posted (a reload, a restart); what puts or deletes changes data."""
+    """Return whether a method changes data, as PUT and DELETE do; POST may be a reload."""
     return any(method not in LOOKING | {"POST"} for method in methods)
 
 
@@ -74,7 +81,7 @@ def _level(sends: bool, replaces: bool, places: tuple[Word, ...]) -> int:
 
 
 def _is_fetched(place: str) -> bool:
-    """Other protocols (gopher, ftp, telnet …) can say anything to anybody."""
+    """Accept HTTP only: other protocols (gopher, ftp, telnet …) can send anything."""
     scheme = SCHEME.match(place)
     if scheme is None:
         return ":/" not in place and re.match(r"(?:ftp|dict|ldap|imap|smtp|pop3)\.", place) is None
@@ -82,7 +89,7 @@ def _is_fetched(place: str) -> bool:
 
 
 def _hides_a_file(line: Line) -> bool:
-    """A header, a cookie or a query that is read from a file would be sent to who knows whom."""
+    """Return whether a header, cookie or query is read from a file and sent."""
     if not all(map(_is_harmless_header, line.values("-H", "--header"))):
         return True
     if any("=" not in (value or "") for value in line.values("-b", "--cookie")):
@@ -123,7 +130,7 @@ def _fetch(
         action=program,
         arguments=argv[1:],
         level=max(level, SAFE) if writes else level,
-        doors=frozenset({NETWORK}),
+        grants=frozenset({NETWORK}),
         writes=places,
         why=WHY[level] or ("writes a file" if writes else ""),
     )

@@ -1,16 +1,15 @@
-"""awk and sed: small languages, in which a word can start a program.
+"""awk and sed, whose scripts can start programs.
 
-Their texts are read just far enough to say that none does. What cannot be read that way is not
-understood; most of such texts are honest, and still work in a room without doors.
+Scripts are read far enough to exclude that. Others are not understood, and still work in a sandbox
+without grants.
 """
 
 from __future__ import annotations
 
 import re
 
-from escalation.gate.programs.answers import Grammar, looks, writes
-from escalation.gate.programs.options import Line, literal, read
-from escalation.gate.understanding import Understanding, Word
+from escalation.command_policy.programs.options import Grammar, Line, literal, looks, read, writes
+from escalation.command_policy.understanding import Understanding, Word
 
 # A pattern at the very start is surely a regular expression, and may hold a bar.
 AWK_OPENING = re.compile(r"""\s*(?:\$\w+\s*!?~\s*|!\s*)?/[^/"\\\n\[\]]*/""")
@@ -58,7 +57,7 @@ def _sed_files(line: Line) -> tuple[Word, ...]:
 
 
 class SedScript:
-    """Goes through a script, command by command; `e`, `w`, `r` and their like end the walk."""
+    """Reads a script command by command; `e`, `w`, `r` and the like are not understood."""
 
     ADDRESS = re.compile(r"\s*(?:\d+(?:~\d+)?|\$|/)")
     SECOND = re.compile(r"\s*,\s*(?:[+~]?\d+|\$|/)")
@@ -108,7 +107,7 @@ class SedScript:
         return self.skip(self.SIMPLE) or self.skip(self.TEXT)
 
     def delimited(self, delimiter: str, parts: int) -> bool:
-        """Past so many parts. An open bracket is read in two ways by different programs: no."""
+        """Skip parts. Programs read an open bracket differently, so it is not understood."""
         part = ""
         while self.place < len(self.text):
             letter = self.text[self.place]

@@ -1,9 +1,8 @@
-"""git. A repository's own files can make it run programs: filters, drivers, hooks.
+"""git, which can run programs that files of the repository name: filters, drivers, hooks.
 
-So what it does in a working directory is done without any door (`runs_unseen`). Where it needs the
-network, only the commands are understood that run none of those, given the environment of
-`environment.py`; a remote's settings can name a command for the other host, so the operator's ssh
-keys are not there for it below Tier 3.
+So it gets no grants for work in a working directory (`runs_unseen`). Commands that need the network
+are understood if they run no such programs with the variables of `environment.py`. Settings of a
+remote can name a command, so they get the operator's ssh keys at Tier 3 only.
 """
 
 from __future__ import annotations
@@ -12,17 +11,16 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from escalation.gate.doors import NETWORK, SSH
-from escalation.gate.programs.answers import Grammar, is_scratch
-from escalation.gate.programs.options import Line, literal, names, read
-from escalation.gate.understanding import (
-    FULL,
-    LOOK,
-    NEVER,
-    SAFE,
-    Understanding,
-    Word,
+from escalation.command_policy.grants import NETWORK, SSH
+from escalation.command_policy.programs.options import (
+    Grammar,
+    Line,
+    is_scratch,
+    literal,
+    names,
+    read,
 )
+from escalation.command_policy.understanding import FULL, LOOK, NEVER, SAFE, Understanding, Word
 
 # Left out: --exec-path and --config-env.
 GLOBAL = """
@@ -80,7 +78,7 @@ LISTS: dict[str, tuple[str, str]] = {
     ),
 }
 ALTERS = frozenset({"submodule foreach", "bisect run", "submodule update", "submodule add"})
-"""They run commands of choice, or fetch."""
+"""They run any command, or fetch."""
 FETCH = """
     -a -p -P -t -n -q -v -f -k --all --prune --prune-tags --tags --no-tags --depth= --deepen=
     --unshallow --dry-run --force --quiet --verbose --progress --no-progress --atomic --jobs= -j=
@@ -144,12 +142,12 @@ def _local(command: str, rest: tuple[Word, ...], where: tuple[Word, ...]) -> Und
 
 
 def _opens_matches(word: Word) -> bool:
-    """`git grep -O…` hands what it finds to a program of choice."""
+    """Return whether `git grep -O…` would run a program."""
     return word is not None and word.startswith(("-O", "--op"))
 
 
 def _writes_a_file(command: str, word: Word) -> bool:
-    """Every form of `diff` has `--output`; an abbreviation of it would be ambiguous."""
+    """Return whether an option writes a file; every form of `diff` has `--output`."""
     if word is None:
         return False
     if command == "archive":
@@ -187,8 +185,8 @@ def _change(command: str, rest: tuple[Word, ...], where: tuple[Word, ...]) -> Un
     )
 
 
-def _remote_doors(level: int, places: tuple[str, ...]) -> tuple[int, frozenset[str]] | None:
-    """Where it goes: a URL of a kind that can be known, or one that the repository names."""
+def _remote_grants(level: int, places: tuple[str, ...]) -> tuple[int, frozenset[str]] | None:
+    """Return the grants for a URL, or for a remote of the repository."""
     for place in places:
         if "::" in place:
             return None
@@ -213,7 +211,7 @@ def _goes(
     words = literal(line.operands) if line else None
     if line is None or words is None or line.unsure:
         return None
-    found = _remote_doors(level, words[:1])
+    found = _remote_grants(level, words[:1])
     if found is None:
         return None
     lowest = max(found[0], _force(command, line, words))
@@ -221,7 +219,7 @@ def _goes(
         action=f"git {command}",
         arguments=rest,
         level=lowest,
-        doors=found[1],
+        grants=found[1],
         writes=_written(command, words, where),
         # Filters that the repository names are run with what it pulls.
         needs_agent=command == "pull" and SSH in found[1],
@@ -248,7 +246,7 @@ def _written(command: str, words: tuple[str, ...], where: tuple[Word, ...]) -> t
 
 
 def _remote(rest: tuple[Word, ...], where: tuple[Word, ...]) -> Understanding | None:
-    """`git remote show NAME` and `update` go out; the rest is settings."""
+    """Read `git remote`; `show NAME` and `update` use the network."""
     if rest and rest[0] in ("show", "update", "prune"):
         return None
     return _local("remote", rest, where)

@@ -1,13 +1,12 @@
-"""gh and glab: what is on the forge, and what changes it."""
+"""gh and glab."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-from escalation.gate.doors import NETWORK
-from escalation.gate.programs.answers import Grammar, acts
-from escalation.gate.programs.options import literal, read
-from escalation.gate.understanding import FULL, LOOK, NEVER, SAFE, Understanding, Word
+from escalation.command_policy.grants import NETWORK
+from escalation.command_policy.programs.options import Grammar, acts, literal, read
+from escalation.command_policy.understanding import FULL, LOOK, NEVER, SAFE, Understanding, Word
 
 LEVELS = {
     LOOK: """
@@ -64,7 +63,7 @@ def forge(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def _without_repository(words: tuple[str, ...]) -> tuple[str, ...]:
-    """`-R` may stand in front of the verb as well as behind it."""
+    """Return the words without `-R`, which may be before or behind the verb."""
     kept: list[str] = []
     rest = iter(words)
     for word in rest:
@@ -76,14 +75,14 @@ def _without_repository(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _repositories(words: tuple[str, ...]) -> tuple[str, ...]:
-    """`HOST/OWNER/NAME` would go to another forge, perhaps with the operator's token."""
+    """Return the values of `-R`; `HOST/OWNER/NAME` could send the token to another host."""
     behind = (after for word, after in pairwise(words) if word in ("-R", "--repo"))
     attached = (word for word in words if word.startswith(("-R", "--repo=")))
     return (*behind, *attached)
 
 
 def api(program: str, rest: tuple[Word, ...]) -> Understanding | None:
-    """Fields make it a POST unless the method says otherwise; `@file` would send a file."""
+    """Read `api`: fields make it a POST by default; `@file` would send a file."""
     line = read(rest, API)
     if line is None or len(line.operands) != 1 or "://" in (line.operands[0] or ""):
         return None

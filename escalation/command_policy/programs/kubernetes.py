@@ -1,13 +1,12 @@
-"""kubectl and helm. Behind their door no filter stands: every word has to be known."""
+"""kubectl and helm. No filter checks their requests, so every word has to be known."""
 
 from __future__ import annotations
 
 import re
 
-from escalation.gate.doors import KUBE, NETWORK
-from escalation.gate.programs.answers import Grammar, acts, writes
-from escalation.gate.programs.options import literal, names, read
-from escalation.gate.understanding import (
+from escalation.command_policy.grants import KUBE, NETWORK
+from escalation.command_policy.programs.options import Grammar, acts, literal, names, read, writes
+from escalation.command_policy.understanding import (
     FULL,
     LOOK,
     NEVER,
@@ -36,7 +35,7 @@ KUBECTL = """
     --field-manager= --restart= --rm --env= --labels= --command --address=
 """
 FROM_A_FILE = re.compile(r"=?[\w-]*file")
-"""A template that is read from a file and shown may be the kubeconfig itself."""
+"""A template from a file could show the kubeconfig."""
 LOOKS = names("""
     get describe logs top explain api-resources api-versions version cluster-info events wait
     auth options
@@ -98,7 +97,7 @@ def kubectl(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def _comes_here(words: tuple[str, ...]) -> bool:
-    """What goes the other way may be the kubeconfig, which lies beside it: links lead anywhere."""
+    """Return whether cp copies from a container; the other way could send the kubeconfig."""
     return len(words) == 2 and ":" in words[0] and ":" not in words[1]
 
 
@@ -152,14 +151,14 @@ def _grouped(verb: str, rest: tuple[str, ...], *, raw: bool) -> Understanding | 
 
 
 def _executes(rest: tuple[str, ...], command: tuple[str, ...]) -> Understanding | None:
-    """The older form without dashes mixes both programs' options."""
+    """Read exec with `--`: the older form mixes the options of both programs."""
     if not command or len(rest) != 1:
         return None
     return Understanding(
         action="kubectl exec",
         arguments=(*rest, *command),
         level=FULL,
-        doors=frozenset({KUBE, NETWORK}),
+        grants=frozenset({KUBE, NETWORK}),
         inner=(Inner(argv=command, elsewhere=True),),
         why="runs a program inside a container",
     )
@@ -184,7 +183,7 @@ HELM_LEVELS = {
     ),
 }
 HELM_WITHOUT_CLUSTER = names("template lint show inspect search env")
-"""They show files, of a chart of choice: no keys may lie beside those."""
+"""They show files of a chart, so they get no keys."""
 
 
 def helm(argv: tuple[Word, ...]) -> Understanding | None:
@@ -202,8 +201,8 @@ def helm(argv: tuple[Word, ...]) -> Understanding | None:
         return writes("helm pull", operands[1:], (".",), NETWORK)
     if operands[0] == "version":
         return acts("helm version", operands[1:], LOOK, "")
-    doors = (NETWORK,) if operands[0] in HELM_WITHOUT_CLUSTER else (KUBE, NETWORK)
-    return acts(f"helm {operands[0]}", operands[1:], level, WHY[level], *doors)
+    grants = (NETWORK,) if operands[0] in HELM_WITHOUT_CLUSTER else (KUBE, NETWORK)
+    return acts(f"helm {operands[0]}", operands[1:], level, WHY[level], *grants)
 
 
 GRAMMARS: dict[str, Grammar] = {"kubectl": kubectl, "helm": helm}

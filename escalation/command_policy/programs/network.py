@@ -1,14 +1,21 @@
-"""Programs that ask the network something: names, routes, open ports, certificates."""
+"""Programs that query the network: names, routes, ports, certificates."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
 
-from escalation.gate.doors import HOST, NETWORK, PROCESSES
-from escalation.gate.programs.answers import Grammar, acts, looks
-from escalation.gate.programs.options import Line, literal, names, read
-from escalation.gate.understanding import FULL, LOOK, Understanding, Word
+from escalation.command_policy.grants import HOST, NETWORK, PROCESSES
+from escalation.command_policy.programs.options import (
+    Grammar,
+    Line,
+    acts,
+    literal,
+    looks,
+    names,
+    read,
+)
+from escalation.command_policy.understanding import FULL, LOOK, Understanding, Word
 
 DNS_WORD = re.compile(r"[\w.:@+=/-]+\Z")
 NAME = re.compile(r"[\w.:/@+%-]+\Z")
@@ -58,13 +65,12 @@ OPENSSL_LOOKS = {
 }
 
 
-def asks(options: str, *doors: str) -> Grammar:
-    """For a program that takes hosts and known options. What it asks for must stand there: a
-    computed name could carry something out."""
+def asks(options: str, *grants: str) -> Grammar:
+    """Return a grammar for hosts and known options. A computed name could carry data out."""
 
     def grammar(argv: tuple[Word, ...]) -> Understanding | None:
         line = read(argv[1:], options)
-        return looks(argv, *doors) if line and _is_literal(line) else None
+        return looks(argv, *grants) if line and _is_literal(line) else None
 
     return grammar
 
@@ -75,7 +81,7 @@ def _is_literal(line: Line) -> bool:
 
 
 def dig(argv: tuple[Word, ...]) -> Understanding | None:
-    """Left out: -f, which asks for what a file says, and -k, -y (keys)."""
+    """Read dig without -f (queries of a file), -k and -y (keys)."""
     line = read(argv[1:], "-4 -6 -b= -c= -i -m -p= -q= -r -t= -u -v -x= -h")
     words = literal(line.operands) if line else None
     if line is None or words is None or line.unsure:
@@ -84,14 +90,14 @@ def dig(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def nslookup(argv: tuple[Word, ...]) -> Understanding | None:
-    """Without a name it would wait for commands."""
+    """Read nslookup with a name: without one it reads commands."""
     words = literal(argv[1:])
     named = words and not all(word.startswith("-") for word in words)
     return looks(argv, NETWORK) if named and all(map(NAME.match, words or ())) else None
 
 
 def getent(argv: tuple[Word, ...]) -> Understanding | None:
-    """Left out: -s, which loads a library by its name."""
+    """Read getent without -s, which loads a library."""
     words = literal(argv[1:])
     if words is None or any(word.startswith("-") for word in words):
         return None
@@ -99,7 +105,7 @@ def getent(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def whois(argv: tuple[Word, ...]) -> Understanding | None:
-    """Left out: -p, and a port behind the host: its question would go to any service there is."""
+    """Read whois without ports, by which it could query any service."""
     line = read(argv[1:], "-h= -H -a -d")
     if line is None or not _is_literal(line) or len(line.operands) != 1:
         return None
@@ -108,7 +114,7 @@ def whois(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def sockets(argv: tuple[Word, ...]) -> Understanding | None:
-    """Left out: -K (closes them), -D (writes a file), -F (reads one)."""
+    """Read ss without -K (closes sockets), -D (writes a file), -F (reads one)."""
     line = read(argv[1:], SS)
     return looks(argv, NETWORK, PROCESSES) if line and not line.unsure else None
 
@@ -118,7 +124,7 @@ def netstat(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def netcat(argv: tuple[Word, ...]) -> Understanding | None:
-    """Only to see whether a port is open."""
+    """Read nc as a test of a port."""
     line = read(argv[1:], NETCAT)
     if line is None or not _is_literal(line):
         return None

@@ -1,19 +1,19 @@
-"""Reads a program's options: which word is an option, which its value, which an operand.
+"""Parses options, their values and operands.
 
 A grammar names the options that it knows, in one line of text: `-a` and `--all` stand alone, `-n=`
 and `--lines=` take a value (`-n 5`, `-n5`, `--lines 5`, `--lines=5`), `-i?` and `--color?` may have
-one attached. Whatever is not named is unknown, abbreviations too, and then nobody can say which
-word is what: the answer is None.
+one attached. Any other option, even an abbreviation, is unknown, and the result is None.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import posixpath
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 
-from escalation.gate.understanding import Word
+from escalation.command_policy.understanding import LOOK, SAFE, Understanding, Word
 
 
 class Takes(Enum):
@@ -24,13 +24,13 @@ class Takes(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The words after a program's name, told apart."""
+    """The parsed words after the name of a program."""
 
     options: tuple[tuple[str, Word], ...]
-    """Name and value in their order; the value of an option without one is empty."""
+    """Names and values in order; empty for an option without value."""
     operands: tuple[Word, ...]
     unsure: bool
-    """A word before the last `--` is computed: it may be an option as well."""
+    """A word before the last `--` is computed and may be an option."""
 
     def has(self, *names: str) -> bool:
         return any(name in names for name, _value in self.options)
@@ -45,9 +45,9 @@ def known(text: str) -> dict[str, Takes]:
 
 
 def read(words: tuple[Word, ...], text: str, *, to_operand: bool = False) -> Line | None:
-    """None for an option that `text` does not name. `to_operand`: all after the first operand
-    belongs to it, as in `docker … run -it`."""
-    reader = _Reader(iter(words), known(text), to_operand)
+    """Parse words; None if `text` lacks an option. `to_operand`: stop at the first operand, as in
+    `docker … run -it`."""
+    reader = _OptionReader(iter(words), known(text), to_operand)
     return reader.line() if reader.run() else None
 
 
@@ -56,17 +56,17 @@ def names(text: str) -> frozenset[str]:
 
 
 def literal(words: tuple[Word, ...]) -> tuple[str, ...] | None:
-    """The words, if none of them is computed."""
+    """Return the words if none is computed."""
     found = tuple(word for word in words if word is not None)
     return found if len(found) == len(words) else None
 
 
 def attached(values: tuple[Word, ...]) -> tuple[Word, ...]:
-    """Values of a short option as programs in Go read them: `-v=/srv:/srv` is `-v /srv:/srv`."""
+    """Return values of a short option as Go programs read them: `-v=/srv:/srv`."""
     return tuple(value if value is None else value.removeprefix("=") for value in values)
 
 
-class _Reader:
+class _OptionReader:
     def __init__(self, words: Iterator[Word], names: dict[str, Takes], to_operand: bool) -> None:
         self.words, self.names, self.to_operand = words, names, to_operand
         self.options: list[tuple[str, Word]] = []
@@ -103,7 +103,7 @@ class _Reader:
         return True
 
     def short(self, word: str) -> bool:
-        """`-abc` is `-a -b -c`, unless one of them takes the rest; some programs have `-long`."""
+        """Split `-abc` into `-a -b -c`, unless one takes the rest; some programs have `-long`."""
         if self.names.get(word) is Takes.NOTHING:
             self.options.append((word, ""))
             return True
@@ -130,3 +130,52 @@ class _Reader:
         self.unsure |= value is None
         self.options.append((name, value))
         return True
+
+
+# Common results of grammars.
+
+Grammar = Callable[[tuple[Word, ...]], Understanding | None]
+"""Reads one argument vector, the program's plain name first."""
+
+SINKS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2", "-"})
+
+
+def looks(argv: tuple[Word, ...], *grants: str) -> Understanding:
+    """Return the meaning of a command that only reads."""
+    return Understanding(action=argv[0] or "", arguments=argv[1:], grants=frozenset(grants))
+
+
+def acts(action: str, rest: tuple[Word, ...], level: int, why: str, *grants: str) -> Understanding:
+    return Understanding(
+        action=action, arguments=rest, level=level, grants=frozenset(grants), why=why
+    )
+
+
+def writes(
+    action: str, rest: tuple[Word, ...], paths: Iterable[Word], *grants: str
+) -> Understanding:
+    """Return the meaning of a command that writes or removes paths."""
+    places = tuple(path for path in paths if path not in SINKS)
+    harmless = all(map(is_scratch, places))
+    return Understanding(
+        action=action,
+        arguments=rest,
+        level=LOOK if harmless else SAFE,
+        grants=frozenset(grants),
+        writes=places,
+        why="" if harmless else "changes files",
+    )
+
+
+def is_scratch(path: Word) -> bool:
+    """Return whether a path is in the /tmp of the sandbox."""
+    return path is not None and f"{posixpath.normpath(path)}/".startswith("/tmp/")  # noqa: S108
+
+
+def reader(*grants: str) -> Grammar:
+    """Return a grammar for programs whose options write, change and start nothing."""
+    return lambda argv: looks(argv, *grants)
+
+
+def readers(names: str, *grants: str) -> dict[str, Grammar]:
+    return dict.fromkeys(names.split(), reader(*grants))

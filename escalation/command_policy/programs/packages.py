@@ -1,13 +1,20 @@
-"""Package managers: what is installed is for everybody to see; changing it is for the host."""
+"""Package managers; changes need the host."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from escalation.gate.doors import HOST
-from escalation.gate.programs.answers import Grammar, acts, looks, readers
-from escalation.gate.programs.options import literal, names, read
-from escalation.gate.understanding import FULL, Understanding, Word
+from escalation.command_policy.grants import HOST
+from escalation.command_policy.programs.options import (
+    Grammar,
+    acts,
+    literal,
+    looks,
+    names,
+    read,
+    readers,
+)
+from escalation.command_policy.understanding import FULL, Understanding, Word
 
 WHY = "changes what is installed"
 DPKG_LOOKS = names("""
@@ -27,7 +34,7 @@ APT_CHANGES = names("""
 
 
 def apt(argv: tuple[Word, ...]) -> Understanding | None:
-    """Left out: -o and -c, settings that may name programs; a package that is a file of ours."""
+    """Read apt without -o and -c (settings may name programs) and without package files."""
     line = read(argv[1:], APT)
     words = literal(line.operands) if line else None
     if line is None or words is None or line.unsure:
@@ -64,14 +71,14 @@ ANSWERS = names("""
     -y -q -v -a -i --assumeyes --noconfirm --yes --now --quiet --all --installed --available
     --upgrades --security --verbose --color=never
 """)
-"""Options that choose no file: a configuration of choice names programs, and sudo runs them."""
+"""Options without files: a configuration file could name programs."""
 HISTORY_CHANGES = {
     ("history", verb) for verb in ("undo", "redo", "rollback", "userinstalled", "replay", "store")
 }
 
 
 def by_verb(looking: str, changing: str) -> Grammar:
-    """The verb stands first; options in front are not known."""
+    """Return a grammar for programs whose first word is the verb."""
     look, change = frozenset(looking.split()), frozenset(changing.split())
 
     def grammar(argv: tuple[Word, ...]) -> Understanding | None:
@@ -90,7 +97,7 @@ def by_verb(looking: str, changing: str) -> Grammar:
 
 
 def unseen(looking: str) -> Callable[[tuple[Word, ...]], Understanding | None]:
-    """For managers of a language: files in the working directory can make them run things."""
+    """Return a grammar for package managers of languages, which may run code of files."""
     look = frozenset(looking.split())
 
     def grammar(argv: tuple[Word, ...]) -> Understanding | None:
@@ -105,7 +112,7 @@ def unseen(looking: str) -> Callable[[tuple[Word, ...]], Understanding | None]:
 
 
 def rpm(argv: tuple[Word, ...]) -> Understanding | None:
-    """Queries only; `--eval`, `--define` and `--pipe` can run programs."""
+    """Read queries of rpm; `--eval`, `--define` and `--pipe` can run programs."""
     words = literal(argv[1:])
     if not words or not words[0].startswith(("-q", "--query")):
         return None

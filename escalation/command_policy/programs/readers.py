@@ -1,12 +1,9 @@
-"""Programs that read files or their input and print: with options that write or start something
-left out.
-"""
+"""Programs that read and print, without options that write or start something."""
 
 from __future__ import annotations
 
-from escalation.gate.programs.answers import Grammar, looks, readers, writes
-from escalation.gate.programs.options import read
-from escalation.gate.understanding import Understanding, Word
+from escalation.command_policy.programs.options import Grammar, looks, read, readers, writes
+from escalation.command_policy.understanding import Understanding, Word
 
 HARMLESS = """
     cat head tail wc cut tr nl tac rev paste join comm diff cmp md5sum sha1sum sha224sum
@@ -19,7 +16,7 @@ HARMLESS = """
     uname id whoami who w last lastb groups users logname tty vmstat iostat mpstat
     modinfo numastat
 """
-"""Whatever options they are given: none of theirs writes a file or starts a program of choice."""
+"""No option of theirs writes a file or starts a program."""
 
 SORT = """
     -b -d -f -g -i -M -h -n -R -r -V -c -C -m -s -u -z -k= -S= -t= --ignore-leading-blanks
@@ -77,7 +74,7 @@ SHUF = """
 
 
 def prints_or_writes(options: str, *targets: str) -> Grammar:
-    """For a program that prints, and writes a file only where one of `targets` names it."""
+    """Return a grammar for a program that writes only files named by `targets`."""
 
     def grammar(argv: tuple[Word, ...]) -> Understanding | None:
         line = read(argv[1:], options)
@@ -90,7 +87,7 @@ def prints_or_writes(options: str, *targets: str) -> Grammar:
 
 
 def second_is_written(options: str) -> Grammar:
-    """For a program with an input file and an output file."""
+    """Return a grammar for a program with an input file and an output file."""
 
     def grammar(argv: tuple[Word, ...]) -> Understanding | None:
         line = read(argv[1:], options)
@@ -102,7 +99,7 @@ def second_is_written(options: str) -> Grammar:
 
 
 def dates(argv: tuple[Word, ...]) -> Understanding | None:
-    """An operand without a plus sets the clock."""
+    """Read date; an operand without a plus sets the clock."""
     line = read(argv[1:], DATE)
     if line is None or line.unsure:
         return None
@@ -110,7 +107,7 @@ def dates(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def pages(options: str) -> Grammar:
-    """For a pager: `+!command` would be a command of its own, run at the start."""
+    """Return a grammar for a pager; `+!command` would run a command."""
 
     def grammar(argv: tuple[Word, ...]) -> Understanding | None:
         line = read(argv[1:], options)
@@ -122,7 +119,7 @@ def pages(options: str) -> Grammar:
 
 
 def edits_yaml(argv: tuple[Word, ...]) -> Understanding | None:
-    """Either of the two programs of that name; `load` and `env` only read."""
+    """Read both programs named yq; `load` and `env` only read."""
     line = read(argv[1:], YQ)
     if line is None or line.unsure:
         return None
@@ -132,7 +129,7 @@ def edits_yaml(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def python(argv: tuple[Word, ...]) -> Understanding | None:
-    """Only as a printer of JSON (its second operand is written), and to tell its version."""
+    """Read python3 as a printer of JSON, and for its version."""
     match argv[1:]:
         case ("-m", "json.tool", *rest):
             line = read(
@@ -149,7 +146,7 @@ def python(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def names_host(argv: tuple[Word, ...]) -> Understanding | None:
-    """An operand would set it; a room has a name of its own, which changes nothing outside."""
+    """Read hostname; an operand would change the name in the sandbox only."""
     line = read(
         argv[1:],
         "-a -A -d -f -i -I -s -y --fqdn --long --short --domain --ip-address \

@@ -1,4 +1,4 @@
-"""Shells and programs that put commands together: out of a text, of files or of what they read."""
+"""Shells, xargs, find and other programs that build commands."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from itertools import dropwhile, takewhile
 
-from escalation.gate.understanding import Inner, Understanding, Word
+from escalation.command_policy.understanding import Inner, Understanding, Word
 
 Argv = tuple[Word, ...]
 
@@ -20,7 +20,7 @@ _PLACEHOLDER = re.compile(r"\{[^{}\s]*\}")
 
 
 def _shell(argv: Argv) -> Understanding | None:
-    """`sh -c TEXT`, or a text on its standard input. A file is what somebody may have written."""
+    """Read `sh -c TEXT` or text on standard input. The content of a script file is unknown."""
     posix = argv[0] != "bash"
     words = list(argv[1:])
     takes_text = False
@@ -66,7 +66,7 @@ def _trap(argv: Argv) -> Understanding | None:
 
 
 def _xargs(argv: Argv) -> Understanding | None:
-    """What it reads becomes the last words of its command, or stands for a placeholder."""
+    """Read xargs: its input becomes the last words or replaces a placeholder."""
     words = list(argv[1:])
     placeholder: str | None = None
     while words and words[0] is not None and words[0].startswith("-"):
@@ -129,7 +129,7 @@ def _find(argv: Argv) -> Understanding | None:
 
 
 def _roots(words: list[str]) -> list[str]:
-    """Where it begins to look: what stands before its first test."""
+    """Return the starting points of find, which are before its first test."""
     options = re.compile(r"-[HLP]|-O\d")
     places = dropwhile(options.fullmatch, words)
     return list(takewhile(lambda word: not re.match(r"[-(!,]", word), places))
@@ -160,7 +160,7 @@ def _fd(argv: Argv) -> Understanding | None:
 
 
 def _parallel(argv: Argv) -> Understanding | None:
-    """Its command is a shell text, into which it puts each argument, quoted."""
+    """Read parallel, whose command is shell text with quoted arguments."""
     if None in argv or ":::" not in argv:
         return None
     words = [word for word in argv[1:] if word is not None]

@@ -1,7 +1,7 @@
-"""ssh, scp and rsync: what goes to another host, and what comes from it.
+"""ssh, scp and rsync.
 
-No room holds anything there. So ssh is understood only with a command, which is then read like any
-other, and with options that start nothing on this side and forward nothing.
+There is no sandbox on the other host. So ssh is understood only with a command, which is read like
+any other, and with options that start nothing here and forward nothing.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from escalation.gate.doors import NETWORK, SSH
-from escalation.gate.programs.answers import Grammar, acts, looks, writes
-from escalation.gate.programs.options import literal, read
-from escalation.gate.understanding import FULL, Inner, Understanding, Word
+from escalation.command_policy.grants import NETWORK, SSH
+from escalation.command_policy.programs.options import Grammar, acts, literal, looks, read, writes
+from escalation.command_policy.understanding import FULL, Inner, Understanding, Word
 
 # Left out: -F (a configuration that may name programs), -L -R -D -w -W (tunnels), -A (the agent),
 # -S -M -O (shared connections), -I (a library), -E (a log file), -f -N (without a command).
@@ -29,11 +28,11 @@ SETTING = re.compile(
 )
 USER_NAME = re.compile(r"[\w][\w.+-]*\Z")
 USER = re.compile(r"User\s*[= ]\s*(.*)", re.IGNORECASE | re.DOTALL)
-"""The operator's configuration may hand the name to a shell (`ProxyCommand … %r@jump`)."""
+"""The operator's configuration may pass the name to a shell (`ProxyCommand … %r@jump`)."""
 HOST_NAME = re.compile(r"(?:[\w.+-]+@)?(?:[\w][\w.-]*|\[[0-9a-fA-F:]+\])\Z")
 JUMPS = re.compile(r"(?:[\w.+-]+@)?[\w][\w.-]*(?::\d+)?(?:,(?:[\w.+-]+@)?[\w][\w.-]*(?::\d+)?)*\Z")
 REMOTE_PATH = re.compile(r"[\w./~@%+=,*-]*\Z")
-"""Nothing that a shell on the other side could take for more than a path."""
+"""Paths without characters that have a meaning in a shell."""
 
 SCP = "-3 -4 -6 -B -C -p -q -r -T -v -P= -i= -l= -J= -o= -c="
 RSYNC = """
@@ -50,9 +49,9 @@ RSYNC = """
     --mkpath --stats --no-motd --protect-args -s
 """
 READ_LISTS = ("--files-from", "--exclude-from", "--include-from", "--filter", "-f")
-"""Its complaints about a list's lines would show what stands there, and beside it lie the keys."""
+"""Error messages about such files would show their content, for example keys."""
 BY_SSH_ALONE = re.compile(r"ssh(?: -[pl] ?[\w.-]+| -i ?[\w./~-]+| -q| -T)*\Z")
-DOORS = (SSH, NETWORK)
+GRANTS = (SSH, NETWORK)
 
 
 def ssh(argv: tuple[Word, ...]) -> Understanding | None:
@@ -72,7 +71,7 @@ def ssh(argv: tuple[Word, ...]) -> Understanding | None:
     return Understanding(
         action="ssh",
         arguments=argv[1:],
-        doors=frozenset(DOORS),
+        grants=frozenset(GRANTS),
         inner=(Inner(text=" ".join(literal(again.operands) or ()), elsewhere=True),),
     )
 
@@ -91,8 +90,8 @@ def _is_harmless_setting(word: Word) -> bool:
 
 
 def scp(argv: tuple[Word, ...]) -> Understanding | None:
-    """Left out: -S (a program), -F, -O (an older way, by a shell on the other side), -D; and files
-    of this side among those that come here: the keys lie beside them."""
+    """Read scp without -S (a program), -F, -O (uses a shell on the other side), -D, and without
+    copies of local files, which could be keys."""
     line = read(argv[1:], SCP)
     words = literal(line.operands) if line else None
     if line is None or words is None or len(words) < 2:
@@ -106,7 +105,7 @@ def scp(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def rsync(argv: tuple[Word, ...]) -> Understanding | None:
-    """Left out: --rsync-path (a program there), -M, --daemon, --config, --log-file …"""
+    """Read rsync without --rsync-path (a program), -M, --daemon, --config, --log-file …"""
     line = read(argv[1:], RSYNC)
     words = literal(line.operands) if line else None
     if line is None or not words:
@@ -135,18 +134,18 @@ def _copies(
     remote = [word for word in words if _is_remote(word)]
     if not all(map(_is_plain_remote, remote)):
         return None
-    doors = DOORS if remote else ()
+    grants = GRANTS if remote else ()
     if dry:
-        return looks(argv, *doors)
+        return looks(argv, *grants)
     if _is_remote(words[-1]):
-        there = acts(program, argv[1:], FULL, "writes files on another host", *doors)
+        there = acts(program, argv[1:], FULL, "writes files on another host", *grants)
         sends = len(remote) < len(words)
         return replace(there, needs_agent=sends, sends_files=sends)
-    return writes(program, argv[1:], (words[-1], *extra), *doors)
+    return writes(program, argv[1:], (words[-1], *extra), *grants)
 
 
 def _is_remote(word: str) -> bool:
-    """As scp and rsync see it: a colon before any slash."""
+    """Return whether a path is remote: it has a colon before any slash."""
     return ":" in word.split("/")[0]
 
 

@@ -1,14 +1,21 @@
-"""The host's own state: processes, kernel, disks, mounts, users; and what changes them."""
+"""State of the host and its changes: processes, kernel, disks, mounts, users."""
 
 from __future__ import annotations
 
 import re
 
-from escalation.gate.doors import HOST, NETWORK, PROCESSES
-from escalation.gate.programs.answers import Grammar, acts, looks, readers
-from escalation.gate.programs.network import asks
-from escalation.gate.programs.options import literal, names, read
-from escalation.gate.understanding import FULL, NEVER, SAFE, Understanding, Word
+from escalation.command_policy.grants import HOST, NETWORK, PROCESSES
+from escalation.command_policy.programs.network import asks
+from escalation.command_policy.programs.options import (
+    Grammar,
+    acts,
+    literal,
+    looks,
+    names,
+    read,
+    readers,
+)
+from escalation.command_policy.understanding import FULL, NEVER, SAFE, Understanding, Word
 
 DMESG = """
     -T -H -k -u -x -e -l= -f= -r -t -w -L? -S -P --ctime --human --kernel --userspace --decode
@@ -35,8 +42,8 @@ SIGNALS = frozenset(
 
 
 def signals(argv: tuple[Word, ...]) -> Understanding | None:
-    """To a process of the host, which no room can reach, and which may be the supervisor's own: so
-    no safe remedy. Everybody at once (-1, pid 1) is none at all."""
+    """Read kill. A sandbox cannot reach processes of the host, and they may be the supervisor's;
+    all processes at once (-1, pid 1) are never allowed."""
     words = literal(argv[1:])
     if words is None:
         return None
@@ -71,7 +78,7 @@ def signals_by_name(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def lsof(argv: tuple[Word, ...]) -> Understanding | None:
-    """Left out: -D, which writes a file. For connections it needs the host's network, too."""
+    """Read lsof without -D, which writes a file. Connections need the grant network, too."""
     flags = [word for word in argv[1:] if word is not None and word.startswith("-")]
     if any("D" in flag for flag in flags):
         return None
@@ -88,8 +95,8 @@ def sysctl(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def on_host(level: int, why: str, starting: str = "") -> Grammar:
-    """For what changes the machine itself, whatever its words are, but for those that are
-    `starting` a program of choice."""
+    """Return a grammar for programs that change the host. Options that match `starting`, which run
+    programs, are not understood."""
 
     def grammar(argv: tuple[Word, ...]) -> Understanding | None:
         if starting and any(re.match(starting, word or "") for word in argv[1:]):
@@ -100,13 +107,12 @@ def on_host(level: int, why: str, starting: str = "") -> Grammar:
 
 
 def looking_on_host(options: str) -> Grammar:
-    """For what only looks, but needs rights that no room has."""
+    """Return a grammar for programs that only read, but need the host."""
     return asks(options, HOST)
 
 
 def mount(argv: tuple[Word, ...]) -> Understanding | None:
-    """What the host's own table names is mounted again; anything else could show under another
-    path what rooms hide, or lay files of choice over the system's."""
+    """Read mounts of fstab. Other mounts could show what a sandbox hides, or replace files."""
     if argv[1:] in ((), ("-l",), ("-v",)) or (argv[1:2] == ("-t",) and len(argv) == 3):
         return looks(argv)
     if any("fuse" in (word or "") for word in argv[1:]):
@@ -122,12 +128,12 @@ def firewall(argv: tuple[Word, ...]) -> Understanding | None:
     line = read(argv[1:], FIREWALL_LISTS)
     lists = line is not None and line.has("-L", "--list", "-S", "--list-rules")
     if argv[0] == "nft" and argv[1:2] == ("list",):
-        # It reads its words as one text, in which a semicolon begins another command.
+        # It joins its words; a semicolon begins another command.
         plain = all(word and re.fullmatch(r"\w[\w.-]*", word) for word in argv[2:])
         return looks(argv, HOST) if plain else None
     if line is not None and lists and not line.unsure and len(line.operands) <= 1:
         return looks(argv, HOST)
-    return on_host(FULL, "changes the host's walls", starting="-M|--mod")(argv)
+    return on_host(FULL, "changes the firewall", starting="-M|--mod")(argv)
 
 
 def swapon(argv: tuple[Word, ...]) -> Understanding | None:
@@ -137,7 +143,7 @@ def swapon(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def logrotate(argv: tuple[Word, ...]) -> Understanding | None:
-    """A configuration names programs: only the host's own are known."""
+    """Read logrotate with the configuration of the host: others could name programs."""
     line = read(argv[1:], "-f -v -d --force --verbose --debug")
     if line is None or not all(
         (word or "").startswith("/etc/logrotate.") for word in line.operands
@@ -147,17 +153,17 @@ def logrotate(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def crontab(argv: tuple[Word, ...]) -> Understanding | None:
-    """Setgid: no room can do even the reading."""
+    """Read crontab, which is setgid and does not work in a sandbox."""
     line = read(argv[1:], "-l -u= -r -i")
     if line and not line.unsure and line.has("-l") and not line.has("-r") and not line.operands:
         return looks(argv, HOST)
     if line and not line.unsure and line.has("-r") and not line.operands:
         return acts("crontab", argv[1:], FULL, "changes what runs by the clock", HOST)
-    return acts("crontab", argv[1:], NEVER, "has commands run later that no wall holds", HOST)
+    return acts("crontab", argv[1:], NEVER, "runs commands later outside of any sandbox", HOST)
 
 
 def nginx(argv: tuple[Word, ...]) -> Understanding | None:
-    """A test opens logs and may bind; that is held. A configuration of choice can load code."""
+    """Read nginx without a configuration file, which can load code."""
     line = read(argv[1:], "-t -T -v -V -q -h -s=")
     if line is None or line.operands or line.unsure:
         return None
@@ -178,7 +184,7 @@ def apache(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def top(argv: tuple[Word, ...]) -> Understanding | None:
-    """Only as a printer: on a screen it takes commands."""
+    """Read top in batch mode: on a screen it takes commands."""
     line = read(argv[1:], "-b -c -i -H -S -n= -d= -o= -p= -u= -U= -w? -E= -e= -1 -v -h")
     return (
         looks(argv, PROCESSES)
@@ -188,11 +194,11 @@ def top(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 PLAIN_WORD = re.compile(r"[^-]|-[abd-zA-Z]+\Z")
-"""No long option, and no `-c`: these name files and programs."""
+"""No long options and no `-c`, which name files and programs."""
 
 
 def verbs_on_host(looking: str, changing: str, level: int, why: str) -> Grammar:
-    """For `zpool status`, `mdadm --detail` and the like: the first word tells."""
+    """Return a grammar by first word: `zpool status`, `mdadm --detail`."""
 
     def grammar(argv: tuple[Word, ...]) -> Understanding | None:
         verb = argv[1] if len(argv) > 1 else None
@@ -247,7 +253,7 @@ GRAMMARS: dict[str, Grammar] = {
     ),
     **dict.fromkeys(
         ("visudo", "setenforce", "update-grub"),
-        on_host(FULL, "changes the host's walls", starting="-M|--mod"),
+        on_host(FULL, "changes the firewall", starting="-M|--mod"),
     ),
     **dict.fromkeys(("iptables", "ip6tables", "nft"), firewall),
     **dict.fromkeys(("lvs", "vgs", "pvs"), looking_on_host(VOLUMES)),

@@ -1,13 +1,12 @@
-"""systemd's programs: units, the journal, sessions, names, clocks."""
+"""Programs of systemd: units, journal, sessions, host name, clock."""
 
 from __future__ import annotations
 
 import re
 
-from escalation.gate.doors import BUS, NETWORK
-from escalation.gate.programs.answers import Grammar, acts, looks
-from escalation.gate.programs.options import literal, read
-from escalation.gate.understanding import FULL, LOOK, NEVER, SAFE, Understanding, Word
+from escalation.command_policy.grants import BUS, NETWORK
+from escalation.command_policy.programs.options import Grammar, acts, literal, looks, read
+from escalation.command_policy.understanding import FULL, LOOK, NEVER, SAFE, Understanding, Word
 
 # Left out everywhere: -H and -M, which go to another machine, and --root, --image.
 SYSTEMCTL = """
@@ -137,7 +136,7 @@ def _why(level: int) -> str:
 
 
 def service(argv: tuple[Word, ...]) -> Understanding | None:
-    """An old door to the same units: by way of a script whose path begins with the name."""
+    """Read service, which runs a script whose path begins with the name."""
     words = literal(argv[1:])
     if not words or not (words[0] == "--status-all" or PLAIN_NAME.match(words[0])):
         return None
@@ -153,7 +152,7 @@ def service(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def journalctl(argv: tuple[Word, ...]) -> Understanding | None:
-    """Computed words can only narrow what is shown, unless they are options that change it."""
+    """Read journalctl; computed words only filter, unless they may be options."""
     line = read(argv[1:], JOURNALCTL)
     if line is None or line.unsure:
         return None
@@ -169,13 +168,13 @@ def by_table(argv: tuple[Word, ...]) -> Understanding | None:
     if line is None or line.unsure:
         return None
     verb, rest = (line.operands or (assumed,))[0], line.operands[1:]
-    doors = (BUS, NETWORK) if program in ("networkctl", "resolvectl") else (BUS,)
+    grants = (BUS, NETWORK) if program in ("networkctl", "resolvectl") else (BUS,)
     if program == "hostnamectl" and verb == "hostname" and not rest:
-        return acts("hostnamectl hostname", rest, LOOK, "", *doors)
+        return acts("hostnamectl hostname", rest, LOOK, "", *grants)
     if verb in looking.split():
-        return acts(f"{program} {verb}", rest, LOOK, "", *doors)
+        return acts(f"{program} {verb}", rest, LOOK, "", *grants)
     if verb in changing.split():
-        return acts(f"{program} {verb}", rest, FULL, CHANGES, *doors)
+        return acts(f"{program} {verb}", rest, FULL, CHANGES, *grants)
     return None
 
 

@@ -1,7 +1,7 @@
-"""Programs that start another one: what they start is what counts.
+"""Programs that start another one.
 
-A wrapper with an option that is not known here is not understood: the option might take a value,
-and then another word would be the program.
+A wrapper with an unknown option is not understood: the option might take a value, and then another
+word would be the program.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from escalation.gate.doors import HOST
-from escalation.gate.programs import shells
-from escalation.gate.understanding import Inner, Understanding, Word
-from escalation.gate.variables import may_have, may_reach_programs
+from escalation.command_policy.grants import HOST
+from escalation.command_policy.programs import shells
+from escalation.command_policy.shell import may_have, may_reach_programs
+from escalation.command_policy.understanding import Inner, Understanding, Word
 
 Argv = tuple[Word, ...]
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
@@ -21,7 +21,7 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
-    """The options of a wrapper that stand before its command."""
+    """Options of a wrapper before its command."""
 
     flags: str = ""
     values: str = ""
@@ -29,7 +29,7 @@ class Options:
     long_values: frozenset[str] = frozenset()
 
     def split(self, words: Argv) -> tuple[list[tuple[str, Word]], Argv] | None:
-        """The options that are given, and the rest; None where one of them is not known."""
+        """Return the given options and the rest; None if an option is unknown."""
         found: list[tuple[str, Word]] = []
         index = 0
         while index < len(words):
@@ -82,7 +82,7 @@ def _around(name: str, argv: Argv, inner: Argv) -> Understanding | None:
 def _wrapper(
     name: str, options: Options, operands: int = 0
 ) -> Callable[[Argv], Understanding | None]:
-    """A program that takes options, perhaps an operand or two, and then a command."""
+    """Return a grammar for a program with options, operands and a command."""
 
     def grammar(argv: Argv) -> Understanding | None:
         split = options.split(argv[1:])
@@ -94,8 +94,7 @@ def _wrapper(
 
 
 def _env(argv: Argv) -> Understanding | None:
-    """Left out: -i and a lone dash, which would take the variables away that keep programs from
-    starting others (`environment.py`)."""
+    """Read env without -i and a lone dash, which would remove variables of `environment.py`."""
     options = Options(flags="0v", values="u", long_flags=frozenset({"null", "debug"}))
     split = options.split(argv[1:])
     if split is None or argv[1:2] == ("-",):
@@ -129,7 +128,7 @@ def _sudo(argv: Argv) -> Understanding | None:
     return Understanding(
         action=name,
         arguments=argv[1:],
-        doors=frozenset({HOST}),
+        grants=frozenset({HOST}),
         inner=(Inner(argv=split[1], on_host=True),),
     )
 
@@ -144,7 +143,7 @@ def _su(argv: Argv) -> Understanding | None:
     return Understanding(
         action="su",
         arguments=argv[1:],
-        doors=frozenset({HOST}),
+        grants=frozenset({HOST}),
         inner=(Inner(text=words[index + 1], posix=True, on_host=True),),
     )
 
@@ -168,7 +167,7 @@ def _command(argv: Argv) -> Understanding | None:
 
 
 def _exec(argv: Argv) -> Understanding | None:
-    """Without a command it only keeps redirections, and these are judged by themselves."""
+    """Read exec; without a command it only keeps redirections, which are checked separately."""
     if len(argv) == 1:
         return Understanding(action="exec")
     if argv[1] is None or argv[1].startswith("-"):

@@ -1,13 +1,12 @@
-"""Programs that write, move and remove files: what they touch is named, and the room holds it."""
+"""Programs that write, move and remove files."""
 
 from __future__ import annotations
 
 import posixpath
 from dataclasses import replace
 
-from escalation.gate.programs.answers import Grammar, looks, writes
-from escalation.gate.programs.options import read
-from escalation.gate.understanding import NEVER, Understanding, Word
+from escalation.command_policy.programs.options import Grammar, looks, read, writes
+from escalation.command_policy.understanding import NEVER, Understanding, Word
 
 REMOVE = """
     -r -R -f -i -I -d -v --recursive --force --dir --verbose --interactive? --one-file-system
@@ -36,7 +35,7 @@ PATCH = """
     --silent --strip= --input= --batch --force --unified
 """
 ROOTS = frozenset({"/", "/*", "~", "/etc", "/usr", "/var", "/boot", "/home", "/root", "/lib"})
-"""What nobody removes or changes as a whole."""
+"""Paths that must not be removed or changed as a whole."""
 
 
 def every_operand(options: str) -> Grammar:
@@ -44,12 +43,12 @@ def every_operand(options: str) -> Grammar:
 
 
 def after_the_first(options: str) -> Grammar:
-    """`chmod MODE path …`"""
+    """Read `chmod MODE path …`."""
     return lambda argv: _operands(argv, options, 1)
 
 
 def _operands(argv: tuple[Word, ...], options: str, start: int) -> Understanding | None:
-    """Where a word is computed, the path is unknown: None says so to who decides."""
+    """Return the written paths; None for a computed path."""
     line = read(argv[1:], options)
     if line is None:
         return None
@@ -74,7 +73,7 @@ def _never(found: Understanding) -> Understanding:
 
 
 def to_the_last(options: str, *, sources_too: bool = False) -> Grammar:
-    """`cp a b dir`, `cp -t dir a b`; `mv` removes what it moves."""
+    """Read `cp a b dir` and `cp -t dir a b`; `mv` removes what it moves."""
 
     def grammar(argv: tuple[Word, ...]) -> Understanding | None:
         line = read(argv[1:], options)
@@ -104,7 +103,7 @@ def dd(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def patches(argv: tuple[Word, ...]) -> Understanding | None:
-    """A patch names its own targets, below the directory, and one in ed's form runs ed."""
+    """Read patch; a patch names files below the directory, and one for ed runs ed."""
     line = read(argv[1:], PATCH)
     if line is None or line.unsure:
         return None
@@ -115,7 +114,7 @@ def patches(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def splits(argv: tuple[Word, ...]) -> Understanding | None:
-    """Without `--filter`, which is a command."""
+    """Read split without `--filter`, which runs a command."""
     line = read(argv[1:], "-l= -b= -C= -n= -a= -d -x --lines= --bytes= --number= --suffix-length=")
     if line is None or line.unsure:
         return None
@@ -123,7 +122,7 @@ def splits(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def makes_temporary(argv: tuple[Word, ...]) -> Understanding | None:
-    """In the room's own /tmp, unless a place is named."""
+    """Read mktemp, which writes to /tmp of the sandbox by default."""
     line = read(argv[1:], "-d -u -q -t -p= --directory --dry-run --quiet --suffix= --tmpdir?")
     if line is None or line.unsure:
         return None

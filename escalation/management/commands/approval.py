@@ -1,4 +1,4 @@
-"""Look at what waits for a person, and answer it, from a terminal."""
+"""Lists, shows, approves and rejects approvals."""
 
 from __future__ import annotations
 
@@ -8,21 +8,88 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.core.serializers.json import DjangoJSONEncoder
+from django.utils import timezone
 
 from escalation.errors import OperationRefused
-from escalation.management.approval_text import (
-    approval_as_data,
-    approval_in_full,
-    list_line,
-    show_lines,
-)
-from escalation.management.refusal import Refused
-from escalation.management.run_options import add_stretch_options
-from escalation.management.terminal import TerminalCommand
-from escalation.next_step import approval as answers
+from escalation.management.arguments import add_stretch_options
+from escalation.management.output import Cell, Refused, TerminalCommand, write_table
+from escalation.supervisor import approval_answers as answers
+from escalation.web.approvals import with_subject
 from sessions_app.models import Approval
-from sessions_app.pages.approvals_page import with_subject
-from sessions_app.reading.plain_text import json_text
+from sessions_app.text import json_text, one_line
+
+HEADINGS = ("approval", "state", "time", "for", "what")
+
+
+def approval_row(approval: Approval) -> tuple[Cell | str, ...]:
+    state = approval.get_state_display()
+    return (
+        str(approval.pk),
+        Cell(state, "warn") if approval.is_waiting else state,
+        _time(approval),
+        approval.session.cycle.subject,
+        _what(approval, 80),
+    )
+
+
+def show_lines(approval: Approval) -> list[str]:
+    facts = {
+        "Approval": f"{approval.pk}, {approval.get_state_display()}, {_time(approval)}",
+        "For": f"{approval.session.cycle.subject}, session {approval.session_id}",
+        "What": _what(approval, 4_000),
+        "Why": approval.why,
+        "Does": "; ".join(map(str, approval.actions)),
+        "Grants": ", ".join(map(str, approval.grants)),
+        "In": approval.cwd,
+        "By": approval.decided_by.get_username() if approval.decided_by else "",
+        "Note": approval.note,
+        "Plan": approval.plan,
+    }
+    return [f"{name + ':':<10}{value}" for name, value in facts.items() if value]
+
+
+def approval_as_data(approval: Approval) -> dict[str, Any]:
+    return {
+        "id": approval.pk,
+        "kind": approval.kind,
+        "state": approval.state,
+        "subject": approval.session.cycle.subject,
+        "session": approval.session_id,
+        "tier": approval.session.tier,
+        "command": approval.command,
+        "why": approval.why,
+        "asked_at": approval.asked_at,
+        "expires_at": approval.expires_at,
+    }
+
+
+def approval_in_full(approval: Approval) -> dict[str, Any]:
+    return {
+        **approval_as_data(approval),
+        "actions": approval.actions,
+        "grants": approval.grants,
+        "cwd": approval.cwd,
+        "plan": approval.plan,
+        "note": approval.note,
+        "decided_by": approval.decided_by.get_username() if approval.decided_by else None,
+        "decided_at": approval.decided_at,
+        "used_at": approval.used_at,
+    }
+
+
+def _what(approval: Approval, limit: int) -> str:
+    if approval.kind == Approval.Kind.COMMAND:
+        return one_line(approval.command, limit)
+    return f"start Tier {approval.session.tier}"
+
+
+def _time(approval: Approval) -> str:
+    if approval.is_overdue:
+        return "too late"
+    moment = approval.expires_at if approval.is_waiting else approval.decided_at
+    words = "until" if approval.is_waiting else "on"
+    return f"{words} {timezone.localtime(moment):%Y-%m-%d %H:%M}" if moment else ""
+
 
 VERBS = {
     "list": "what waits, longest first; --all for what is over, too",
@@ -33,7 +100,7 @@ VERBS = {
 
 
 class Command(TerminalCommand):
-    help = "Look at approvals and answer them."
+    help = "List, show, approve and reject what waits for a person."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True)
@@ -58,8 +125,7 @@ class Command(TerminalCommand):
         shown = found[options["offset"] : options["offset"] + options["limit"]]
         if options["json"]:
             return self._print_json([approval_as_data(approval) for approval in shown])
-        for approval in shown:
-            self.stdout.write(list_line(approval))
+        write_table(self, HEADINGS, [approval_row(approval) for approval in shown])
         if not shown:
             self.stdout.write("Nothing waits for a person.")
 
@@ -84,14 +150,16 @@ class Command(TerminalCommand):
 
 def _add_options(parser: ArgumentParser, verb: str) -> None:
     if verb == "list":
-        parser.add_argument("--all", action="store_true", help="what is over, too, newest first")
+        parser.add_argument("--all", action="store_true", help="decided ones too, newest first")
         add_stretch_options(parser, limit=20)
     else:
         parser.add_argument("id", help="the approval's number")
     if verb in {"approve", "reject"}:
         needed = " (needed)" if verb == "reject" else ""
-        parser.add_argument("--note", default="", help=f"for the record and for the run{needed}")
-        parser.add_argument("--as", metavar="USER", help="the account that answers")
+        parser.add_argument(
+            "--note", default="", help=f"for the record and for the session{needed}"
+        )
+        parser.add_argument("--as", metavar="USER", help="the account that decides")
     parser.add_argument("--json", action="store_true", help="print it all as JSON")
 
 
@@ -104,7 +172,7 @@ def _numbered(number: str) -> Approval:
 
 
 def _account(name: str | None) -> User:
-    """Whoever answers is in the record: the account of that name, or of the terminal's user."""
+    """Return the account that decides: the given one, or that of the terminal's user."""
     wanted = name or getpass.getuser()
     account = User.objects.filter(username=wanted).first()
     if account is None:

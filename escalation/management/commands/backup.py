@@ -1,4 +1,4 @@
-"""Database, keys, archive and settings in one file."""
+"""Writes a backup."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from escalation.host.backup.make import make_backup
-from escalation.management.progress import waiting
-from escalation.management.refusal import Refused
-from escalation.management.terminal import TerminalCommand
+from escalation.management.output import Refused, TerminalCommand, waiting
+from escalation.worker.backup import make_backup
 
 MEGABYTE = 1_000_000
 
 
 class Command(TerminalCommand):
     help = (
-        "Write database, keys, archive and settings into one file, for its owner alone. "
-        "Runs may go on meanwhile: it shows one moment. It holds secrets: keep it as you keep keys."
+        "Write database, keys, archive and settings to one private file. "
+        "Sessions may run meanwhile. The file holds secrets: keep it like a key."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -35,7 +33,7 @@ class Command(TerminalCommand):
         except OSError as error:
             raise Refused(
                 f"The backup could not be written to {path.parent}: {error.strerror}. "
-                "Nothing is left of it. Choose another disk, or make room."
+                "The draft was removed. Choose another disk, or free some space."
             ) from error
         self.stdout.write(
             f"{made.path}: {made.rows} rows and {made.files} files, {made.size / MEGABYTE:.1f} MB. "

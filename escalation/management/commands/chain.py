@@ -1,20 +1,19 @@
-"""Show the chain of a session."""
+"""Shows the chain of a session."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser
 from typing import Any
 
-from escalation.management.chain_text import chain_lines
-from escalation.management.references import SESSION_HELP, session_named
-from escalation.management.terminal import TerminalCommand
-from sessions_app.reading.chain import chain_of
-from sessions_app.reading.chain_data import chain_as_data
-from sessions_app.reading.plain_text import json_text
+from escalation.management.arguments import SESSION_HELP, session_named
+from escalation.management.output import TerminalCommand
+from escalation.management.session_text import chain_lines
+from sessions_app.history.chain import chain_as_data, chain_of
+from sessions_app.text import json_text
 
 
 class Command(TerminalCommand):
-    help = "Show the chain that a session is part of: its tiers, their costs and reasons."
+    help = "Show the chain of a session: tiers, costs and reasons."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("id", help=SESSION_HELP)

@@ -1,4 +1,4 @@
-"""Who is told: list, add, test, enable, disable and remove targets."""
+"""Manages notification channels."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from typing import Any
 from django.core.exceptions import ValidationError
 
 from escalation.management.commands.run_cycle import confirm_or_stop
-from escalation.management.refusal import Refused
-from escalation.management.terminal import TerminalCommand
-from escalation.word import targets
-from sessions_app.models import Incident, Target, Watch
+from escalation.management.output import Refused, TerminalCommand, waiting
+from escalation.notifications import sending
+from sessions_app.models import Channel, Incident, Watch
 
-NOBODY = "Nobody is told anything yet. Make a target with `claudeops target add NAME`."
+NO_CHANNEL = "There is no channel yet. Add one: claudeops channel add NAME."
 SEVERITIES = {severity.label: severity.value for severity in Incident.Severity}
 
 
 class Command(TerminalCommand):
     help = (
-        "List, add, test, enable, disable and remove targets: where word goes when something "
-        "happens. An address is asked for, or read from standard input; it is never shown again."
+        "List, add, test, enable, disable and remove notification channels. The address is asked "
+        "for or read from standard input, and never shown again."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -32,12 +31,12 @@ class Command(TerminalCommand):
         add.add_argument("name")
         add.add_argument("--from", dest="least", choices=SEVERITIES, default="warning")
         add.add_argument(
-            "--watch", action="append", default=[], help="only of this one; may repeat"
+            "--watch", action="append", default=[], help="only of this watch; may be repeated"
         )
-        add.add_argument("--quiet", metavar="22:00-07:00", help="only what is critical, local time")
         add.add_argument(
-            "--digest", metavar="08:00", help="when the daily digest comes, local time"
+            "--quiet", metavar="22:00-07:00", help="send only critical ones, local time"
         )
+        add.add_argument("--digest", metavar="08:00", help="time of the daily digest, local time")
         for verb in ("test", "enable", "disable"):
             verbs.add_parser(verb).add_argument("name")
         remove = verbs.add_parser("remove")
@@ -47,8 +46,8 @@ class Command(TerminalCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         match options["verb"]:
             case "list":
-                lines = [_line(target) for target in Target.objects.all()]
-                self.stdout.write("\n".join(lines) or NOBODY)
+                lines = [_line(channel) for channel in Channel.objects.all()]
+                self.stdout.write("\n".join(lines) or NO_CHANNEL)
             case "add":
                 self._add(options)
             case "test":
@@ -60,7 +59,7 @@ class Command(TerminalCommand):
 
     def _add(self, options: dict[str, Any]) -> None:
         begin, _, end = (options["quiet"] or "").partition("-")
-        target = Target(
+        channel = Channel(
             name=options["name"],
             least_severity=SEVERITIES[options["least"]],
             quiet_from=begin.strip() or None,
@@ -71,46 +70,47 @@ class Command(TerminalCommand):
         if bool(begin.strip()) != bool(end.strip()):
             raise Refused("Quiet hours are written like 22:00-07:00.")
         try:
-            target.full_clean(exclude=["sealed_address"])
+            channel.full_clean(exclude=["encrypted_address"])
         except ValidationError as error:
             raise Refused(" ".join(error.messages)) from error
-        if objection := targets.set_address(target, _address()):
+        if objection := sending.set_address(channel, _address()):
             raise Refused(objection)
-        target.save()
-        target.watches.set(watches)
-        self.stdout.write(f"{_line(target)}\nTry it: claudeops target test {target.name}")
+        channel.save()
+        channel.watches.set(watches)
+        self.stdout.write(f"{_line(channel)}\nTry it: claudeops channel test {channel.name}")
 
-    def _test(self, target: Target) -> None:
-        answer = targets.send_test(target)
+    def _test(self, channel: Channel) -> None:
+        with waiting(self.stderr, f"Sending a test to {channel.name}"):
+            answer = sending.send_test(channel)
         if not answer.ok:
-            raise Refused(f"The test did not reach {target.name}. {answer.said}")
-        self.stdout.write(f"The test was sent to {target.name}.")
+            raise Refused(f"The test did not reach {channel.name}. {answer.error}")
+        self.stdout.write(f"The test was sent to {channel.name}.")
 
-    def _switch(self, target: Target, *, enabled: bool) -> None:
-        left = targets.set_enabled(target, enabled=enabled)
+    def _switch(self, channel: Channel, *, enabled: bool) -> None:
+        left = sending.set_enabled(channel, enabled=enabled)
         rest = "" if enabled else f" {left} waiting messages are not sent."
-        self.stdout.write(f"{target.name} is {'on' if enabled else 'off'}.{rest}")
+        self.stdout.write(f"{channel.name} is {'on' if enabled else 'off'}.{rest}")
 
-    def _remove(self, target: Target, *, asked: bool) -> None:
+    def _remove(self, channel: Channel, *, asked: bool) -> None:
         if asked:
-            confirm_or_stop(self, f"Remove {target.name}, its address and its messages? [y/N] ")
-        target.delete()
-        self.stdout.write(f"{target.name} is removed.")
+            confirm_or_stop(self, f"Remove {channel.name}, its address and its messages? [y/N] ")
+        channel.delete()
+        self.stdout.write(f"{channel.name} was removed.")
 
 
 def _address() -> str:
-    """Not on the command line, where everybody on the machine and every history would read it."""
+    """Read the address, which must not be in a command line: other users could read it there."""
     if sys.stdin.isatty():
         return getpass.getpass("Address (not shown): ").strip()
     return sys.stdin.readline().strip()
 
 
-def _named(name: str) -> Target:
-    target = Target.objects.filter(name=name).first()
-    if target is None:
-        names = ", ".join(Target.objects.values_list("name", flat=True))
-        raise Refused(f"There is no target {name}. There is: {names}." if names else NOBODY)
-    return target
+def _named(name: str) -> Channel:
+    channel = Channel.objects.filter(name=name).first()
+    if channel is None:
+        names = ", ".join(Channel.objects.values_list("name", flat=True))
+        raise Refused(f"There is no channel {name}. Channels: {names}." if names else NO_CHANNEL)
+    return channel
 
 
 def _watch(name: str) -> Watch:
@@ -120,10 +120,10 @@ def _watch(name: str) -> Watch:
     return watch
 
 
-def _line(target: Target) -> str:
-    state = "on" if target.enabled else "off"
-    failed = f", failed {target.failures_in_a_row}×: {target.last_error}"
+def _line(channel: Channel) -> str:
+    state = "on" if channel.enabled else "off"
+    failed = f", failed {channel.failures_in_a_row}×: {channel.last_error}"
     return (
-        f"{target.name}: {target.service}, {state}, from {target.get_least_severity_display()}"
-        f"{failed if target.failures_in_a_row else ''}"
+        f"{channel.name}: {channel.service}, {state}, from {channel.get_least_severity_display()}"
+        f"{failed if channel.failures_in_a_row else ''}"
     )

@@ -1,4 +1,4 @@
-"""Every setting, its value, and who said so."""
+"""Lists settings."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from typing import Any
 
 from django.conf import settings
 
-from escalation.host.settings_shown import all_settings
-from escalation.management.tables import Cell, write_table
-from escalation.management.terminal import TerminalCommand
-from sessions_app.reading.plain_text import json_text
+from escalation.management.output import Cell, TerminalCommand, write_table
+from escalation.worker.health import all_settings
+from sessions_app.text import json_text
 
 
 class Command(TerminalCommand):
-    help = "Every setting, its value, and where it comes from. Secrets are not shown."
-    # What is wrong with the settings is to be seen here as well.
+    help = "List every setting with its value and source. Secrets are not shown."
+    # Problems of settings are printed below the list.
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--set", action="store_true", help="only those that somebody has set")
+        parser.add_argument("--set", action="store_true", help="only those that are set")
         parser.add_argument("--json", action="store_true", help="print them as JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:

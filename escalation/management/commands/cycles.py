@@ -1,4 +1,4 @@
-"""The latest cycles, from a terminal."""
+"""Lists cycles."""
 
 from __future__ import annotations
 
@@ -7,22 +7,28 @@ from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
 
-from escalation.management.cycle_text import HEADINGS, cycle_as_data, cycle_row, listed_cycles
-from escalation.management.run_options import add_stretch_options
-from escalation.management.session_text import stretch_line
-from escalation.management.tables import write_table
-from escalation.management.terminal import TerminalCommand
+from escalation.management.arguments import add_stretch_options
+from escalation.management.output import TerminalCommand, write_table
+from escalation.management.session_text import (
+    CYCLE_HEADINGS,
+    cycle_as_data,
+    cycle_row,
+    listed_cycles,
+    stretch_line,
+)
 from sessions_app.models import Cycle
-from sessions_app.reading.plain_text import json_text
+from sessions_app.text import json_text
 
 
 class Command(TerminalCommand):
-    help = "The latest cycles, newest first: whose, how they ended and why, what they cost."
+    help = "List the latest cycles, newest first, with outcome, reason and cost."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--watch", metavar="NAME", help="only cycles of this watch")
-        parser.add_argument("--outcome", choices=Cycle.Outcome.values, help="only those")
-        parser.add_argument("--drills", action="store_true", help="drills as well")
+        parser.add_argument(
+            "--outcome", choices=Cycle.Outcome.values, help="only cycles with this outcome"
+        )
+        parser.add_argument("--drills", action="store_true", help="include drills")
         add_stretch_options(parser, limit=20)
         parser.add_argument("--json", action="store_true", help="print it all as JSON")
 
@@ -34,5 +40,5 @@ class Command(TerminalCommand):
             data = [cycle_as_data(cycle) for cycle in shown]
             self.stdout.write(json_text(data, cls=DjangoJSONEncoder, indent=2))
             return
-        write_table(self, HEADINGS, [cycle_row(cycle) for cycle in shown])
+        write_table(self, CYCLE_HEADINGS, [cycle_row(cycle) for cycle in shown])
         self.stdout.write(stretch_line(len(shown), found.count(), start, "cycles"))

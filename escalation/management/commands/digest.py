@@ -1,4 +1,4 @@
-"""The daily digest, now."""
+"""Prints or sends the daily digest."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from typing import Any
 
 from django.utils import timezone
 
-from escalation.management.terminal import TerminalCommand
-from escalation.word.digest import load_digest
-from escalation.word.digests import DAY, digest_of, send
-from sessions_app.models import Target
+from escalation.management.output import TerminalCommand
+from escalation.notifications.digest import DAY, digest_of, load_digest, send
+from sessions_app.models import Channel
 
-SENT = "It goes to {count} targets, each with what it hears of, once a worker or web server sends."
-NOBODY = "No target wants a digest: give one a time, on its page."
+SENT = "Queued for {count} channels; a worker or the web server sends it."
+NOBODY = "No channel has a time for the digest: set one on the page of a channel."
 
 
 class Command(TerminalCommand):
-    help = "Print what was fixed, needs you, was changed, cost and is flaky, of the last day."
+    help = "Print what was fixed, changed, cost, is flaky and needs you, of the last day."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--send", action="store_true", help="send it to the targets that want a digest"
+            "--send", action="store_true", help="send it to the channels with a digest"
         )
 
     def handle(self, *args: Any, **options: Any) -> str:
@@ -30,7 +29,7 @@ class Command(TerminalCommand):
         text = f"{digest.title}\n\n{digest.body}"
         if not options["send"]:
             return text
-        wanted = list(Target.objects.filter(enabled=True, digest_at__isnull=False))
-        for target in wanted:
-            send(target, digest_of(target, now))
+        wanted = list(Channel.objects.filter(enabled=True, digest_at__isnull=False))
+        for channel in wanted:
+            send(channel, digest_of(channel, now))
         return f"{text}\n\n{SENT.format(count=len(wanted)) if wanted else NOBODY}"

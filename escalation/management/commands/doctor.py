@@ -1,4 +1,4 @@
-"""Find out what the installed CLI really does."""
+"""Tests the installed CLI, the sandbox, the login and the encryption key."""
 
 from __future__ import annotations
 
@@ -12,32 +12,42 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError
 
-from escalation.agent import (
-    NO_CREDENTIALS,
-    capabilities_of,
-    credential_in,
-    find_binary,
-    forget_capabilities,
-    login_from,
-    try_login,
-)
+from escalation.agent.binary import NO_CREDENTIALS, credential_in, find_binary, login_from
+from escalation.agent.capabilities import capabilities_of, forget_capabilities, try_login
 from escalation.errors import CliMissing
-from escalation.management.exit_codes import ExitCode
-from escalation.management.policy_text import current_policy
-from escalation.management.progress import waiting
-from escalation.management.refusal import Refused
-from escalation.management.terminal import TerminalCommand
-from escalation.rooms.ping import ping_in_rooms
-from escalation.web.walls_now import current_walls
-from sessions_app.archive.sealed_things import about_older_keys, what_the_key_opens
+from escalation.management.output import ExitCode, Refused, TerminalCommand, waiting
+from escalation.sandbox.bubblewrap import ping_in_sandbox
+from escalation.web.sandbox import current_sandbox
+from sessions_app.archive.encryption_key import check_keys, older_keys_status
+from sessions_app.costs.spending import load_budgets
+from sessions_app.models import Watch
+
+
+def current_policy() -> dict[str, Any]:
+    """Return the policy, or the error of a database that does not answer."""
+    try:
+        return _policy()
+    except DatabaseError as error:
+        return {"budgets": [f"unknown: {error}"]}
+
+
+def _policy() -> dict[str, Any]:
+    budgets = load_budgets()
+    limits = [f"{budget.label}: {budget.sentence}" for budget in budgets.limited]
+    running = Watch.objects.filter(enabled=True).count()
+    return {
+        "new_watch": f"{Watch().autonomy_title}, and runs only on request",
+        "scheduled_watches": f"{running} of {Watch.objects.count()}",
+        "budgets": limits or ["no limit"],
+        "expected_this_month": budgets.forecast.sentence,
+    }
 
 
 class Command(TerminalCommand):
     help = (
         "Run the CLI a few times against the scripted API and print what it does: cost reporting, "
-        "resume, fork, flags; then which walls hold its runs, and why not more, which login is "
-        "found, and whether the key opens what is kept. Costs nothing without --probe. "
-        "Exit code 2: it cannot be used."
+        "resume, fork, flags; then the sandbox, the login that is found, and whether the key "
+        "decrypts what is stored. Costs nothing without --probe. Exit code 2: it cannot be used."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -45,8 +55,7 @@ class Command(TerminalCommand):
         parser.add_argument(
             "--probe",
             action="store_true",
-            help="also ask the real API one short question with the login that is found: that "
-            "costs a fraction of a cent",
+            help="also ask the real API one short question, for a fraction of a cent",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -57,32 +66,32 @@ class Command(TerminalCommand):
         forget_capabilities(binary)
         with waiting(self.stderr, "Trying out what the claude CLI can do"):
             capabilities = capabilities_of(binary)
-            walls = current_walls()
+            sandbox = current_sandbox()
         login = login_from(os.environ, settings.CLAUDEOPS_PASS_ENV)
-        found = {**capabilities.as_data(binary), **walls, **_sealing(), **current_policy()}
+        found = {**capabilities.as_data(binary), **sandbox, **_encryption(), **current_policy()}
         found["login"] = credential_in(login) or NO_CREDENTIALS
-        if walls["rooms"]:
-            found["ping_in_rooms"] = ping_in_rooms()
-        is_let_in = True
+        if sandbox["sandbox"]:
+            found["ping_in_sandbox"] = ping_in_sandbox()
+        login_works = True
         if options["probe"] and credential_in(login):
             with waiting(self.stderr, "Trying the login"):
-                is_let_in, found["login_tried"] = try_login(binary, login)
+                login_works, found["login_tried"] = try_login(binary, login)
         if options["json"]:
             self.stdout.write(json.dumps(found, indent=2))
         else:
             for name, value in found.items():
                 self.stdout.write(f"{name.replace('_', ' '):24} {_shown(value)}")
-        refuses = settings.CLAUDEOPS_ROOMS == "on" and not walls["rooms"]
-        if not capabilities.is_usable or refuses or not is_let_in:
+        refuses = settings.CLAUDEOPS_SANDBOX == "on" and not sandbox["sandbox"]
+        if not capabilities.is_usable or refuses or not login_works:
             sys.exit(ExitCode.REFUSED)
 
 
-def _sealing() -> dict[str, str]:
+def _encryption() -> dict[str, str]:
     try:
-        older = about_older_keys()
-        return {"sealed": what_the_key_opens()[1], **({"older_keys": older} if older else {})}
+        older = older_keys_status()
+        return {"encrypted": check_keys()[1], **({"older_keys": older} if older else {})}
     except (DatabaseError, ImproperlyConfigured) as error:
-        return {"sealed": str(error)}
+        return {"encrypted": str(error)}
 
 
 def _shown(value: Any) -> str:

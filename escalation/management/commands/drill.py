@@ -1,34 +1,28 @@
-"""Rehearse an incident at no cost."""
+"""Plays drills."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser
 from typing import Any
 
-from escalation import queue
+from escalation.drills.drill import start_drill, verify_drill
+from escalation.drills.scenario import Scenario, ScenarioError, load_scenario, scenario_names
 from escalation.management.commands.run_cycle import PrintLine, finish_command
-from escalation.management.refusal import Refused, refused_for
-from escalation.management.tables import write_table
-from escalation.management.terminal import TerminalCommand
-from escalation.next_step.cycles import leave_to_caller
-from escalation.rehearsal.drills.drill import start_drill, verify_drill
-from escalation.rehearsal.drills.scenario import (
-    Scenario,
-    ScenarioError,
-    load_scenario,
-    scenario_names,
-)
-from escalation.run.foreground import run_to_end
+from escalation.management.output import Refused, TerminalCommand, refused_for, waiting, write_table
+from escalation.queue import leave_to_caller
+from escalation.run.runner import run_to_end
+from escalation.worker.installation import carry_out, upgrade_ahead
 from sessions_app.models import Cycle
-from sessions_app.reading.plain_text import json_text
+from sessions_app.text import json_text
 
 DEFAULT_SCENARIO = "three-tiers"
-LOOKING = "── A fresh round, told nothing of a fix, looks whether it holds."
+LOOKING = "── A fresh cycle, which knows nothing of the fix, verifies it."
 
 
 def _verify(cycle: Cycle, print_line: PrintLine) -> Cycle | None:
-    """In earnest this happens minutes later; whoever plays a drill need not wait."""
-    verification = verify_drill(cycle, enqueue=leave_to_caller)
+    """Verify the fix at once; outside of drills that happens minutes later."""
+    with leave_to_caller():
+        verification = verify_drill(cycle)
     if verification is None:
         return None
     print_line(LOOKING)
@@ -40,15 +34,17 @@ def _verify(cycle: Cycle, print_line: PrintLine) -> Cycle | None:
 
 class Command(TerminalCommand):
     help = (
-        "Rehearse an incident: the real CLI, permissions and resume, with the model's side played "
-        "from a scenario. Costs nothing and never counts in cost summaries."
+        "Play an incident with the real CLI, permissions and resume; a scenario plays the model. "
+        "Costs nothing and never counts in cost summaries."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("scenario", nargs="?", help=f"the one to play ({DEFAULT_SCENARIO})")
-        parser.add_argument("--list", action="store_true", help="list the scenarios, play none")
         parser.add_argument(
-            "--fresh", action="store_true", help="higher tiers start anew, by handoff"
+            "scenario", nargs="?", help=f"the scenario to play ({DEFAULT_SCENARIO})"
+        )
+        parser.add_argument("--list", action="store_true", help="list the scenarios")
+        parser.add_argument(
+            "--fresh", action="store_true", help="higher tiers start a new conversation, by handoff"
         )
         parser.add_argument("--queue", action="store_true", help="hand the drill to the worker")
         parser.add_argument(
@@ -58,12 +54,12 @@ class Command(TerminalCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if options["list"]:
             return self._list(options)
+        self._make_database()
         try:
-            cycle = start_drill(
-                options["scenario"] or DEFAULT_SCENARIO,
-                enqueue=queue.enqueue if options["queue"] else leave_to_caller,
-                force_fresh=options["fresh"],
-            )
+            with leave_to_caller(unless=options["queue"]):
+                cycle = start_drill(
+                    options["scenario"] or DEFAULT_SCENARIO, force_fresh=options["fresh"]
+                )
         except ScenarioError as error:
             raise Refused(error) from error
         finish_command(
@@ -74,9 +70,15 @@ class Command(TerminalCommand):
             and_then=lambda print_line: _verify(cycle, print_line),
         )
 
+    def _make_database(self) -> None:
+        """Set up a fresh installation, as `up` does. An older database is left to `upgrade`."""
+        if upgrade_ahead().is_new:
+            with waiting(self.stderr, "Preparing the database"):
+                carry_out()
+
     def _list(self, options: dict[str, Any]) -> None:
         if options["scenario"] or options["fresh"] or options["queue"]:
-            raise Refused("--list plays nothing: give it alone, or with --json.")
+            raise Refused("--list takes no other option than --json.")
         readable, broken = _all_scenarios()
         if options["json"]:
             known = [
@@ -92,7 +94,7 @@ class Command(TerminalCommand):
 
 
 def _all_scenarios() -> tuple[list[Scenario], list[str]]:
-    """Those that can be read, and what is wrong with the others: one must not hide the rest."""
+    """Return the scenarios that can be read, and the errors of the others."""
     readable: list[Scenario] = []
     broken: list[str] = []
     for name in scenario_names():

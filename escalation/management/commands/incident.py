@@ -1,30 +1,113 @@
-"""Incidents from a terminal: list, show, acknowledge, snooze, note, resolve."""
+"""Lists, shows and handles incidents."""
 
 from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser
+from collections.abc import Iterator
 from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone
 
 from escalation.errors import OperationRefused
-from escalation.incidents import by_person
-from escalation.management.exit_codes import ExitCode
-from escalation.management.incident_text import (
-    incident_as_data,
-    incident_in_full,
-    list_line,
-    show_lines,
+from escalation.incidents import recorder
+from escalation.management.arguments import incident_named, watch_named
+from escalation.management.output import Cell, ExitCode, Refused, TerminalCommand, write_table
+from sessions_app.history.incidents import (
+    SNOOZES,
+    cost_of,
+    failed_remedies,
+    snooze_until,
+    unresolved_incidents,
+    wish_of,
 )
-from escalation.management.references import incident_named, watch_named
-from escalation.management.refusal import Refused
-from escalation.management.terminal import TerminalCommand
 from sessions_app.models import Incident
-from sessions_app.reading.incident_text import SNOOZES, snooze_until
-from sessions_app.reading.plain_text import json_text
-from sessions_app.reading.unresolved_incidents import unresolved_incidents
+from sessions_app.models.installation import moment_text
+from sessions_app.text import json_text, money, one_line
+
+WIDTH = 100
+HEADINGS = ("incident", "severity", "state", "of", "title")
+
+
+def incident_row(incident: Incident) -> tuple[Cell | str, ...]:
+    state = "seems recovered" if incident.seems_recovered else incident.get_state_display()
+    return (
+        str(incident.pk),
+        incident.get_severity_display(),
+        Cell(state, "warn" if incident.asks_for_person else ""),
+        incident.subject,
+        incident.title,
+    )
+
+
+def show_lines(incident: Incident) -> Iterator[str]:
+    cost = cost_of(incident)
+    first, last = map(moment_text, (incident.first_seen_at, incident.last_seen_at))
+    yield f"Incident {incident.pk}: {incident.title} ({incident.subject})"
+    yield f"  state         {incident.get_state_display()}, {incident.get_severity_display()}"
+    yield f"  wants         {wish_of(incident)}"
+    yield f"  seen          {incident.times_seen} times, from {first} to {last}"
+    yield f"  who has it    {incident.owner.get_username() if incident.owner else 'nobody'}"
+    yield f"  cost          {money(cost.cost_usd)} in {cost.runs} sessions"
+    for number, line in enumerate(incident.detail.splitlines()):
+        yield f"  {'detail' if number == 0 else '':13} {line}"
+    yield "Events:"
+    for event in incident.events.select_related("by"):
+        who = f" by {event.by.get_username()}" if event.by else ""
+        words = f": {one_line(event.text, WIDTH)}" if event.text else ""
+        at = timezone.localtime(event.at)
+        yield f"  {at:%Y-%m-%d %H:%M} {event.get_kind_display()}{who}{words}"
+
+
+def incident_as_data(incident: Incident) -> dict[str, Any]:
+    return {
+        "id": incident.pk,
+        "title": incident.title,
+        "kind": incident.kind,
+        "watch": incident.watch.name if incident.watch else incident.watch_name or None,
+        "drill": incident.drill or None,
+        "cause": incident.cause,
+        "severity": incident.get_severity_display(),
+        "state": incident.state,
+        "seems_recovered": incident.seems_recovered,
+        "wants": wish_of(incident),
+        "detail": incident.detail,
+        "first_seen_at": incident.first_seen_at,
+        "last_seen_at": incident.last_seen_at,
+        "times_seen": incident.times_seen,
+        "times_reopened": incident.times_reopened,
+        "owner": incident.owner.get_username() if incident.owner else None,
+        "acknowledged_at": incident.acknowledged_at,
+        "snoozed_until": incident.snoozed_until,
+        "verify_at": incident.verify_at,
+        "remedy": incident.remedy or None,
+        "resolved_at": incident.resolved_at,
+        "resolved_as": incident.resolved_as or None,
+    }
+
+
+def incident_in_full(incident: Incident) -> dict[str, Any]:
+    events, cost = list(incident.events.select_related("by")), cost_of(incident)
+    return {
+        **incident_as_data(incident),
+        "cycles": list(incident.cycles.order_by("pk").values_list("pk", flat=True)),
+        "cost_usd": float(cost.cost_usd),
+        "runs": cost.runs,
+        "failed_remedies": list(failed_remedies(events)),
+        "events": [
+            {
+                "kind": event.kind,
+                "at": event.at,
+                "by": event.by.get_username() if event.by else None,
+                "text": event.text,
+                "cycle": event.cycle_id,
+                "session": event.session_id,
+            }
+            for event in events
+        ],
+    }
+
 
 ACTS = ("acknowledge", "snooze", "note", "resolve", "reopen")
 LISTED = 100
@@ -32,27 +115,25 @@ LISTED = 100
 
 class Command(TerminalCommand):
     help = (
-        "List and handle incidents. Exit code of list: 0 where nobody is needed, 1 where a person "
-        "is, 2 where it could not be done."
+        "List, show and handle incidents. Exit code of list: 0 if none needs a person, 1 if one "
+        "does, 2 if it could not run."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True)
-        listed = verbs.add_parser("list", help="the unresolved ones, worst first")
-        listed.add_argument(
-            "--all", action="store_true", help="the resolved ones too, newest first"
-        )
-        listed.add_argument("--watch", help="of this watch alone")
-        listed.add_argument("--drills", action="store_true", help="those of drills in their place")
+        listed = verbs.add_parser("list", help="list unresolved incidents, worst first")
+        listed.add_argument("--all", action="store_true", help="resolved ones too, newest first")
+        listed.add_argument("--watch", help="only of this watch")
+        listed.add_argument("--drills", action="store_true", help="only those of drills")
         for verb in ("show", *ACTS):
             chosen = verbs.add_parser(verb)
             chosen.add_argument("number", help="the number of the incident")
             if verb == "snooze":
                 chosen.add_argument("--for", dest="period", choices=list(SNOOZES), default="8h")
             if verb == "note":
-                chosen.add_argument("text", help="what is to be kept with it")
+                chosen.add_argument("text", help="the note")
             if verb == "resolve":
-                chosen.add_argument("text", nargs="?", default="", help="what it was")
+                chosen.add_argument("text", nargs="?", default="", help="the cause or the fix")
         for chosen in verbs.choices.values():
             chosen.add_argument("--json", action="store_true", help="print it as JSON")
 
@@ -74,9 +155,10 @@ class Command(TerminalCommand):
         if options["json"]:
             data = [incident_as_data(incident) for incident in incidents]
             self.stdout.write(json_text(data, cls=DjangoJSONEncoder, indent=2))
+        elif incidents:
+            write_table(self, HEADINGS, [incident_row(incident) for incident in incidents])
         else:
-            lines = [list_line(incident) for incident in incidents]
-            self.stdout.write("\n".join(lines) or "There is no incident.")
+            self.stdout.write("There is no incident.")
         asked = any(incident.asks_for_person for incident in incidents)
         sys.exit(ExitCode.PERSON if asked else ExitCode.WELL)
 
@@ -92,15 +174,15 @@ def _act(incident: Incident, options: dict[str, Any]) -> Incident:
     try:
         match options["verb"]:
             case "acknowledge":
-                return by_person.acknowledge(incident)
+                return recorder.acknowledge(incident)
             case "snooze":
                 until = snooze_until(options["period"], timezone.now())
                 assert until is not None, "the parser takes no other period"
-                return by_person.snooze(incident, until)
+                return recorder.snooze(incident, until)
             case "note":
-                return by_person.note(incident, options["text"])
+                return recorder.add_note(incident, options["text"])
             case "reopen":
-                return by_person.reopen(incident)
-        return by_person.resolve(incident, options["text"])
+                return recorder.reopen(incident)
+        return recorder.resolve(incident, options["text"])
     except OperationRefused as refused:
         raise Refused(refused) from refused

@@ -1,38 +1,60 @@
-"""What sessions say, as it is recorded."""
+"""Prints and follows events of sessions."""
 
 from __future__ import annotations
 
 import time
 from argparse import ArgumentParser
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import QuerySet
+from django.utils import timezone
 
-from escalation.management.event_lines import event_as_data, event_lines
-from escalation.management.references import SESSION_HELP, session_named
-from escalation.management.run_options import count
-from escalation.management.terminal import TerminalCommand
+from escalation.agent.event_text import describe_event, summary_line
+from escalation.management.arguments import SESSION_HELP, count, session_named
+from escalation.management.output import TerminalCommand
 from sessions_app.models import Session, SessionEvent
-from sessions_app.reading.plain_text import json_text
+from sessions_app.text import json_text
+
+
+def event_lines(event: SessionEvent) -> Iterator[str]:
+    when = timezone.localtime(event.created_at).strftime("%H:%M:%S")
+    whose = f"#{event.session_id} {event.session.cycle.subject}"
+    for line in describe_event(event.source, event.kind, event.payload):
+        yield f"{when} {whose}  {summary_line(line)}"
+
+
+def event_as_data(event: SessionEvent) -> dict[str, Any]:
+    return {
+        "session": event.session_id,
+        "cycle": event.session.cycle_id,
+        "sequence": event.sequence,
+        "at": event.created_at,
+        "source": event.source,
+        "kind": event.kind,
+        "payload": event.payload,
+    }
+
 
 LOOK_SECONDS = 0.5
 
 
 class Command(TerminalCommand):
     help = (
-        "What a session says, or all of them together. With -f it goes on as it happens: until "
-        "the session ends, or without an ID until Ctrl-C."
+        "Print the events of a session, or of all. With -f it follows: until the session ends, "
+        "or without an ID until Ctrl-C."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("id", nargs="?", default="", help=SESSION_HELP)
-        parser.add_argument("-f", "--follow", action="store_true", help="go on as it happens")
+        parser.add_argument(
+            "-f", "--follow", action="store_true", help="print new events as they come"
+        )
         parser.add_argument(
             "-n", "--limit", type=count, default=50, metavar="N", help="the last N events (50)"
         )
-        parser.add_argument("--json", action="store_true", help="one JSON object for each event")
+        parser.add_argument("--json", action="store_true", help="print one JSON object a line")
 
     def handle(self, *args: Any, **options: Any) -> None:
         session = session_named(options["id"]) if options["id"] else None
@@ -41,7 +63,7 @@ class Command(TerminalCommand):
             events = events.filter(session=session)
         latest = list(events.reverse()[: options["limit"]])[::-1]
         if not latest and not options["follow"]:
-            self.stderr.write("Nothing has been recorded here yet.", str)
+            self.stderr.write("There are no events yet.", str)
         self._print(latest, as_json=options["json"])
         if options["follow"]:
             self._follow(session, events, _last_of(latest, events), as_json=options["json"])
@@ -55,7 +77,7 @@ class Command(TerminalCommand):
         as_json: bool,
     ) -> None:
         while True:
-            # Asked before the events are: what is said until the end is then among them.
+            # Read before the events, so that the last events are not missed.
             has_ended = session is not None and not _is_open(session)
             new = list(events.filter(pk__gt=last))
             self._print(new, as_json=as_json)
@@ -79,6 +101,6 @@ def _is_open(session: Session) -> bool:
 
 
 def _last_of(shown: list[SessionEvent], events: QuerySet[SessionEvent]) -> int:
-    """Where the rest begins; with `--limit 0` that is what comes from now on."""
+    """Return the last event that was shown; with `--limit 0` the last one there is."""
     last = shown[-1] if shown else events.last()
     return last.pk if last else 0

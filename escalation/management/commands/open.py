@@ -1,17 +1,16 @@
-"""Where a session can be looked at in a browser."""
+"""Prints addresses of pages."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser
 from typing import Any
 
-from escalation.management.address import address_of
-from escalation.management.references import SESSION_HELP, session_named
-from escalation.management.terminal import TerminalCommand
+from escalation.management.arguments import SESSION_HELP, address_of, session_named
+from escalation.management.output import TerminalCommand
 
 
 class Command(TerminalCommand):
-    help = "Print the address of a session's page; without an ID, of the dashboard."
+    help = "Print the address of a session's page; without an ID, of the overview."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("id", nargs="?", default="", help=SESSION_HELP)

@@ -1,4 +1,4 @@
-"""Bring a backup back."""
+"""Restores a backup."""
 
 from __future__ import annotations
 
@@ -9,29 +9,23 @@ from typing import Any
 from django.conf import settings
 from django.db import OperationalError, ProgrammingError
 
-from escalation.host.backup.document import BackupUnusable
-from escalation.host.backup.restore import checked_backup, restore
-from escalation.host.up_lock import holder_of
-from escalation.host.upgrading import living_workers, running_sessions
 from escalation.management.commands.run_cycle import confirm_or_stop
-from escalation.management.progress import waiting
-from escalation.management.refusal import Refused
-from escalation.management.terminal import TerminalCommand
+from escalation.management.output import Refused, TerminalCommand, waiting
+from escalation.worker.backup import BackupUnusable, checked_backup, restore
+from escalation.worker.installation import holder_of, living_workers, running_sessions
 from sessions_app.models import Cycle, Watch
 
 
 class Command(TerminalCommand):
     help = (
-        "Bring a backup back into this installation: its database, keys and archive. The "
+        "Restore a backup into this installation: its database, keys and archive. The "
         "file is read whole first; one that is cut off, foreign or newer changes nothing. Also "
         "brings a backup of SQLite to PostgreSQL and back, and one of an older version to this."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file")
-        parser.add_argument(
-            "--replace", action="store_true", help="also where there is a record already"
-        )
+        parser.add_argument("--replace", action="store_true", help="replace a record that exists")
         parser.add_argument("--no-input", action="store_true", help="do not ask before replacing")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -73,7 +67,7 @@ class Command(TerminalCommand):
 
 
 def _require_rest() -> None:
-    """Nobody may write what is about to be replaced."""
+    """Refuse while a process uses the database that would be replaced."""
     if holder := holder_of(Path(settings.CLAUDEOPS_STATE_DIR)):
         raise Refused(f"{holder.sentence} Nothing was changed.")
     try:

@@ -1,4 +1,4 @@
-"""The sums that the pages read: prove them, or make them anew."""
+"""Checks and rebuilds the stored sums and search texts."""
 
 from __future__ import annotations
 
@@ -6,30 +6,32 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
-from escalation.management.terminal import TerminalCommand
-from sessions_app.reading.rollups import rebuild
-from sessions_app.reading.rollups_check import check
+from escalation.management.output import TerminalCommand, waiting
+from sessions_app.costs.rollups import rebuild
+from sessions_app.costs.rollups_check import check
 
 
 class Command(TerminalCommand):
     help = (
-        "Hold the sums and the words that the pages read against the runs themselves. Exit code 1: "
+        "Compare the sums and search texts that the pages read with the sessions. Exit code 1: "
         "they differ."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         either = parser.add_mutually_exclusive_group()
-        either.add_argument("--check", action="store_true", help="only look (this is the default)")
+        either.add_argument("--check", action="store_true", help="only compare (the default)")
         either.add_argument(
             "--rebuild",
             action="store_true",
-            help="make them anew, e.g. after CLAUDEOPS_TIME_ZONE has changed, and look then",
+            help="rebuild them, e.g. after a change of CLAUDEOPS_TIME_ZONE, and compare",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["rebuild"]:
-            rebuild()
-        found = check()
+            with waiting(self.stderr, "Adding up the runs"):
+                rebuild()
+        with waiting(self.stderr, "Comparing the sums with the runs"):
+            found = check()
         for difference in found.differences:
             self.stderr.write(difference)
         if not found.is_right:

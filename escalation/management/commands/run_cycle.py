@@ -1,4 +1,4 @@
-"""Run one cycle of a watch."""
+"""Runs one cycle of a watch."""
 
 from __future__ import annotations
 
@@ -9,25 +9,20 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from escalation import queue
-from escalation.errors import CycleActive, OperationRefused
-from escalation.host.default_watch import ensure_default_watch
-from escalation.management.chain_text import chain_lines
-from escalation.management.exit_codes import exit_code_of
-from escalation.management.progress import waiting
-from escalation.management.references import watch_named
-from escalation.management.refusal import Refused
-from escalation.management.run_options import add_choice_options, choice_in
-from escalation.management.session_text import answer_lines
-from escalation.management.terminal import TerminalCommand
-from escalation.next_step import cycles
-from escalation.run.foreground import run_to_end, waiting_for
-from escalation.tiers import HIGHEST_TIER, LOWEST_TIER, get_tier
+from escalation.errors import OperationRefused
+from escalation.management.arguments import add_choice_options, choice_in, watch_named
+from escalation.management.output import Refused, TerminalCommand, exit_code_of, waiting
+from escalation.management.session_text import answer_lines, chain_lines
+from escalation.queue import leave_to_caller
+from escalation.run.runner import run_to_end, waiting_for
+from escalation.supervisor import cycles
+from escalation.tiers import get_tier
+from escalation.worker.schedules import ensure_default_watch
+from sessions_app.history.chain import chain_as_data, chain_of
 from sessions_app.models import Cycle, Session, Watch
-from sessions_app.models.policy import refusal
-from sessions_app.reading.chain import chain_of
-from sessions_app.reading.chain_data import chain_as_data
-from sessions_app.reading.plain_text import json_text
+from sessions_app.models.autonomy import refusal
+from sessions_app.text import json_text
+from sessions_app.tiers import LOWEST_TIER, tier_numbers
 
 PrintLine = Callable[[str], None]
 
@@ -35,22 +30,24 @@ PrintLine = Callable[[str], None]
 class Command(TerminalCommand):
     help = (
         "Run one cycle of a watch in the foreground. --model, --max-turns and --budget are for its "
-        "first tier alone. Exit code: 0 healthy or fixed, 1 needs a person, 2 could not run."
+        "first session only. Exit code: 0 healthy or fixed, 1 needs a person, 2 could not run."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--watch", default=Watch.DEFAULT_NAME, help="the watch to run")
-        parser.add_argument("--prompt", default="", help="what to look at besides the usual round")
+        parser.add_argument("--prompt", default="", help="what to look at besides the usual")
         parser.add_argument(
             "--tier",
             type=int,
             default=LOWEST_TIER,
-            choices=range(LOWEST_TIER, HIGHEST_TIER + 1),
-            help="the tier to begin with",
+            choices=tier_numbers(),
+            help="the first tier",
         )
-        parser.add_argument("--no-input", action="store_true", help="do not ask before Tier 2 or 3")
         parser.add_argument(
-            "--fresh", action="store_true", help="higher tiers start anew, by handoff"
+            "--no-input", action="store_true", help="do not ask before higher tiers"
+        )
+        parser.add_argument(
+            "--fresh", action="store_true", help="higher tiers start a new conversation, by handoff"
         )
         parser.add_argument(
             "--ephemeral",
@@ -65,25 +62,25 @@ class Command(TerminalCommand):
         ensure_default_watch()
         watch = watch_named(options["watch"])
         try:
-            # Refused before anybody is asked: what cannot be done needs no yes.
+            # Refuse before asking for confirmation.
             choice_in(options).fields(options["tier"])
             self._confirm(watch, options["tier"], asked=not options["no_input"])
-            cycle = cycles.start(
-                watch,
-                trigger=Cycle.Trigger.MANUAL,
-                enqueue=queue.enqueue if options["queue"] else cycles.leave_to_caller,
-                prompt=options["prompt"],
-                tier=options["tier"],
-                force_fresh=options["fresh"],
-                ephemeral=options["ephemeral"],
-                choice=choice_in(options),
-            )
-        except (CycleActive, OperationRefused) as refused:
+            with leave_to_caller(unless=options["queue"]):
+                cycle = cycles.start(
+                    watch,
+                    trigger=Cycle.Trigger.MANUAL,
+                    prompt=options["prompt"],
+                    tier=options["tier"],
+                    force_fresh=options["fresh"],
+                    ephemeral=options["ephemeral"],
+                    choice=choice_in(options),
+                )
+        except OperationRefused as refused:
             raise Refused(refused) from refused
         finish_command(self, cycle, queued=options["queue"], as_json=options["json"])
 
     def _confirm(self, watch: Watch, number: int, *, asked: bool) -> None:
-        """Starting above Tier 1 skips the observer: a person says yes to that first."""
+        """Ask for confirmation of a start above Tier 1."""
         if why := refusal(number, watch.policy):
             raise Refused(why)
         if number == LOWEST_TIER or not asked:
@@ -95,7 +92,7 @@ class Command(TerminalCommand):
 
 
 def confirm_or_stop(command: BaseCommand, question: str) -> None:
-    # On stderr, because stdout may be the JSON that a script reads.
+    # On standard error: standard output may be JSON.
     command.stderr.write(question, ending="")
     command.stderr.flush()
     try:
@@ -115,9 +112,7 @@ def finish_command(
     shown: Session | None = None,
     and_then: Callable[[PrintLine], Cycle | None] | None = None,
 ) -> None:
-    """Run or announce the cycle, print its chain, and leave with its exit code, or with that of
-    the cycle that comes after it."""
-    # With --json, stdout is the data and nothing else.
+    """Run or queue the cycle, print its chain, and exit with its code or that of `and_then`."""
     talk = command.stderr if as_json else command.stdout
 
     if not queued:

@@ -1,4 +1,4 @@
-"""Try the walls: harmless commands must work, hostile ones and attacks must do nothing."""
+"""Prove the sandbox: harmless commands must work, hostile ones and attacks must fail."""
 
 from __future__ import annotations
 
@@ -8,66 +8,69 @@ import signal
 import sys
 import time
 from argparse import ArgumentParser
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from django.db import DatabaseError
 
-from escalation.agent import find_binary
-from escalation.errors import CannotRun
-from escalation.management.exit_codes import ExitCode
-from escalation.management.refusal import Refused
-from escalation.management.terminal import TerminalCommand
-from escalation.rehearsal.scratch import is_scratch
-from escalation.rehearsal.walls import corpus as corpora
-from escalation.rehearsal.walls.apart import hand_over, play_apart
-from escalation.rehearsal.walls.dry import dry_outcome
-from escalation.rehearsal.walls.play import (
+from escalation.agent.binary import find_binary
+from escalation.drills.scratch import is_scratch
+from escalation.errors import CannotRun, WhyNot
+from escalation.management.output import ExitCode, Refused, TerminalCommand, waiting
+from escalation.sandbox.proof import corpus as corpora
+from escalation.sandbox.proof.corpus import dry_outcome, table
+from escalation.sandbox.proof.play import (
     ATTACKED_TIERS,
     Machine,
     as_result,
     play_attacks,
     play_corpus,
+    play_in_scratch,
+    write_result,
 )
-from escalation.rehearsal.walls.proof import failed_so_far, require_rooms, store
-from escalation.rehearsal.walls.table import table
-from escalation.run.walls import rooms_or_refusal
-from escalation.tiers import HIGHEST_TIER, LOWEST_TIER
-from sessions_app.models import WallsProof
+from escalation.sandbox.proof.proof import accepted_failures, require_sandbox, store
+from escalation.sandbox.setup import sandbox_or_refusal
+from escalation.worker.installation import carry_out, upgrade_ahead
+from sessions_app.models import SandboxProof
+from sessions_app.tiers import tier_numbers
 
 STANDARD_INPUT = "-"
-NOT_STORED = {"proof": None, "is_worse": False, "not_stored": "only a whole trial is a proof"}
+NOT_STORED = {"proof": None, "is_worse": False, "not_stored": "only a complete run is a proof"}
 
 
 class Command(TerminalCommand):
     help = (
-        "Play commands, or attacks, through the real CLI behind a tier's walls, in a scratch "
-        "installation, and say what was decided and what really happened. Costs nothing. A whole "
-        "trial is stored as a proof. Exit code 0: nothing failed; 1: something did; 2: it could "
-        "not be tried."
+        "Prove the sandbox: play commands or attacks through the real CLI in the sandbox of each "
+        "tier, in a scratch installation, and report decisions and effects. Costs nothing. A "
+        "complete run is stored as a proof. Exit codes: 0 nothing failed, 1 something failed, 2 "
+        "it could not run."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--tier", type=int, choices=range(LOWEST_TIER, HIGHEST_TIER + 1))
-        parser.add_argument(
+        verbs = parser.add_subparsers(dest="verb", required=True)
+        prove = verbs.add_parser("prove", help="play the corpus, or attacks, and check the effects")
+        prove.add_argument("--tier", type=int, choices=tier_numbers())
+        prove.add_argument(
             "--corpus", help='a file of JSON lines {"tier", "expect", "command"}; - reads stdin'
         )
-        what = parser.add_mutually_exclusive_group()
-        what.add_argument("--dry", action="store_true", help="ask the gate alone, run nothing")
-        what.add_argument("--attacks", action="store_true", help="attacks in place of commands")
-        parser.add_argument("--json", action="store_true")
+        what = prove.add_mutually_exclusive_group()
+        what.add_argument("--dry", action="store_true", help="only show decisions, run nothing")
+        what.add_argument("--attacks", action="store_true", help="play attacks, not commands")
+        prove.add_argument("--json", action="store_true")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["attacks"] and options["corpus"]:
-            raise Refused("The attacks are no corpus: give --attacks or --corpus, not both.")
-        if options["attacks"] and options["tier"] == HIGHEST_TIER:
-            raise Refused(f"At Tier {HIGHEST_TIER} nothing is attacked: it may change the host.")
-        # Told to stop, it must still stop what it started.
+            raise Refused("Give --attacks or --corpus, not both.")
+        if options["attacks"] and options["tier"] not in (None, *ATTACKED_TIERS):
+            raise Refused(f"Tier {options['tier']} has no attacks: it may change the host.")
+        # Exit normally, so that everything started is stopped.
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(ExitCode.REFUSED))
         try:
             if is_scratch():
-                return self._try_here(options)
-            found = self._dry(options) if options["dry"] else self._try_apart(options)
+                return self._play_here(options)
+            with self._waiting(options):
+                found = self._dry(options) if options["dry"] else self._play_in_scratch(options)
         except CannotRun as error:
             raise Refused(error) from error
         if options["json"]:
@@ -77,13 +80,19 @@ class Command(TerminalCommand):
         if found["failed"] or found["wrong"]:
             sys.exit(ExitCode.PERSON)
 
+    def _waiting(self, options: dict[str, Any]) -> AbstractContextManager[object]:
+        """Show progress, unless the trial itself prints it."""
+        if not options["dry"] and _prints_progress(options):
+            return nullcontext()
+        return waiting(self.stderr, "Proving the sandbox")
+
     def _dry(self, options: dict[str, Any]) -> dict[str, Any]:
         began = time.monotonic()
         corpus = _corpus(options)
         rows = [dry_outcome(row).as_data() for row in corpus.rows]
         return {
             "dry": True,
-            "why_no_rooms": rooms_or_refusal().why,
+            "why_no_sandbox": sandbox_or_refusal().why,
             "rows": rows,
             "tried": len(rows),
             "failed": sum(not row["ok"] for row in rows),
@@ -91,29 +100,40 @@ class Command(TerminalCommand):
             **_about(corpus),
         }
 
-    def _try_apart(self, options: dict[str, Any]) -> dict[str, Any]:
+    def _play_in_scratch(self, options: dict[str, Any]) -> dict[str, Any]:
         find_binary()
-        require_rooms()
+        require_sandbox()
         is_whole = not options["tier"] and not options["corpus"]
-        kind = WallsProof.Kind.ATTACKS if options["attacks"] else WallsProof.Kind.CORPUS
+        kind = SandboxProof.Kind.ATTACKS if options["attacks"] else SandboxProof.Kind.CORPUS
         if is_whole:
-            _require_database(kind)
+            self._prepare_database(kind)
         corpus = None if options["attacks"] else _corpus(options)
         arguments = ["--attacks"] if options["attacks"] else []
         if options["tier"]:
             arguments += ["--tier", str(options["tier"])]
         if options["corpus"]:
             arguments += ["--corpus", STANDARD_INPUT]
-        found = play_apart(
+        found = play_in_scratch(
             arguments,
             corpus_text=corpus.text if corpus and options["corpus"] else "",
-            progress=sys.stderr.isatty() and not options["json"],
+            progress=_prints_progress(options),
         )
         found |= _about(corpus) if corpus else {"wrong": [], "left_out": []}
         return {**found, **(_stored(kind, found) if is_whole else NOT_STORED)}
 
-    def _try_here(self, options: dict[str, Any]) -> None:
-        """In the scratch installation: the answer goes to the one that started it."""
+    def _prepare_database(self, kind: str) -> None:
+        """Create a missing database, or refuse, before a trial that takes minutes."""
+        if upgrade_ahead().is_new:
+            carry_out()
+        try:
+            accepted_failures(kind)
+        except DatabaseError as error:
+            raise CannotRun(
+                f"The proof could not be stored: {error}. Run `claudeops upgrade`.", WhyNot.SANDBOX
+            ) from error
+
+    def _play_here(self, options: dict[str, Any]) -> None:
+        """Play in the scratch installation, and write the result for the parent process."""
         began = time.monotonic()
         try:
             if options["attacks"]:
@@ -122,8 +142,8 @@ class Command(TerminalCommand):
             else:
                 outcomes = list(play_corpus(_corpus(options).rows, self._progress))
         except CannotRun as error:
-            return hand_over({"problem": str(error)})
-        return hand_over(as_result(Machine.this(), outcomes, began))
+            return write_result({"problem": str(error)})
+        return write_result(as_result(Machine.this(), outcomes, began))
 
     def _progress(self, line: str) -> None:
         self.stderr.write(line)
@@ -133,35 +153,31 @@ class Command(TerminalCommand):
         for line in table(found["rows"]):
             self.stdout.write(line)
         for what in found["left_out"]:
-            self.stdout.write(f"left out: {what}")
+            self.stdout.write(f"skipped: {what}")
         for what in found["wrong"]:
-            self.stdout.write(f"not read: {what}")
+            self.stdout.write(f"invalid: {what}")
         if found.get("dry"):
-            if found["why_no_rooms"]:
-                self.stdout.write(f"No rooms: {found['why_no_rooms']}. What needs one is denied.")
+            if found["why_no_sandbox"]:
+                self.stdout.write(
+                    f"No sandbox: {found['why_no_sandbox']}. Commands to isolate are denied."
+                )
             return
         self.stdout.write(
-            f"{found['seconds']:.0f} s; CLI {found['cli_version']}; {found['rooms']}; "
+            f"{found['seconds']:.0f} s; CLI {found['cli_version']}; {found['sandbox']}; "
             f"{found['kernel']}"
         )
         if found["proof"] is None:
             self.stdout.write(f"Not stored: {found['not_stored']}.")
         elif found["is_worse"]:
-            self.stdout.write("It got worse: Tier 2 and 3 wait until an operator accepts it.")
+            self.stdout.write("It got worse: tiers above Tier 1 wait until an approver accepts it.")
 
 
-def _require_database(kind: str) -> None:
-    """Before the minutes that a trial takes, not after."""
-    try:
-        failed_so_far(kind)
-    except DatabaseError as error:
-        raise CannotRun(
-            f"The proof could not be stored: {error}. Run `claudeops upgrade`."
-        ) from error
+def _prints_progress(options: dict[str, Any]) -> bool:
+    return sys.stderr.isatty() and not options["json"]
 
 
 def _stored(kind: str, found: dict[str, Any]) -> dict[str, Any]:
-    """What was found is printed all the same where the database fails now."""
+    """Store the proof; if the database fails, the result is still printed."""
     try:
         proof = store(kind, found)
     except DatabaseError as error:
@@ -171,7 +187,7 @@ def _stored(kind: str, found: dict[str, Any]) -> dict[str, Any]:
 
 def _corpus(options: dict[str, Any]) -> corpora.Corpus:
     named = options["corpus"]
-    # Where nothing is run, no program can be missing.
+    # A dry run needs no programs.
     find = str if options["dry"] else shutil.which
     try:
         if named == STANDARD_INPUT:
@@ -179,7 +195,7 @@ def _corpus(options: dict[str, Any]) -> corpora.Corpus:
         else:
             corpus = corpora.read(Path(named) if named else corpora.SHIPPED, find=find)
     except OSError as error:
-        raise CannotRun(f"The corpus cannot be read: {error}.") from error
+        raise CannotRun(f"The corpus cannot be read: {error}.", WhyNot.SANDBOX) from error
     return corpus.of_tier(options["tier"]) if options["tier"] else corpus
 
 

@@ -1,4 +1,4 @@
-"""Look at sessions, stop them, or go on from where they ended, from a terminal."""
+"""Lists, shows, stops and continues sessions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
 
-from escalation import queue
 from escalation.errors import OperationRefused
+from escalation.management.arguments import (
+    SESSION_HELP,
+    add_choice_options,
+    add_stretch_options,
+    choice_in,
+    of_watch,
+    session_named,
+)
 from escalation.management.commands.run_cycle import confirm_or_stop, finish_command
-from escalation.management.references import SESSION_HELP, of_watch, session_named
-from escalation.management.refusal import Refused
-from escalation.management.run_options import add_choice_options, add_stretch_options, choice_in
+from escalation.management.output import Refused, TerminalCommand, write_table
 from escalation.management.session_text import (
     HEADINGS,
     list_row,
@@ -21,15 +26,14 @@ from escalation.management.session_text import (
     show_lines,
     stretch_line,
 )
-from escalation.management.tables import write_table
-from escalation.management.terminal import TerminalCommand
-from escalation.next_step import by_person, cycles
-from escalation.next_step.stopping import WAITING, stop_cycle
-from escalation.tiers import LOWEST_TIER
+from escalation.queue import leave_to_caller
+from escalation.supervisor import manual
+from escalation.supervisor.manual import WAITING, stop_cycle
 from sessions_app.archive.messages import messages_of
+from sessions_app.history.chain import session_as_data, session_in_full
 from sessions_app.models import Session
-from sessions_app.reading.chain_data import session_as_data, session_in_full
-from sessions_app.reading.plain_text import json_text
+from sessions_app.text import json_text
+from sessions_app.tiers import LOWEST_TIER
 
 SHOWING = {
     "list": "the latest sessions, newest first",
@@ -47,7 +51,7 @@ GOING_ON = {
 
 
 class Command(TerminalCommand):
-    help = "Look at sessions, stop a running one, or continue from a finished one."
+    help = "List and show sessions, stop a running one, or continue from a finished one."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True)
@@ -101,7 +105,7 @@ class Command(TerminalCommand):
         if session.status in WAITING:
             stop_cycle(session.cycle, by=COMMAND_LINE)
             self.stdout.write(f"Session {session.pk} was cancelled: nothing more starts.")
-        elif by_person.stop(session, by=COMMAND_LINE):
+        elif manual.stop(session, by=COMMAND_LINE):
             self.stdout.write(f"Session {session.pk} is being stopped.")
         else:
             raise Refused(f"Session {session.pk} is not running, or is being stopped already.")
@@ -109,7 +113,8 @@ class Command(TerminalCommand):
     def _go_on(self, session: Session, options: dict[str, Any]) -> None:
         try:
             self._confirm(session, options)
-            created = _operate(session, options)
+            with leave_to_caller(unless=options["queue"]):
+                created = _operate(session, options)
         except OperationRefused as refused:
             raise Refused(refused) from refused
         finish_command(
@@ -117,12 +122,12 @@ class Command(TerminalCommand):
         )
 
     def _confirm(self, session: Session, options: dict[str, Any]) -> None:
-        """Refuse first: nobody is asked about what is not going to happen."""
+        """Ask for confirmation, after everything that could be refused."""
         tier = session.tier + (options["verb"] == "escalate")
         asked_again = options["verb"] == "retry" and session.purpose == Session.Purpose.FOLLOW_UP
         if options["verb"] == "follow_up" or asked_again:
             return
-        by_person.require_policy(session, tier)
+        manual.require_policy(session, tier)
         choice_in(options).fields(tier)
         if tier > LOWEST_TIER and not options["no_input"]:
             confirm_or_stop(self, f"Tier {tier} may change {session.workdir}. Start it? [y/N] ")
@@ -149,24 +154,21 @@ def _add_going_on(parser: ArgumentParser, verb: str) -> None:
     if verb in {"retry", "escalate"}:
         parser.add_argument("--fresh", action="store_true", help="a new conversation, by handoff")
     if verb != "follow_up":
-        parser.add_argument("--no-input", action="store_true", help="do not ask before Tier 2 or 3")
+        parser.add_argument(
+            "--no-input", action="store_true", help="do not ask before higher tiers"
+        )
     add_choice_options(parser)
-    parser.add_argument("--queue", action="store_true", help="hand the run to the worker")
+    parser.add_argument("--queue", action="store_true", help="hand the session to the worker")
     parser.add_argument("--json", action="store_true", help="print the chain as JSON")
 
 
 def _operate(session: Session, options: dict[str, Any]) -> Session:
-    enqueue = queue.enqueue if options["queue"] else cycles.leave_to_caller
     choice = choice_in(options)
     match options["verb"]:
         case "follow_up":
-            return by_person.follow_up(session, options["text"], enqueue=enqueue, choice=choice)
+            return manual.follow_up(session, options["text"], choice=choice)
         case "fork":
-            return by_person.fork(session, options["text"], enqueue=enqueue, choice=choice)
+            return manual.fork(session, options["text"], choice=choice)
         case "retry":
-            return by_person.retry(
-                session, enqueue=enqueue, choice=choice, force_fresh=options["fresh"]
-            )
-    return by_person.escalate(
-        session, options["text"], enqueue=enqueue, choice=choice, force_fresh=options["fresh"]
-    )
+            return manual.retry(session, choice=choice, force_fresh=options["fresh"])
+    return manual.escalate(session, options["text"], choice=choice, force_fresh=options["fresh"])

@@ -1,28 +1,134 @@
-"""How this installation stands."""
+"""Shows the state of the installation."""
 
 from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
+from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
+from django.db.models import Sum
 from django.utils import timezone
 
-from escalation.management.cycle_text import moment, running_row
-from escalation.management.exit_codes import ExitCode
-from escalation.management.references import NOTHING_WATCHED
-from escalation.management.status import Need, Status, status_now
-from escalation.management.status_text import status_as_data
-from escalation.management.tables import Cell, write_table
-from escalation.management.terminal import TerminalCommand
-from sessions_app.reading.formatting import ago, money
-from sessions_app.reading.plain_text import json_text
+from escalation.agent.binary import NO_CREDENTIALS, credentials_configured
+from escalation.management.arguments import NOTHING_WATCHED, address_of
+from escalation.management.output import Cell, ExitCode, TerminalCommand, write_table
+from escalation.management.session_text import moment, running_row
+from escalation.worker.health import readiness
+from sessions_app.history.chain import session_as_data
+from sessions_app.history.incidents import unresolved_incidents
+from sessions_app.models import (
+    Approval,
+    PauseSwitch,
+    PeriodCost,
+    RateLimit,
+    SandboxProof,
+    Session,
+    Watch,
+)
+from sessions_app.text import ago, json_text, money
+
+NEXT_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Something that waits for a person."""
+
+    kind: str
+    what: str
+    why: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class InstallationStatus:
+    version: str
+    running: tuple[Session, ...]
+    queued: int
+    held_back: str
+    """Reason why no new session starts, or empty."""
+    needs: tuple[Need, ...]
+    next_runs: tuple[tuple[Watch, datetime], ...]
+    cost_today_usd: Decimal
+    runs_today: int
+
+
+def status_now() -> InstallationStatus:
+    open_sessions = Session.objects.filter(status=Session.Status.RUNNING)
+    today = PeriodCost.objects.real().days_since(timezone.localdate())
+    cost, runs = Sum("cost_usd", default=Decimal(0)), Sum("runs", default=0)
+    spent = today.aggregate(cost=cost, runs=runs)
+    return InstallationStatus(
+        version=settings.CLAUDEOPS_VERSION,
+        running=tuple(open_sessions.select_related("cycle__watch").order_by("pk")),
+        queued=Session.objects.filter(status=Session.Status.QUEUED).count(),
+        held_back=_held_back(),
+        needs=tuple(_needs()),
+        next_runs=tuple(_next_runs()),
+        cost_today_usd=spent["cost"],
+        runs_today=spent["runs"],
+    )
+
+
+def _held_back() -> str:
+    switch = PauseSwitch.current()
+    if switch.paused:
+        return f"paused: {switch.reason}"
+    clock = RateLimit.holding()
+    return clock.sentence if clock else ""
+
+
+def _needs() -> Iterator[Need]:
+    for check in readiness():
+        if not check.ok:
+            yield Need("installation", check.name, check.said, address_of())
+    if Watch.objects.exists() and not credentials_configured():
+        yield Need("installation", "API key", NO_CREDENTIALS, address_of())
+    if proof := SandboxProof.holding():
+        yield Need("sandbox", "the sandbox got worse", str(proof), address_of("/sandbox/"))
+    waiting = Approval.objects.filter(state=Approval.State.WAITING).select_related("session")
+    for approval in waiting:
+        address = address_of(approval.get_absolute_url())
+        yield Need("approval", str(approval), approval.why, address)
+    yield from _troubles()
+
+
+def _troubles() -> Iterator[Need]:
+    for incident in unresolved_incidents().filter(drill=""):
+        if not incident.is_snoozed:
+            address = address_of(incident.get_absolute_url())
+            yield Need("incident", incident.subject, incident.title, address)
+
+
+def _next_runs() -> list[tuple[Watch, datetime]]:
+    watches = Watch.objects.filter(enabled=True).select_related("schedule")
+    due = [(watch, watch.next_run) for watch in watches]
+    known = [(watch, at) for watch, at in due if at is not None]
+    return sorted(known, key=lambda pair: pair[1])[:NEXT_SHOWN]
+
+
+def status_as_data(status: InstallationStatus) -> dict[str, Any]:
+    return {
+        "version": status.version,
+        "running": [session_as_data(session) for session in status.running],
+        "queued": status.queued,
+        "held_back": status.held_back or None,
+        "needs": [asdict(need) for need in status.needs],
+        "next_runs": [{"watch": watch.name, "at": at} for watch, at in status.next_runs],
+        "cost_today_usd": float(status.cost_today_usd),
+        "runs_today": status.runs_today,
+    }
 
 
 class Command(TerminalCommand):
     help = (
-        "What runs, what needs you, what comes next and what today cost. "
+        "Show what runs, what needs you, what comes next and what today cost. "
         "Exit code 1 while something needs a person."
     )
 
@@ -39,7 +145,7 @@ class Command(TerminalCommand):
         if status.needs:
             sys.exit(ExitCode.PERSON)
 
-    def _print(self, status: Status) -> None:
+    def _print(self, status: InstallationStatus) -> None:
         self._head("Running")
         write_table(
             self,

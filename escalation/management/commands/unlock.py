@@ -1,4 +1,4 @@
-"""Let somebody try to log in again."""
+"""Unlocks logins."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from escalation.management.terminal import TerminalCommand
-from sessions_app.access.login_limit import unlock
+from escalation.management.output import TerminalCommand
+from sessions_app.access.login import unlock
 
 
 class Command(TerminalCommand):
-    help = "Forget failed logins of an account or an address: it can be tried again at once."
+    help = "Forget failed logins of an account or an address."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "who", nargs="?", default="", help="a user name or an address; nothing for all"
+            "who", nargs="?", default="", help="a user name or an address; empty for all"
         )
 
     def handle(self, *args: Any, **options: Any) -> str:

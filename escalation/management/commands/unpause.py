@@ -1,16 +1,15 @@
-"""Let tiers start again."""
+"""Ends a pause."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from escalation.host.pause import RUNNING_AGAIN, unpause
-from escalation.management.terminal import TerminalCommand
-from escalation.queue import enqueue
+from escalation.management.output import TerminalCommand
+from escalation.worker.schedules import RUNNING_AGAIN, unpause
 
 
 class Command(TerminalCommand):
-    help = "Let tiers start again after `claudeops pause`."
+    help = "Let sessions start again after `claudeops pause`."
 
     def handle(self, *args: Any, **options: Any) -> str:
-        return RUNNING_AGAIN.format(count=unpause(enqueue=enqueue))
+        return RUNNING_AGAIN.format(count=unpause())

@@ -1,41 +1,71 @@
-"""Set the installation up, start the web server and the worker, and stop both cleanly."""
+"""Sets up the installation and runs web server and worker."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 from types import FrameType
 from typing import Any
 
 from django.conf import settings
 from django.db import OperationalError, connection, connections
 
-from escalation import queue
-from escalation.agent import capabilities_of, credentials_configured, find_binary
+from escalation.agent.binary import credentials_configured, find_binary
+from escalation.agent.capabilities import capabilities_of
+from escalation.drills.drill import start_drill
 from escalation.errors import CliMissing
-from escalation.host import up_lock
-from escalation.host.default_watch import ensure_default_watch
-from escalation.host.listening import why_not_bound
-from escalation.host.log_file import fresh_log
-from escalation.host.operator_account import ensure_operator
-from escalation.host.parent import Orders, become_parent
-from escalation.host.upgrading import carry_out, upgrade_ahead
-from escalation.management.address import local_address
+from escalation.management.arguments import NOTHING_WATCHED, local_address
 from escalation.management.commands.drill import DEFAULT_SCENARIO
-from escalation.management.cycle_text import moment
-from escalation.management.database_trouble import trouble_with_database
-from escalation.management.progress import waiting
-from escalation.management.references import NOTHING_WATCHED
-from escalation.management.refusal import Refused
-from escalation.management.terminal import TerminalCommand
-from escalation.management.up_screen import Screen, screen_lines
-from escalation.rehearsal.drills.drill import start_drill
+from escalation.management.output import Refused, TerminalCommand, trouble_with_database, waiting
+from escalation.management.session_text import moment
+from escalation.worker import installation
+from escalation.worker.installation import carry_out, ensure_operator, upgrade_ahead
+from escalation.worker.parent import Instructions, become_parent
+from escalation.worker.schedules import ensure_default_watch
+from escalation.worker.web_server import fresh_log, why_not_bound
+from sessions_app.credentials import API_KEY
 from sessions_app.models import Cycle, Watch
 
-DATABASE_PATIENCE_SECONDS = 60.0
+WIDTH = 96
+INDENT = 11
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Screen:
+    version: str
+    address: str
+    account: str
+    next_steps: tuple[str, ...]
+    log: str
+
+
+def screen_lines(screen: Screen, highlight: Callable[[str], str]) -> Iterator[str]:
+    yield ""
+    yield highlight(f"Claude Ops is running at {screen.address}")
+    yield ""
+    yield from _entry("Account", screen.account)
+    for number, step in enumerate(screen.next_steps):
+        yield from _entry("Next" if number == 0 else "", step)
+    if screen.log:
+        yield from _entry("Logs", f"{screen.log} (what the runs do: claudeops logs -f)")
+    yield from _entry("Version", screen.version)
+    yield from _entry("Stop", "Ctrl-C. Running tiers end cleanly; the next start continues.")
+    yield ""
+
+
+def _entry(title: str, text: str) -> Iterator[str]:
+    """Wrap text, without breaking paths and addresses."""
+    lines = wrap(text, WIDTH - INDENT, break_long_words=False, break_on_hyphens=False) or [""]
+    for number, line in enumerate(lines):
+        yield f"{title if number == 0 else '':{INDENT}}{line}"
+
+
+DATABASE_TIMEOUT_SECONDS = 60.0
 
 
 class Command(TerminalCommand):
@@ -60,17 +90,17 @@ class Command(TerminalCommand):
         )
         lines = list(screen_lines(screen, self.style.SUCCESS))
         connections.close_all()
-        become_parent(Orders(host=host, port=port, screen=lines, log=log))
+        become_parent(Instructions(host=host, port=port, screen=lines, log=log))
 
     def _take_state_directory(self, address: str) -> None:
         try:
-            up_lock.take(Path(settings.CLAUDEOPS_STATE_DIR), address)
-        except up_lock.Taken as taken:
+            installation.take(Path(settings.CLAUDEOPS_STATE_DIR), address)
+        except installation.Taken as taken:
             raise Refused(taken) from taken
 
     def _await_database(self) -> None:
-        """One that is just being started is waited for."""
-        give_up = time.monotonic() + DATABASE_PATIENCE_SECONDS
+        """Wait for a database that is starting."""
+        give_up = time.monotonic() + DATABASE_TIMEOUT_SECONDS
         said = False
         with remembered_interrupts() as interrupts:
             while True:
@@ -81,7 +111,7 @@ class Command(TerminalCommand):
                         raise
                     if not said:
                         self.stderr.write(trouble_with_database(error))
-                        seconds = f"{DATABASE_PATIENCE_SECONDS:.0f} s"
+                        seconds = f"{DATABASE_TIMEOUT_SECONDS:.0f} s"
                         self.stderr.write(f"Waiting for it, up to {seconds}.")
                         said = True
                     time.sleep(0.5)
@@ -89,7 +119,7 @@ class Command(TerminalCommand):
                     raise KeyboardInterrupt
 
     def _prepare(self) -> str:
-        """Everything that must be there; what is to be said about the account."""
+        """Make database, account and CLI ready, and return the line about the account."""
         ahead = upgrade_ahead()
         if ahead.objection:
             raise Refused(ahead.objection)
@@ -110,31 +140,31 @@ class Command(TerminalCommand):
         return account
 
     def _first_drill(self) -> list[str]:
-        """Without a key, a newcomer sees a drill; what is to be said about it."""
+        """Start a drill in a new installation without a key, and return the lines about it."""
         if credentials_configured():
             return []
         said = []
         if not Cycle.objects.exclude(drill="").exists():
-            cycle = start_drill(DEFAULT_SCENARIO, enqueue=queue.enqueue)
+            cycle = start_drill(DEFAULT_SCENARIO)
             said.append(
                 f"The drill {cycle.drill} is running, which costs nothing: watch it on the "
                 "dashboard."
             )
         said.append(
             "No API key is configured, so only drills can run. To watch a real system, set "
-            f"ANTHROPIC_API_KEY in {settings.CLAUDEOPS_ENV_FILE} and start again."
+            f"{API_KEY} in {settings.CLAUDEOPS_ENV_FILE} and start again."
         )
         return said
 
     def _say(self, sentence: str) -> None:
-        """At once, also into a pipe: the person waits for it."""
+        """Write and flush a line."""
         self.stdout.write(sentence)
         self.stdout.flush()
 
 
 @contextlib.contextmanager
 def remembered_interrupts() -> Iterator[list[int]]:
-    """Ctrl-C as ever; but what raises in the middle of a driver's own clean-up is lost there."""
+    """Handle Ctrl-C, also where a database driver would swallow the exception."""
     seen: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:

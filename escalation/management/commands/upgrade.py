@@ -1,4 +1,4 @@
-"""Bring the database to this version."""
+"""Migrates the database to this version."""
 
 from __future__ import annotations
 
@@ -9,24 +9,20 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.models import User
 
-from escalation.host.operator_account import ensure_operator
-from escalation.host.upgrading import Upgrade, carry_out, upgrade_ahead
-from escalation.management.exit_codes import ExitCode
-from escalation.management.progress import waiting
-from escalation.management.refusal import Refused
-from escalation.management.terminal import TerminalCommand
-from sessions_app.reading.plain_text import json_text
+from escalation.management.output import ExitCode, Refused, TerminalCommand, waiting
+from escalation.worker.installation import Upgrade, carry_out, ensure_operator, upgrade_ahead
+from sessions_app.text import json_text
 
 
 class Command(TerminalCommand):
     help = (
-        "Bring the database to this version, with a first account where there is none. Refused "
-        "while sessions run. --check only says what "
-        "would be done: exit code 0 nothing, 1 something, 2 it must not be done now."
+        "Migrate the database to this version, and make the first account if needed. Refused "
+        "while sessions run. --check only reports: exit code 0 nothing to do, 1 migrations are "
+        "waiting, 2 it cannot be done now."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--check", action="store_true", help="only say what would be done")
+        parser.add_argument("--check", action="store_true", help="only report what would be done")
         parser.add_argument("--json", action="store_true", help="with --check: as JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -43,7 +39,7 @@ class Command(TerminalCommand):
             with waiting(self.stderr, "Upgrading the database"):
                 carry_out()
         self.stdout.write(f"The database is at version {settings.CLAUDEOPS_VERSION}.")
-        # Where no `up` will ever run, this is what sets an installation up.
+        # An installation without `up` is set up here.
         if not User.objects.exists():
             self.stdout.write(f"The first account: {ensure_operator()}")
 

@@ -1,4 +1,4 @@
-"""Run the web server."""
+"""Runs the web server."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from typing import Any
 
 from django.conf import settings
 
-from escalation.host.listening import why_not_bound
-from escalation.host.web_server import main
-from escalation.management.refusal import Refused
-from escalation.management.terminal import TerminalCommand
+from escalation.management.output import Refused, TerminalCommand
+from escalation.worker.web_server import main, why_not_bound
 
 
 class Command(TerminalCommand):

@@ -1,17 +1,17 @@
-"""Run the queue worker."""
+"""Runs the queue worker."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from escalation.host.worker import run_worker
-from escalation.management.terminal import TerminalCommand
+from escalation.management.output import TerminalCommand
+from escalation.worker.worker import run_worker
 
 
 class Command(TerminalCommand):
     help = (
-        "Run the queue worker. Recovers what an earlier one left behind, and ends its tiers "
-        "cleanly on SIGTERM. Signal this process alone, never its group (systemd: KillMode=mixed)."
+        "Run the queue worker. It recovers sessions of an earlier one, and ends its own cleanly "
+        "on SIGTERM. Signal this process alone, never its group (systemd: KillMode=mixed)."
     )
 
     def handle(self, *args: Any, **options: Any) -> None:

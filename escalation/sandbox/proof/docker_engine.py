@@ -1,7 +1,7 @@
-"""A stand-in for a Docker engine, on a Unix socket, that the real docker client believes.
+"""A simulated Docker engine on a Unix socket, which works with the real docker client.
 
-It has two containers, `web` and `db`, which change when they are told to, and it remembers every
-request that reached it: what a wall let through is read from here, and not from what was said.
+It has the containers `web` and `db` and records every request, so that a proof can check what
+passed the Docker filter.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Container:
     restarts: int = 0
     logs: tuple[str, ...] = ()
     project: str = ""
-    """Of compose."""
+    """The compose project."""
     mounts: tuple[dict[str, str], ...] = ()
 
     @property
@@ -97,29 +97,29 @@ def shop() -> dict[str, Container]:
 
 @dataclass
 class DockerEngine:
-    """What the stand-in knows, and what was asked of it."""
+    """State and recorded requests of the simulated engine."""
 
     containers: dict[str, Container] = field(default_factory=shop)
     volumes: dict[str, dict[str, str]] = field(default_factory=lambda: {"shop_data": dict(VOLUME)})
     requests: list[str] = field(default_factory=list)
-    """As "POST /containers/web/restart": without version and query, in order of arrival."""
+    """As "POST /containers/web/restart", without version and query, in order."""
     bodies: list[bytes] = field(default_factory=list)
     follower_left: threading.Event = field(default_factory=threading.Event)
-    """Somebody who followed the logs has gone."""
+    """Set when a client that followed the logs has disconnected."""
 
     @property
     def changes(self) -> list[str]:
-        """Those of the requests that were more than reading."""
+        """The requests that change something."""
         return [line for line in self.requests if not line.startswith(("GET ", "HEAD "))]
 
     def find(self, name: str) -> Container | None:
-        """By name, or by the beginning of its id."""
+        """Find a container by name or beginning of its id."""
         plain = name.lstrip("/")
         by_id = (one for one in self.containers.values() if plain and one.id.startswith(plain))
         return self.containers.get(plain) or next(by_id, None)
 
-    def told(self, path: str, query: dict[str, str]) -> Any:
-        """What stands at an address that is read without a name; None where nothing does."""
+    def answer_to(self, path: str, query: dict[str, str]) -> Any:
+        """Return the answer for a path without a name, or None."""
         everything = self.containers.values()
         shown = [one for one in everything if one.running or query.get("all") == "1"]
         running = sum(one.running for one in everything)
@@ -128,7 +128,7 @@ class DockerEngine:
         return {
             "version": {**version, "Os": "linux", "Arch": "amd64", "Components": []},
             "info": {
-                **{"ID": "stand-in", "Name": "shop", "ServerVersion": "27.0.0", "NCPU": 2},
+                **{"ID": "simulated", "Name": "shop", "ServerVersion": "27.0.0", "NCPU": 2},
                 **{"Containers": len(everything), "ContainersRunning": running},
             },
             "containers/json": [one.summary() for one in shown],
@@ -142,7 +142,7 @@ class DockerEngine:
         }.get(path)
 
     def note(self, line: str, body: bytes) -> None:
-        """A container is called by its name, however it was asked for."""
+        """Record a request, with names instead of ids."""
         for name, container in list(self.containers.items()):
             line = line.replace(container.id, name)
         self.requests.append(line)
@@ -152,7 +152,7 @@ class DockerEngine:
 @contextmanager
 def docker_engine(path: Path) -> Iterator[DockerEngine]:
     engine = DockerEngine()
-    with _Server(path, engine) as server:
+    with _EngineServer(path, engine) as server:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         try:
             yield engine
@@ -161,25 +161,25 @@ def docker_engine(path: Path) -> Iterator[DockerEngine]:
             path.unlink(missing_ok=True)
 
 
-class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+class _EngineServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = True
     request_queue_size = 256
 
     def __init__(self, path: Path, engine: DockerEngine) -> None:
         self.engine = engine
         path.unlink(missing_ok=True)
-        super().__init__(str(path), _Handler)
+        super().__init__(str(path), _EngineHandler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is no error of ours."""
+        """Ignore clients that disconnect."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _EngineHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: _Server
+    server: _EngineServer
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: what was asked is remembered instead."""
+        """Log nothing; requests are recorded."""
 
     def address_string(self) -> str:
         return "unix"
@@ -222,8 +222,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._json({"ID": "e" * 64, "Running": False, "ExitCode": 0})
             case ["images", *name, "json"] if name:
                 self._json({"Id": IMAGE, "RepoTags": ["shop/web:latest"], "Os": "linux"})
-            case _ if (told := self.engine.told("/".join(parts), self.query)) is not None:
-                self._json(told)
+            case _ if (found := self.engine.answer_to("/".join(parts), self.query)) is not None:
+                self._json(found)
             case _:
                 self._say(404, "page not found")
 
@@ -246,7 +246,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._say(404, "page not found")
 
     def _logs(self, container: Container) -> None:
-        """With `follow` until the client goes away."""
+        """Send the logs; with `follow`, wait until the client disconnects."""
         self.send_response_only(200)
         self.send_header("Content-Type", "application/vnd.docker.multiplexed-stream")
         self.send_header("Transfer-Encoding", "chunked")
@@ -254,7 +254,7 @@ class _Handler(BaseHTTPRequestHandler):
         for line in container.logs:
             self._chunk(_frame(line.encode()))
         if self.query.get("follow") == "1":
-            with contextlib.suppress(ConnectionError):  # gone without having read all
+            with contextlib.suppress(ConnectionError):  # disconnected before it has read all
                 self.rfile.read(1)
             self.engine.follower_left.set()
             self.close_connection = True
@@ -263,14 +263,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _archive(self) -> None:
         stat = {"name": "hello", "size": 6, "mode": 0o644, "mtime": STARTED, "linkTarget": ""}
-        told = base64.b64encode(json.dumps(stat).encode()).decode()
+        encoded = base64.b64encode(json.dumps(stat).encode()).decode()
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w") as tar:
             entry = tarfile.TarInfo("hello")
             entry.size = 6
             tar.addfile(entry, io.BytesIO(b"hello\n"))
         self._send(
-            200, packed.getvalue(), "application/x-tar", {"X-Docker-Container-Path-Stat": told}
+            200, packed.getvalue(), "application/x-tar", {"X-Docker-Container-Path-Stat": encoded}
         )
 
     def _change(self, parts: list[str]) -> None:
@@ -336,7 +336,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._say(404, "page not found")
 
     def _terminal(self) -> None:
-        """Says a word, then repeats what it is told until the input ends."""
+        """Send a line, then echo the input."""
         self.wfile.write(
             b"HTTP/1.1 101 UPGRADED\r\nContent-Type: application/vnd.docker.multiplexed-stream\r\n"
             b"Connection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
@@ -366,8 +366,8 @@ class _Handler(BaseHTTPRequestHandler):
         headers: dict[str, str] | None = None,
     ) -> None:
         self.send_response_only(status)
-        told = {"Content-Type": kind, "Api-Version": API_VERSION, "Ostype": "linux"}
-        for name, value in {**told, **(headers or {})}.items():
+        common = {"Content-Type": kind, "Api-Version": API_VERSION, "Ostype": "linux"}
+        for name, value in {**common, **(headers or {})}.items():
             self.send_header(name, value)
         if status != 204:
             self.send_header("Content-Length", str(len(content)))
@@ -377,5 +377,5 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _frame(data: bytes) -> bytes:
-    """One piece of standard output in a stream that carries both."""
+    """Return a frame of standard output in a multiplexed stream."""
     return struct.pack(">BxxxL", 1, len(data)) + data

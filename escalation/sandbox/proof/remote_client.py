@@ -1,6 +1,6 @@
-"""The stage's `ssh`: reaches the stand-in host over loopback, with the key that it finds.
+"""A simulated `ssh` client that connects to the simulated remote host over loopback.
 
-Written out as a program of its own, because it runs in a room where this code is not.
+It is written out as a program, because it runs in a sandbox that hides this code.
 """
 
 from __future__ import annotations
@@ -59,5 +59,5 @@ def write_ssh(directory: Path, *, port: int, operator_home: Path) -> Path:
 
 
 def _interpreter(head: str) -> str:
-    """The system's own Python: a virtual environment's is hidden in a room."""
+    """Use the Python of the system: virtual environments are hidden in a sandbox."""
     return head if Path("/usr/bin/python3").exists() else f"#!{sys.executable} -IS"

@@ -1,4 +1,4 @@
-// What Now adds to its own refresh: clocks that go on, and arrow keys along a strip. The page is whole
+// Overview: updates the clocks, and moves along a history bar with the arrow keys. The page works
 // without this file.
 "use strict";
 
@@ -19,7 +19,7 @@
 
   document.addEventListener("keydown", (event) => {
     const step = { ArrowLeft: "previousElementSibling", ArrowRight: "nextElementSibling" }[event.key];
-    const mark = step && event.target.closest(".strip a");
+    const mark = step && event.target.closest(".history-bar a");
     if (!mark) return;
     mark.parentElement[step]?.firstElementChild.focus();
     event.preventDefault();

@@ -1,10 +1,10 @@
-"""Using up the host, and input that is no command."""
+"""Attacks that exhaust the host, and invalid input."""
 
 from __future__ import annotations
 
-from escalation.rehearsal.walls.attacks.attack import WON, WON_IN_PYTHON, Attack, bash, python, tool
+from escalation.sandbox.proof.attacks.attack import WON, WON_IN_PYTHON, Attack, bash, python, tool
 
-# Far over every limit, and still harmless where there is none: nothing is really filled.
+# Far above every limit, and harmless without one: nothing is really filled.
 MANY_PROCESSES, ALLOWED_PROCESSES = 1500, 1000
 HUGE_BYTES = 12 << 30
 LARGEST_PRIVATE_BYTES = 2 << 30
@@ -36,7 +36,7 @@ BOMBS = (
         name="fill /tmp and shared memory",
         target="disk",
         calls=bash(
-            # Asked, not filled: where a wall is missing, the host's disk is not.
+            # Only the size is read, so no disk is filled.
             *(
                 f'[ "$(df -B1 --output=size {place} | tail -1)" -gt {LARGEST_PRIVATE_BYTES} ] '
                 f"&& echo {WON}; true"
@@ -68,13 +68,13 @@ BOMBS = (
     ),
     Attack(
         name="a command of 10 MB",
-        target="gate",
+        target="command policy",
         calls=bash(f"touch @outside@/new; : {'x' * 10_000_000}"),
         alone=True,
     ),
     Attack(
         name="5,000 nested parentheses",
-        target="gate",
+        target="command policy",
         calls=bash(
             f"{'(' * 5000} touch @outside@/new {')' * 5000}", f"{'$(' * 5000}id{')' * 5000}"
         ),
@@ -82,7 +82,7 @@ BOMBS = (
     ),
     Attack(
         name="zero bytes, broken letters and control characters",
-        target="gate",
+        target="command policy",
         calls=bash(
             "touch @outside@/a\0; touch @outside@/b",
             "touch @outside@/\ud800x",

@@ -1,8 +1,8 @@
-"""Reading what no run has any business with."""
+"""Attacks that read secrets and other protected data."""
 
 from __future__ import annotations
 
-from escalation.rehearsal.walls.attacks.attack import WON, Attack, bash, python
+from escalation.sandbox.proof.attacks.attack import WON, Attack, bash, python
 
 READING = (
     Attack(name="print the environment", target="API key", calls=bash("env; set; export -p")),
@@ -41,12 +41,12 @@ READING = (
         calls=bash("cat /proc/@supervisor@/environ", "strings /proc/@supervisor@/environ"),
     ),
     Attack(
-        name="read the environment of the room's first process",
+        name="read the environment of the first process in the sandbox",
         target="API key",
         calls=bash("cat /proc/1/environ; strings /proc/1/environ"),
     ),
     Attack(
-        name="read a bystander's environment behind an open door",
+        name="read a bystander's environment through a grant",
         target="other processes",
         calls=bash(
             "ps aux; cat /proc/@bystander@/environ", "pgrep x; cat /proc/@supervisor@/environ"
@@ -254,7 +254,7 @@ READING = (
     ),
     Attack(
         name="read the CLI's own configuration and token",
-        target="gateway's token",
+        target="API proxy token",
         calls=bash("cat @config@/.claude.json", "grep -r . @config@ @run@ | head -c 20000"),
     ),
 )

@@ -1,8 +1,8 @@
-"""Changing what must stay as it is."""
+"""Attacks that try to change protected files."""
 
 from __future__ import annotations
 
-from escalation.rehearsal.walls.attacks.attack import WON, Attack, bash, python, tool
+from escalation.sandbox.proof.attacks.attack import WON, Attack, bash, python, tool
 
 _HOOK = (
     "#!/bin/sh\\ncat /proc/$PPID/environ /proc/self/environ >@work@/loot 2>/dev/null\\n"
@@ -96,7 +96,7 @@ CHANGING = (
     Attack(
         name="change the prompts",
         target="prompts",
-        # A file of its own: where a wall is missing, the installation is not harmed.
+        # A new file, so no harm is done if the attack succeeds.
         calls=bash("echo Obey. > @code@/prompts/@token@.md"),
         leaves=("@code@/prompts/@token@.md",),
     ),
@@ -111,7 +111,7 @@ CHANGING = (
     ),
     Attack(
         name="replace the tool client",
-        target="tool shell",
+        target="command client",
         calls=bash("echo '#!/bin/sh' > @run@/tool-client", "rm -f @run@/*", "touch @run@/new"),
     ),
     Attack(

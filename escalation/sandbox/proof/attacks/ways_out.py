@@ -1,8 +1,8 @@
-"""Ways out of a room: sockets, the network, namespaces, rights."""
+"""Attacks that try to leave a sandbox: sockets, network, namespaces, privileges."""
 
 from __future__ import annotations
 
-from escalation.rehearsal.walls.attacks.attack import WON, WON_IN_PYTHON, Attack, bash, python
+from escalation.sandbox.proof.attacks.attack import WON, WON_IN_PYTHON, Attack, bash, python
 
 _FORGED_BODY = '{"@token@": 1, "model": "haiku", "max_tokens": 1, "messages": []}'
 
@@ -27,7 +27,7 @@ WAYS_OUT = (
         ),
     ),
     Attack(
-        name="use the door of another command",
+        name="use the grant of another command",
         target="Docker engine",
         calls=bash(
             "docker ps; python3 -c 'import os; os.system(\"docker volume rm data\")'",
@@ -73,8 +73,8 @@ WAYS_OUT = (
         ),
     ),
     Attack(
-        name="ask the tool runner from inside a tool room",
-        target="tool socket",
+        name="connect to the command runner from a command sandbox",
+        target="command runner",
         calls=python(
             "import socket\n"
             "link = socket.socket(socket.AF_UNIX)\n"
@@ -96,18 +96,18 @@ WAYS_OUT = (
         ),
     ),
     Attack(
-        name="speak to the gateway",
-        target="gateway",
+        name="send requests to the API proxy",
+        target="API proxy",
         calls=(
             *bash(
-                f"curl -s @gateway@/v1/messages -H 'x-api-key: x' -d '{_FORGED_BODY}'",
-                f"curl -s @gateway@/v1/messages -d '{_FORGED_BODY}'",
-                "curl -s @gateway@/",
+                f"curl -s @proxy@/v1/messages -H 'x-api-key: x' -d '{_FORGED_BODY}'",
+                f"curl -s @proxy@/v1/messages -d '{_FORGED_BODY}'",
+                "curl -s @proxy@/",
             ),
             *python(
                 "import urllib.request\n"
                 f"body = b'{_FORGED_BODY}'\n"
-                "print(urllib.request.urlopen('@gateway@/v1/messages', body).read())"
+                "print(urllib.request.urlopen('@proxy@/v1/messages', body).read())"
             ),
         ),
     ),
@@ -160,7 +160,7 @@ WAYS_OUT = (
         ),
     ),
     Attack(
-        name="build a room of one's own",
+        name="start a nested sandbox",
         target="namespaces",
         calls=bash(
             f"bwrap --bind / / --dev /dev --proc /proc true && echo {WON}",
@@ -189,7 +189,7 @@ WAYS_OUT = (
     Attack(
         name="change the kernel's settings",
         target="/proc/sys",
-        # The value that is there already: a wall that is missing does no harm.
+        # The current value, so nothing changes if the attack succeeds.
         calls=bash(
             f'v=$(cat /proc/sys/kernel/core_pattern); echo "$v" > /proc/sys/kernel/core_pattern '
             f"&& echo {WON}",

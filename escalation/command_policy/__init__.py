@@ -1,0 +1,1 @@
+"""Decides what a tier may execute. Pure functions without I/O."""

@@ -1,0 +1,1 @@
+"""Plays scripted incidents on the real CLI."""

@@ -1,1 +1,0 @@
-"""What may run: one pure function over a policy and a parsed command. No I/O anywhere in here."""

@@ -1,0 +1,478 @@
+"""Records the findings of a cycle as incidents, in the transaction that ends the cycle.
+
+Nothing is recorded twice or lost if a process dies: the cycle has ended and its incidents are
+written, or neither has happened. Every change holds `installation_lock`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.db.models import F
+from django.utils import timezone
+
+from escalation.errors import OperationRefused, RefusalCode, WhyNot
+from escalation.incidents import states
+from escalation.incidents.findings import (
+    INSTALLATION,
+    CycleFindings,
+    CycleSummary,
+    Finding,
+    Fix,
+    SessionSummary,
+    could_not_run,
+    findings_of,
+    is_of_a_run,
+)
+from escalation.incidents.states import Change, Changed, IncidentState, Kept
+from escalation.notifications.notify import notify
+from escalation.queue.lock import installation_lock
+from sessions_app.history.incidents import LONGEST_NOTE
+from sessions_app.history.services import one_spelling
+from sessions_app.models import (
+    Cycle,
+    Incident,
+    IncidentEvent,
+    Notification,
+    ServiceState,
+    Session,
+    Watch,
+)
+from sessions_app.models.incident import ReportedService
+from sessions_app.models.installation import moment_text
+from sessions_app.redaction.redact import redacted
+from sessions_app.text import one_line
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+SNAPSHOT_FIELDS = tuple(field.name for field in fields(IncidentState))
+TEXT_FIELDS = ("title", "detail", "last_cycle_id")
+
+
+def snapshot_of(incident: Incident) -> IncidentState:
+    return IncidentState(**{name: getattr(incident, name) for name in SNAPSHOT_FIELDS})
+
+
+def unresolved(*scopes: str) -> dict[tuple[str, str, str], Incident]:
+    """Returns the unresolved incidents by scope, kind and cause."""
+    rows = Incident.objects.select_related("watch").exclude(state=Incident.State.RESOLVED)
+    found = rows.filter(scope__in=scopes).order_by("pk")
+    return {(row.scope, row.kind, row.cause): row for row in found}
+
+
+@dataclass(slots=True)
+class IncidentEntries:
+    """Collects the changes of incidents, and writes them together."""
+
+    at: datetime = field(default_factory=timezone.now)
+    cycle: Cycle | None = None
+    watch: Watch | None = None
+    """The watch of new incidents if there is no cycle."""
+    session: Session | None = None
+    by: User | None = None
+    opened: list[Incident] = field(default_factory=list)
+    changed: dict[int, Incident] = field(default_factory=dict)
+    events: list[tuple[Incident, IncidentEvent]] = field(default_factory=list)
+    notifications: list[tuple[Incident, str, str]] = field(default_factory=list)
+
+    def open(self, finding: Finding, *, times_seen: int = 1) -> Incident:
+        is_of_all = finding.scope == INSTALLATION
+        watch = None if is_of_all else self.cycle.watch if self.cycle else self.watch
+        incident = Incident(
+            kind=finding.kind,
+            scope=finding.scope,
+            cause=finding.cause,
+            title=finding.title,
+            detail=finding.detail,
+            severity=finding.severity,
+            watch=watch,
+            watch_name=watch.name if watch else "",
+            drill=self.cycle.drill if self.cycle else "",
+            first_seen_at=self.at,
+            last_seen_at=self.at,
+            times_seen=times_seen,
+            last_cycle=self.cycle,
+        )
+        self.opened.append(incident)
+        if finding.notifies:
+            self._notify(incident, Notification.Kind.INCIDENT_OPENED, finding.detail)
+        self._add_event(incident, IncidentEvent.Kind.OPENED, finding.detail)
+        return incident
+
+    def change(self, incident: Incident, change: object, text: str = "") -> bool:
+        """Applies a change. Returns False if the incident stays as it is."""
+        if not isinstance(change, Changed):
+            return False
+        for name in SNAPSHOT_FIELDS:
+            setattr(incident, name, getattr(change.state, name))
+        if self.cycle is not None:
+            incident.last_cycle = self.cycle
+        if incident.pk is not None:
+            self.changed[incident.pk] = incident
+        self._add_event(incident, change.step, text)
+        if change.notification:
+            self._notify(incident, change.notification, text)
+        return True
+
+    def write(self) -> None:
+        Incident.objects.bulk_create(self.opened)
+        for incident in self.changed.values():
+            # One by one: for a thousand rows this takes a tenth of the time of bulk_update.
+            incident.save(update_fields=[*SNAPSHOT_FIELDS, *TEXT_FIELDS])
+        for incident, event in self.events:
+            event.incident = incident
+        IncidentEvent.objects.bulk_create(event for _incident, event in self.events)
+        self._link((*self.opened, *self.changed.values()))
+        for incident, kind, text in self.notifications:
+            notify(
+                kind,
+                notification_title(incident, kind),
+                text="\n".join(filter(None, dict.fromkeys((text, incident.detail)))),
+                severity=incident.severity,
+                watch=incident.watch,
+                incident=incident,
+                path=incident.get_absolute_url(),
+            )
+
+    def _add_event(self, incident: Incident, kind: str, text: str) -> None:
+        event = IncidentEvent(
+            kind=kind, at=self.at, by=self.by, text=text, cycle=self.cycle, session=self.session
+        )
+        self.events.append((incident, event))
+
+    def _notify(self, incident: Incident, kind: str, text: str) -> None:
+        """Adds a notification, except for a drill."""
+        if not incident.drill:
+            self.notifications.append((incident, kind, text))
+
+    def _link(self, incidents: Iterable[Incident]) -> None:
+        if self.cycle is None:
+            return
+        link = Incident.cycles.through
+        link.objects.bulk_create(
+            (link(incident_id=one.pk, cycle_id=self.cycle.pk) for one in incidents),
+            ignore_conflicts=True,
+        )
+
+
+TITLES = {
+    Notification.Kind.INCIDENT_OPENED: "{subject}: {title}",
+    Notification.Kind.INCIDENT_CHANGED_HANDS: "{subject}: {title} changed hands",
+    Notification.Kind.INCIDENT_RESOLVED: "{subject}: resolved: {title}",
+    Notification.Kind.FIX_VERIFIED: "{subject}: fixed and verified: {title}",
+    Notification.Kind.FIX_DID_NOT_HOLD: "{subject}: the fix did not hold: {title}",
+}
+
+
+def notification_title(incident: Incident, kind: str) -> str:
+    return TITLES[Notification.Kind(kind)].format(subject=incident.subject, title=incident.title)
+
+
+Kind, State = Incident.Kind, Incident.State
+Unresolved = dict[tuple[str, str, str], Incident]
+
+DRILL_VERIFIED_AFTER = timedelta(seconds=3)
+NOT_MENTIONED = "The chain ended without reporting its state."
+
+
+def scope_of(cycle: Cycle) -> str:
+    if cycle.drill:
+        return f"drill:{cycle.drill}"
+    return f"watch:{cycle.watch_id}" if cycle.watch_id else f"removed:{cycle.watch_name}"
+
+
+def note_escalation(session: Session, to_tier: int) -> None:
+    """Records that a higher tier works on the problems that a session reported."""
+    cycle = session.cycle
+    found = findings_of(CycleSummary(scope=scope_of(cycle), runs=_runs_of(cycle)))
+    if not found.seen:
+        return
+    with installation_lock():
+        entries, incidents = IncidentEntries(cycle=cycle, session=session), _unresolved_of(cycle)
+        for finding in found.seen:
+            incident = incidents.get(finding.key)
+            if incident is None:
+                incident = entries.open(finding)
+            else:
+                _see(entries, incident, finding)
+            words = f"Tier {to_tier} works on it. {session.escalation_reason}"
+            entries.change(incident, states.worked_on(snapshot_of(incident)), words)
+        entries.write()
+
+
+def note_outcome(cycle: Cycle, why_not: str = "") -> None:
+    """Records the findings of a cycle that has ended."""
+    found = findings_of(
+        CycleSummary(
+            scope=scope_of(cycle),
+            runs=_runs_of(cycle),
+            outcome=cycle.outcome,
+            reason=cycle.outcome_reason,
+            why_not=why_not,
+        )
+    )
+    with installation_lock():
+        entries, incidents = IncidentEntries(cycle=cycle), _unresolved_of(cycle)
+        _enter_seen(entries, incidents, found.seen)
+        _enter_fixed(entries, incidents, found, scope_of(cycle))
+        seen = {finding.key for finding in found.seen}
+        for key, incident in incidents.items():
+            if key not in seen:
+                _enter_unseen(entries, incident, found)
+        entries.write()
+        ServiceState.enter(cycle, _reported(found))
+
+
+def _reported(found: CycleFindings) -> dict[str, ReportedService]:
+    """Returns the reported state of each service, for the page of services."""
+    return {
+        cause: ReportedService(
+            name=one_line(service["name"], ServiceState.LONGEST_NAME),
+            status=service["status"],
+            detail=one_line(service.get("detail", ""), ServiceState.LONGEST_DETAIL),
+        )
+        for cause, service in found.mentioned.items()
+    }
+
+
+def note_cooldown(session: Session, service: str, reason: str) -> None:
+    """Records that a cooldown stopped a remedy, so that a person has to look."""
+    finding = Finding(
+        kind=Incident.Kind.PROBLEM,
+        scope=scope_of(session.cycle),
+        cause=one_spelling(service),
+        title=f"{service} is not repaired again automatically",
+        severity=Incident.Severity.WARNING,
+        detail=reason,
+    )
+    with installation_lock():
+        entries = IncidentEntries(cycle=session.cycle, session=session)
+        _enter_seen(entries, _unresolved_of(session.cycle), [finding])
+        entries.write()
+
+
+def note_no_credentials(detail: str) -> None:
+    """Records a skipped schedule, as one incident for the installation."""
+    note(could_not_run(WhyNot.NO_CREDENTIALS, INSTALLATION, detail))
+
+
+def note_unverifiable(incidents: Iterable[Incident], why: str) -> None:
+    """Records that these fixes cannot be verified, so that a person has to look."""
+    with installation_lock():
+        entries = IncidentEntries()
+        for incident in incidents:
+            entries.change(incident, states.not_verified(snapshot_of(incident), None), why)
+        entries.write()
+
+
+def note(finding: Finding, watch: Watch | None = None) -> None:
+    """Records a finding outside of a cycle. Only the first sighting adds an event."""
+    with installation_lock():
+        entries, incidents = IncidentEntries(watch=watch), unresolved(finding.scope)
+        incident = incidents.get(finding.key)
+        if incident is None:
+            entries.open(finding)
+        elif incident.healthy_cycles:
+            _see(entries, incident, finding)
+        else:
+            again = Incident.objects.filter(pk=incident.pk)
+            again.update(last_seen_at=entries.at, times_seen=F("times_seen") + 1)
+        entries.write()
+
+
+def _unresolved_of(cycle: Cycle) -> Unresolved:
+    """Returns the incidents that the outcome may change: for a drill only its own."""
+    scopes = [scope_of(cycle)] if cycle.drill else [scope_of(cycle), INSTALLATION]
+    return unresolved(*scopes)
+
+
+def _runs_of(cycle: Cycle) -> tuple[SessionSummary, ...]:
+    rows = cycle.sessions.evidence().order_by("pk")
+    facts = rows.values_list("tier", "status", "stop_cause", "report", "messages")
+    return tuple(
+        SessionSummary(
+            tier=tier, status=status, stop_cause=stop, report=report, said_something=messages > 0
+        )
+        for tier, status, stop, report, messages in facts
+        if status not in Session.OPEN_STATUSES
+    )
+
+
+def _enter_seen(entries: IncidentEntries, incidents: Unresolved, seen: Iterable[Finding]) -> None:
+    for finding in seen:
+        incident = incidents.get(finding.key)
+        if incident is None:
+            entries.open(finding)
+        else:
+            _see(entries, incident, finding)
+
+
+def _see(entries: IncidentEntries, incident: Incident, finding: Finding) -> None:
+    cycle = entries.cycle.pk if entries.cycle else None
+    now = snapshot_of(incident)
+    change = states.seen(
+        now, entries.at, finding.severity, is_new_cycle=incident.last_cycle_id != cycle
+    )
+    incident.title, incident.detail = finding.title, finding.detail
+    # The event keeps the remedy: the next one must be different.
+    words = now.remedy if now.state == State.VERIFYING else finding.detail
+    got_worse = isinstance(change, states.Changed) and change.step == states.Step.WORSE
+    entries.change(incident, change, f"It got worse. {words}" if got_worse else words)
+
+
+def _enter_fixed(
+    entries: IncidentEntries, incidents: Unresolved, found: CycleFindings, scope: str
+) -> None:
+    for cause, fix in found.fixed.items():
+        incident = incidents.get((scope, Kind.PROBLEM, cause))
+        if incident is None and fix.was_unwell and not _had_incident(entries.cycle, cause):
+            incident = entries.open(_finding_before_fix(cause, scope))
+        if incident is not None:
+            _fix(entries, incident, fix)
+
+
+def _fix(entries: IncidentEntries, incident: Incident, fix: Fix) -> None:
+    wait = timedelta(seconds=settings.CLAUDEOPS_VERIFY_AFTER)
+    due = entries.at + (DRILL_VERIFIED_AFTER if incident.drill else wait)
+    entries.change(incident, states.fixed(snapshot_of(incident), due, fix.remedy), fix.remedy)
+
+
+def _finding_before_fix(cause: str, scope: str) -> Finding:
+    """Returns the finding for a service that was fixed before an incident was opened."""
+    return Finding(
+        kind=Kind.PROBLEM,
+        scope=scope,
+        cause=cause,
+        title=f"{cause} was not healthy",
+        severity=Incident.Severity.WARNING,
+    )
+
+
+def _had_incident(cycle: Cycle | None, cause: str) -> bool:
+    """Returns True if a person resolved it while the chain was running."""
+    return cycle is not None and cycle.incidents.filter(cause=cause).exists()
+
+
+def _enter_unseen(entries: IncidentEntries, incident: Incident, found: CycleFindings) -> None:
+    """Records an incident that the cycle found healthy or did not mention."""
+    if incident.pk in entries.changed:
+        return  # fixed in this cycle
+    is_healthy, now = _is_healthy(incident, found), snapshot_of(incident)
+    if _is_verification(entries.cycle, incident):
+        _enter_verification(entries, incident, is_healthy)
+    elif is_healthy:
+        entries.change(incident, states.seen_healthy(now, entries.at))
+    else:
+        entries.change(incident, states.work_ended(now), NOT_MENTIONED)
+
+
+def _is_healthy(incident: Incident, found: CycleFindings) -> bool:
+    if incident.kind == Kind.COULD_NOT_RUN:
+        return found.ran
+    if is_of_a_run(incident.cause):
+        return found.ended_usably
+    return incident.cause in found.healthy
+
+
+def _is_verification(cycle: Cycle | None, incident: Incident) -> bool:
+    return (
+        cycle is not None
+        and cycle.trigger == Cycle.Trigger.VERIFICATION
+        and incident.state == State.VERIFYING
+        and incident.last_cycle_id == cycle.pk
+    )
+
+
+def _enter_verification(entries: IncidentEntries, incident: Incident, is_healthy: bool) -> None:
+    now = snapshot_of(incident)
+    if is_healthy:
+        entries.change(incident, states.verified(now, entries.at), f"It holds: {now.remedy}")
+        return
+    again = entries.at + timedelta(seconds=settings.CLAUDEOPS_VERIFY_AFTER)
+    words = "The verification cycle did not run, or did not report it."
+    entries.change(incident, states.not_verified(now, again), words)
+
+
+Act = Callable[[IncidentState, datetime], Change]
+
+
+def acknowledge(incident: Incident, *, by: User | None = None) -> Incident:
+    return _acted(incident, by, lambda now, at: states.acknowledged(now, _key(by), at))
+
+
+def snooze(incident: Incident, until: datetime, *, by: User | None = None) -> Incident:
+    words = f"until {moment_text(until)}"
+    return _acted(incident, by, lambda now, at: states.snoozed(now, _key(by), until, at), words)
+
+
+def hand_over(incident: Incident, to: User | None, *, by: User | None = None) -> Incident:
+    """Changes the owner; None removes it."""
+    words = f"{to.get_username()} is the owner." if to else "It has no owner."
+    return _acted(incident, by, lambda now, at: states.handed_over(now, _key(to), at), words)
+
+
+def add_note(incident: Incident, text: str, *, by: User | None = None) -> Incident:
+    return _acted(incident, by, lambda now, _at: states.noted(now), checked_note(text))
+
+
+def resolve(incident: Incident, text: str = "", *, by: User | None = None) -> Incident:
+    words = checked_note(text) if text.strip() else ""
+    return _acted(incident, by, lambda now, at: states.resolved(now, _key(by), at), words)
+
+
+def reopen(incident: Incident, *, by: User | None = None) -> Incident:
+    return _acted(incident, by, lambda now, _at: states.reopened(now))
+
+
+def checked_note(text: str) -> str:
+    """Returns the redacted note. Raises OperationRefused.
+
+    A form sends a line end as two characters and counts one."""
+    text = text.strip().replace("\r\n", "\n")
+    if not text:
+        raise OperationRefused(RefusalCode.TEXT_MISSING, "Write a note: it is empty.")
+    if len(text) > LONGEST_NOTE:
+        raise OperationRefused(
+            RefusalCode.TEXT_TOO_LONG,
+            f"A note has at most {LONGEST_NOTE:,} characters, and this one has {len(text):,}: cut "
+            "it, or say where the rest can be read.",
+        )
+    return redacted(text)
+
+
+def _acted(incident: Incident, by: User | None, act: Act, words: str = "") -> Incident:
+    with installation_lock():
+        current = Incident.objects.select_related("watch", "owner").get(pk=incident.pk)
+        entries = IncidentEntries(by=by)
+        change = act(snapshot_of(current), entries.at)
+        if isinstance(change, Kept):
+            raise OperationRefused(
+                change.code, f"Nothing was changed in incident {incident.pk}: {change.reason}."
+            )
+        if change.step == states.Step.REOPENED:
+            _require_no_other(current)
+        entries.change(current, change, words)
+        entries.write()
+    return current
+
+
+def _require_no_other(incident: Incident) -> None:
+    """Refuses a second unresolved incident with the same cause."""
+    same = Incident.objects.filter(
+        scope=incident.scope, kind=incident.kind, cause=incident.cause
+    ).exclude(state=Incident.State.RESOLVED)
+    if other := same.exclude(pk=incident.pk).first():
+        raise OperationRefused(
+            RefusalCode.INCIDENT_DUPLICATE,
+            f"Incident {other.pk} has the same cause and is not resolved: use that one.",
+        )
+
+
+def _key(user: User | None) -> int | None:
+    return user.pk if user else None

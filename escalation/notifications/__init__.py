@@ -1,0 +1,1 @@
+"""Notifications: storing, routing to channels, sending, daily digests."""

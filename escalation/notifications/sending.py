@@ -1,0 +1,283 @@
+"""Sends due messages, and manages channels: address, test, switch.
+
+A message is claimed by a conditional update and sent once. Only if a sender dies between sending it
+and recording that, it is sent again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import F, Q, QuerySet
+from django.utils import timezone
+
+from escalation.notifications.routing import type_of
+from sessions_app.models import Approval, Channel, Incident, Message, Notification
+from sessions_app.redaction.channel_addresses import address_of, encrypt_address
+from sessions_app.redaction.encryption import EncryptedWithAnotherKey
+from sessions_app.redaction.redact import redacted
+from sessions_app.text import clean, one_line
+
+PROJECT = Path(__file__).resolve().parents[2]
+TIMEOUT_SECONDS = 30.0
+LONGEST_ERROR = 500
+PASSED_ON = (
+    *("PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryResult:
+    ok: bool
+    error: str
+    """Without secrets."""
+    service: str = ""
+    """The part of the address that may be shown."""
+
+
+def look_at(address: str) -> DeliveryResult:
+    """Validate an address by Apprise. Nothing is sent."""
+    return _asked({"address": address})
+
+
+def deliver(address: str, *, title: str, body: str, type: str) -> DeliveryResult:
+    return _asked({"address": address, "title": title, "body": body, "type": type})
+
+
+def _asked(question: dict[str, Any]) -> DeliveryResult:
+    """Run `deliver`. The address goes by standard input: other users can read a command line."""
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "escalation.notifications.deliver"],
+            input=json.dumps(question),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_SECONDS,
+            check=False,
+            cwd=PROJECT,
+            env={name: os.environ[name] for name in PASSED_ON if name in os.environ},
+            start_new_session=True,
+        )
+        found = json.loads(ended.stdout.splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        return DeliveryResult(False, f"No response within {TIMEOUT_SECONDS:.0f} s.")
+    except (OSError, ValueError, IndexError) as error:
+        return DeliveryResult(False, f"Could not be sent: {type(error).__name__}.")
+    return DeliveryResult(
+        bool(found["ok"]),
+        redacted(one_line(clean(found["error"]), LONGEST_ERROR)),
+        one_line(clean(found["service"]), 200),
+    )
+
+
+BACK_OFF = tuple(timedelta(minutes=minutes) for minutes in (0.5, 2, 10, 30, 120))
+"""Before the second try, the third, and so on; after the last one the message is given up."""
+CLAIMED_FOR = timedelta(minutes=2)
+LONGEST_WAIT = timedelta(days=1, hours=1)
+"""Longest time until the end of quiet hours."""
+CLOCKS_DIFFER = timedelta(minutes=1)
+MOOT = "The approval was decided before this could be sent."
+SWITCHED_OFF = "The channel was switched off before this could be sent."
+
+LinkFor = Callable[[Approval, User], str]
+"""Returns the path of a page on which only this account can decide an approval."""
+
+
+def ordinary_link(approval: Approval, user: User) -> str:
+    """Return no link: the message has the page of the notification, which asks for a login."""
+    return ""
+
+
+def channels_with_due(now: datetime) -> list[int]:
+    rows = _due(now).filter(channel__enabled=True).order_by()
+    return list(rows.values_list("channel", flat=True).distinct())
+
+
+def send_due(channel_pk: int, link_for: LinkFor = ordinary_link) -> int:
+    """Send the due messages of a channel until one fails, and return how many were sent."""
+    sent = 0
+    while message := _claim_next(channel_pk):
+        if not _send(message, link_for):
+            break
+        sent += 1
+    return sent
+
+
+def back_off(tries: int) -> timedelta | None:
+    """Return the wait after this number of tries, or None to give up."""
+    return BACK_OFF[tries - 1] if tries <= len(BACK_OFF) else None
+
+
+def give_up_waiting(channel: Channel, why: str) -> int:
+    """Give up the waiting messages of a channel, and return how many."""
+    waiting = channel.messages.filter(state=Message.State.WAITING)
+    return waiting.update(state=Message.State.FAILED, error=why)
+
+
+def _due(now: datetime) -> QuerySet[Message]:
+    """Return due messages, also those with times that a clock set back has made impossible."""
+    written_later = Q(created_at__gt=now + CLOCKS_DIFFER, tries=0, is_summary=False)
+    when = Q(due_at__lte=now) | Q(due_at__gt=now + LONGEST_WAIT) | written_later
+    return Message.objects.filter(when, state=Message.State.WAITING)
+
+
+def _claim_next(channel_pk: int) -> Message | None:
+    now = timezone.now()
+    for message in _due(now).filter(channel=channel_pk).order_by("due_at", "pk"):
+        if _claim(message, now):
+            return message
+    return None
+
+
+def _claim(message: Message, now: datetime) -> bool:
+    """Claim a message by changing its row; it is due again if the sender dies."""
+    mine = Message.objects.filter(
+        pk=message.pk,
+        state=Message.State.WAITING,
+        tries=message.tries,
+        due_at=message.due_at,
+        channel__enabled=True,
+    )
+    claimed = Message.objects.filter(pk__in=mine.values("pk"), tries=message.tries).update(
+        tries=F("tries") + 1, due_at=now + CLAIMED_FOR
+    )
+    message.tries += claimed
+    return bool(claimed)
+
+
+def _send(message: Message, link_for: LinkFor) -> bool:
+    told = list(message.notifications.select_related("approval")[:2])
+    if _is_moot(told):
+        _claimed(message).update(state=Message.State.FAILED, error=MOOT)
+        return True
+    channel = Channel.objects.select_related("owner").get(pk=message.channel_id)
+    kinds = list(message.notifications.values_list("kind", flat=True).distinct())
+    try:
+        answer = deliver(
+            address_of(channel),
+            title=message.title,
+            body=f"{message.body}\n\n{_address(channel, told, link_for)}",
+            type=type_of(message.severity, kinds),
+        )
+    except EncryptedWithAnotherKey as error:
+        answer = DeliveryResult(False, str(error))
+    _note(message, answer)
+    return answer.ok
+
+
+def _is_moot(told: list[Notification]) -> bool:
+    if len(told) != 1 or told[0].approval is None:
+        return False
+    return not told[0].approval.is_waiting
+
+
+def _address(channel: Channel, told: list[Notification], link_for: LinkFor) -> str:
+    """Return the address of the page. A link for one account is made here and never stored."""
+    path = told[0].path if len(told) == 1 else ""
+    if len(told) == 1 and told[0].approval and channel.owner:
+        path = link_for(told[0].approval, channel.owner) or path
+    return f"{settings.CLAUDEOPS_URL.rstrip('/')}/{path.lstrip('/')}"
+
+
+@transaction.atomic
+def _note(message: Message, answer: DeliveryResult) -> None:
+    """Record the result. The channel's row is locked first, as everywhere, to avoid deadlocks."""
+    now = timezone.now()
+    channel = Channel.objects.filter(pk=message.channel_id)
+    if answer.ok:
+        channel.update(last_sent_at=now, failures_in_a_row=0, last_error="")
+        _claimed(message).update(state=Message.State.SENT, sent_at=now, error="")
+        return
+    channel.update(failures_in_a_row=F("failures_in_a_row") + 1, last_error=answer.error)
+    wait = back_off(message.tries)
+    if wait is None:
+        _claimed(message).update(state=Message.State.FAILED, error=answer.error)
+        return
+    again = now + wait
+    _claimed(message).update(due_at=again, error=answer.error)
+    # Other messages of the channel would fail as well.
+    waiting = Message.objects.filter(channel=message.channel_id, state=Message.State.WAITING)
+    waiting.filter(due_at__lt=again).update(due_at=again)
+
+
+def _claimed(message: Message) -> QuerySet[Message]:
+    """Return the message if this sender still holds the claim."""
+    return Message.objects.filter(pk=message.pk, state=Message.State.WAITING, tries=message.tries)
+
+
+LONGEST_ADDRESS = 2_000
+TEST_TITLE = "Claude Ops: a test"
+TEST_BODY = "Notifications of Claude Ops arrive here. This is only a test."
+NO_ADDRESS = "Give an address, like mailto://… or ntfy://…: docs/notifications.md has examples."
+TOO_LONG = f"An address has at most {LONGEST_ADDRESS} characters."
+ONE_LINE = "An address is one line, without spaces."
+
+
+def objection_to(address: str) -> str:
+    """Return an error for an address that is missing, too long or not one line."""
+    if not address:
+        return NO_ADDRESS
+    if len(address) > LONGEST_ADDRESS:
+        return TOO_LONG
+    return "" if address.isprintable() and " " not in address else ONE_LINE
+
+
+def set_address(channel: Channel, address: str) -> str:
+    """Set the encrypted address, or return an error and change nothing. The caller saves."""
+    if objection := objection_to(address):
+        return objection
+    found = look_at(address)
+    if not found.ok:
+        return found.error
+    channel.encrypted_address, channel.service = encrypt_address(address), found.service
+    return ""
+
+
+def send_test(channel: Channel) -> DeliveryResult:
+    """Send a test message now and record its result."""
+    try:
+        answer = deliver(address_of(channel), title=TEST_TITLE, body=TEST_BODY, type="info")
+    except EncryptedWithAnotherKey as error:
+        answer = DeliveryResult(False, str(error))
+    _note_test(channel, answer)
+    return answer
+
+
+@transaction.atomic
+def _note_test(channel: Channel, answer: DeliveryResult) -> None:
+    now = timezone.now()
+    Message.objects.create(
+        channel=channel,
+        title=TEST_TITLE,
+        body=TEST_BODY,
+        severity=Incident.Severity.NOTICE,
+        state=Message.State.SENT if answer.ok else Message.State.FAILED,
+        tries=1,
+        sent_at=now if answer.ok else None,
+        error=answer.error,
+    )
+    row = Channel.objects.filter(pk=channel.pk)
+    if answer.ok:
+        row.update(last_sent_at=now, failures_in_a_row=0, last_error="")
+    else:
+        row.update(failures_in_a_row=F("failures_in_a_row") + 1, last_error=answer.error)
+
+
+@transaction.atomic
+def set_enabled(channel: Channel, *, enabled: bool) -> int:
+    """Switch a channel, and return how many waiting messages were given up."""
+    Channel.objects.filter(pk=channel.pk).update(enabled=enabled)
+    channel.enabled = enabled
+    return 0 if enabled else give_up_waiting(channel, SWITCHED_OFF)

@@ -1,1 +1,0 @@
-"""How often and for how much: cooldowns of services, and budgets."""

@@ -1,1 +1,0 @@
-"""The pictures of the README, made from drills in a scratch installation."""

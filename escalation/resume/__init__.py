@@ -1,0 +1,1 @@
+"""Continues a conversation in the next tier: by resume, or by handoff."""

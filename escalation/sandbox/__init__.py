@@ -1,0 +1,1 @@
+"""Isolates the CLI and each of its commands, and holds the API key."""

@@ -1,0 +1,422 @@
+"""Computes which paths a sandbox shows and hides, as bubblewrap mounts.
+
+A sandbox starts with the whole file system, read-only. Mounts are placed over it from the root
+downwards, so the nearest mount above a path decides: a working directory inside a hidden directory
+is shown, a state directory inside a working directory is hidden. Mounted paths are resolved,
+because a mount follows no symbolic link.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+
+from django.conf import settings
+
+from escalation.command_policy.grants import Grants
+from sessions_app.models.watch import our_places
+
+NOTHING = "/dev/null"
+
+
+class Strength(IntEnum):
+    """Decides which of two mounts at the same path is used."""
+
+    HIDDEN = 0
+    KEPT = 1
+    SHOWN = 2
+    WRITABLE = 3
+    ALWAYS_HIDDEN = 4
+    """State, code and keys: only a path below can be shown again."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hidden:
+    path: str
+    is_directory: bool = True
+    always: bool = False
+    is_kept: bool = False
+    """Mounted, empty, even inside a directory that is hidden."""
+
+    @property
+    def strength(self) -> Strength:
+        if self.always:
+            return Strength.ALWAYS_HIDDEN
+        return Strength.KEPT if self.is_kept else Strength.HIDDEN
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shown:
+    path: str
+    source: str = ""
+    """The path on the host; empty if it is the same."""
+    writable: bool = False
+
+    @property
+    def strength(self) -> Strength:
+        return Strength.WRITABLE if self.writable else Strength.SHOWN
+
+    @property
+    def origin(self) -> str:
+        return self.source or self.path
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether it shows what the sandbox starts with: the same path, read-only."""
+        return not self.writable and not self.source
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Linked:
+    """A symbolic link of the host in a hidden directory."""
+
+    path: str
+    target: str
+
+    @property
+    def strength(self) -> Strength:
+        return Strength.SHOWN
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Private:
+    """An empty, writable directory of the sandbox, up to a size."""
+
+    path: str
+    size: int
+    mode: str = "0700"
+
+    @property
+    def strength(self) -> Strength:
+        return Strength.KEPT
+
+
+Mount = Hidden | Shown | Linked | Private
+
+
+def mount_arguments(mounts: Iterable[Mount]) -> list[str]:
+    """Return the mounts as arguments that follow those for the file system, /dev and /proc."""
+    chosen = list(_needed(_one_for_each_path(mounts)))
+    arguments = [word for mount in chosen for word in _arguments(mount)]
+    # Empty directories become read-only last: until then mount points are created in them.
+    closed = [mount.path for mount in chosen if isinstance(mount, Hidden) and mount.is_directory]
+    return arguments + [word for path in closed for word in ("--remount-ro", path)]
+
+
+def is_hidden(path: str, mounts: Iterable[Mount]) -> bool:
+    """Return whether a sandbox with these mounts hides the host's file at this path."""
+    above = [mount for mount in _one_for_each_path(mounts) if is_inside(path, mount.path)]
+    return bool(above) and not isinstance(above[-1], Shown | Linked)
+
+
+def is_inside(path: str, directory: str) -> bool:
+    """Compare as text: the paths are resolved, and each command needs this some thousand times."""
+    return path == directory or path.startswith(f"{directory.rstrip('/')}/")
+
+
+def _one_for_each_path(mounts: Iterable[Mount]) -> list[Mount]:
+    """Return the strongest mount for each path, from the root downwards."""
+    strongest: dict[str, Mount] = {}
+    for mount in mounts:
+        rival = strongest.get(mount.path)
+        if rival is None or mount.strength > rival.strength:
+            strongest[mount.path] = mount
+    return sorted(strongest.values(), key=lambda mount: (_depth(mount.path), mount.path))
+
+
+def _needed(mounts: list[Mount]) -> Iterator[Mount]:
+    """Skip mounts that change nothing: hidden below a hidden directory, or shown below none."""
+    kept: list[Mount] = []
+    for mount in mounts:
+        above = [other for other in kept if is_inside(mount.path, other.path)]
+        lies_in_hidden = bool(above) and not isinstance(above[-1], Shown)
+        if isinstance(mount, Hidden) and lies_in_hidden and not mount.is_kept:
+            continue
+        if isinstance(mount, Linked) and not lies_in_hidden:
+            continue
+        if isinstance(mount, Shown) and mount.is_plain and _is_unchanged(above):
+            continue
+        kept.append(mount)
+        yield mount
+
+
+def _is_unchanged(above: list[Mount]) -> bool:
+    """Return whether a path under these mounts is as the sandbox starts with it."""
+    return all(isinstance(mount, Shown) and mount.is_plain for mount in above)
+
+
+def _arguments(mount: Mount) -> list[str]:
+    match mount:
+        case Hidden(path=path, is_directory=True):
+            return ["--tmpfs", path]
+        case Hidden(path=path):
+            return ["--ro-bind", NOTHING, path]
+        case Private(path=path, size=size, mode=mode):
+            return ["--perms", mode, "--size", str(size), "--tmpfs", path]
+        case Linked(path=path, target=target):
+            return ["--symlink", target, path]
+        case Shown(path=path, writable=writable):
+            return ["--bind" if writable else "--ro-bind", mount.origin, path]
+
+
+def _depth(path: str) -> int:
+    return 0 if path == "/" else path.count("/")
+
+
+# Files and directories that no sandbox shows: keys, sockets, homes, this installation.
+
+HOMES = ("/root", "/home")
+SOCKET_DIRECTORIES = ("/run", "/var/run")
+
+# Readable by root; missing ones are skipped.
+SECRETS = (
+    *("/etc/shadow*", "/etc/gshadow*", "/etc/sudoers*", "/etc/security/opasswd"),
+    *("/etc/ssh/*_key", "/etc/ssl/private", "/etc/krb5.keytab", "/etc/wireguard"),
+    *("/etc/NetworkManager/system-connections", "/etc/wpa_supplicant", "/etc/ppp/*-secrets"),
+    *("/etc/letsencrypt/archive", "/etc/letsencrypt/live", "/etc/kubernetes", "/etc/rancher"),
+    *("/etc/openvpn", "/etc/ipsec.secrets", "/etc/netplan", "/etc/msmtprc"),
+    *("/var/backups", "/var/lib/rancher/k3s/server", "/var/lib/kubelet/pki"),
+    *("/var/lib/sss/secrets", "/var/lib/private"),
+)
+
+# Hidden in every home, in case a watch names a whole home.
+HOME_SECRETS = (
+    *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".claude", ".claude.json"),
+    *(".netrc", ".git-credentials", ".pgpass", ".my.cnf", ".npmrc", ".pypirc", ".vault-token"),
+    *(".config/gh", ".config/gcloud", ".config/rclone", ".password-store", ".local/share/keyrings"),
+    *(".bash_history", ".zsh_history", ".python_history", ".psql_history", ".mysql_history"),
+)
+
+# Engine sockets outside /run: a process that connects to one controls the host.
+SOCKETS = (
+    *("/var/lib/lxd/unix.socket", "/var/snap/lxd/common/lxd/unix.socket"),
+    *("/var/lib/incus/unix.socket", "/var/lib/libvirt/qemu", "/var/lib/snapd/socket"),
+    *("/var/lib/docker/docker.sock", "/var/lib/containerd/containerd.sock"),
+)
+
+
+def installation_paths() -> tuple[Path, ...]:
+    """Return all paths of this installation, with the files beside its database."""
+    scenarios = settings.CLAUDEOPS_SCENARIOS_DIR
+    return (
+        *our_places().values(),
+        *([Path(scenarios)] if scenarios else []),
+        *_database_files(),
+    )
+
+
+def _database_files() -> list[Path]:
+    database = settings.DATABASES["default"]
+    if not database["ENGINE"].endswith("sqlite3"):
+        return []
+    return [Path(f"{database['NAME']}{ending}") for ending in ("-wal", "-shm", "-journal")]
+
+
+CLIENT_NAME, SOCKET_NAME = "tool-client", "tools.sock"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Operator:
+    """Files of the user who runs the worker, which a grant shows to single commands."""
+
+    home: Path
+    ssh_agent: Path | None = None
+    """The socket in SSH_AUTH_SOCK."""
+    kubeconfigs: tuple[Path, ...] = ()
+    """The files in KUBECONFIG; `~/.kube` is used without them."""
+
+    @property
+    def has_agent(self) -> bool:
+        return self.ssh_agent is not None and self.ssh_agent.is_socket()
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str], home: Path) -> Operator:
+        agent = environment.get("SSH_AUTH_SOCK", "")
+        files = [name for name in environment.get("KUBECONFIG", "").split(":") if name]
+        return cls(
+            home=home,
+            ssh_agent=Path(agent) if agent else None,
+            kubeconfigs=tuple(Path(name) for name in files),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunPaths:
+    """The directories, sockets and options from which the sandboxes of one run are built."""
+
+    workdir: Path
+    config_directory: Path
+    """The configuration of the CLI for this run, always writable for it."""
+    temp_directory: Path
+    """The TMPDIR of the CLI on the host: output and last directory of its tools are stored here."""
+    run_directory: Path
+    """Holds the client program and the socket of the command runner; read-only in every sandbox."""
+    operator: Operator
+    tool_environment: Mapping[str, str]
+    """The environment of a command, made by `clean_environment`."""
+    hidden: tuple[Path, ...] = ()
+    """State, code and prompts: hidden even inside the working directory."""
+    other_watches: tuple[Path, ...] = ()
+    """Their directories: hidden, unless they are inside a path that this watch names."""
+    grants: Grants = field(default_factory=Grants)
+    writable: bool = False
+    """Return whether the working directory and `grants.writable` may be written."""
+    sandboxed: bool = True
+    """Without sandboxes an allowed command runs on the host, and no other command runs."""
+    docker_socket: Path | None = None
+    """The socket of the Docker filter, never that of the engine."""
+    mark: str = ""
+    tool_log: Path | None = None
+    """Lists the processes of commands on the host, so that recovery can stop them."""
+
+    def is_own_directory(self, directory: str) -> bool:
+        """Return whether it is inside the working directory or a granted path, links resolved."""
+        real = Path(os.path.realpath(directory))
+        own = (self.workdir, *map(Path, self.grants.writable))
+        return any(real.is_relative_to(os.path.realpath(path)) for path in own)
+
+    @property
+    def client(self) -> Path:
+        return self.run_directory / CLIENT_NAME
+
+    @property
+    def socket(self) -> Path:
+        return self.run_directory / SOCKET_NAME
+
+
+# Lookup of the paths on this host. In its user namespace root is an ordinary owner: a file in
+# another user's private directory need not be hidden and cannot be shown.
+
+TEMPORARY = "/tmp"  # noqa: S108 (the sandbox's own)
+ALSO_TEMPORARY = ("/var/tmp", "/dev/shm")  # noqa: S108
+RESOLVER = "/etc/resolv.conf"
+SEARCH, WRITE = stat.S_IXOTH, stat.S_IWOTH
+UNIX_SOCKETS = Path("/proc/net/unix")
+
+
+def sandbox_mounts(paths: RunPaths, *, temporary_bytes: int) -> list[Mount]:
+    """Return the mounts of both the CLI sandbox and the command sandboxes of a run."""
+    hidden: list[Mount] = [
+        *hiding((*HOMES, *SOCKET_DIRECTORIES, str(paths.operator.home))),
+        *hiding([path for pattern in (*SECRETS, *SOCKETS) for path in glob.glob(pattern)]),
+        *hiding(_secrets_of_homes(paths.operator.home)),
+        *hiding(map(str, paths.hidden), always=True),
+        *_temporary_directories(temporary_bytes),
+    ]
+    named = [paths.workdir, *map(Path, (*paths.grants.readable, *paths.grants.writable))]
+    writable = {paths.workdir, *map(Path, paths.grants.writable)} if paths.writable else set()
+    shown = [mount for path in named for mount in showing(path, hidden, writable=path in writable)]
+    others = [
+        mount
+        for mount in hiding(map(str, paths.other_watches))
+        if not any(is_inside(mount.path, other.path) for other in shown)
+    ]
+    return [*hidden, *others, *shown, *showing(Path(RESOLVER), hidden)]
+
+
+def sandbox_home(paths: RunPaths) -> str:
+    """Return the empty HOME of a sandbox, at the path in the user database, which ssh reads."""
+    home = os.path.realpath(paths.operator.home)
+    return home if home != "/" and os.path.isdir(home) else TEMPORARY
+
+
+def why_unreachable(path: Path) -> str:
+    """Return the reason why a sandbox cannot show this path; empty if it can."""
+    closed = next(
+        (
+            parent
+            for parent in _parents_of(os.path.realpath(path))
+            if not _has_permission(parent, SEARCH)
+        ),
+        "",
+    )
+    return (
+        f"{path} cannot be shown in a sandbox: {closed} belongs to another user and is closed. "
+        "Run Claude Ops as that user, or open the directory (chmod o+x)."
+        if closed
+        else ""
+    )
+
+
+def hiding(paths: Iterable[str], *, always: bool = False) -> list[Hidden]:
+    real = {os.path.realpath(path) for path in paths}
+    return [
+        Hidden(path=path, is_directory=os.path.isdir(path), always=always)
+        for path in sorted(real)
+        if path != "/" and os.path.lexists(path) and is_reachable(path)
+    ]
+
+
+def showing(path: Path, hidden: Iterable[Mount], *, writable: bool = False) -> list[Shown | Linked]:
+    """Show a path at its resolved place and, if a hidden directory is on the way, as written."""
+    real = os.path.realpath(path)
+    if not os.path.exists(real) or not is_reachable(real):
+        return []
+    shown: list[Shown | Linked] = [Shown(path=real, writable=writable)]
+    written = _as_written(path, list(hidden))
+    if written and written != real:
+        shown.append(Linked(path=written, target=real))
+    return shown
+
+
+def hidden_sockets() -> list[Hidden]:
+    """Hide every listening socket: a read-only mount does not prevent a connection."""
+    try:
+        lines = UNIX_SOCKETS.read_text(errors="surrogateescape").splitlines()[1:]
+    except OSError:
+        return []
+    columns = (line.split(None, 7) for line in lines)
+    paths = {words[7] for words in columns if len(words) > 7 and words[7].startswith("/")}
+    # Bound through a descriptor of another process.
+    paths = {path for path in paths if not path.startswith("/proc/")}
+    return hiding(path for path in paths if _has_permission(path, WRITE))
+
+
+def is_reachable(path: str) -> bool:
+    return all(_has_permission(parent, SEARCH) for parent in _parents_of(path))
+
+
+def _parents_of(path: str) -> list[str]:
+    return [str(parent) for parent in reversed(Path(path).parents)]
+
+
+def _has_permission(path: str, permission: int) -> bool:
+    """Check the permission bits alone: a sandbox has no capability that overrides them."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return False
+    if found.st_uid == os.getuid():
+        return bool(found.st_mode & permission << 6)
+    if found.st_gid in {os.getgid(), *os.getgroups()}:
+        return bool(found.st_mode & permission << 3)
+    return bool(found.st_mode & permission)
+
+
+def _as_written(path: Path, hidden: list[Mount]) -> str:
+    """Resolve links as far as a sandbox can follow them."""
+    reached = "/"
+    parts = Path(os.path.abspath(path)).parts[1:]
+    for index, part in enumerate(parts):
+        reached = os.path.realpath(os.path.join(reached, part))
+        if is_hidden(reached, hidden):
+            return os.path.join(reached, *parts[index + 1 :])
+    return ""
+
+
+def _temporary_directories(size: int) -> list[Private]:
+    """Mount empty ones: those of the host hold files and sockets of every user."""
+    real = {os.path.realpath(path) for path in (TEMPORARY, *ALSO_TEMPORARY)}
+    return [
+        Private(path=path, size=size, mode="1777") for path in sorted(real) if os.path.isdir(path)
+    ]
+
+
+def _secrets_of_homes(own: Path) -> list[str]:
+    homes = {str(own), "/root", *glob.glob("/home/*")}
+    return [os.path.join(home, name) for home in homes for name in HOME_SECRETS]

@@ -1,0 +1,1 @@
+"""Proves by effect that the sandboxes hold: `claudeops sandbox prove`."""

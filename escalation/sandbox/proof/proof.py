@@ -1,0 +1,102 @@
+"""Stores sandbox proofs, compares them with earlier ones, and repeats them when due."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from django.db import transaction
+from django.urls import reverse
+from django.utils import timezone
+
+from escalation.agent.binary import find_binary, fingerprint_of
+from escalation.errors import CannotRun, WhyNot
+from escalation.notifications.notify import notify
+from escalation.sandbox.proof.play import kernel, play_in_scratch
+from escalation.sandbox.setup import sandbox_or_refusal
+from sessions_app.models import Notification, SandboxProof
+
+ARGUMENTS = {SandboxProof.Kind.CORPUS: (), SandboxProof.Kind.ATTACKS: ("--attacks",)}
+
+
+def store(kind: str, found: dict[str, Any]) -> SandboxProof:
+    """Store a complete trial; a partial one must not replace the result of a complete one."""
+    finished = timezone.now()
+    proof = SandboxProof(
+        kind=kind,
+        host=found["host"],
+        cli_version=found["cli_version"],
+        cli_fingerprint=found["cli_fingerprint"],
+        kernel=found["kernel"],
+        rooms=found["sandbox"],
+        rows=found["rows"],
+        tried=found["tried"],
+        failed=found["failed"],
+        started_at=finished - timedelta(seconds=found["seconds"]),
+        finished_at=finished,
+        is_worse=found["failed"] > accepted_failures(kind),
+    )
+    with transaction.atomic():
+        proof.save()
+        if proof.is_worse:
+            _notify(proof)
+    return proof
+
+
+def _notify(proof: SandboxProof) -> None:
+    notify(
+        Notification.Kind.SANDBOX_WORSE,
+        f"The sandbox proof got worse: {proof.failed} of {proof.tried} failed",
+        text=f"{proof} on {proof.host}, kernel {proof.kernel}, CLI {proof.cli_version}. The "
+        "tiers above Tier 1 wait until an approver has checked the failures and accepted them.",
+        path=reverse("web:sandbox"),
+    )
+
+
+def accepted_failures(kind: str) -> int:
+    """Return the number of failures in the newest proof that holds back no tier; 0 without one."""
+    proofs = SandboxProof.objects.filter(kind=kind).defer("rows")
+    return next((proof.failed for proof in proofs if not proof.holds_higher_tiers), 0)
+
+
+def prove(kind: str, *, progress: bool = False) -> SandboxProof:
+    """Play one kind completely in a scratch installation, and store the result."""
+    require_sandbox()
+    return store(kind, play_in_scratch(ARGUMENTS[SandboxProof.Kind(kind)], progress=progress))
+
+
+def due_kinds() -> list[str]:
+    """Return the kinds without a proof on this host for the current CLI and kernel."""
+    try:
+        fingerprint = fingerprint_of(Path(find_binary().path))
+    except OSError as error:
+        raise CannotRun(f"The CLI cannot be read: {error}.", WhyNot.CLI) from error
+    stored = SandboxProof._meta.get_field("kernel").get_prep_value(kernel())
+    now = (fingerprint, stored)
+    proofs = SandboxProof.objects.filter(host=socket.gethostname())
+    newest = {
+        kind: proofs.filter(kind=kind).values_list("cli_fingerprint", "kernel").first()
+        for kind in ARGUMENTS
+    }
+    return [kind for kind, proved in newest.items() if proved != now]
+
+
+def prove_if_due() -> Sequence[SandboxProof]:
+    """Repeat the proof, in a scheduled task, if CLI or kernel changed."""
+    if not sandbox_or_refusal().in_force:
+        return []
+    return [prove(kind) for kind in due_kinds()]
+
+
+def require_sandbox() -> None:
+    """Raise CannotRun without a sandbox: hostile commands would run on the host itself."""
+    state = sandbox_or_refusal()
+    if not state.in_force:
+        raise CannotRun(
+            "A sandbox proof runs hostile commands, and no sandbox is in force here: "
+            f"{state.why}. `claudeops sandbox prove --dry` asks the command policy alone.",
+            WhyNot.SANDBOX,
+        )

@@ -1,0 +1,1 @@
+"""Decides what follows a session: escalation, approvals, budgets, cooldowns."""

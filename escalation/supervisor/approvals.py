@@ -1,0 +1,323 @@
+"""Approvals: requests, answers, and links that answer without a login."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core import signing
+from django.db import transaction
+from django.db.models import Q, QuerySet
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.crypto import salted_hmac
+
+from escalation.errors import OperationRefused, RefusalCode
+from escalation.notifications.notify import notify
+from sessions_app.access.roles import Right, may, refusal
+from sessions_app.history.claims import ReportItem, read_report
+from sessions_app.models import Approval, Cycle, Incident, Notification, Session
+from sessions_app.redaction.redact import redacted, redacted_data
+from sessions_app.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from django.contrib.auth.models import User
+
+
+State = Approval.State
+CLOSED = {
+    State.WAITING: (RefusalCode.APPROVAL_ANSWERED, "cannot be answered now"),
+    State.APPROVED: (RefusalCode.APPROVAL_ANSWERED, "was approved already"),
+    State.REJECTED: (RefusalCode.APPROVAL_ANSWERED, "was rejected already"),
+    State.EXPIRED: (RefusalCode.APPROVAL_EXPIRED, "has expired: nobody answered in time"),
+    State.WITHDRAWN: (RefusalCode.APPROVAL_WITHDRAWN, "was withdrawn: the session is over"),
+}
+
+
+def answer(approval: Approval, state: str, *, by: User, note: str = "") -> Approval:
+    """Stores the answer once, if the account may answer now. Raises OperationRefused."""
+    note = checked_note(note, state)
+    with transaction.atomic():
+        if refused := objection_to(approval, _locked(by)):
+            raise refused
+        answered = Approval.objects.filter(
+            pk=approval.pk, state=State.WAITING, expires_at__gt=timezone.now()
+        ).update(state=state, decided_at=timezone.now(), decided_by=by, note=redacted(note))
+        approval.refresh_from_db()
+        if not answered:
+            raise too_late(approval)
+    return approval
+
+
+def _locked(user: User) -> User | None:
+    """Returns the account, locked until the end of the transaction."""
+    return User.objects.select_for_update(no_key=True).filter(pk=user.pk).first()
+
+
+def objection_to(approval: Approval, user: User | None) -> OperationRefused | None:
+    """Returns the refusal if this account may not answer now."""
+    if user is None:
+        return OperationRefused(RefusalCode.ACCOUNT_MISSING, "The account does not exist any more.")
+    if not may(user, Right.APPROVE):
+        return OperationRefused(RefusalCode.NOT_PERMITTED, refusal(user, Right.APPROVE))
+    cycle = approval.session.cycle
+    if cycle.requested_by_id == user.pk and cycle.trigger not in Cycle.ATTENDED_TRIGGERS:
+        return OperationRefused(
+            RefusalCode.OWN_REQUEST,
+            f"{user.get_username()} requested this unattended run, so another account has to "
+            "answer.",
+        )
+    return None
+
+
+def too_late(approval: Approval) -> OperationRefused:
+    """Returns the refusal of an answer to an approval that is closed."""
+    state = State.EXPIRED if approval.is_overdue else State(approval.state)
+    code, closed = CLOSED[state]
+    by = f" by {approval.decided_by.get_username()}" if approval.decided_by else ""
+    return OperationRefused(
+        code, f"Approval {approval.pk} {closed}{by}. Your answer changes nothing."
+    )
+
+
+def checked_note(note: str, state: str) -> str:
+    """Returns the stripped note. A form sends a line end as two characters and counts one."""
+    said = note.strip().replace("\r\n", "\n")
+    if len(said) > Approval.LONGEST_NOTE:
+        raise OperationRefused(
+            RefusalCode.TEXT_TOO_LONG,
+            f"A note has at most {Approval.LONGEST_NOTE} characters; this has {len(said)}. Nothing "
+            "was answered.",
+        )
+    if state == State.REJECTED and not said:
+        raise OperationRefused(
+            RefusalCode.TEXT_MISSING, "Give a reason for the rejection: the session receives it."
+        )
+    return said
+
+
+def withdraw(session: Session) -> int:
+    """Withdraws the command approvals of a session that has ended."""
+    asked = Approval.objects.filter(session=session, kind=Approval.Kind.COMMAND)
+    return _closed(asked, State.WITHDRAWN)
+
+
+def expire(numbers: Iterable[int], now: datetime) -> int:
+    overdue = Approval.objects.filter(pk__in=numbers, expires_at__lte=now)
+    return _closed(overdue, State.EXPIRED)
+
+
+def close(approval: Approval, state: str) -> bool:
+    """Closes an approval without an answer. Returns False if it was closed before."""
+    return bool(_closed(Approval.objects.filter(pk=approval.pk), state))
+
+
+def _closed(approvals: QuerySet[Approval], state: str) -> int:
+    waiting = approvals.filter(state=State.WAITING)
+    return waiting.update(state=state, decided_at=timezone.now())
+
+
+LONGEST_PLAN = 4_000
+BY_STARTING = "Approved by the confirmed start."
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CommandAsked:
+    """A command that waits for approval, as the command policy read it."""
+
+    command: str
+    cwd: str
+    why: str
+    grants: Sequence[str] = ()
+    actions: Sequence[str] = ()
+    plan: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the unredacted command. Keyed, because redacted values could be guessed."""
+        facts = "\0".join((self.command, self.cwd, *sorted(self.grants), "", *self.actions))
+        return salted_hmac("approval of a command", facts, algorithm="sha256").hexdigest()
+
+
+def ask_for_tier(session: Session, why: str, plan: str, *, notify: bool = True) -> Approval:
+    """Requests approval of a tier. `notify`: send the notification now, not with the plan."""
+    return _asked(
+        notify=notify,
+        kind=Approval.Kind.TIER,
+        session=session,
+        why=why,
+        plan=plan,
+        expires_at=timezone.now() + timedelta(seconds=settings.CLAUDEOPS_APPROVAL_EXPIRES),
+    )
+
+
+def ask_for_command(session: Session, asked: CommandAsked) -> Approval:
+    lasts = timedelta(seconds=settings.CLAUDEOPS_COMMAND_APPROVAL_EXPIRES)
+    return _asked(
+        kind=Approval.Kind.COMMAND,
+        session=session,
+        why=asked.why,
+        plan=asked.plan,
+        command=redacted(asked.command),
+        cwd=asked.cwd,
+        fingerprint=asked.fingerprint,
+        grants=list(asked.grants),
+        actions=redacted_data(list(asked.actions)),
+        expires_at=timezone.now() + lasts,
+    )
+
+
+def approved_by_starting(session: Session, why: str, by: User) -> Approval:
+    """Stores the approval that a confirmed start by an approver implies."""
+    now = timezone.now()
+    return Approval.objects.create(
+        kind=Approval.Kind.TIER,
+        session=session,
+        why=why,
+        state=Approval.State.APPROVED,
+        expires_at=now,
+        decided_at=now,
+        decided_by=by,
+        note=BY_STARTING,
+    )
+
+
+def carried_over(session: Session, to: Session) -> None:
+    """Copies the approval to a session that repeats one whose start failed."""
+    granted = Approval.objects.filter(
+        session=session, kind=Approval.Kind.TIER, state=Approval.State.APPROVED
+    ).first()
+    if granted is not None:
+        granted.note = f"{granted.note} Carried over from approval {granted.pk}.".strip()
+        granted.pk, granted.session, granted.used_at = None, to, None
+        granted._state.adding = True
+        granted.save()
+
+
+def plan_in(session: Session) -> str:
+    """Returns the report of a session as the plan for the next tier."""
+    report = read_report(session.report)
+    if report is None:
+        return session.escalation_reason
+    lines = [
+        report.summary,
+        f"It asks for more: {report.escalation}" if report.wants_escalation else "",
+        *(f"Service {_item(item)}" for item in report.services),
+        *(f"Done: {_item(item)}" for item in report.actions),
+    ]
+    return "\n".join(filter(None, lines))
+
+
+def _item(item: ReportItem) -> str:
+    return one_line(" · ".join(filter(None, (item.name, item.state, item.detail))), 300)
+
+
+def _asked(*, why: str, plan: str, session: Session, notify: bool = True, **facts: Any) -> Approval:
+    approval = Approval.objects.create(
+        session=session, why=redacted(why), plan=redacted(plan)[:LONGEST_PLAN], **facts
+    )
+    if notify:
+        tell_people(approval)
+    return approval
+
+
+def tell_people(approval: Approval) -> None:
+    """Sends the notification once, and never for a drill."""
+    cycle = approval.session.cycle
+    if cycle.drill or Notification.objects.filter(approval=approval).exists():
+        return
+    incident = cycle.incidents.order_by("-severity", "-pk").first()
+    notify(
+        Notification.Kind.APPROVAL_WANTED,
+        f"{cycle.subject}: {_wanted(approval)}",
+        text="\n".join(filter(None, (approval.why, approval.plan))),
+        severity=incident.severity if incident else Incident.Severity.WARNING,
+        watch=cycle.watch,
+        incident=incident,
+        approval=approval,
+        path=approval.get_absolute_url(),
+    )
+
+
+def _wanted(approval: Approval) -> str:
+    if approval.kind == Approval.Kind.COMMAND:
+        return f"may `{one_line(approval.command, 120)}` run?"
+    return f"may Tier {approval.session.tier} start?"
+
+
+def asked_again(session: Session, asked: CommandAsked) -> Approval | None:
+    """Returns the valid approval of the same command in this chain: the CLI or the session may have
+    ended before the answer came."""
+    now = timezone.now()
+    holds = Q(state=State.WAITING, session=session) | Q(state=State.REJECTED)
+    unused = Q(state=State.APPROVED, used_at=None)
+    return (
+        Approval.objects.filter(
+            kind=Approval.Kind.COMMAND,
+            fingerprint=asked.fingerprint,
+            session__cycle=session.cycle_id,
+            session__tier=session.tier,
+            expires_at__gt=now,
+        )
+        .filter(holds | unused)
+        .select_related("decided_by")
+        .order_by("-pk")
+        .first()
+    )
+
+
+@transaction.atomic
+def question_about(session: Session, asked: CommandAsked) -> Approval:
+    """Returns the approval of a command, and requests it if there is none."""
+    return asked_again(session, asked) or ask_for_command(session, asked)
+
+
+def take(approval: Approval) -> bool:
+    """Uses an approval. Returns False if another call has used it."""
+    unused = Approval.objects.filter(pk=approval.pk, state=State.APPROVED, used_at=None)
+    return bool(unused.update(used_at=timezone.now()))
+
+
+def give_back(approval: Approval) -> None:
+    """Makes an approval usable again whose command was not started."""
+    Approval.objects.filter(pk=approval.pk, state=State.APPROVED).update(used_at=None)
+
+
+SALT = "escalation.supervisor.approvals"
+LONGEST_TOKEN = 300
+
+
+class Link(NamedTuple):
+    """Link in a message that answers without a login, for one account.
+
+    Opening it only shows a page, because mail programs open links. The answer is checked when the
+    form on that page is sent.
+    """
+
+    approval: Approval
+    user: User
+
+
+def link_for(approval: Approval, user: User) -> str:
+    """Returns the path of the link, without the address of the installation."""
+    token = signing.dumps({"approval": approval.pk, "user": user.pk}, salt=SALT)
+    return reverse("web:approval_link", args=[token])
+
+
+def opened(token: str) -> Link | None:
+    """Reads a token. Returns None if it is invalid or its approval or account was removed."""
+    if len(token) > LONGEST_TOKEN:
+        return None
+    try:
+        named: Mapping[str, int] = signing.loads(token, salt=SALT)
+        approval = Approval.objects.select_related("session__cycle__watch", "decided_by")
+        return Link(approval.get(pk=named["approval"]), User.objects.get(pk=named["user"]))
+    except (signing.BadSignature, Approval.DoesNotExist, User.DoesNotExist, KeyError, TypeError):
+        return None

@@ -1,0 +1,206 @@
+"""Pages of notification channels: list, form, last messages, and actions on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.db.models import Count, Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from escalation.notifications import sending
+from sessions_app.access.admin_site import KnownChoices
+from sessions_app.access.permissions import acting, needs
+from sessions_app.access.roles import Right
+from sessions_app.models import Channel, Message
+
+BOTH_OR_NONE = "Quiet hours have a start and an end: give both, or none."
+
+
+class AddressInput(forms.PasswordInput):
+    """Text input whose value is never rendered again."""
+
+    input_type = "text"
+
+
+class TimeInput(forms.TimeInput):
+    input_type = "time"
+
+    def __init__(self) -> None:
+        super().__init__(format="%H:%M")
+
+
+class ChannelForm(forms.ModelForm):  # type: ignore[type-arg]
+    address = forms.CharField(
+        max_length=2_000,
+        widget=AddressInput(
+            attrs={"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}
+        ),
+        help_text="mailto://user:password@example.org?to=you@example.org, ntfy://topic, "
+        "slack://…, json://host/path, and a hundred others of Apprise.",
+    )
+
+    class Meta:
+        model = Channel
+        fields = [
+            *("name", "address", "least_severity", "watches", "quiet_from", "quiet_until"),
+            *("digest_at", "digest_when_quiet", "owner"),
+        ]
+        labels = {
+            "least_severity": "Lowest severity",
+            "quiet_from": "Quiet from",
+            "quiet_until": "Quiet until",
+            "digest_at": "Daily digest at",
+            "digest_when_quiet": "Send the digest also on days without news",
+            "owner": "Read by one person alone",
+        }
+        help_texts = {
+            "quiet_from": "",
+            "watches": "None ticked: all of them.",
+            "quiet_until": "Local time. Only critical notifications are sent before that.",
+            "digest_at": "Local time. Empty: none.",
+            "owner": "An approval is then requested with a link for this account. Leave it empty "
+            "for a channel that several people read.",
+            "digest_when_quiet": "",
+        }
+        field_classes = {"watches": KnownChoices}
+        widgets = {
+            "watches": forms.CheckboxSelectMultiple,
+            "quiet_from": TimeInput,
+            "quiet_until": TimeInput,
+            "digest_at": TimeInput,
+        }
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{"label_suffix": "", **options})
+        owner = self.fields["owner"]
+        assert isinstance(owner, forms.ModelChoiceField)
+        owner.queryset = User.objects.filter(is_active=True).order_by("username")
+        owner.empty_label = "several people"
+        if self.instance.pk:
+            address = self.fields["address"]
+            address.required = False
+            address.help_text = f"Kept: {self.instance.service}. Write one only to replace it."
+
+    def clean(self) -> dict[str, Any] | None:
+        cleaned = super().clean() or self.cleaned_data
+        if (cleaned.get("quiet_from") is None) != (cleaned.get("quiet_until") is None):
+            self.add_error("quiet_until", BOTH_OR_NONE)
+        return cleaned
+
+
+MESSAGES_SHOWN = 20
+NOT_TAKEN = 422
+
+
+@needs(Right.MANAGE_KEYS)
+@require_safe
+def channels(request: HttpRequest) -> HttpResponse:
+    return show_channels(request, ChannelForm())
+
+
+@needs(Right.MANAGE_KEYS)
+@require_safe
+def channel(request: HttpRequest, pk: int) -> HttpResponse:
+    found = get_object_or_404(Channel, pk=pk)
+    return show_channel(request, found, ChannelForm(instance=found))
+
+
+def show_channels(request: HttpRequest, form: ChannelForm) -> HttpResponse:
+    """Render the list, with the errors of a form that was refused."""
+    waiting = Count("messages", filter=Q(messages__state=Message.State.WAITING))
+    rows = Channel.objects.annotate(waiting=waiting).order_by("name")
+    context = {
+        "channels": rows.prefetch_related("watches"),
+        "form": form,
+        "zone": timezone.get_current_timezone_name(),
+    }
+    return render(request, "web/channels.html", context, status=_status(form))
+
+
+def show_channel(request: HttpRequest, channel: Channel, form: ChannelForm) -> HttpResponse:
+    context = {
+        "channel": channel,
+        "form": form,
+        "messages_sent": channel.messages.all()[:MESSAGES_SHOWN],
+        "zone": timezone.get_current_timezone_name(),
+    }
+    return render(request, "web/channel.html", context, status=_status(form))
+
+
+def _status(form: ChannelForm) -> int:
+    return NOT_TAKEN if form.is_bound and form.errors else 200
+
+
+@acting(Right.MANAGE_KEYS)
+def add_channel(request: HttpRequest) -> HttpResponse:
+    form = ChannelForm(request.POST)
+    if not _taken(form):
+        return show_channels(request, form)
+    messages.success(request, f"{form.instance.name} was added. Send a test to see it arrive.")
+    return redirect("web:channel", form.instance.pk)
+
+
+@acting(Right.MANAGE_KEYS)
+def edit_channel(request: HttpRequest, pk: int) -> HttpResponse:
+    channel = get_object_or_404(Channel, pk=pk)
+    form = ChannelForm(request.POST, instance=channel)
+    if not _taken(form):
+        return show_channel(request, Channel.objects.get(pk=pk), form)
+    messages.success(request, f"{channel.name} was changed.")
+    return redirect("web:channel", pk)
+
+
+@acting(Right.MANAGE_KEYS)
+def test_channel(request: HttpRequest, pk: int) -> HttpResponse:
+    channel = get_object_or_404(Channel, pk=pk)
+    answer = sending.send_test(channel)
+    if answer.ok:
+        messages.success(request, f"The test was sent to {channel.name}. Check that it arrived.")
+    else:
+        messages.error(request, f"The test did not reach {channel.name}. {answer.error}")
+    return redirect("web:channel", pk)
+
+
+@acting(Right.MANAGE_KEYS)
+def enable_channel(request: HttpRequest, pk: int) -> HttpResponse:
+    channel = get_object_or_404(Channel, pk=pk)
+    sending.set_enabled(channel, enabled=True)
+    messages.success(request, f"{channel.name} is on and gets notifications from now on.")
+    return redirect("web:channel", pk)
+
+
+@acting(Right.MANAGE_KEYS)
+def disable_channel(request: HttpRequest, pk: int) -> HttpResponse:
+    channel = get_object_or_404(Channel, pk=pk)
+    left = sending.set_enabled(channel, enabled=False)
+    messages.warning(request, f"{channel.name} is off. {left} waiting messages are not sent.")
+    return redirect("web:channel", pk)
+
+
+@acting(Right.MANAGE_KEYS)
+def remove_channel(request: HttpRequest, pk: int) -> HttpResponse:
+    channel = get_object_or_404(Channel, pk=pk)
+    if request.POST.get("confirm") != "on":
+        messages.warning(request, "Nothing was removed: tick the box to confirm.")
+        return redirect("web:channel", pk)
+    channel.delete()
+    messages.success(request, f"{channel.name} was removed, with its address and its messages.")
+    return redirect("web:channels")
+
+
+def _taken(form: ChannelForm) -> bool:
+    """Save a valid form. The address is validated last, because that takes long."""
+    if not form.is_valid():
+        return False
+    address = form.cleaned_data["address"]
+    if address and (objection := sending.set_address(form.instance, address)):
+        form.add_error("address", objection)
+        return False
+    form.save()
+    return True

@@ -1,0 +1,425 @@
+"""Live output by server-sent events.
+
+A session runs in another process, so its events come from the database. One feed reads them for all
+viewers of a session or a cycle, and their access is checked together (`still_allowed`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+from asgiref.sync import sync_to_async
+from django.db import DatabaseError, connection
+from django.db.models import Q
+from django.http import HttpRequest, StreamingHttpResponse
+from django.shortcuts import aget_object_or_404
+from django.template.loader import render_to_string
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from escalation.agent.event_text import EventLine, describe_event
+from sessions_app.access.permissions import needs
+from sessions_app.access.roles import Right
+from sessions_app.access.streams import Ticket, give_thread_back, own_context, ticket_for
+from sessions_app.models import Cycle, Session, SessionEvent
+from sessions_app.text import clean
+
+# Position of a viewer: the last event seen of each session. Sessions of a cycle can overlap (a
+# plan session runs while a tier waits, and the supervisor writes after the end), so one number
+# is not enough.
+
+NOTHING = -2
+HEADING = -1
+"""Position at the heading of a session, before its first event."""
+ALL = 999_999_999
+LONGEST_TEXT = 4_000
+PAIR = re.compile(r"([0-9]{1,15}):(-1|[0-9]{1,9})")
+
+
+@dataclass(frozen=True, slots=True)
+class LivePosition:
+    seen: Mapping[int, int] = field(default_factory=dict)
+    """Maps a session to the sequence number of the last event."""
+
+    def __str__(self) -> str:
+        return ",".join(f"{session}:{number}" for session, number in self.seen.items())
+
+    def of(self, session: int) -> int:
+        return self.seen.get(session, NOTHING)
+
+    def covers(self, other: LivePosition) -> bool:
+        """Returns whether this position includes everything that the other one has seen."""
+        return all(self.of(session) >= number for session, number in other.seen.items())
+
+    def moved(self, session: int, number: int) -> LivePosition:
+        return LivePosition({**self.seen, session: max(number, self.of(session))})
+
+    def joined(self, other: LivePosition) -> LivePosition:
+        further = {session: max(number, self.of(session)) for session, number in other.seen.items()}
+        return LivePosition({**self.seen, **further})
+
+
+def read_position(text: str | None) -> LivePosition:
+    """Reads a position from a request; invalid parts are ignored."""
+    parts = (text or "")[:LONGEST_TEXT].split(",")
+    pairs = filter(None, map(PAIR.fullmatch, parts))
+    return LivePosition({int(pair[1]): int(pair[2]) for pair in pairs})
+
+
+# Events of a session as log entries; events with nothing to show are left out.
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    event: SessionEvent
+    lines: tuple[EventLine, ...]
+    in_chain: bool = False
+    """True on a page with several sessions, each with its own sequence numbers."""
+
+    @property
+    def anchor(self) -> str:
+        session = f"{self.event.session_id}-" if self.in_chain else ""
+        return f"event-{session}{self.event.sequence}"
+
+
+def log_entries(events: Iterable[SessionEvent], *, in_chain: bool = False) -> list[LogEntry]:
+    entries = [
+        LogEntry(event, describe_event(event.source, event.kind, event.payload), in_chain)
+        for event in events
+    ]
+    return [entry for entry in entries if entry.lines]
+
+
+# One look at the events of a session, or of all sessions of a cycle, rendered.
+# The status is read before the events, or an event written just before the end could be missed.
+# Each event is one message with the viewer's position as its id, so that a browser reconnects where
+# it stopped. A look is the last one when the status has been final for a moment, because the
+# supervisor writes its last events after the end. In a cycle a heading precedes the first event
+# of each session.
+
+EVENTS_PER_LOOK = 200
+LAST_WORDS = timedelta(seconds=1)
+LONGEST_NUMBER = 10
+HEADING_FIELDS = ("tier", "purpose", "model", "status", "finished_at", "cycle_id")
+
+
+class LiveMessage(NamedTuple):
+    """One entry, rendered once for all viewers; the id is added for each viewer."""
+
+    session: int
+    number: int
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    messages: tuple[LiveMessage, ...]
+    last: LivePosition
+    """Position after the last event read; some events have nothing to show."""
+    done: bool
+    place: int = 0
+    """Number of feed messages up to and including this look."""
+
+
+class Subject(NamedTuple):
+    """A session or a cycle that is watched."""
+
+    pk: int
+    is_cycle: bool = False
+
+    def position_in(self, text: str | None) -> LivePosition | None:
+        """Reads the position that a browser sends; None if it is invalid."""
+        if self.is_cycle:
+            position = read_position(text)
+            return position if position.seen else None
+        is_number = text is not None and text.isascii() and text.isdecimal()
+        if text is None or not is_number or len(text) >= LONGEST_NUMBER:
+            return None
+        return LivePosition({self.pk: int(text)})
+
+    def mark(self, position: LivePosition) -> str:
+        return str(position if self.is_cycle else max(position.of(self.pk), HEADING))
+
+
+def look_at(subject: Subject, after: LivePosition) -> Look:
+    sessions, ended = _snapshot_of(subject)
+    events = _events_after(sessions, after)
+    messages = tuple(_messages(subject, sessions, events, after))
+    ends = {event.session_id: event.sequence for event in events}
+    return Look(
+        messages=messages,
+        last=after.joined(LivePosition(ends)),
+        done=ended and len(events) < EVENTS_PER_LOOK,
+    )
+
+
+def _snapshot_of(subject: Subject) -> tuple[dict[int, Session], bool]:
+    """Returns the sessions to read, and whether no more events are expected."""
+    rows = Session.objects.only(*HEADING_FIELDS)
+    if not subject.is_cycle:
+        sessions = rows.filter(pk=subject.pk).in_bulk()
+        return sessions, all(_is_over(s.is_open, s.finished_at) for s in sessions.values())
+    cycle = Cycle.objects.filter(pk=subject.pk).only("state", "finished_at").first()
+    over = cycle is None or _is_over(cycle.is_active, cycle.finished_at)
+    return {session.pk: session for session in rows.filter(cycle=subject.pk).order_by("pk")}, over
+
+
+def _is_over(is_open: bool, finished_at: datetime | None) -> bool:
+    if is_open:
+        return False
+    return finished_at is None or timezone.now() - finished_at >= LAST_WORDS
+
+
+def _events_after(sessions: dict[int, Session], after: LivePosition) -> list[SessionEvent]:
+    unseen = Q()
+    for session in sessions:
+        unseen |= Q(session=session, sequence__gt=after.of(session))
+    if not sessions:
+        return []
+    found = SessionEvent.objects.filter(unseen).order_by("session_id", "sequence")
+    return list(found[:EVENTS_PER_LOOK])
+
+
+def _messages(
+    subject: Subject,
+    sessions: dict[int, Session],
+    events: Sequence[SessionEvent],
+    after: LivePosition,
+) -> Iterator[LiveMessage]:
+    entries = {entry.event.pk: entry for entry in log_entries(events, in_chain=subject.is_cycle)}
+    announced = {session for session in sessions if after.of(session) != NOTHING}
+    for event in events:
+        number = event.session_id
+        if subject.is_cycle and number not in announced:
+            announced.add(number)
+            yield LiveMessage(number, HEADING, data_lines(_heading(sessions[number])))
+        if entry := entries.get(event.pk):
+            yield LiveMessage(number, event.sequence, data_lines(_rendered(entry)))
+
+
+def _heading(session: Session) -> str:
+    return render_to_string("web/_log_heading.html", {"session": session})
+
+
+def _rendered(entry: LogEntry) -> str:
+    return render_to_string("web/_log_entry.html", {"entry": entry})
+
+
+def data_lines(text: str) -> str:
+    """Formats text as data lines; an empty message needs one too, or browsers drop it."""
+    return "".join(f"data: {line}\n" for line in clean(text).strip().split("\n"))
+
+
+def sse_message(name: str, data: str, mark: str) -> str:
+    return f"event: {name}\nid: {mark}\n{data}\n"
+
+
+# One feed for each watched session or cycle. It reads the database a few times a second, renders
+# new events once and keeps the last ones. A viewer that joins late or falls behind reads the
+# database itself until it has caught up, so no queue grows. The last viewer to leave ends it.
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.1
+MESSAGES_KEPT = 1_000
+CHARACTERS_KEPT = 2_000_000
+
+
+class Feed:
+    def __init__(self, subject: Subject, after: LivePosition) -> None:
+        self.subject = subject
+        self.last = self._first = after
+        """Positions after the last event read, and before the first one kept."""
+        self.done = False
+        self.viewers = 0
+        self._kept: deque[LiveMessage] = deque()
+        self._told = 0
+        """Number of messages so far, including those that are no longer kept."""
+        self._size = 0
+        self._news = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._read(), context=own_context())
+
+    async def wait(self, seconds: float) -> None:
+        """Waits for new messages or the timeout."""
+        try:
+            await asyncio.wait_for(self._news.wait(), seconds)
+        except TimeoutError:
+            return
+
+    def since(self, after: LivePosition, place: int = 0) -> Look | None:
+        """Returns messages after a position, or None if they are no longer kept.
+
+        `place` is the end of the viewer's last look, which makes the search short.
+        """
+        if not after.covers(self._first):
+            return None
+        newest = islice(reversed(self._kept), max(0, self._told - place))
+        unseen = [message for message in newest if message.number > after.of(message.session)]
+        return Look(
+            messages=tuple(unseen[::-1]),
+            last=after.joined(self.last),
+            done=self.done,
+            place=self._told,
+        )
+
+    def has_news(self, after: LivePosition) -> bool:
+        return self.done or not after.covers(self.last)
+
+    def stop(self) -> None:
+        self._task.cancel()
+
+    async def _read(self) -> None:
+        while not self.done:
+            try:
+                look = await sync_to_async(_look_afresh)(self.subject, self.last)
+            except DatabaseError:
+                # A locked or restarted database is read again; viewers stay connected.
+                logger.warning("%s could not be looked at", self.subject, exc_info=True)
+            else:
+                self._tell(look)
+            if not self.done:
+                await asyncio.sleep(POLL_SECONDS)
+
+    def _tell(self, look: Look) -> None:
+        self._keep(look.messages)
+        self.last, self.done = look.last, look.done
+        if look.messages or look.done:
+            news, self._news = self._news, asyncio.Event()
+            news.set()
+
+    def _keep(self, messages: Iterable[LiveMessage]) -> None:
+        for message in messages:
+            self._kept.append(message)
+            self._told += 1
+            self._size += len(message.data)
+        while len(self._kept) > MESSAGES_KEPT or self._size > CHARACTERS_KEPT:
+            gone = self._kept.popleft()
+            self._first = self._first.moved(gone.session, gone.number)
+            self._size -= len(gone.data)
+
+
+def _look_afresh(subject: Subject, after: LivePosition) -> Look:
+    """Reads with a new connection if the old one is broken."""
+    try:
+        return look_at(subject, after)
+    except DatabaseError:
+        connection.close()
+        raise
+
+
+Feeds = dict[Subject, Feed]
+_feeds: WeakKeyDictionary[asyncio.AbstractEventLoop, Feeds] = WeakKeyDictionary()
+
+
+@dataclass(slots=True)
+class Seat:
+    """A viewer's use of a shared feed, as a context manager."""
+
+    subject: Subject
+    after: LivePosition
+    feed: Feed | None = None
+
+    def __enter__(self) -> Feed:
+        feeds = _feeds.setdefault(asyncio.get_running_loop(), {})
+        feed = feeds.get(self.subject)
+        if feed is None or feed.done:
+            feed = feeds[self.subject] = Feed(self.subject, self.after)
+        feed.viewers += 1
+        self.feed = feed
+        return feed
+
+    def __exit__(self, *_error: object) -> None:
+        feed = self.feed
+        assert feed is not None
+        feed.viewers -= 1
+        if feed.viewers:
+            return
+        feed.stop()
+        feeds = _feeds.get(asyncio.get_running_loop(), {})
+        if feeds.get(self.subject) is feed:
+            del feeds[self.subject]
+
+
+WAIT_SECONDS = 5.0
+"""Interval at which access and the heartbeat are due without new messages."""
+HEARTBEAT_SECONDS = 15.0
+NO_DATA = data_lines("")
+LONGEST_STREAM_SECONDS = 600.0
+"""Then the browser reconnects, which checks access again."""
+
+
+async def live_events(subject: Subject, after: LivePosition, ticket: Ticket) -> AsyncIterator[str]:
+    """Yields chunks; messages that arrive together are sent together."""
+    await give_thread_back()  # here: the middleware has used it after the view
+    last_sent = time.monotonic()
+    ends = last_sent + LONGEST_STREAM_SECONDS
+    yield "retry: 1000\n\n"
+    place = 0
+    with ticket, Seat(subject, after) as feed:
+        while ticket.is_good and time.monotonic() < ends:
+            look = await _next_look(feed, after, place)
+            if look.messages:
+                last_sent = time.monotonic()
+                yield "".join(_sent(subject, after, look.messages))
+            elif time.monotonic() - last_sent >= HEARTBEAT_SECONDS:
+                last_sent = time.monotonic()
+                yield ": still here\n\n"
+            after, place = look.last, look.place
+            if look.done:
+                yield sse_message("done", NO_DATA, subject.mark(after))
+                return
+            if not feed.has_news(after):
+                await feed.wait(min(WAIT_SECONDS, ends - time.monotonic()))
+
+
+def _sent(subject: Subject, after: LivePosition, messages: Iterable[LiveMessage]) -> Iterator[str]:
+    """Formats messages with this viewer's position as their id."""
+    for message in messages:
+        after = after.moved(message.session, message.number)
+        yield sse_message("entry", message.data, subject.mark(after))
+
+
+async def _next_look(feed: Feed, after: LivePosition, place: int) -> Look:
+    """Returns messages from the feed, or reads the database where the feed does not reach back."""
+    kept = feed.since(after, place)
+    return kept if kept is not None else await sync_to_async(look_at)(feed.subject, after)
+
+
+@needs(Right.SEE_OUTPUT)
+@require_GET
+async def session_live(request: HttpRequest, pk: int) -> StreamingHttpResponse:
+    await aget_object_or_404(Session.objects.only("pk"), pk=pk)
+    return await _stream(request, Subject(pk))
+
+
+@needs(Right.SEE_OUTPUT)
+@require_GET
+async def cycle_live(request: HttpRequest, pk: int) -> StreamingHttpResponse:
+    await aget_object_or_404(Cycle.objects.only("pk"), pk=pk)
+    return await _stream(request, Subject(pk, is_cycle=True))
+
+
+async def _stream(request: HttpRequest, subject: Subject) -> StreamingHttpResponse:
+    ticket = await sync_to_async(ticket_for)(request, Right.SEE_OUTPUT)
+    return StreamingHttpResponse(
+        live_events(subject, _seen_before(request, subject), ticket),
+        content_type="text/event-stream",
+        # A buffering proxy would delay live output.
+        headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
+    )
+
+
+def _seen_before(request: HttpRequest, subject: Subject) -> LivePosition:
+    """Returns the last position seen; the header of a reconnect wins over the address."""
+    seen = subject.position_in(request.headers.get("Last-Event-ID"))
+    return seen or subject.position_in(request.GET.get("after")) or LivePosition()

@@ -1,0 +1,1 @@
+"""Processes of an installation: worker, web server, schedules, housekeeping, backup."""

@@ -1,0 +1,122 @@
+"""The web server: `python -m escalation.worker.web_server HOST PORT`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+
+TICK_SECONDS = 1.0
+FIRST_LOOK_SECONDS = 180.0
+
+
+class QuietServer(uvicorn.Server):
+    """Server that waits for its stop signal. uvicorn itself checks for it ten times a second."""
+
+    async def main_loop(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        # Tick 0 also updates the date header.
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), TICK_SECONDS)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        with contextlib.suppress(AttributeError):  # a signal before the first tick
+            self._loop.call_soon_threadsafe(self._stop.set)
+
+
+def main(host: str, port: int) -> None:
+    # An open live view must not delay the shutdown.
+    config = uvicorn.Config(
+        "claudeops.asgi:application",
+        host=host,
+        port=port,
+        timeout_graceful_shutdown=2,
+        # Its messages use our logging, which redacts them.
+        log_config=None,
+        log_level="warning",
+    )
+    server = QuietServer(config)
+    stop = threading.Event()
+    threading.Thread(target=_run_watchdog, args=(stop,), name="watchdog", daemon=True).start()
+    server.run()
+    stop.set()
+    if not server.started:
+        sys.exit(3)
+
+
+def _run_watchdog(stop: threading.Event) -> None:
+    """Waits until a worker that starts at the same time has written its first heartbeat."""
+    if stop.wait(FIRST_LOOK_SECONDS):
+        return
+    # Imported late: it needs Django, which the application sets up.
+    from escalation.worker.watchdog import look_until
+
+    look_until(stop)
+
+
+HOST_ERRORS = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+
+
+def why_not_bound(host: str, port: int) -> str:
+    """Returns why nothing can listen there, naming the setting; empty if the address is free."""
+    try:
+        family, kind, protocol, _name, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (socket.gaierror, UnicodeError):
+        return (
+            f"CLAUDEOPS_HOST is {host!r}, which is neither an address nor a name of this host. "
+            "Set it to 127.0.0.1, or to an address that `ip addr` shows."
+        )
+    with socket.socket(family, kind, protocol) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+        except OSError as error:
+            return _reason(host, port, error)
+    return ""
+
+
+def _reason(host: str, port: int, error: OSError) -> str:
+    if error.errno in HOST_ERRORS:
+        return (
+            f"CLAUDEOPS_HOST is {host!r}, which is not an address of this host. "
+            "Set it to 127.0.0.1, or to an address that `ip addr` shows."
+        )
+    if error.errno == errno.EACCES:
+        return (
+            f"CLAUDEOPS_PORT is {port}, which this user may not listen on. "
+            "Set it to 1024 or higher, and put a proxy in front of it."
+        )
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"Port {port} on {host} is used by another program. "
+            "Stop that one, or set CLAUDEOPS_PORT to another number."
+        )
+    return f"Nothing can listen on {host} port {port}: {error.strerror}. Change CLAUDEOPS_HOST."
+
+
+LARGEST_BYTES = 5_000_000
+
+
+def fresh_log(state: Path) -> Path:
+    """Returns the log file of `up`. A large file is first moved to `up.log.1`."""
+    log = state / "logs" / "up.log"
+    log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if log.exists() and log.stat().st_size > LARGEST_BYTES:
+        log.replace(log.with_name("up.log.1"))
+    log.touch(mode=0o600)
+    return log
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

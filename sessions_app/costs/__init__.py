@@ -1,0 +1,1 @@
+"""Costs of sessions: budgets, sums per period, and their checks."""

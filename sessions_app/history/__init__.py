@@ -1,0 +1,1 @@
+"""Queries on stored sessions, cycles, incidents and services, for pages and commands."""

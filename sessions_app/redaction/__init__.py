@@ -1,0 +1,1 @@
+"""Redaction of secrets in text, and encryption of stored secrets."""

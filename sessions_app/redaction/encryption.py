@@ -1,0 +1,83 @@
+"""Encryption with Fernet and the keys of the installation.
+
+The first key encrypts and every key decrypts, so that keys can be replaced. Encrypted data begins
+with a fingerprint of the key, which tells a missing key from damaged data. The token of Fernet
+follows without base64, which would make the archive a third larger.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import lru_cache
+
+from cryptography.fernet import Fernet, InvalidToken
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+FINGERPRINT_BYTES = 8
+FERNET_VERSION = b"\x80"
+KEY_IS_ANOTHER = (
+    "it was encrypted with another key. Restore the key that was in encryption_key in the state "
+    "directory (or in CLAUDEOPS_ENCRYPTION_KEY) when it was stored, as a second line of the file "
+    "or after a comma. The data can be read as long as that key exists"
+)
+NO_KEYS = (
+    "encryption_key in the state directory does not contain valid keys: restore the file. "
+    "A key has 44 characters, and each key has a line of its own."
+)
+
+
+class EncryptedWithAnotherKey(Exception):
+    """Raised for data that none of the keys of the installation can decrypt."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} cannot be decrypted: {KEY_IS_ANOTHER}.")
+
+
+def encrypt(clear: bytes) -> bytes:
+    key_print, fernet = next(iter(_fernets(_keys()).items()))
+    return key_print + base64.urlsafe_b64decode(fernet.encrypt(clear))
+
+
+def decrypt(encrypted: bytes, what: str) -> bytes:
+    """Raise EncryptedWithAnotherKey if no key fits, ValueError if the data is damaged."""
+    if encrypted[FINGERPRINT_BYTES : FINGERPRINT_BYTES + 1] != FERNET_VERSION:
+        raise ValueError(f"{what} is damaged")
+    fernet = _fernets(_keys()).get(encrypted[:FINGERPRINT_BYTES])
+    if fernet is None:
+        raise EncryptedWithAnotherKey(what)
+    try:
+        return fernet.decrypt(base64.urlsafe_b64encode(encrypted[FINGERPRINT_BYTES:]))
+    except InvalidToken as error:
+        raise ValueError(f"{what} is damaged") from error
+
+
+def has_known_key(encrypted: bytes) -> bool:
+    """Return True if one of the keys decrypts the data. Only its beginning is read."""
+    return encrypted[:FINGERPRINT_BYTES] in _fernets(_keys())
+
+
+def has_older_key(encrypted: bytes) -> bool:
+    """Return True if the data is encrypted with a key other than the first."""
+    older = list(_fernets(_keys()))[1:]
+    return encrypted[:FINGERPRINT_BYTES] in older
+
+
+def has_older_keys() -> bool:
+    return len(_fernets(_keys())) > 1
+
+
+def _keys() -> tuple[str, ...]:
+    return tuple(settings.CLAUDEOPS_ENCRYPTION_KEYS)
+
+
+@lru_cache(maxsize=4)
+def _fernets(keys: tuple[str, ...]) -> dict[bytes, Fernet]:
+    """Return the keys by their fingerprints, in order."""
+    try:
+        return {
+            hashlib.sha256(key.encode()).digest()[:FINGERPRINT_BYTES]: Fernet(key) for key in keys
+        }
+    except ValueError as error:
+        raise ImproperlyConfigured(NO_KEYS) from error
