@@ -1,38 +1,41 @@
-# make up: everything set up and running.  make test: everything set up and checked.
-# make quick: what a change is checked with while one works on it.
+# make up: set everything up and run it.  make test: set everything up and check it.
+# make quick: check a change while you work on it.
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
-# Root needs no sudo; everybody else is asked once.
+# Root needs no sudo; other users are asked once.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-# Compiled once, not again by every process that is started. (Some images switch that off.)
+# Byte code is compiled once, not by every process. (Some images switch that off.)
 export PYTHONDONTWRITEBYTECODE :=
 
-# Versions to test against beside the bundled one: they report cost per run, and the older makes
+# Further CLI versions to test against: they report the cost of each run, and the older one makes
 # many calls of its own. One is a program, the other a script for node.
 OLD_CLI := @anthropic-ai/claude-code-linux-$(if $(filter aarch64,$(shell uname -m)),arm64,x64)@2.1.197
 OLDER_CLI := @anthropic-ai/claude-code@2.0.77
 OLD_CLIS := $(VENV)/old-clis
-# What looks at the pages as somebody would who does not see them.
+# Checks the accessibility of the pages.
 AXE_VERSION := 4.10.3
 AXE := $(VENV)/axe-core/$(AXE_VERSION)/axe.min.js
 
-.PHONY: up test test-postgres quick install dev-install lint types check pytest lock wheel bubblewrap clients browser postgres proxy node old-clis axe clean
+.PHONY: up test test-postgres prove quick install dev-install lint types check pytest lock wheel bubblewrap clients browser postgres proxy node old-clis axe clean
 
 up: install bubblewrap
 	@$(VENV)/bin/claudeops up
 
 test: dev-install bubblewrap clients browser postgres proxy old-clis axe lint types check pytest
 
-# Needs neither root nor chromium nor PostgreSQL, and takes a minute at most on two cores. For that
-# it leaves out, besides browser, postgres and chaos, what waits for processes, tries every case of a
-# table, or takes sessions of other rooms through whole runs; with the real CLI (a second of CPU for
-# every run) it plays the smoke tests alone. `make test` leaves out nothing.
+# Needs neither root nor chromium nor PostgreSQL, and takes a minute at most on two cores. It leaves out
+# the slow kinds of tests, and with the real CLI it runs the smoke tests alone. `make test` leaves out
+# the proofs alone, and lists them at its end.
 SLOW := browser or postgres or chaos or system or thorough or processes or whole_runs
 QUICK := not ($(SLOW)) and (not real_cli or smoke)
 quick: dev-install lint
 	$(VENV)/bin/pytest -q -n logical -m "$(QUICK)"
+
+# Proofs of the whole system that take minutes. `make test` lists them at its end as not run.
+prove: dev-install bubblewrap clients browser postgres proxy old-clis axe
+	$(VENV)/bin/pytest -n $$(nproc) -m prove
 
 # The whole suite again, on a PostgreSQL server of its own.
 test-postgres: dev-install bubblewrap clients browser postgres proxy old-clis axe
@@ -42,12 +45,12 @@ install: $(VENV)/.installed $(VENV)/bin/claudeops
 
 dev-install: $(VENV)/.dev-installed $(VENV)/bin/claudeops
 
-# As the installed package has it, for the code as it lies here.
+# The command of the installed package, for the code of this checkout.
 $(VENV)/bin/claudeops: Makefile | $(VENV)/bin/pip
 	@printf '%s\n' '#!$(CURDIR)/$(RUN)' 'import sys' 'sys.path.insert(0, "$(CURDIR)")' \
 		'from escalation.management.command_line import main' 'main()' > $@ && chmod +x $@
 
-# What is installed is named as it comes; the exit code is pip's own.
+# Prints each package as it is collected; the exit code is pip's own.
 PIP_INSTALL = bash -o pipefail -c '$(VENV)/bin/pip install --disable-pip-version-check --no-input \
 	--progress-bar off --require-hashes -r $(1) | sed -un \
 	"s/^Collecting \([^ =]*\)==\([^ ;]*\).*/  \1 \2/p; s/^Installing collected packages.*/  unpacking …/p"'
@@ -72,14 +75,14 @@ $(VENV)/.dev-installed: requirements-dev.lock | $(VENV)/bin/pip
 	@touch $@ $(VENV)/.installed
 
 bubblewrap:
-	@command -v bwrap >/dev/null || { echo "Installing Debian's bubblewrap: it holds what agents run"; \
+	@command -v bwrap >/dev/null || { echo "Installing Debian's bubblewrap for the sandboxes"; \
 		$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq bubblewrap >/dev/null; }
 
-# What harmless commands of the walls' corpus are: on an ordinary host they are there.
+# Programs that the sandbox proof runs; an ordinary host has them.
 CLIENTS := docker:docker.io ssh:openssh-client curl:curl git:git openssl:openssl ps:procps
 clients:
 	@missing=$$(for pair in $(CLIENTS); do command -v $${pair%%:*} >/dev/null || echo $${pair#*:}; done); \
-	[ -z "$$missing" ] || { echo "Installing for the tests of the walls:" $$missing; \
+	[ -z "$$missing" ] || { echo "Installing for the tests of the sandbox:" $$missing; \
 		$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; }
 
 browser:

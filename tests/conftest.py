@@ -1,16 +1,21 @@
 """What every test begins with, and which kind of test each one is.
 
 The kinds are markers, given here by where a test lies and what it uses, so that nobody forgets one:
-`make quick` leaves some of them out, `pytest -m browser` runs one of them alone. Only `smoke` is
-given by hand.
+`make quick` leaves some of them out, `pytest -m browser` runs one of them alone. Only `smoke` and
+`prove` are given by hand.
+
+A proof takes minutes. It runs with `make prove` (`pytest -m prove`), or when its file is named on
+the command line; otherwise it is deselected, and the end of the output lists it.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
@@ -24,28 +29,71 @@ TESTS = Path(__file__).resolve().parent
 LONGEST_FIRST = ("chaos", "system", "browser", "real_cli", "thorough", "processes")
 
 
-# Every case of a table through whole runs.
+# Every case of a table through whole runs or whole pages.
 MATRICES = {
     *("test_guard_runs", "test_resume_refused", "test_policy_on_every_path", "test_same_facts"),
-    *("test_prompt_matrix", "test_capabilities", "test_urls"),
+    *("test_prompt_matrix", "test_capabilities", "test_urls", "test_acting", "test_admin_lists"),
+    *("test_query_counts", "test_hundred_watches", "test_bench_pages"),
 }
 # Interpreters or families of processes are started and waited for.
 PROCESSES = {
     *("test_process", "test_process_tree", "test_silence", "test_tool_shell", "test_children"),
-    *("test_worker", "test_web_server", "test_fifo_bell", "test_checks", "test_settings"),
-    *("test_start", "test_chaos_small_disk", "test_tool_runner", "test_killed_runner"),
-    *("test_tool_room", "test_limits", "test_host_command", "test_command_line", "test_up_lock"),
+    *("test_worker", "test_web_server", "test_fifo_wakeup", "test_checks", "test_settings"),
+    *("test_start", "test_chaos_small_disk", "test_command_runner", "test_killed_runner"),
+    *("test_command_sandbox", "test_limits", "test_host_command", "test_command_line"),
+    "test_up_lock",
+    "test_upgrade",
 }
 
-ROOMS_BESIDE_THE_RUN = {"agent", "continuity", "incidents", "next_step", "recovery", "host"}
+PACKAGES_BESIDE_THE_RUN = {"agent", "resume", "incidents", "supervisor", "worker"}
+
+
+DESELECTED_PROOFS = pytest.StashKey[list[str]]()
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         for kind in sorted(kinds_of(item)):
             item.add_marker(kind)
+    deselect_proofs(config, items)
     items.sort(key=rank)
+
+
+def deselect_proofs(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "prove" in config.getoption("markexpr"):
+        return
+    named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
+    proofs = [item for item in items if item.get_closest_marker("prove") and item.path not in named]
+    config.stash[DESELECTED_PROOFS] = [item.nodeid for item in proofs]
+    config.hook.pytest_deselected(items=proofs)
+    left_out = set(proofs)
+    items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tells the controller of pytest-xdist what this worker deselected."""
+    worker_output = getattr(session.config, "workeroutput", None)
+    if worker_output is not None:
+        worker_output["deselected_proofs"] = session.config.stash.get(DESELECTED_PROOFS, [])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Every worker collects the same tests, so the answer of the last one is kept."""
+    found = getattr(node, "workeroutput", {}).get("deselected_proofs")
+    if found is not None:
+        node.config.stash[DESELECTED_PROOFS] = found
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Lists the proofs that were not run."""
+    proofs = config.stash.get(DESELECTED_PROOFS, [])
+    if not proofs:
+        return
+    terminalreporter.section(f"{len(proofs)} proofs were not run; `make prove` runs them")
+    for file, count in Counter(name.partition("::")[0] for name in proofs).items():
+        terminalreporter.write_line(f"{count:5} {file}")
 
 
 def kinds_of(item: pytest.Item) -> set[str]:
@@ -80,7 +128,7 @@ def is_thorough(item: pytest.Item) -> bool:
 
 def takes_whole_runs(item: pytest.Item) -> bool:
     """What another room does is looked at through whole runs of the small CLI."""
-    return "fake_cli" in fixtures_of(item) and item.path.parent.name in ROOMS_BESIDE_THE_RUN
+    return "fake_cli" in fixtures_of(item) and item.path.parent.name in PACKAGES_BESIDE_THE_RUN
 
 
 def fixtures_of(item: pytest.Item) -> list[str]:

@@ -23,21 +23,21 @@ from factory.django import DjangoModelFactory
 from sessions_app.models import (
     Approval,
     Change,
+    Channel,
     Cycle,
     DailyVerdict,
-    Happening,
     Incident,
     Message,
+    Notification,
     PeriodCost,
+    SandboxProof,
     ServiceState,
     Session,
     SessionEvent,
-    Target,
-    WallsProof,
     Watch,
 )
-from sessions_app.models.period_cost import COUNTED_FIELDS
-from sessions_app.reading.target_addresses import sealed_address
+from sessions_app.models.costs import COUNTED_FIELDS
+from sessions_app.redaction.channel_addresses import encrypt_address
 
 PASSWORD = "correct horse battery staple"
 MODELS = {1: "haiku", 2: "sonnet", 3: "opus"}
@@ -178,14 +178,14 @@ class GateEventFactory(ModelFactory):
     session = SubFactory(SessionFactory)
     sequence = Sequence(lambda n: n)
     source = SessionEvent.Source.SUPERVISOR
-    kind = "gate"
+    kind = "command"
     payload = LazyAttribute(
         lambda event: {
             "text": f"{event.command}: {event.verdict}",
             "command": event.command,
             "verdict": event.verdict,
             "rule": "docker ps",
-            "doors": ["docker"],
+            "grants": ["docker"],
             "milliseconds": 1.25,
             **event.more,
         }
@@ -198,16 +198,16 @@ class GateEventFactory(ModelFactory):
         return event
 
 
-class WallsProofFactory(ModelFactory):
+class SandboxProofFactory(ModelFactory):
     """Walls that held. `worse` ones hold the higher tiers up."""
 
     class Meta:
-        model = WallsProof
+        model = SandboxProof
 
     class Params:
         worse = Trait(is_worse=True, failed=1)
 
-    kind = WallsProof.Kind.CORPUS
+    kind = SandboxProof.Kind.CORPUS
     host = "lab"
     cli_version = "2.1.325"
     cli_fingerprint = "f" * 64
@@ -279,7 +279,7 @@ class ApprovalFactory(ModelFactory):
             session=SubFactory(SessionFactory, running=True, tier=2),
             command="docker restart web",
             actions=["docker restart web"],
-            doors=["docker"],
+            grants=["docker"],
         )
 
     kind = Approval.Kind.TIER
@@ -306,32 +306,36 @@ class ChangeFactory(ModelFactory):
     exit_code = 0
 
 
-class TargetFactory(ModelFactory):
+class ChannelFactory(ModelFactory):
     """A webhook on this machine that nobody listens at."""
 
     class Meta:
-        model = Target
+        model = Channel
 
     class Params:
         address = "json://127.0.0.1:9/"
 
-    name = Sequence(lambda n: f"target-{n}")
-    sealed_address = LazyAttribute(lambda target: sealed_address(target.address))
+    name = Sequence(lambda n: f"channel-{n}")
+    encrypted_address = LazyAttribute(lambda channel: encrypt_address(channel.address))
     service = "JSON (127.0.0.1)"
 
 
-class HappeningFactory(ModelFactory):
+class NotificationFactory(ModelFactory):
     """An incident that opened, and nobody was told yet."""
 
     class Meta:
-        model = Happening
+        model = Notification
 
-    kind = Happening.Kind.INCIDENT_OPENED
+    kind = Notification.Kind.INCIDENT_OPENED
     severity = Incident.Severity.WARNING
     incident = SubFactory(IncidentFactory)
-    watch = LazyAttribute(lambda happening: happening.incident and happening.incident.watch)
+    watch = LazyAttribute(
+        lambda notification: notification.incident and notification.incident.watch
+    )
     title = LazyAttribute(
-        lambda happening: happening.incident.title if happening.incident else "Something happened"
+        lambda notification: (
+            notification.incident.title if notification.incident else "Something happened"
+        )
     )
     text = "It answers 502."
     path = "/incidents/1/"
@@ -343,7 +347,7 @@ class MessageFactory(ModelFactory):
     class Meta:
         model = Message
 
-    target = SubFactory(TargetFactory)
+    channel = SubFactory(ChannelFactory)
     title = "shop: web is down"
     body = "It answers 502."
     severity = Incident.Severity.WARNING

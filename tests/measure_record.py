@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from escalation.rehearsal.own_postgres import own_postgres
+from tests.devtools.postgres import own_postgres
 from tests.measure_walk import NOT_A_QUERY
 
 SCENARIO = "three-tiers"
@@ -88,12 +88,11 @@ def play() -> dict[int, Cost]:
     """One drill, by tier."""
     from django_q.models import OrmQ
 
-    from escalation import queue
-    from escalation.rehearsal.drills.drill import start_drill
+    from escalation.drills.drill import start_drill
     from escalation.tasks import run_session
 
     found = {}
-    cycle = start_drill(SCENARIO, enqueue=queue.enqueue)
+    cycle = start_drill(SCENARIO)
     while (row := OrmQ.objects.order_by("pk").first()) is not None:
         (number,) = row.task["args"]
         row.delete()

@@ -1,14 +1,15 @@
-"""How far one tier's run walks through the code. For whoever changes the structure:
+"""Measures how many files of the code one session goes through:
 
     .venv/bin/python -m tests.measure_walk
 
 Plays the drill `all-healthy` with the real CLI in a scratch installation, in this process, and
-counts from the start of `escalation.tasks.run_session` to its end: the files of ours that are
-entered, the switches from file to file, and the database queries with the file that asked. What
-only plays the model's side (`rehearsal`) is left out. A first run, not counted, probes the CLI.
+counts from the start of `escalation.tasks.run_session` to its end: the files that are entered, the
+switches from file to file, and the database queries by file. The model's side (`drills`) is left
+out. A first session, which is not counted, probes the CLI.
 
-Two kinds of switches: a *reader* opens each function once, where it is first called; the *program*
-goes into every call and back again.
+Kinds of switches: a *reader* opens each function once, where it is first called; a reader who reads
+*thread by thread* follows one thread to its end before the next, and does not open comprehensions
+and lambdas, which stand inside a function; the *program* goes into every call and back again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-OURS = re.compile(rf"{re.escape(str(ROOT))}/((?:escalation(?!/rehearsal)|sessions_app)/.*)")
+OURS = re.compile(rf"{re.escape(str(ROOT))}/((?:escalation(?!/drills)|sessions_app)/.*)")
 NOT_A_QUERY = ("BEGIN", "SAVEPOINT", "RELEASE", "ROLLBACK", "COMMIT")
 SCENARIO = "all-healthy"
 
@@ -43,6 +44,8 @@ def file_of(frame: FrameType | None) -> str:
 class Walk:
     functions: dict[CodeType, str] = field(default_factory=dict)
     """Every function that was entered, in the order of its first call, with its file."""
+    threads: dict[int, list[str]] = field(default_factory=dict)
+    """Files of the named functions by the thread of their first call."""
     steps: list[str] = field(default_factory=list)
     """The file in which the program was after every call and every return."""
     queries: Counter[str] = field(default_factory=Counter)
@@ -70,6 +73,9 @@ class Walk:
 
     def _step(self, frame: FrameType, event: str, argument: object) -> None:
         if event == "call" and (file := file_of(frame)):
+            is_named = not frame.f_code.co_name.startswith("<")
+            if is_named and frame.f_code not in self.functions:
+                self.threads.setdefault(threading.get_ident(), []).append(file)
             self.functions.setdefault(frame.f_code, file)
             self.steps.append(file)
         elif event == "return" and file_of(frame) and (file := file_of(frame.f_back)):
@@ -111,11 +117,10 @@ def set_up(state: str) -> None:
 
 
 def run_one_tier(walk: Walk) -> str:
-    from escalation.next_step.cycles import leave_to_caller
-    from escalation.rehearsal.drills.drill import start_drill
+    from escalation.drills.drill import start_drill
     from escalation.tasks import run_session
 
-    session = start_drill(SCENARIO, enqueue=leave_to_caller).sessions.get()
+    session = start_drill(SCENARIO).sessions.get()
     with walk.watched():
         return run_session(session.pk)
 
@@ -129,6 +134,8 @@ def table(walk: Walk) -> Iterator[str]:
     yield f"files                         {len(functions):>5}"
     yield f"functions                     {len(walk.functions):>5}"
     yield f"switches of a reader          {switches(list(walk.functions.values())):>5}"
+    by_thread = sum(map(switches, walk.threads.values()))
+    yield f"  thread by thread            {by_thread:>5}"
     yield f"switches of the program       {switches(walk.steps):>5}"
     yield f"queries                       {walk.queries.total():>5}"
     yield f"beginnings and ends of transactions {walk.transactions:>3} beside them"

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 
-from escalation.rehearsal.own_postgres import new_database, postgres_server
+from tests.devtools.postgres import new_database, postgres_server
 
 
 def main(arguments: list[str]) -> int:

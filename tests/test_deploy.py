@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from escalation.management.command_table import BY_NAME
+from escalation.management.command_line import BY_NAME
+from tests.tables import each_row
 
 DEPLOY = Path(__file__).resolve().parent.parent / "docs" / "deploy"
 UNITS = sorted(DEPLOY.glob("*.service"))
-# Each hides part of /proc or forbids a mount in a room, and bubblewrap then builds none.
-AGAINST_ROOMS = {
+# Each hides part of /proc or forbids a mount, so that bubblewrap makes no sandbox.
+AGAINST_SANDBOXES = {
     *("RestrictNamespaces", "ProtectKernelTunables", "ProtectKernelLogs", "ProtectProc"),
     *("ProtectHostname", "PrivateDevices", "ProtectControlGroups", "SystemCallFilter"),
 }
@@ -34,7 +35,7 @@ def test_the_units_are_found():
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
-def test_a_unit_has_a_user_of_its_own_and_tells_the_main_process_alone(unit):
+def test_a_unit_has_its_own_user_and_signals_only_the_main_process(unit):
     told = service(unit.name)
 
     assert told["User"] == "claudeops"
@@ -43,18 +44,18 @@ def test_a_unit_has_a_user_of_its_own_and_tells_the_main_process_alone(unit):
     assert told["StateDirectoryMode"] == "0700"
 
 
-def test_the_worker_may_build_rooms():
-    assert AGAINST_ROOMS & set(service("claudeops-worker.service")) == set()
+def test_the_worker_may_build_sandboxes():
+    assert AGAINST_SANDBOXES & set(service("claudeops-worker.service")) == set()
 
 
-def test_the_web_server_may_do_next_to_nothing():
+def test_the_web_server_has_minimal_rights():
     told = service("claudeops-web.service")
 
     assert (told["ProtectSystem"], told["NoNewPrivileges"]) == ("strict", "yes")
     assert told["CapabilityBoundingSet"] == ""
 
 
-@pytest.mark.parametrize("path", sorted(DEPLOY.iterdir()), ids=lambda path: path.name)
+@each_row("path", sorted(DEPLOY.iterdir()), ids=lambda path: path.name)
 def test_every_command_in_a_sample_is_one_of_ours(path):
     text = path.read_text()
     called = re.findall(r'(?:/bin/claudeops |"claudeops", ")(\w+)', text)

@@ -1,4 +1,4 @@
-"""Every command in the README and in `docs` is one that the real parsers take."""
+"""Tests that the parsers accept every command in the README and in `docs`."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from argparse import SUPPRESS, Action, ArgumentParser, _SubParsersAction
 from importlib import import_module
 from pathlib import Path
 
-import pytest
 from django.core.management import CommandError, get_commands, load_command_class
 
-from escalation.management.command_table import BY_NAME, COMMANDS, Entry
-from escalation.management.exit_codes import MEANINGS
-from escalation.rehearsal.drills.scenario import scenario_names
+from escalation.drills.scenario import scenario_names
+from escalation.management.command_line import BY_NAME, COMMANDS, Entry
+from escalation.management.output import MEANINGS
 from tests.documents import ROOT, Command, commands_in, example_in, handbook, name_of
+from tests.tables import each_row
 
 REFERENCE = ROOT / "docs" / "commands.md"
 INCOMPLETE = "the following arguments are required"
 
 
 def parser_of(name: str) -> ArgumentParser:
-    command = import_module(f"escalation.management.commands.{name}").Command()
+    command = import_module(BY_NAME[name].module).Command()
     return command.create_parser("claudeops", name)
 
 
 def objection_to(command: Command) -> str:
-    """What the program itself would say; empty where it would run."""
+    """Return the error of the program; empty if it would run."""
     name, *words = command.words
     name = name.replace("-", "_")
     if name in BY_NAME:
@@ -53,7 +53,7 @@ def objection_to_scenario(name: str | None) -> str:
     return "" if is_known else f"there is no scenario {name!r}"
 
 
-@pytest.mark.parametrize("page", handbook(), ids=name_of)
+@each_row("page", handbook(), ids=name_of)
 def test_every_command_of_a_page_is_understood(page):
     wrong = {one.text: objection_to(one) for one in commands_in(page.read_text())}
 
@@ -67,7 +67,7 @@ def test_the_commands_of_the_handbook_are_found():
     assert {one.words[0] for one in found if not one.in_a_sentence} >= {"watch", "drill", "backup"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("    claudeops nonsense\n", "has no command 'nonsense'"),
@@ -79,7 +79,7 @@ def test_the_commands_of_the_handbook_are_found():
         ("    manage.py migrat\n", "has no command 'migrat'"),
         ("```console\n$ claudeops drill nonsense\n```\n", "there is no scenario 'nonsense'"),
         ("say `claudeops backup --to x y`", "unrecognized arguments: --to"),
-        ("    cat x | claudeops target ad phone\n", "invalid choice: 'ad'"),
+        ("    cat x | claudeops channel ad phone\n", "invalid choice: 'ad'"),
         ("    claudeops pause 'half a quote\n", "unrecognized arguments: a quote"),
         ("    claudeops watch edit shop \\\n        --nonsense\n", "unrecognized arguments"),
     ],
@@ -90,13 +90,13 @@ def test_what_no_parser_takes_is_noticed(text, expected):
     assert expected in objection_to(command)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "say `claudeops approval`, or `watch unpause shop`",
         "    source <(claudeops completion bash)\n",
         "    python manage.py check --database default\n",
-        "    claudeops run-cycle --watch shop   # it's a round\n",
+        "    claudeops run-cycle --watch shop   # it's a cycle\n",
         "```console\n$ claudeops status  # exit code 1\nclaudeops nonsense\n```\n",
         "```sh\nclaudeops status\n```\n```sudoers\nclaudeops ALL=(root) ALL\n```\n",
     ],
@@ -121,9 +121,9 @@ def test_the_reference_has_every_command_with_its_exit_codes():
     assert shown == {entry.name: " ".join(map(str, entry.exits)) for entry in COMMANDS}
 
 
-@pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
+@each_row("entry", COMMANDS, ids=lambda entry: entry.name)
 def test_the_row_of_a_command_has_its_verbs_and_options(entry: Entry):
-    """Of a command with verbs, those of all verbs together: an outline may name less of them."""
+    """The row may name only some options of a command with verbs."""
     outline = rows()[entry.name].split("`")[1].replace(r"\|", "|")
     parser = parser_of(entry.name)
     verbs = verbs_of(parser)
@@ -140,12 +140,16 @@ def test_the_row_of_a_command_has_its_verbs_and_options(entry: Entry):
 
 
 def verbs_of(parser: ArgumentParser) -> dict[str, ArgumentParser]:
+    """The verbs of a command by name, without old spellings."""
     actions = [one for one in parser._actions if isinstance(one, _SubParsersAction)]
-    return dict(actions[0].choices) if actions else {}
+    by_parser = (
+        {inner: name for name, inner in reversed(actions[0].choices.items())} if actions else {}
+    )
+    return {name: inner for inner, name in by_parser.items()}
 
 
 def options(parser: ArgumentParser) -> list[Action]:
-    """Those that its help shows, each with its spellings."""
+    """Return the options that the help shows."""
     return [
         action
         for action in parser._actions

@@ -9,15 +9,15 @@ from itertools import pairwise
 import pytest
 from django.conf import settings
 
-from escalation.agent import CREDENTIALS
-from escalation.gate.doors import NAMES
-from escalation.incidents.causes import COULD_NOT_RUN, TITLES
-from escalation.rehearsal.drills.scenario import DrillFile, Reply, Scenario
-from escalation.rooms import bubblewrap
+from escalation.command_policy.grants import NAMES
+from escalation.drills.scenario import DrillFile, Reply, Scenario
+from escalation.incidents.findings import COULD_NOT_RUN, TITLES
+from escalation.sandbox import bubblewrap
 from escalation.tiers import DEFAULT_TIERS
 from sessions_app.access.roles import TABLE, Right, Role
+from sessions_app.credentials import LOGINS
 from sessions_app.models import Watch
-from sessions_app.models.trust import Step
+from sessions_app.models.autonomy import AutonomyLevel
 from tests.documents import ROOT
 
 
@@ -43,9 +43,9 @@ def code_in(cells: list[str]) -> set[str]:
 def test_every_setting_has_a_row_and_no_other_has():
     first = " ".join(row[0] for row in rows("configuration.md"))
     named = {
-        re.sub(r"\{[\d,]+\}", digit, name)
+        re.sub(r"\{[\d,]+\}", number, name)
         for name in re.findall(r"`([A-Z][A-Z_\d{},]+)`", first)
-        for digit in ("1", "2", "3")
+        for number in "".join(re.findall(r"\{([\d,]+)\}", name)).split(",")
     }
     login = {"ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"}
 
@@ -58,6 +58,7 @@ def test_the_defaults_of_the_tiers_are_as_the_table_says(tier):
     of_tier = {name: values[tier.number - 1] for name, values in shown.items() if len(values) == 3}
     minutes = {"15m": 15, "30m": 30, "1h": 60}
 
+    assert shown["`CLAUDEOPS_TIER{1,2,3,4}_NAME`"][tier.number - 1] == tier.name
     assert of_tier["`CLAUDEOPS_TIER{1,2,3}_MODEL`"] == tier.model
     assert int(of_tier["`CLAUDEOPS_TIER{1,2,3}_MAX_TURNS`"]) == tier.max_turns
     assert int(of_tier["`CLAUDEOPS_TIER{1,2,3}_MAX_BUDGET_USD`"]) == tier.max_budget_usd
@@ -83,7 +84,7 @@ def test_every_role_has_the_rights_that_the_table_gives_it():
 def test_every_way_to_log_in_has_a_row():
     named = {name.removesuffix("=1") for row in rows("credentials.md") for name in code_in(row[:1])}
 
-    assert named == set(CREDENTIALS)
+    assert named == set(LOGINS)
 
 
 def test_every_reason_why_nothing_can_run_or_a_run_ended_badly_is_explained():
@@ -92,7 +93,7 @@ def test_every_reason_why_nothing_can_run_or_a_run_ended_badly_is_explained():
     assert {*COULD_NOT_RUN.values(), *TITLES.values()} - explained == set()
 
 
-def test_every_reason_for_no_rooms_is_explained():
+def test_every_reason_for_no_sandboxes_is_explained():
     explained = {row[0] for row in rows("troubleshooting.md")}
     said = {
         bubblewrap.MISSING.partition(".")[0],
@@ -119,12 +120,12 @@ def test_every_key_of_a_scenario_is_explained():
     assert {field.name for field in fields(DrillFile)} == {"path", "content", "executable"}
 
 
-def test_every_door_and_every_step_of_trust_has_a_row():
-    doors = set().union(*(code_in(row[:1]) for row in rows("walls.md")))
+def test_every_grant_and_every_step_of_autonomy_has_a_row():
+    grants = set().union(*(code_in(row[:1]) for row in rows("sandbox.md")))
     steps = set().union(*(code_in(row[:1]) for row in rows("policy.md")))
 
-    assert doors == {*NAMES, "write:PATH", "read:PATH"}
-    assert {step.value for step in Step} <= steps
+    assert grants == {*NAMES, "write:PATH", "read:PATH"}
+    assert {step.value for step in AutonomyLevel} <= steps
 
 
 def test_the_cooldowns_are_as_the_page_says():

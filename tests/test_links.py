@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from tests.documents import FENCE, ROOT, handbook, name_of
+from tests.tables import each_row
 
 # Without those to the web, which no test of ours reaches.
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
@@ -14,14 +13,14 @@ HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+@each_row("document", DOCUMENTS, ids=name_of)
 def test_its_links_lead_to_files(document):
     named = [file for file, _anchor in LINK.findall(document.read_text())]
 
     assert [link for link in named if not (document.parent / link).exists()] == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+@each_row("document", DOCUMENTS, ids=name_of)
 def test_its_links_into_a_page_lead_to_a_heading(document):
     links = [(file, anchor) for file, anchor in LINK.findall(document.read_text()) if anchor]
     lost = [

@@ -1,4 +1,4 @@
-"""What stands around Django: headers on every answer, and bodies that end."""
+"""Tests of the layers around Django: security headers and body limit."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.conf import settings
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from claudeops.answer_headers import HEADERS, with_answer_headers
 from claudeops.asgi import application
-from claudeops.body_limit import LONGEST_BODY, with_body_limit
+from claudeops.middleware import security_headers, with_answer_headers, with_body_limit
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,7 +52,7 @@ def asked(app: Any, path: str, *headers: tuple[bytes, bytes], chunks: tuple[byte
         ("/healthz", 200),
         ("/", 302),
         ("/nowhere", 404),
-        ("/static/sessions_app/claudeops.css", 200),
+        ("/static/web/claudeops.css", 200),
         ("/static/../manage.py", 404),
         ("/admin/", 302),
     ],
@@ -63,10 +63,10 @@ def test_every_answer_has_the_security_headers(path, status, settings):
     found, headers, _read = asked(application, path)
 
     assert found == status
-    assert [name for name in HEADERS if name not in headers] == []
+    assert [name for name in security_headers() if name not in headers] == []
 
 
-def test_what_an_answer_says_for_itself_stays():
+def test_headers_of_a_response_are_kept():
     async def strict(scope: Any, receive: Any, send: Any) -> None:
         headers = [(b"X-Frame-Options", b"SAMEORIGIN")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -77,7 +77,7 @@ def test_what_an_answer_says_for_itself_stays():
 
 
 def test_a_body_that_says_it_is_too_long_is_not_read():
-    length = str(LONGEST_BODY + 1).encode()
+    length = str(settings.DATA_UPLOAD_MAX_MEMORY_SIZE + 1).encode()
 
     status, headers, read = asked(
         application, "/login/", FORM, (b"content-length", length), chunks=(b"x",) * 3
@@ -88,7 +88,7 @@ def test_a_body_that_says_it_is_too_long_is_not_read():
 
 
 def test_a_body_that_does_not_end_is_cut_off():
-    chunk = b"x" * (LONGEST_BODY // 4)
+    chunk = b"x" * (settings.DATA_UPLOAD_MAX_MEMORY_SIZE // 4)
 
     status, _headers, read = asked(application, "/login/", FORM, chunks=(chunk,) * 100)
 
@@ -130,7 +130,7 @@ def run(*words: str, https: str, state: Path) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.parametrize(("value", "expected"), [("yes", True), ("no", False)])
-def test_https_switches_all_of_it(tmp_path, value, expected):
+def test_https_sets_secure_cookies_redirect_and_hsts(tmp_path, value, expected):
     code = (
         "import json; from claudeops import settings; "
         f"print(json.dumps([bool(getattr(settings, name)) for name in {SWITCHED}]))"

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from claudeops.checks import check_dotenv
+from claudeops.checks import check_dotenv, check_names, check_old_names
+from claudeops.env import OLD_NAMES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -36,7 +37,7 @@ WRONG = {
     "CLAUDEOPS_MAX_TIER": "7",
     "CLAUDEOPS_INTERVAL": "abc",
     "CLAUDEOPS_DRY_RUN": "perhaps",
-    "CLAUDEOPS_APPROVAL": "4",
+    "CLAUDEOPS_REQUIRE_APPROVAL": "4",
     "CLAUDEOPS_BUDGET_CHAIN": "abc",
     "CLAUDEOPS_BUDGET_WATCH_DAY": "-1",
     "CLAUDEOPS_BUDGET_DAY": "NaN",
@@ -55,8 +56,8 @@ WRONG = {
     "CLAUDEOPS_RESUME_CONTEXT_THRESHOLD": "1.5",
     "CLAUDEOPS_RESUME_MAX_AGE": "tomorrow",
     "CLAUDEOPS_MAX_CONTINUATIONS": "-1",
-    "CLAUDEOPS_MAX_LIMIT_WAITS": "often",
-    "CLAUDEOPS_LIMIT_RESERVE": "80",
+    "CLAUDEOPS_MAX_RATE_LIMIT_WAITS": "often",
+    "CLAUDEOPS_RATE_LIMIT_RESERVE": "80",
     "CLAUDEOPS_VERIFY_AFTER": "soon",
     "CLAUDEOPS_EVENT_RETENTION_DAYS": "0",
     "CLAUDEOPS_ARCHIVE_RETENTION_DAYS": "never",
@@ -67,7 +68,7 @@ WRONG = {
     "CLAUDEOPS_PROMPTS_DIR": "/nonexistent/prompts",
     "CLAUDEOPS_APPROVAL_EXPIRES": "later",
     "CLAUDEOPS_COMMAND_APPROVAL_EXPIRES": "-1",
-    "CLAUDEOPS_DRY_FORK": "perhaps",
+    "CLAUDEOPS_PLAN_SESSIONS": "perhaps",
     "CLAUDEOPS_TIER2_ASK": "docker restart",
     "CLAUDEOPS_TIER3_ASK": "Bash(:*)",
 }
@@ -99,11 +100,11 @@ def test_a_wrong_value_is_shown_with_what_is_wanted(all_wrong, name):
     assert "but must be" in line
 
 
-def test_nobody_has_to_read_a_traceback(all_wrong):
+def test_wrong_values_print_no_traceback(all_wrong):
     assert "Traceback" not in all_wrong.stderr
 
 
-def test_a_sound_installation_starts_and_makes_its_state_directory(tmp_path):
+def test_a_valid_installation_starts_and_makes_its_state_directory(tmp_path):
     found = check(tmp_path / "new" / "state")
 
     assert found.returncode == 0, found.stderr
@@ -130,7 +131,7 @@ def test_a_state_directory_that_cannot_be_made_is_named_with_the_reason(tmp_path
         ("CLAUDEOPS_TRUSTED_ORIGINS", "ops.example.org"),
     ],
 )
-def test_a_value_that_django_itself_would_trip_over_is_named_too(tmp_path, name, value):
+def test_a_value_that_would_fail_in_django_is_named_too(tmp_path, name, value):
     found = check(tmp_path, **{name: value})
 
     assert found.returncode == 1
@@ -162,3 +163,40 @@ def test_a_dotenv_that_others_can_read_is_named_and_left_as_it_is(settings, tmp_
     assert [message.id for message in found] == ids
     assert all(f"chmod 600 {tmp_path}/.env" == message.hint for message in found)
     assert (tmp_path / ".env").stat().st_mode & 0o777 == mode
+
+
+@pytest.fixture
+def no_names(monkeypatch) -> None:
+    for name in [name for name in os.environ if name.startswith("CLAUDEOPS_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.usefixtures("no_names")
+def test_an_old_name_is_a_warning_that_names_the_new_one(monkeypatch):
+    for old in OLD_NAMES:
+        monkeypatch.setenv(old, "1")
+
+    found = check_old_names()
+
+    assert {message.id for message in found} == {"claudeops.W004"}
+    assert [(message.obj, message.hint) for message in found] == [
+        (old, f"Rename it to {new}.") for old, new in OLD_NAMES.items()
+    ]
+    assert check_names() == []
+
+
+@pytest.mark.usefixtures("no_names")
+def test_an_old_and_a_new_name_together_are_an_error(monkeypatch):
+    monkeypatch.setenv("CLAUDEOPS_ROOMS", "off")
+    monkeypatch.setenv("CLAUDEOPS_SANDBOX", "on")
+
+    (found,) = check_old_names()
+
+    assert (found.id, found.hint) == ("claudeops.E004", "Remove CLAUDEOPS_ROOMS.")
+
+
+@pytest.mark.usefixtures("no_names")
+def test_a_blank_old_name_is_ignored(monkeypatch):
+    monkeypatch.setenv("CLAUDEOPS_ROOMS", " ")
+
+    assert [*check_old_names(), *check_names()] == []

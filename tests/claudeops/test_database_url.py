@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from claudeops.database_url import database_from_url, sqlite_database
-from escalation.run.heartbeat import LEASE_SECONDS
+from claudeops.env import database_from_url, sqlite_database
+from escalation.run.runner import LEASE_SECONDS
+from tests.tables import each_row
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_a_postgresql_server_that_is_cut_off_is_an_error_before_another_host_tak
     assert options["tcp_user_timeout"] / 1000 < LEASE_SECONDS
 
 
-def test_what_the_address_says_of_the_connection_stands():
+def test_options_of_the_address_take_precedence():
     options = database_from_url("postgresql://db/record?connect_timeout=60")["OPTIONS"]
 
     assert int(options["connect_timeout"]) == 60
@@ -76,7 +77,7 @@ def test_postgresql_may_be_reached_by_a_socket():
     assert database_from_url("postgresql://%2Frun%2Fdb/record")["HOST"] == "/run/db"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     ["mysql://x", "x", "/srv/db.sqlite3", "http://db/record", "mysql://db/record", "postgis://d/r"],
 )
@@ -85,7 +86,7 @@ def test_any_other_address_is_refused_with_the_right_form(url):
         database_from_url(url)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "wanted"),
     [
         ("postgresql://db:port/record", "an address like postgresql://user"),

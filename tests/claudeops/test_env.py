@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from claudeops.env import Environment, read_dotenv, split_outside_parentheses, unknown_names
+from claudeops.env import (
+    OLD_NAMES,
+    Environment,
+    read_dotenv,
+    split_outside_parentheses,
+    tiers_from,
+    unknown_names,
+)
+from tests.tables import each_row
 
 
 def problems_of(environment: Environment) -> list[str]:
@@ -33,7 +41,7 @@ def test_text_is_stripped():
     assert Environment({"NAME": "  value "}).text("NAME") == "value"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "value"),
     [("1", True), ("TRUE", True), ("Yes", True), ("on", True), ("0", False), ("off", False)]
     + [("no", False), ("False", False)],
@@ -58,7 +66,7 @@ def test_an_integer_within_its_limits_is_taken(text, value):
     assert Environment({"NAME": text}).integer("NAME", 9, minimum=1, maximum=3) == value
 
 
-@pytest.mark.parametrize("text", ["0", "4", "-1", "1.5", "abc", "1e1", "0x1"])
+@each_row("text", ["0", "4", "-1", "1.5", "abc", "1e1", "0x1"])
 def test_an_integer_outside_its_limits_is_a_problem(text):
     environment = Environment({"NAME": text})
 
@@ -71,7 +79,7 @@ def test_an_amount_is_exact(text, value):
     assert Environment({"NAME": text}).amount("NAME", Decimal(1)) == Decimal(value)
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "NaN", "Infinity", "$5", "1,5", "abc"])
+@each_row("text", ["0", "-1", "NaN", "Infinity", "$5", "1,5", "abc"])
 def test_what_is_no_amount_is_a_problem(text):
     environment = Environment({"NAME": text})
 
@@ -84,7 +92,7 @@ def test_a_share_is_over_0_and_up_to_1(text, value):
     assert Environment({"NAME": text}).share("NAME", Decimal("0.80")) == Decimal(value)
 
 
-@pytest.mark.parametrize("text", ["abc", "0", "1.5", "-0.5", "80%", "NaN", "Infinity", "0,8"])
+@each_row("text", ["abc", "0", "1.5", "-0.5", "80%", "NaN", "Infinity", "0,8"])
 def test_what_is_no_share_is_a_problem(text):
     environment = Environment({"NAME": text})
 
@@ -92,7 +100,7 @@ def test_what_is_no_share_is_a_problem(text):
     assert "a number over 0 and up to 1, like 0.80" in environment.problems[0].message
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "value"),
     [
         ("90", 90),
@@ -108,7 +116,7 @@ def test_a_time_may_have_a_unit(text, value):
     assert Environment({"NAME": text}).seconds("NAME", 1) == value
 
 
-@pytest.mark.parametrize("text", ["0", "-5", "m", "1.5h", "2w", "abc", "h2"])
+@each_row("text", ["0", "-5", "m", "1.5h", "2w", "abc", "h2"])
 def test_what_is_no_time_is_a_problem(text):
     environment = Environment({"NAME": text})
 
@@ -124,7 +132,7 @@ def test_a_time_may_have_to_be_a_multiple():
     assert "a multiple of 60 seconds" in environment.problems[0].message
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "entries"),
     [
         ("a,b", ["a", "b"]),
@@ -284,29 +292,55 @@ def test_one_wrong_origin_is_a_problem(text):
 
 def test_every_variable_is_known_with_its_value_and_where_it_comes_from():
     env = Environment(
-        {"CLAUDEOPS_PORT": "8123", "CLAUDEOPS_ROOMS": "on", "CLAUDEOPS_WORKERS": "x"},
+        {"CLAUDEOPS_PORT": "8123", "CLAUDEOPS_SANDBOX": "on", "CLAUDEOPS_WORKERS": "x"},
         file="/srv/.env",
-        in_file={"CLAUDEOPS_ROOMS"},
+        in_file={"CLAUDEOPS_SANDBOX"},
     )
     env.integer("CLAUDEOPS_PORT", 8000, minimum=1)
-    env.choice("CLAUDEOPS_ROOMS", "auto", ("auto", "on"))
+    env.choice("CLAUDEOPS_SANDBOX", "auto", ("auto", "on"))
     env.integer("CLAUDEOPS_WORKERS", 2, minimum=1)
     env.text("CLAUDEOPS_HOST", "127.0.0.1")
 
     assert [(known.name, known.value, known.source) for known in env.variables] == [
         ("CLAUDEOPS_PORT", 8123, "environment"),
-        ("CLAUDEOPS_ROOMS", "on", "/srv/.env"),
+        ("CLAUDEOPS_SANDBOX", "on", "/srv/.env"),
         ("CLAUDEOPS_WORKERS", 2, "environment"),
         ("CLAUDEOPS_HOST", "127.0.0.1", "default"),
     ]
 
 
 def test_a_misspelt_name_finds_the_one_that_was_meant():
-    known = {"CLAUDEOPS_PORT", "CLAUDEOPS_ROOMS", "CLAUDEOPS_TIER1_MODEL"}
-    given = ["CLAUDEOPS_PROT", "CLAUDEOPS_ROOM", "CLAUDEOPS_PORT", "CLAUDEOPS_XYZ", "PATH"]
+    known = {"CLAUDEOPS_PORT", "CLAUDEOPS_SANDBOX", "CLAUDEOPS_TIER1_MODEL"}
+    given = ["CLAUDEOPS_PROT", "CLAUDEOPS_SANDBOXES", "CLAUDEOPS_PORT", "CLAUDEOPS_XYZ", "PATH"]
 
     assert unknown_names(given, known) == {
         "CLAUDEOPS_PROT": "CLAUDEOPS_PORT",
-        "CLAUDEOPS_ROOM": "CLAUDEOPS_ROOMS",
+        "CLAUDEOPS_SANDBOXES": "CLAUDEOPS_SANDBOX",
         "CLAUDEOPS_XYZ": "",
     }
+
+
+def test_an_old_name_is_read_as_its_new_one():
+    environment = Environment(dict.fromkeys(OLD_NAMES, "old"))
+
+    assert {new: environment.text(new) for new in OLD_NAMES.values()} == dict.fromkeys(
+        OLD_NAMES.values(), "old"
+    )
+    assert tiers_from(environment)[2].grants == "old"
+
+
+def test_the_new_name_takes_precedence_unless_it_is_blank():
+    both = Environment({"CLAUDEOPS_ROOMS": "off", "CLAUDEOPS_SANDBOX": "on"})
+    blank = Environment({"CLAUDEOPS_ROOMS": "off", "CLAUDEOPS_SANDBOX": ""})
+
+    assert both.text("CLAUDEOPS_SANDBOX") == "on"
+    assert blank.text("CLAUDEOPS_SANDBOX") == "off"
+
+
+def test_the_source_of_an_old_name_in_a_file_is_the_file():
+    environment = Environment(
+        {"CLAUDEOPS_ROOMS": "off"}, file="/etc/env", in_file=["CLAUDEOPS_ROOMS"]
+    )
+    environment.text("CLAUDEOPS_SANDBOX")
+
+    assert [variable.source for variable in environment.variables] == ["/etc/env"]

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from escalation.rehearsal.own_postgres import new_database, postgres_server
+from tests.devtools.postgres import new_database, postgres_server
 
 PROJECT = Path(__file__).resolve().parents[2]
 SCRIPT = """

@@ -1,4 +1,4 @@
-"""What an installation keeps is closed to other users, or named with what to do."""
+"""Tests of the permissions of files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from claudeops.private_files import close_to_others, complaints, private_paths
+from claudeops.state import close_to_others, complaints, private_paths
 
 ROOT = Path(__file__).resolve().parents[2]
 OTHER_USER = 65534
@@ -18,7 +18,7 @@ OTHER_USER = 65534
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    """As an installation of before looks: open to everybody."""
+    """A state directory whose files other users can read."""
     directory = tmp_path / "state"
     for name in ("spool", "runs"):
         (directory / name).mkdir(parents=True)
@@ -34,7 +34,7 @@ def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def test_what_is_ours_is_closed(state):
+def test_files_of_claude_ops_are_closed(state):
     close_to_others(state)
 
     assert mode(state) == 0o700

@@ -4,7 +4,7 @@ import multiprocessing
 
 from cryptography.fernet import Fernet
 
-from claudeops.secret_key import stored_encryption_keys, stored_secret_key
+from claudeops.state import stored_encryption_keys, stored_secret_key
 
 
 def test_a_key_is_made_once_and_stays(tmp_path):
@@ -54,7 +54,7 @@ def test_processes_that_start_together_agree(tmp_path):
             assert [path.name for path in directory.iterdir()] == ["secret_key"]
 
 
-def test_the_key_that_seals_is_made_once_and_is_fernets(tmp_path):
+def test_the_encryption_key_is_made_once_and_is_a_fernet_key(tmp_path):
     [key] = stored_encryption_keys(tmp_path)
 
     assert Fernet(key)

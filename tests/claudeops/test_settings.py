@@ -60,7 +60,7 @@ def test_importing_the_settings_writes_nothing_anywhere(python):
     assert python("-c", OPENS_FOR_WRITING + IMPORTS) == ""
 
 
-def test_what_the_test_above_looks_for_would_be_seen(python, state):
+def test_the_audit_hook_sees_writes(python, state):
     seen = python("-c", OPENS_FOR_WRITING + IMPORTS + "; django.conf.settings.SECRET_KEY")
 
     assert f"os.mkdir {state}" in seen

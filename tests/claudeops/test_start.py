@@ -1,4 +1,4 @@
-"""What every command and the web server load when they start."""
+"""Tests of the modules that a start loads."""
 
 from __future__ import annotations
 

@@ -4,37 +4,37 @@ from pathlib import Path
 
 import pytest
 
-from claudeops import places
+from claudeops import state
 
 
-def test_a_checkout_keeps_all_beside_its_code():
-    assert places.state_directory({}, installed=False) == places.BASE_DIR / "state"
-    assert places.env_file({}, installed=False) == places.BASE_DIR / ".env"
+def test_a_checkout_keeps_its_state_beside_the_code():
+    assert state.state_directory({}, installed=False) == state.BASE_DIR / "state"
+    assert state.env_file({}, installed=False) == state.BASE_DIR / ".env"
 
 
 def test_an_installed_package_keeps_to_the_places_of_the_user(monkeypatch):
     monkeypatch.setenv("HOME", "/home/ops")
 
-    assert places.state_directory({}, installed=True) == Path("/home/ops/.local/share/claudeops")
-    assert places.env_file({}, installed=True) == Path("/home/ops/.config/claudeops/.env")
+    assert state.state_directory({}, installed=True) == Path("/home/ops/.local/share/claudeops")
+    assert state.env_file({}, installed=True) == Path("/home/ops/.config/claudeops/.env")
 
 
 def test_the_xdg_variables_move_them():
     given = {"XDG_DATA_HOME": "/data", "XDG_CONFIG_HOME": "/etc/xdg"}
 
-    assert places.state_directory(given, installed=True) == Path("/data/claudeops")
-    assert places.env_file(given, installed=True) == Path("/etc/xdg/claudeops/.env")
+    assert state.state_directory(given, installed=True) == Path("/data/claudeops")
+    assert state.env_file(given, installed=True) == Path("/etc/xdg/claudeops/.env")
 
 
 def test_a_relative_xdg_variable_does_not_count(monkeypatch):
     monkeypatch.setenv("HOME", "/home/ops")
     given = {"XDG_DATA_HOME": "data"}
 
-    assert places.state_directory(given, installed=True) == Path("/home/ops/.local/share/claudeops")
+    assert state.state_directory(given, installed=True) == Path("/home/ops/.local/share/claudeops")
 
 
 @pytest.mark.parametrize("installed", [True, False])
 def test_a_settings_file_can_be_named(installed):
     given = {"CLAUDEOPS_ENV_FILE": "/etc/claudeops/env"}
 
-    assert places.env_file(given, installed=installed) == Path("/etc/claudeops/env")
+    assert state.env_file(given, installed=installed) == Path("/etc/claudeops/env")

@@ -11,9 +11,9 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.staticfiles import finders
 
-from claudeops.static_files import with_static_files
+from claudeops.middleware import with_static_files
 
-CSS = "/static/sessions_app/claudeops.css"
+CSS = "/static/web/claudeops.css"
 
 
 @dataclass
@@ -60,7 +60,7 @@ def ask():
 def own_css(settings, tmp_path) -> Path:
     """A file of the operator's own that goes before one of ours."""
     settings.STATICFILES_DIRS = [tmp_path]
-    path = tmp_path / "sessions_app" / "claudeops.css"
+    path = tmp_path / "web" / "claudeops.css"
     path.parent.mkdir()
     path.write_text("first {}")
     return path
@@ -69,8 +69,8 @@ def own_css(settings, tmp_path) -> Path:
 @pytest.mark.parametrize(
     "name",
     [
-        "sessions_app/claudeops.css",
-        "sessions_app/claudeops.js",
+        "web/claudeops.css",
+        "web/claudeops.js",
         "django_htmx/htmx-2.min.js",
         "admin/css/base.css",
     ],
@@ -85,7 +85,7 @@ def test_a_file_of_any_application_is_served_as_it_is(ask, name):
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/static/", "/static/none.css", "/static/../manage.py", "/static/sessions_app"]
+    "path", ["/", "/static/", "/static/none.css", "/static/../manage.py", "/static/web"]
 )
 def test_everything_else_is_for_django(ask, path):
     assert ask(path).body == b"Django"

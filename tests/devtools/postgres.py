@@ -1,4 +1,4 @@
-"""A PostgreSQL server of a rehearsal's own, from Debian's package, on a free port of loopback."""
+"""A temporary PostgreSQL server from the Debian package, on a free port of loopback."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOT_INSTALLED = "PostgreSQL's server is not installed: run `make postgres`"
 
 
 class NoPostgres(Exception):
-    """With a sentence that says what to do."""
+    """No PostgreSQL server can be started; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class OwnPostgres:
         return self.directory / "data"
 
     def new_database(self) -> str:
-        """The address of an empty database."""
+        """Create an empty database and return its address."""
         return new_database(self.port)
 
     def begin(self) -> None:
@@ -45,7 +45,7 @@ class OwnPostgres:
         self._control("-w", "-l", log, "-o", options, "start")
 
     def stop(self, manner: str = "immediate") -> None:
-        """`immediate` leaves its clients as a server that dies; `fast` rolls their work back."""
+        """Stop the server: `immediate` as in a crash, `fast` after a rollback."""
         self._control("-m", manner, "stop")
 
     def _control(self, *words: str) -> None:
@@ -54,7 +54,7 @@ class OwnPostgres:
 
 @contextmanager
 def own_postgres() -> Iterator[OwnPostgres]:
-    """It goes with its directory at the end."""
+    """Start a server; stop it and remove its directory at the end."""
     programs = newest_programs()
     directory = Path(tempfile.mkdtemp(prefix="claudeops-postgres-"))
     _hand_over(directory)
@@ -76,13 +76,13 @@ def newest_programs() -> Path:
 
 @contextmanager
 def postgres_server() -> Iterator[int]:
-    """Gives the port."""
+    """Start the server and return its port."""
     with own_postgres() as server:
         yield server.port
 
 
 def new_database(port: int) -> str:
-    """The address of an empty database."""
+    """Create an empty database and return its address."""
     name = f"contest_{uuid.uuid4().hex}"
     _run("createdb", "-h", "127.0.0.1", "-p", str(port), "-U", "tests", name)
     return f"postgresql://tests@127.0.0.1:{port}/{name}"
@@ -96,7 +96,7 @@ def _free_port() -> int:
 
 
 def _hand_over(directory: Path) -> None:
-    """PostgreSQL refuses to run as root; its package brings a user for it."""
+    """Run as the user of the package if this is root, as which PostgreSQL does not start."""
     if os.getuid() == 0:
         owner = pwd.getpwnam("postgres")
         os.chown(directory, owner.pw_uid, owner.pw_gid)

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 
-from escalation.rehearsal import scratch
-from escalation.rehearsal.benchmarks import idle, usage
-from escalation.rehearsal.benchmarks.idle import Idle
+from escalation.drills import scratch
+from tests.devtools.benchmarks import idle, usage
+from tests.devtools.benchmarks.idle import Idle
 
 FOUND = Idle(seconds=60, cpu_percent=0.123, pickup_ms=[4.0, 6.0, 20.0], pss_mb=150.4, rss_mb=420.0)
 PARENT = (

@@ -7,9 +7,9 @@ from io import StringIO
 
 from django.core.management import call_command
 
-from escalation.rehearsal import scratch
-from escalation.rehearsal.benchmarks import live
-from escalation.rehearsal.benchmarks.live import Live, Viewer
+from escalation.drills import scratch
+from tests.devtools.benchmarks import live
+from tests.devtools.benchmarks.live import Live, Viewer
 
 FOUND = Live(
     viewers=2,
@@ -25,7 +25,9 @@ FOUND = Live(
 def said(monkeypatch, *arguments: str) -> str:
     monkeypatch.setenv(scratch.MARK, "1")
     monkeypatch.setattr(live, "measure", lambda viewers, seconds: FOUND)
-    monkeypatch.setattr("escalation.management.commands.bench.call_command", lambda *a, **o: None)
+    monkeypatch.setattr(
+        "tests.devtools.management.commands.bench.call_command", lambda *a, **o: None
+    )
     output = StringIO()
     call_command("bench", "live", *arguments, stdout=output)
     return output.getvalue()

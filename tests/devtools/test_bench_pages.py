@@ -8,15 +8,23 @@ from io import StringIO
 import pytest
 from django.core.management import call_command
 
-from escalation.management.commands import bench
-from escalation.rehearsal import scratch
-from escalation.rehearsal.benchmarks import page_walk, pages
-from escalation.rehearsal.benchmarks.page_table import as_data, as_table
-from escalation.rehearsal.benchmarks.page_walk import UnknownAddress, addresses, unknown_ways
-from escalation.rehearsal.benchmarks.pages import Compared, PageFailed, Timed
-from escalation.rehearsal.benchmarks.record_seed import seed
+from escalation.drills import scratch
+from escalation.web import urls
+from sessions_app.costs.rollups_check import check
 from sessions_app.models import Approval, Change, Cycle, Incident, Session
-from sessions_app.reading.rollups_check import check
+from tests.devtools.benchmarks import pages, silent
+from tests.devtools.benchmarks.pages import (
+    WAYS,
+    Compared,
+    PageFailed,
+    Timed,
+    UnknownAddress,
+    addresses,
+    as_data,
+    as_table,
+)
+from tests.devtools.benchmarks.record import seed
+from tests.devtools.management.commands import bench
 
 # What was made up is vacuumed, which PostgreSQL does outside of transactions alone.
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -39,48 +47,54 @@ def timed(median_ms: float, *, queries: int = 5, size: int = 100, is_search: boo
 
 
 def test_a_made_up_record_has_the_size_that_was_asked_for_and_right_sums():
-    seed(SESSIONS)
+    told: list[str] = []
+
+    seed(SESSIONS, told.append)
 
     assert Session.objects.count() == SESSIONS
+    assert told
     assert check().differences == ()
     for model in (Cycle, Incident, Change, Approval):
         assert model.objects.exists()
 
 
+@pytest.mark.prove
 def test_it_measures_every_page_of_the_url_configuration(fake_cli):
     """What it does not measure answers no GET, or says itself why it is not asked."""
     seed(SESSIONS)
+    told: list[str] = []
 
-    measured = {page.title.partition(",")[0] for page in pages.measure(rounds=2)}
+    found = pages.measure(rounds=2, tell=told.append)
 
-    left_out = {address.name for address in addresses()} - measured - set(page_walk.NOT_ASKED)
+    measured = {page.title.partition(",")[0] for page in found}
+    left_out = {address.name for address in addresses()} - measured - set(pages.NOT_ASKED)
     assert {name for name in left_out if not is_no_page(name)} == set()
-    assert {"sessions_app:dashboard", "sessions_app:costs", "admin:index"} <= measured
+    assert {"web:overview", "web:costs", "admin:index"} <= measured
     assert len(measured) > 50
+    assert len(told) >= len(found)
 
 
 def is_no_page(name: str) -> bool:
     """It acts, nobody may, or there is no row of which it could be a page."""
-    acts = name.endswith(("logout", "_add", "_delete")) or name.startswith("escalation:")
-    empty = ("success", "failure", "ormq", "loginfailure", "walls")
+    acting = {"web:moved", *(f"web:{action.name}" for action in urls.actions)}
+    acts = name in acting or name.endswith(("logout", "_add", "_delete"))
+    empty = ("success", "failure", "ormq", "loginfailure", "sandbox")
     return acts or any(f"_{model}_" in name for model in empty)
 
 
 def test_every_way_to_ask_belongs_to_a_page():
-    assert unknown_ways() == set()
+    assert set(WAYS) <= {address.name for address in addresses()}
 
 
 def test_an_address_that_it_cannot_fill_is_named(monkeypatch):
-    monkeypatch.setattr(
-        page_walk, "addresses", lambda: [page_walk.Address("new", "moons/<int:pk>/")]
-    )
+    monkeypatch.setattr(pages, "addresses", lambda: [pages.PageRoute("new", "moons/<int:pk>/")])
 
     with pytest.raises(UnknownAddress, match="moons"):
-        page_walk.pages()
+        pages.pages()
 
 
 def test_a_page_that_fails_fails_the_measurement(operator_client):
-    broken = page_walk.Page(name="broken", way="", url="/no-such-page/")
+    broken = pages.MeasuredPage(name="broken", way="", url="/no-such-page/")
 
     with pytest.raises(PageFailed, match="404"):
         pages._timed(operator_client, broken, rounds=1)
@@ -99,7 +113,7 @@ def test_a_page_that_fails_fails_the_measurement(operator_client):
         (timed(20, is_search=True), timed(151, is_search=True), ("time",)),
     ],
 )
-def test_the_aims_are_those_of_the_issue(small, large, missed):
+def test_aims_depend_on_the_kind_of_page(small, large, missed):
     assert Compared(small=small, large=large).misses == missed
 
 
@@ -110,10 +124,11 @@ def test_what_misses_an_aim_is_marked():
     assert as_data(found, 5_000, 1_000)["pages"][0]["missed"] == ["ratio", "time"]
 
 
+@pytest.mark.prove
 def test_the_command_compares_two_sizes(monkeypatch, fake_cli):
     monkeypatch.setenv(scratch.MARK, "1")
     monkeypatch.setattr(bench, "SMALLER", 20)
-    monkeypatch.setattr(pages.measure, "__defaults__", (2,))
+    monkeypatch.setattr(pages.measure, "__defaults__", (2, silent))
     output = StringIO()
 
     call_command("bench", "pages", "--sessions", "40", "--json", stdout=output)

@@ -1,4 +1,4 @@
-"""The witnesses of chaos: independent of what they watch, and not led astray by half a line."""
+"""The evidence of chaos runs is independent of the checked code."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from tests.devtools import chaos
+from tests.devtools.chaos.api_log import exchanges
+from tests.devtools.chaos.raw_transcripts import own_words, stated_total, transcripts, usages
+from tests.tables import each_row
 
-from escalation.rehearsal import chaos
-from escalation.rehearsal.chaos.api_log import exchanges
-from escalation.rehearsal.chaos.raw_transcripts import own_words, stated_total, transcripts, usages
-
-PACKAGE = "escalation.rehearsal.chaos"
-WITNESSES = (
+PACKAGE = "tests.devtools.chaos"
+EVIDENCE_MODULES = (
     *("api_log", "raw_transcripts", "left_behind", "evidence", "invariants", "books", "record"),
 )
 DRIVER = "psycopg"
@@ -30,11 +29,11 @@ def imports_of(path: Path) -> Iterator[str]:
             yield node.module or ""
 
 
-@pytest.mark.parametrize("name", WITNESSES)
-def test_a_witness_imports_nothing_of_what_it_watches(name):
+@each_row("name", EVIDENCE_MODULES)
+def test_evidence_modules_import_nothing_that_they_check(name):
     imported = set(imports_of(Path(chaos.__file__).parent / f"{name}.py"))
 
-    allowed = {f"{PACKAGE}.{witness}" for witness in WITNESSES}
+    allowed = {f"{PACKAGE}.{module}" for module in EVIDENCE_MODULES}
     assert {
         module
         for module in imported - allowed

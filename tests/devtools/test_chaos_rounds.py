@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from escalation.rehearsal.chaos.faults import FAULTS
-from escalation.rehearsal.chaos.figures import Play, as_json, figures
-from escalation.rehearsal.chaos.rounds import Diary, Round, plans
+from tests.devtools.chaos.faults import FAULTS
+from tests.devtools.chaos.figures import Play, as_json, figures
+from tests.devtools.chaos.rounds import ChaosRound, Diary, plans
 
 ALL = list(FAULTS)
 
 
-def a_round(number: int = 1, **facts) -> Round:
+def a_round(number: int = 1, **facts) -> ChaosRound:
     usual = {
         "fault": "kill the CLI",
         "after_seconds": 1.0,
@@ -24,7 +24,7 @@ def a_round(number: int = 1, **facts) -> Round:
         "settling_seconds": 4.0,
         "violations": [],
     }
-    return Round(number=number, **{**usual, **facts})
+    return ChaosRound(number=number, **{**usual, **facts})
 
 
 def test_every_fault_comes_up_once_before_any_comes_up_again():

@@ -9,13 +9,13 @@ from io import StringIO
 import pytest
 from django.core.management import call_command
 
-from escalation.rehearsal import scratch
-from escalation.rehearsal.chaos.faults import FILL_THE_DISK
+from escalation.drills import scratch
+from tests.devtools.chaos.faults import FILL_THE_DISK
 
 TRIED = """
 import threading, time
 from pathlib import Path
-from escalation.rehearsal.chaos.small_disk import keep_full
+from tests.devtools.chaos.small_disk import keep_full
 
 state = Path({state!r})
 (state / "before").write_text("x")
@@ -48,7 +48,7 @@ def test_a_small_disk_is_full_for_a_while_and_free_again(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_machine_that_lets_nobody_mount_is_said_to(tmp_path, monkeypatch):
+def test_reports_when_mounting_is_forbidden(tmp_path, monkeypatch):
     forbidding = tmp_path / "unshare"
     forbidding.write_text("#!/bin/sh\necho unshare failed: Operation not permitted >&2\nexit 1\n")
     forbidding.chmod(0o755)
@@ -60,7 +60,7 @@ def test_a_machine_that_lets_nobody_mount_is_said_to(tmp_path, monkeypatch):
     assert trouble.endswith("unshare failed: Operation not permitted")
 
 
-def test_a_machine_without_the_program_is_said_to_be_one(tmp_path, monkeypatch):
+def test_reports_when_the_program_is_missing(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
 
     wrapper, trouble = scratch.small_disk_wrapper(tmp_path, megabytes=4)
@@ -78,6 +78,5 @@ def test_filling_the_disk_asked_for_by_name_where_it_cannot_be_done_is_exit_code
         call_command("chaos", only=[FILL_THE_DISK], stderr=said)
 
     assert left.value.code == 2
-    assert "'fill the disk' is left out: no small disk can be mounted here: forbidden" in (
-        said.getvalue()
-    )
+    assert "'fill the disk'" in said.getvalue()
+    assert "forbidden" in said.getvalue()

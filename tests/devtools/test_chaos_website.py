@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from escalation.rehearsal.chaos import website
-from escalation.rehearsal.chaos.website import Website
+from tests.devtools.chaos import website
+from tests.devtools.chaos.website import Website
 
 
 class Dashboard(ThreadingHTTPServer):
@@ -86,13 +86,13 @@ def test_a_server_that_does_not_come_back_is_trouble(dashboard):
 
 
 @pytest.mark.parametrize("event", ["entry", "done"])
-def test_a_live_page_that_speaks_is_well(dashboard, event):
+def test_a_live_page_with_data_is_fine(dashboard, event):
     dashboard.answers["/sessions/7/live/"] = (200, f"retry: 1000\n\nevent: {event}\nid: 1\n\n")
 
     assert dashboard.site.live_trouble(7) == ""
 
 
-def test_a_live_page_without_a_word_is_trouble(dashboard):
+def test_a_live_page_without_data_is_a_problem(dashboard):
     dashboard.answers["/sessions/7/live/"] = (200, "retry: 1000\n\n")
 
     assert dashboard.site.live_trouble(7) == "the live page ended without a word"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from escalation.rehearsal.screenshots import camera
-from escalation.rehearsal.screenshots.subjects import pictures
+from tests.devtools import screenshots
+from tests.devtools.screenshots import pictures
 from tests.factories import IncidentFactory, three_tier_chain
 
 
@@ -17,14 +17,14 @@ def away(name: str) -> None:
 
 
 def test_without_playwright_it_says_how_to_get_it(monkeypatch):
-    monkeypatch.setattr(camera, "import_module", away)
+    monkeypatch.setattr(screenshots, "import_module", away)
 
     with pytest.raises(CommandError, match="make dev-install"):
         call_command("screenshots")
 
 
 def test_without_chromium_it_says_how_to_get_it(monkeypatch, tmp_path):
-    monkeypatch.setattr(camera, "CHROMIUM", tmp_path / "chromium")
+    monkeypatch.setattr(screenshots, "CHROMIUM", tmp_path / "chromium")
 
     with pytest.raises(CommandError, match="make browser"):
         call_command("screenshots")
@@ -37,7 +37,7 @@ def test_it_runs_away_from_the_operators_record(monkeypatch):
         asked.append(more)
         return 0
 
-    monkeypatch.setattr("escalation.management.commands.screenshots.rerun_in_scratch", rerun)
+    monkeypatch.setattr("tests.devtools.management.commands.screenshots.rerun_in_scratch", rerun)
 
     with pytest.raises(SystemExit):
         call_command("screenshots")
@@ -60,6 +60,6 @@ def test_the_pictures_are_few_and_each_has_a_file_of_its_own():
 
 @pytest.mark.parametrize("name", ["screenshot.png", "docs/costs.png", "docs/incident.png"])
 def test_the_pictures_of_the_readme_are_small(name):
-    picture = Path(__file__).resolve().parents[3] / name
+    picture = Path(__file__).resolve().parents[2] / name
 
     assert picture.stat().st_size < 200_000

@@ -9,22 +9,22 @@ from typing import Any
 import pytest
 
 from escalation.agent import binary, capabilities
-from escalation.rehearsal import own_postgres
 from escalation.run import runner
-from escalation.run.unguarded import UnguardedCommands
+from escalation.run.command_checks import BypassCheck
 from sessions_app.models import Session
+from tests.devtools import postgres
 from tests.escalation.contenders import Contest
 from tests.escalation.fake_cli import FakeCli
 from tests.escalation.rows import queued_session
 
 
 @pytest.fixture(autouse=True)
-def own_surroundings(settings, tmp_path: Path, monkeypatch) -> None:
-    """All state goes to a directory of the test, and nothing of the developer's login is seen."""
+def own_environment(settings, tmp_path: Path, monkeypatch) -> None:
+    """Use a state directory of the test, without the developer's credentials."""
     settings.CLAUDEOPS_STATE_DIR = tmp_path / "state"
     settings.CLAUDEOPS_PASS_ENV = ()
-    # The stand-in for the CLI lies where no room shows it; rooms have tests of their own.
-    settings.CLAUDEOPS_ROOMS = "off"
+    # The fake CLI is outside of every sandbox; sandboxes have their own tests.
+    settings.CLAUDEOPS_SANDBOX = "off"
     for name in list(os.environ):
         if name.startswith(("ANTHROPIC_", "CLAUDE_CODE_")):
             monkeypatch.delenv(name)
@@ -33,8 +33,8 @@ def own_surroundings(settings, tmp_path: Path, monkeypatch) -> None:
     capabilities._remembered.clear()
 
 
-class BelievedCommands(UnguardedCommands):
-    """The stand-in for the CLI only says that it ran a command: no gate could have seen it."""
+class BelievedCommands(BypassCheck):
+    """The fake CLI only reports that it ran a command: no policy could have seen it."""
 
     def look_at(self, line: Mapping[str, Any]) -> str:
         return ""
@@ -42,7 +42,7 @@ class BelievedCommands(UnguardedCommands):
 
 @pytest.fixture(autouse=True)
 def believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "UnguardedCommands", BelievedCommands)
+    monkeypatch.setattr(runner, "BypassCheck", BelievedCommands)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def contest(request, tmp_path_factory) -> Iterator[Contest]:
             yield contest
         return
     with (
-        own_postgres.postgres_server() as port,
-        closing(Contest(directory, own_postgres.new_database(port))) as contest,
+        postgres.postgres_server() as port,
+        closing(Contest(directory, postgres.new_database(port))) as contest,
     ):
         yield contest

@@ -22,7 +22,6 @@ django.setup()
 from django.core.management import call_command
 from django.db import connection
 from sessions_app.models import *
-from escalation.next_step.cycles import leave_to_caller
 
 def queued(name, tier=1):
     watch = Watch.objects.create(name=name, workdir="/tmp", max_tier=3, dry_run=False)
@@ -48,18 +47,18 @@ RACE = """
 {setup}
 connection.close()
 context = get_context("fork")
-gate, answers = context.Barrier({contenders}), context.Queue()
+barrier, answers = context.Barrier({contenders}), context.Queue()
 
 def contend(number):
 {before}
-    gate.wait(30)
+    barrier.wait(30)
 {attempt}
     answers.put(answer)
 
 processes = [context.Process(target=contend, args=(n,)) for n in range({contenders})]
 for process in processes:
     process.start()
-heard = [answers.get(timeout={patience}) for _ in processes]
+heard = [answers.get(timeout={timeout}) for _ in processes]
 for process in processes:
     process.join()
 {look}
@@ -88,15 +87,15 @@ class Contest:
         )
 
     def race(
-        self, *, setup: str, before: str = "pass", attempt: str, look: str, patience: int = 40
+        self, *, setup: str, before: str = "pass", attempt: str, look: str, timeout: int = 40
     ) -> tuple[Any, Any]:
-        """All get ready, then all try at once; each leaves its result in `answer`.
+        """Let all get ready and try at once; each leaves its result in `answer`.
 
         Gives the answers, and what was `seen` in the database afterwards.
         """
         program = RACE.format(
             contenders=CONTENDERS,
-            patience=patience,
+            timeout=timeout,
             setup=setup,
             before=_indented(before),
             attempt=_indented(attempt),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from escalation.continuity.guards import Guard, NextRun, ParentFacts, ResumeLimits, Transcript
+from escalation.resume.guards import Guard, NextRun, ParentFacts, ResumeLimits, TranscriptLocation
 from tests.escalation.rows import CONVERSATION
 
 FENCE = re.compile(r"^=====\[ record [0-9a-f]{16} \]=====$", re.MULTILINE)
@@ -19,7 +19,7 @@ PARENT = ParentFacts(
     age_seconds=60,
     cli_version=VERSION,
     context_tokens=15_000,
-    transcript=Transcript.ON_DISK,
+    transcript=TranscriptLocation.ON_DISK,
 )
 RUN = NextRun(
     tier=2, cli_version=VERSION, can_resume=True, force_fresh=False, context_window=200_000
@@ -27,7 +27,7 @@ RUN = NextRun(
 
 
 class Objection(NamedTuple):
-    """What is changed, and the words of the reason that name the fact."""
+    """A changed fact, and the part of the reason that names it."""
 
     says: str
     parent: dict[str, Any] = {}
@@ -51,12 +51,12 @@ OBJECTIONS = {
         "context window pressure: 170000 of 200000 tokens (85.0%)", {"context_tokens": 170_000}
     ),
     Guard.TRANSCRIPT_UNREADABLE: Objection(
-        "cannot be read by this user", {"transcript": Transcript.UNREADABLE}
+        "cannot be read by this user", {"transcript": TranscriptLocation.UNREADABLE}
     ),
     Guard.OTHER_HOST: Objection(
-        "another host", {"same_host": False, "transcript": Transcript.GONE}
+        "another host", {"same_host": False, "transcript": TranscriptLocation.GONE}
     ),
-    Guard.TRANSCRIPT_GONE: Objection("gone from the disk", {"transcript": Transcript.GONE}),
+    Guard.TRANSCRIPT_GONE: Objection("gone from the disk", {"transcript": TranscriptLocation.GONE}),
 }
 
 

@@ -66,7 +66,7 @@ def run_argv(
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs; a zombie that nobody has reaped yet does not."""
+    """Return whether the process runs; a zombie does not."""
     try:
         return psutil.Process(pid).status() not in {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
     except psutil.NoSuchProcess:

@@ -1,4 +1,4 @@
-"""Every situation that a run can begin in.
+"""Every context that a session can begin in, as cases for the prompts.
 
 Purpose × parent × way of continuing × dry run × by hand × earlier attempts.
 """
@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from escalation.continuity.guards import Continuation, Fresh, Guard, Handoff, Resume
-from escalation.run.prompts import rendered
-from escalation.run.situation import EarlierRun, Place, Situation
+from escalation.resume.guards import Continuation, Fresh, Guard, Handoff, Resume
+from escalation.run.prompts import EarlierRun, OperatorContext, PromptContext, rendered
 from escalation.tiers import get_tier
-from sessions_app.models import Session
-from sessions_app.reading.session_actions import LONGEST_REASON
+from sessions_app.history.session_actions import LONGEST_REASON
+from sessions_app.models import Session, session
 from tests.escalation.rows import CONVERSATION
 
 Purpose, Status, By = Session.Purpose, Session.Status, Session.ContinuedBy
@@ -53,7 +52,7 @@ PARENTS_BY_HAND: dict[str, Facts] = {
     },
     "question": {"reported": False, "is_question": True},
 }
-WITHIN_A_TIER: dict[Session.Purpose, Facts] = {
+WITHIN_A_TIER: dict[session.Purpose, Facts] = {
     Purpose.REPORT: {"reported": False},
     Purpose.CONTINUATION: {"ended_as": Status.FAILED, "reported": False},
     Purpose.RECOVERY: {
@@ -71,7 +70,7 @@ ASKED_BY_A_PERSON = (Purpose.FORK, Purpose.FOLLOW_UP)
 @dataclass(frozen=True)
 class Case:
     name: str
-    situation: Situation
+    prompt_context: PromptContext
     prompt: str
 
     @property
@@ -81,22 +80,22 @@ class Case:
 
     @property
     def way(self) -> type[Continuation]:
-        return type(self.situation.continuation)
+        return type(self.prompt_context.continuation)
 
 
-def situations() -> Iterator[tuple[str, Situation]]:
+def situations() -> Iterator[tuple[str, PromptContext]]:
     yield from first_runs()
     yield from findings_runs()
     yield from escalations()
     yield from runs_within_a_tier()
 
 
-def first_runs() -> Iterator[tuple[str, Situation]]:
+def first_runs() -> Iterator[tuple[str, PromptContext]]:
     for tier, dry_run, tried in product((1, 2, 3), (False, True), ATTEMPTS):
         yield named("first run", tier, Fresh("first"), dry_run, tried)
 
 
-def findings_runs() -> Iterator[tuple[str, Situation]]:
+def findings_runs() -> Iterator[tuple[str, PromptContext]]:
     for tier, dry_run, tried in product((1, 2), (False, True), ATTEMPTS):
         parent = EarlierRun(tier=tier, reported=False, ran_tools=False)
         yield named(
@@ -111,7 +110,7 @@ def findings_runs() -> Iterator[tuple[str, Situation]]:
         )
 
 
-def escalations() -> Iterator[tuple[str, Situation]]:
+def escalations() -> Iterator[tuple[str, PromptContext]]:
     chains = ((1, 2), (1, 2, 3), (2, 3), (1, 3))
     sent = [("granted", REPORTED, "")] + [
         (f"by hand after {name}", ended, REASON) for name, ended in PARENTS_BY_HAND.items()
@@ -133,7 +132,7 @@ def escalations() -> Iterator[tuple[str, Situation]]:
             )
 
 
-def runs_within_a_tier() -> Iterator[tuple[str, Situation]]:
+def runs_within_a_tier() -> Iterator[tuple[str, PromptContext]]:
     for tier, (purpose, ended), way, dry_run, tried in product(
         (1, 2, 3), WITHIN_A_TIER.items(), WAYS, (False, True), ATTEMPTS
     ):
@@ -151,17 +150,17 @@ def runs_within_a_tier() -> Iterator[tuple[str, Situation]]:
 
 def named(
     name: str, tier: int, way: Continuation, dry_run: bool, tried: str, **facts
-) -> tuple[str, Situation]:
+) -> tuple[str, PromptContext]:
     attempts = tuple(EarlierRun(tier=tier, reported=False, **run) for run in ATTEMPTS[tried])
     continued = f"{type(way).__name__} {getattr(way, 'guard', '')}"
     return (
         f"{name}, Tier {tier}, {continued}, dry={dry_run}, {tried}",
-        Situation(
+        PromptContext(
             tier=get_tier(tier),
             continuation=way,
             dry_run=dry_run,
             attempts=attempts,
-            place=Place(subject="shop"),
+            operator=OperatorContext(subject="shop"),
             record=RECORD if isinstance(way, Handoff) else "",
             token=TOKEN,
             **facts,
@@ -170,4 +169,7 @@ def named(
 
 
 def rendered_cases() -> list[Case]:
-    return [Case(name, situation, rendered(situation)) for name, situation in situations()]
+    return [
+        Case(name, prompt_context, rendered(prompt_context))
+        for name, prompt_context in situations()
+    ]

@@ -15,7 +15,8 @@ from django.utils import timezone
 
 from escalation.agent.process_tree import boot_id, started_at
 from escalation.agent.transcript_files import transcript_path
-from escalation.recovery.recover import Recovered, recover
+from escalation.queue import enqueue_with
+from escalation.run.recovery import Recovered, recover
 from sessions_app.models import Session, SessionEvent
 from tests.factories import SessionEventFactory, SessionFactory
 
@@ -106,7 +107,7 @@ def prompt(uuid: str, seconds: float = -59) -> dict[str, Any]:
         "type": "user",
         "uuid": uuid,
         "timestamp": _stamp(seconds),
-        "message": {"role": "user", "content": "# On call: one round"},
+        "message": {"role": "user", "content": "# On call: one cycle"},
     }
 
 
@@ -118,7 +119,7 @@ def write_transcript(session: Session, *entries: dict[str, Any], rest: str = "")
 
 
 class Handed:
-    """An enqueue that remembers."""
+    """Receives enqueued sessions and keeps them."""
 
     def __init__(self) -> None:
         self.sessions: list[Session] = []
@@ -133,7 +134,8 @@ class Handed:
 
 def recovered(session: Session, handed: Handed | None = None) -> tuple[Session, list[Recovered]]:
     """Recover, and look at the session anew."""
-    done = recover(enqueue=handed or Handed())
+    with enqueue_with(handed or Handed()):
+        done = recover()
     return Session.objects.get(pk=session.pk), done
 
 
@@ -144,6 +146,6 @@ def uuids(session: Session) -> list[str]:
 
 
 def _stamp(seconds: float) -> str:
-    """As the CLI writes times."""
+    """Format a time as the CLI does."""
     moment = timezone.now() + timedelta(seconds=seconds)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03}Z"

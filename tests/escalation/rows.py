@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from escalation.next_step import cycles
+from escalation.queue import leave_to_caller
 from escalation.report import Report
+from escalation.supervisor import cycles
 from sessions_app.models import Cycle, Session, SessionEvent
 from tests.factories import WatchFactory
 
@@ -14,12 +15,10 @@ CONVERSATION = "0a0a0a0a-0000-4000-8000-000000000001"
 
 
 def queued_session(workdir: Path, *, tier: int = 1, **watch: Any) -> Session:
-    cycle = cycles.start(
-        WatchFactory(workdir=str(workdir), **watch),
-        trigger=Cycle.Trigger.MANUAL,
-        enqueue=cycles.leave_to_caller,
-        tier=tier,
-    )
+    with leave_to_caller():
+        cycle = cycles.start(
+            WatchFactory(workdir=str(workdir), **watch), trigger=Cycle.Trigger.MANUAL, tier=tier
+        )
     return cycle.sessions.get()
 
 
@@ -44,6 +43,6 @@ ESCALATE = a_report(needed=True, reason="web must be restarted", services=(("web
 
 
 def notes_of(session: Session, kind: str) -> list[str]:
-    """What Claude Ops itself said about a run, of one kind."""
+    """Texts of the notes of one kind about a session."""
     events = session.events.filter(source=SessionEvent.Source.SUPERVISOR, kind=kind)
     return [event.payload["text"] for event in events]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from escalation.agent.transcript_files import transcript_path
-from escalation.next_step.cycles import leave_to_caller
+from escalation.queue import leave_to_caller
 from escalation.run import runner
 from sessions_app.models import Session, Transcript
 from tests.escalation.fake_cli import FakeCli
@@ -18,7 +18,8 @@ FINDS_AND_ESCALATES = f"init(); say(); tool('df /', {FOUND!r}); result(ESCALATE)
 def run(session: Session) -> Session:
     """Run a queued session to its end, as a worker would: with a fresh look at its rows."""
     session = Session.objects.select_related("cycle__watch", "parent_session").get(pk=session.pk)
-    assert runner.run(session, enqueue=leave_to_caller)
+    with leave_to_caller():
+        assert runner.run(session)
     return Session.objects.get(pk=session.pk)
 
 

@@ -28,7 +28,7 @@ def test_the_list_shows_every_watch_with_its_rhythm_and_limits(operator_client):
 
     page = operator_client.get(reverse(LIST)).content.decode()
 
-    assert all(text in page for text in ("shop", "every hour", "/srv/shop", "at 03:00 every day"))
+    assert all(text in page for text in ("shop", "every hour", "/srv/shop", "at 03:00, every day"))
 
 
 def test_the_list_shows_the_next_run_and_the_last_cycle(operator_client):
@@ -66,7 +66,7 @@ def test_run_now_queues_a_cycle_of_every_chosen_watch(operator_client, operator)
     assert f"of {watches[0].name} is queued." in page
 
 
-def test_run_now_says_which_watch_is_busy_and_runs_the_others(operator_client):
+def test_run_now_skips_busy_watches(operator_client):
     busy, idle = CycleFactory(running=True).watch, WatchFactory()
 
     page = act(operator_client, "run_now", busy, idle).content.decode()

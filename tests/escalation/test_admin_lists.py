@@ -15,28 +15,28 @@ from django_q.models import OrmQ, Schedule, Task
 from django_q.signing import SignedPackage
 
 from sessions_app.models import (
-    AccountClock,
     BudgetNotice,
     Conversation,
     DailyVerdict,
     LoginFailure,
     PauseSwitch,
+    RateLimit,
     SearchText,
     Session,
     Transcript,
     TranscriptChunk,
     Watch,
-    WorkerBeat,
+    WorkerHeartbeat,
 )
 from tests.factories import (
     ApprovalFactory,
     ChangeFactory,
-    HappeningFactory,
     IncidentFactory,
     MessageFactory,
+    NotificationFactory,
+    SandboxProofFactory,
     SessionEventFactory,
     UserFactory,
-    WallsProofFactory,
     WatchFactory,
     three_tier_chain,
     user_with,
@@ -45,7 +45,7 @@ from tests.factories import (
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
 
 MOST_QUERIES = 12
-# Not rows that somebody would look for: an index of words, and sealed bytes.
+# Rows without a list: the search index and encrypted bytes.
 WITHOUT_A_LIST = {SearchText, TranscriptChunk}
 LISTED = sorted(model._meta.label_lower for model in admin.site._registry)
 
@@ -58,17 +58,17 @@ def add_rows(number: int) -> None:
     ApprovalFactory(of_a_command=True, decided_by=UserFactory())
     incident = IncidentFactory(owner=UserFactory())
     incident.events.create(kind="opened", by=UserFactory())
-    HappeningFactory(watch=WatchFactory())
+    NotificationFactory(watch=WatchFactory())
     MessageFactory()
-    WallsProofFactory()
+    SandboxProofFactory()
     user_with("operator", username=f"person-of-{number}")
     Conversation.objects.create(session_id=f"a-{number}", in_use_by=session)
     Transcript.objects.create(session_id=f"a-{number}")
     DailyVerdict.objects.create(day=now.date(), verdict=f"v{number}", count=1)
     BudgetNotice.objects.create(budget=f"watch:{number}", period=now.date(), percent=80)
     PauseSwitch.objects.get_or_create(pk=number, defaults={"changed_by": UserFactory()})
-    AccountClock.objects.get_or_create(pk=number, defaults={"lifted_by": UserFactory()})
-    WorkerBeat.objects.create(host=f"lab-{number}", pid=1)
+    RateLimit.objects.get_or_create(pk=number, defaults={"lifted_by": UserFactory()})
+    WorkerHeartbeat.objects.create(host=f"lab-{number}", pid=1)
     LoginFailure.objects.create(username="ada")
     OrmQ.objects.create(payload=SignedPackage.dumps({"id": "1", "name": "x", "func": "f"}))
     Schedule.objects.create(name=f"s-{number}", func="f")
@@ -125,7 +125,7 @@ def test_a_list_costs_an_account_with_a_role_as_little(client, label):
 
 @pytest.mark.parametrize("label", [label for label in LISTED if label != "django_q.ormq"])
 def test_a_list_can_be_searched_and_filtered(label):
-    """All but what waits in the queue, which is packed."""
+    """Every model but the queue, whose rows are packed."""
     shown = admin.site._registry[apps.get_model(label)]
 
     assert shown.search_fields
@@ -182,17 +182,17 @@ def test_the_pages_and_the_admin_link_to_each_other(operator_client):
     watch = Watch.objects.get(pk=session.cycle.watch_id)
     in_admin = reverse("admin:sessions_app_session_change", args=[session.pk])
     watch_in_admin = reverse("admin:sessions_app_watch_change", args=[watch.pk])
-    trust = reverse("sessions_app:trust", args=[watch.pk])
+    autonomy = reverse("web:autonomy", args=[watch.pk])
 
     page = operator_client.get(session.get_absolute_url()).content.decode()
 
     assert f'<a href="{in_admin}">The same in admin</a>' in page
     assert "View on site" in operator_client.get(in_admin).content.decode()
-    assert f'href="{watch_in_admin}"' in operator_client.get(trust).content.decode()
-    assert f'href="{trust}"' in operator_client.get(watch_in_admin).content.decode()
+    assert f'href="{watch_in_admin}"' in operator_client.get(autonomy).content.decode()
+    assert f'href="{autonomy}"' in operator_client.get(watch_in_admin).content.decode()
 
 
-def test_who_may_not_enter_the_admin_is_not_led_there(client):
+def test_admin_link_is_hidden_without_permission(client):
     session = three_tier_chain()[1]
     client.force_login(user_with("viewer"))
 

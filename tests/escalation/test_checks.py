@@ -1,7 +1,8 @@
-"""What must hold before anything runs, each with what to do about it."""
+"""System checks, each with advice."""
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from escalation.checks import (
     check_tool_lists,
     check_workdir,
 )
-from escalation.run.prompts import PROMPT_FILES
+from escalation.run.prompts import prompt_files
 
 
 def test_a_sound_installation_passes(fake_cli):
@@ -55,7 +56,7 @@ def test_a_first_watch_on_our_own_code_is_named(settings):
     assert (found.id, "CLAUDEOPS_WORKDIR" in found.msg) == ("escalation.E006", True)
 
 
-def test_a_wrong_queue_time_says_what_to_raise(settings):
+def test_wrong_queue_time_is_reported_with_the_limit(settings):
     settings.CLAUDEOPS_QUEUE_TIMEOUT = 10
 
     (message,) = check_queue_times()
@@ -76,13 +77,24 @@ def test_a_missing_cli_is_an_error_that_names_the_path(settings, tmp_path):
 
 def test_every_missing_prompt_file_is_named(settings, tmp_path):
     settings.CLAUDEOPS_PROMPTS_DIR = tmp_path
-    (tmp_path / "round.md").write_text("here")
+    (tmp_path / "cycle.md").write_text("here")
 
     found = check_prompts()
 
     assert {message.id for message in found} == {"escalation.E004"}
-    assert len(found) == len(PROMPT_FILES) - 1
+    assert len(found) == len(prompt_files()) - 1
     assert all("CLAUDEOPS_PROMPTS_DIR" in (message.hint or "") for message in found)
+
+
+def test_prompt_file_with_an_old_name_is_a_warning(settings, tmp_path):
+    shutil.copytree(settings.CLAUDEOPS_PROMPTS_DIR, tmp_path, dirs_exist_ok=True)
+    settings.CLAUDEOPS_PROMPTS_DIR = tmp_path
+    (tmp_path / "cycle.md").rename(tmp_path / "round.md")
+
+    (message,) = check_prompts()
+
+    assert message.id == "escalation.W004"
+    assert "cycle.md" in (message.hint or "")
 
 
 @pytest.mark.parametrize("rule", ["Read", "Bash(git log:*)", "mcp__server__tool", "WebFetch(x,y)"])
@@ -95,7 +107,7 @@ def test_a_tool_or_a_rule_is_taken(settings, rule):
 @pytest.mark.parametrize(
     "rule", ["Bash(git", "git log:*", "--flag", "", "Bash()", "two words", "1"]
 )
-def test_what_is_no_rule_is_named_with_its_variable(settings, rule):
+def test_invalid_rule_is_reported_with_its_variable(settings, rule):
     settings.CLAUDEOPS_TIERS = with_rule(settings, rule)
 
     (message,) = check_tool_lists()
@@ -104,7 +116,7 @@ def test_what_is_no_rule_is_named_with_its_variable(settings, rule):
     assert repr(rule) in message.msg
 
 
-def test_what_is_no_rule_among_the_tools_of_a_question_is_named(settings):
+def test_invalid_rule_of_follow_up_tools_is_reported(settings):
     settings.CLAUDEOPS_FOLLOW_UP_TOOLS = ("Read", "two words")
 
     (message,) = check_tool_lists()

@@ -1,4 +1,4 @@
-"""What stands above the list of sessions: it follows the filters and reads no more than it must."""
+"""The cost summary above the list of sessions follows the filters, with few queries."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 from django.urls import reverse
 
-from sessions_app.admin import cost_summary
-from sessions_app.admin.cost_summary import costs_by_tier
+from escalation import admin
+from escalation.admin import costs_by_tier
 from sessions_app.models import Session
 from tests.factories import SessionFactory, three_tier_chain
 
@@ -50,7 +50,7 @@ def test_it_follows_the_search(operator_client):
 
 
 def test_it_adds_up_the_newest_alone_and_says_so(operator_client, monkeypatch):
-    monkeypatch.setattr(cost_summary, "MOST_ADDED", 2)
+    monkeypatch.setattr(admin, "MOST_ADDED", 2)
     three_tier_chain()
 
     page = operator_client.get(reverse(LIST))

@@ -32,7 +32,7 @@ def test_several_are_acknowledged_and_resolved_with_a_name(client):
     assert f"Resolved: incident {web.pk}." in said
 
 
-def test_what_is_resolved_already_is_left_with_a_reason(operator_client):
+def test_resolved_incident_is_left_unchanged(operator_client):
     incident = IncidentFactory(state=Incident.State.RESOLVED)
 
     assert "resolved already" in act(operator_client, "resolve", incident)

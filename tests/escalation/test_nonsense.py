@@ -1,4 +1,4 @@
-"""Whatever stands in an address, a parameter or a form: a clear answer, never an error of ours."""
+"""Invalid addresses, parameters and forms get a clear answer, never a server error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PARAMETERS = {
     "/": ("version",),
     "/sessions/": ("page", "watch", "status", "tier", "q", "since", "kind"),
     "/costs/": ("period", "drills"),
-    "/walls/": ("tier", "failed"),
+    "/sandbox/": ("tier", "failed"),
     "/login/": ("next",),
     "/admin/login/": ("next",),
     "/admin/sessions_app/session/": (
@@ -59,7 +59,7 @@ def test_no_parameter_is_an_error_of_ours(browser, page):
 
 @pytest.mark.parametrize("name", ["session", "session_events", "session_commands", "transcript"])
 def test_no_parameter_of_a_session_is_an_error_of_ours(browser, name):
-    page = reverse(f"sessions_app:{name}", args=[SessionFactory().pk])
+    page = reverse(f"web:{name}", args=[SessionFactory().pk])
     names = ("before", "after", "page", "agent", "verdict", "version")
     asked = [f"{page}?{parameter}={value}" for parameter in names for value in VALUES]
 
@@ -71,11 +71,11 @@ def test_no_form_is_an_error_of_ours(browser, workdir, value):
     session = SessionFactory(failed=True)
     watch = WatchFactory(workdir=str(workdir))
     forms = [
-        reverse("escalation:pause_all"),
-        reverse("escalation:start_drill"),
-        reverse("escalation:run_watch", args=[watch.pk]),
-        reverse("escalation:follow_up", args=[session.pk]),
-        reverse("escalation:escalate_session", args=[session.pk]),
+        reverse("web:pause_all"),
+        reverse("web:start_drill"),
+        reverse("web:run_watch", args=[watch.pk]),
+        reverse("web:follow_up", args=[session.pk]),
+        reverse("web:escalate_session", args=[session.pk]),
     ]
     names = ("reason", "scenario", "prompt", "max_turns", "budget", "request", "confirm")
     form = dict.fromkeys(names, value)

@@ -124,7 +124,7 @@ def test_no_list_offers_to_count_the_whole_table_for_every_filter(operator_clien
 
 
 def test_a_list_counts_to_a_limit_and_says_so(operator_client, monkeypatch):
-    monkeypatch.setattr("sessions_app.access.admin_lists.MOST_COUNTED", 2)
+    monkeypatch.setattr("sessions_app.access.admin_site.MOST_COUNTED", 2)
     three_tier_chain()
 
     page = operator_client.get(reverse("admin:sessions_app_session_changelist")).content.decode()

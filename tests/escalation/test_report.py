@@ -7,6 +7,7 @@ import pytest
 
 from escalation.report import REPORT_SCHEMA, REPORT_SCHEMA_JSON, checked_report
 from tests.escalation.rows import ESCALATE, HEALTHY
+from tests.tables import each_row
 
 
 def test_the_schema_is_itself_valid():
@@ -25,7 +26,7 @@ def test_it_takes_a_valid_report_as_it_is(report):
     assert checked_report(report) == (report, "")
 
 
-def test_it_says_that_there_is_no_report():
+def test_missing_report_is_a_problem():
     assert checked_report(None) == (None, "the run ended without a report")
 
 
@@ -33,7 +34,7 @@ def changed(**fields):
     return {**HEALTHY, **fields}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "place"),
     [
         ("a string", "the report"),
@@ -59,7 +60,7 @@ def changed(**fields):
         (changed(escalation={"needed": True, "reason": "", "services": [1]}), "services/0"),
     ],
 )
-def test_it_refuses_what_is_no_report_and_names_the_place(value, place):
+def test_invalid_report_is_refused_with_its_position(value, place):
     report, problem = checked_report(value)
 
     assert report is None

@@ -58,14 +58,14 @@ def test_several_sessions_are_acted_on_each_by_itself(operator_client):
 
 
 @pytest.mark.parametrize("action", ["follow_up", "fork", "escalate"])
-def test_without_words_the_action_says_what_is_missing(operator_client, action):
+def test_action_without_text_is_refused(operator_client, action):
     page = act(operator_client, action, SessionFactory(), text="")
 
     assert "Say " in page
     assert queued() == []
 
 
-def test_the_list_has_a_field_for_the_words(operator_client):
+def test_list_has_a_field_for_the_text(operator_client):
     SessionFactory()
 
     page = operator_client.get(reverse(LIST)).content.decode()
@@ -121,7 +121,7 @@ def test_a_run_that_has_ended_cannot_be_stopped(operator_client):
 
 
 @pytest.mark.parametrize("status", [Status.QUEUED, Status.INTERRUPTED])
-def test_what_will_not_be_gone_on_with_expires(operator_client, operator, status):
+def test_unfinished_session_can_be_expired(operator_client, operator, status):
     session = SessionFactory(cycle=CycleFactory(running=True), status=status, finished_at=None)
 
     page = act(operator_client, "expire", session)
@@ -140,12 +140,12 @@ def test_a_queued_session_that_expires_takes_its_cycle_with_it(operator_client, 
     assert session.cycle.outcome_reason == f"expired by {operator.username}"
 
 
-def test_what_ended_well_cannot_expire(operator_client):
+def test_completed_session_cannot_be_expired(operator_client):
     session = SessionFactory()
 
     page = act(operator_client, "expire", session)
 
-    assert "only what is queued or interrupted can expire" in page
+    assert "only a queued or interrupted session can expire" in page
     session.refresh_from_db()
     assert session.status == Status.COMPLETED
 
@@ -158,7 +158,7 @@ def test_what_ended_well_cannot_expire(operator_client):
         ("retry", Status.FAILED, "retry: session"),
     ],
 )
-def test_what_an_operator_does_is_logged(operator_client, operator, action, status, said):
+def test_action_of_an_operator_is_logged(operator_client, operator, action, status, said):
     running = status == Status.RUNNING
     session = SessionFactory(status=status, cycle=CycleFactory(running=running))
 
@@ -169,7 +169,7 @@ def test_what_an_operator_does_is_logged(operator_client, operator, action, stat
     assert entry.change_message.startswith(said)
 
 
-def test_what_was_refused_is_not_logged(operator_client):
+def test_refused_action_is_not_logged(operator_client):
     act(operator_client, "expire", SessionFactory())
 
     assert not LogEntry.objects.exists()

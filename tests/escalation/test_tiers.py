@@ -4,16 +4,26 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
+from django.core.exceptions import ValidationError
 
-from claudeops.env import Environment
-from claudeops.tier_settings import tiers_from
+from claudeops.env import Environment, tiers_from
+from escalation.command_policy.decision import CommandPolicy, decide
+from escalation.command_policy.grants import grants_for
+from escalation.command_policy.understanding import NEVER
+from escalation.queue.slots import SessionLimits
+from escalation.run.prompts import prompt_files
 from escalation.tiers import (
     DEFAULT_TIERS,
     Tier,
-    dry_run_walls,
+    dry_run_sandbox,
     get_tier,
-    question_walls,
+    question_sandbox,
 )
+from escalation.web.watches import grants_table
+from sessions_app.models import Cycle, Watch
+from sessions_app.models.autonomy import AutonomyLevel, Policy, autonomy_level_of, objection_to
+from sessions_app.models.session import Verdict
+from sessions_app.tiers import highest_tier, tier_choices, tier_title
 
 READING = ["Bash", "Read", "Grep", "Glob", "Task", "WebFetch", "WebSearch"]
 WRITING = [*READING, "Write", "Edit"]
@@ -48,6 +58,68 @@ def defaults() -> dict[int, Tier]:
 
 def test_there_are_three_tiers_in_order(defaults):
     assert [tier.number for tier in DEFAULT_TIERS] == list(defaults) == [1, 2, 3]
+
+
+def test_a_name_makes_a_fourth_tier_with_the_settings_of_the_third(defaults):
+    named = {"CLAUDEOPS_TIER4_NAME": "disaster recovery", "CLAUDEOPS_TIER4_MODEL": "sonnet"}
+
+    tiers = tiers_from(Environment(named))
+
+    assert list(tiers) == [1, 2, 3, 4]
+    assert tiers[4] == replace(defaults[3], number=4, name="disaster recovery", model="sonnet")
+
+
+def test_a_tier_above_a_missing_one_is_not_made():
+    environment = Environment({"CLAUDEOPS_TIER5_NAME": "too high"})
+
+    assert list(tiers_from(environment)) == [1, 2, 3]
+    assert "CLAUDEOPS_TIER5_NAME" not in {variable.name for variable in environment.variables}
+
+
+@pytest.fixture
+def four_tiers(settings) -> None:
+    settings.CLAUDEOPS_TIERS = tiers_from(
+        Environment({"CLAUDEOPS_TIER4_NAME": "disaster recovery"})
+    )
+
+
+def test_everything_that_knows_tiers_knows_the_fourth(four_tiers):
+    free = Policy(max_tier=4, dry_run=False)
+    approved = Policy(max_tier=4, dry_run=False, approval_tiers=frozenset({3, 4}))
+
+    assert tier_choices()[-1] == (4, "Tier 4: disaster recovery")
+    assert Watch._meta.get_field("max_tier").choices == tier_choices()
+    assert Cycle().max_tier == 4
+    assert (objection_to(4, free), bool(objection_to(5, free))) == ("", True)
+    assert (autonomy_level_of(approved), autonomy_level_of(free)) == (
+        AutonomyLevel.ALL_WITH_APPROVAL,
+        AutonomyLevel.ALL,
+    )
+    assert (AutonomyLevel.ALL_WITH_APPROVAL.policy, AutonomyLevel.ALL.policy) == (approved, free)
+    assert "role4" in prompt_files()
+    assert SessionLimits(4, 1).objection(4, [3])
+    assert all(len(row.cells) == 4 for row in grants_table(""))
+
+
+def test_never_is_above_every_tier(four_tiers):
+    assert highest_tier() < NEVER
+    for tier in (4, 10**9):
+        assert (
+            decide(CommandPolicy(tier=tier, grants=grants_for(tier)), "reboot").verdict
+            == Verdict.DENY
+        )
+
+
+def test_a_stored_tier_that_is_no_longer_configured_is_shown_and_not_started():
+    watch = Watch(max_tier=4, approval="3,4")
+
+    assert watch.policy.approval_tiers == {3, 4}
+    assert tier_title(4) == "Tier 4"
+    assert (get_tier(4).number, get_tier(4).model) == (4, get_tier(3).model)
+    assert objection_to(4, watch.policy)
+    with pytest.raises(ValidationError) as refused:
+        watch.full_clean()
+    assert {"max_tier", "approval"} <= set(refused.value.message_dict)
 
 
 @pytest.mark.parametrize(("number", "model"), [(1, "haiku"), (2, "sonnet"), (3, "opus")])
@@ -131,7 +203,7 @@ def test_the_tools_that_the_model_sees_are_named_once_and_without_rules(defaults
 
 @pytest.mark.parametrize("number", [2, 3])
 def test_a_dry_run_keeps_the_model_but_not_the_powers_of_a_higher_tier(defaults, number):
-    walled = dry_run_walls(defaults[number], defaults[1])
+    walled = dry_run_sandbox(defaults[number], defaults[1])
 
     assert walled.model == defaults[number].model
     assert sorted(walled.allowed_tools) == sorted(READING)
@@ -139,7 +211,7 @@ def test_a_dry_run_keeps_the_model_but_not_the_powers_of_a_higher_tier(defaults,
 
 @pytest.mark.parametrize("number", [2, 3])
 def test_a_dry_run_blocks_what_either_tier_blocks(defaults, number):
-    walled = dry_run_walls(defaults[number], defaults[1])
+    walled = dry_run_sandbox(defaults[number], defaults[1])
 
     # The writing tools by name too: a resumed conversation would go on offering them.
     either = {*defaults[number].disallowed_tools, *defaults[1].disallowed_tools, "Write", "Edit"}
@@ -149,7 +221,7 @@ def test_a_dry_run_blocks_what_either_tier_blocks(defaults, number):
 
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_a_question_is_answered_with_reading_tools_and_every_other_is_denied(defaults, number):
-    walled = question_walls(defaults[number])
+    walled = question_sandbox(defaults[number])
 
     others = set(defaults[number].tool_names) - {"Read", "Grep", "Glob"}
     assert set(walled.allowed_tools) == {"Read", "Grep", "Glob"}
@@ -174,14 +246,14 @@ def test_an_operator_widens_a_question_only_within_the_tools_of_the_tier(
     settings.CLAUDEOPS_FOLLOW_UP_TOOLS = configured
     tier = replace(defaults[1], allowed_tools=own)
 
-    walled = question_walls(tier)
+    walled = question_sandbox(tier)
 
     assert walled.allowed_tools == allowed
     assert set(tier.tool_names) - set(walled.tool_names) <= set(walled.disallowed_tools)
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_nobody_can_be_asked_at_any_tier_whatever_is_configured(number):
+def test_questions_to_the_user_are_blocked_at_every_tier(number):
     environment = Environment(
         {
             f"CLAUDEOPS_TIER{number}_ALLOWED_TOOLS": "Read,AskUserQuestion",
@@ -195,7 +267,7 @@ def test_nobody_can_be_asked_at_any_tier_whatever_is_configured(number):
 def test_a_dry_run_does_not_widen_a_narrowed_observer(defaults):
     observer = replace(defaults[1], allowed_tools=("Read",))
 
-    assert dry_run_walls(defaults[3], observer).allowed_tools == ("Read",)
+    assert dry_run_sandbox(defaults[3], observer).allowed_tools == ("Read",)
 
 
 def test_a_tier_is_found_by_its_number(settings, defaults):

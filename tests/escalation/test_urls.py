@@ -18,9 +18,9 @@ from django_q.models import OrmQ, Schedule, Task
 from django_q.signing import SignedPackage
 
 from sessions_app.models import (
-    AccountClock,
     Approval,
     BudgetNotice,
+    Channel,
     Conversation,
     Cycle,
     DailyVerdict,
@@ -29,24 +29,24 @@ from sessions_app.models import (
     LoginFailure,
     PauseSwitch,
     PeriodCost,
+    RateLimit,
     Session,
-    Target,
     Transcript,
     Watch,
-    WorkerBeat,
+    WorkerHeartbeat,
 )
 from tests.factories import (
     ApprovalFactory,
     ChangeFactory,
+    ChannelFactory,
     CycleFactory,
-    HappeningFactory,
     IncidentFactory,
     MessageFactory,
+    NotificationFactory,
+    SandboxProofFactory,
     ServiceStateFactory,
     SessionEventFactory,
     SessionFactory,
-    TargetFactory,
-    WallsProofFactory,
     WatchFactory,
     user_with,
 )
@@ -68,74 +68,75 @@ PAGES = {
     "login": STRANGER,
     "logout": NO_ROLE,
     "password": NO_ROLE,
-    "escalation:healthz": STRANGER,
-    "escalation:readyz": STRANGER,
-    "sessions_app:dashboard": VIEWER,
-    "sessions_app:start": VIEWER,
-    "escalation:first_watch": APPROVER,
-    "sessions_app:sessions": VIEWER,
-    "sessions_app:session": VIEWER,
-    "sessions_app:costs": VIEWER,
-    "sessions_app:cycle": VIEWER,
-    "sessions_app:cycles": VIEWER,
-    "sessions_app:changes": VIEWER,
-    "sessions_app:cycle_live": OPERATOR,
-    "sessions_app:cycle_events": OPERATOR,
-    "sessions_app:walls": VIEWER,
-    "sessions_app:incidents": VIEWER,
-    "sessions_app:incident": VIEWER,
-    "sessions_app:trust": VIEWER,
-    "sessions_app:watches": VIEWER,
-    "sessions_app:watch": VIEWER,
-    "sessions_app:new_watch": APPROVER,
-    "sessions_app:watch_settings": APPROVER,
-    "sessions_app:watch_removal": APPROVER,
-    "sessions_app:services": VIEWER,
-    "sessions_app:events": VIEWER,
-    "escalation:add_watch": APPROVER,
-    "escalation:edit_watch": APPROVER,
-    "escalation:remove_watch": APPROVER,
-    "sessions_app:targets": ADMIN,
-    "sessions_app:target": ADMIN,
-    "escalation:add_target": ADMIN,
-    "escalation:edit_target": ADMIN,
-    "escalation:test_target": ADMIN,
-    "escalation:enable_target": ADMIN,
-    "escalation:disable_target": ADMIN,
-    "escalation:remove_target": ADMIN,
-    "sessions_app:session_live": OPERATOR,
-    "sessions_app:session_events": OPERATOR,
-    "sessions_app:session_commands": OPERATOR,
-    "sessions_app:transcript": OPERATOR,
-    "sessions_app:approvals": OPERATOR,
-    "sessions_app:health": OPERATOR,
-    "sessions_app:approval": OPERATOR,
-    "escalation:approve": APPROVER,
-    "escalation:reject": APPROVER,
-    "escalation:plan": OPERATOR,
-    "escalation:approval_link": STRANGER,
-    "escalation:run_watch": OPERATOR,
-    "escalation:pause_watch": OPERATOR,
-    "escalation:unpause_watch": APPROVER,
-    "escalation:set_trust": APPROVER,
-    "escalation:pause_all": OPERATOR,
-    "escalation:unpause_all": OPERATOR,
-    "escalation:lift_limit": OPERATOR,
-    "escalation:accept_walls": APPROVER,
-    "escalation:start_drill": OPERATOR,
-    "escalation:acknowledge_incident": OPERATOR,
-    "escalation:snooze_incident": OPERATOR,
-    "escalation:take_incident": OPERATOR,
-    "escalation:hand_over_incident": OPERATOR,
-    "escalation:note_incident": OPERATOR,
-    "escalation:resolve_incident": OPERATOR,
-    "escalation:reopen_incident": OPERATOR,
-    "escalation:stop_session": OPERATOR,
-    "escalation:stop_cycle": OPERATOR,
-    "escalation:follow_up": OPERATOR,
-    "escalation:fork_session": OPERATOR,
-    "escalation:retry_session": OPERATOR,
-    "escalation:escalate_session": OPERATOR,
+    "web:healthz": STRANGER,
+    "web:readyz": STRANGER,
+    "web:overview": VIEWER,
+    "web:start": VIEWER,
+    "web:first_watch": APPROVER,
+    "web:sessions": VIEWER,
+    "web:session": VIEWER,
+    "web:costs": VIEWER,
+    "web:cycle": VIEWER,
+    "web:cycles": VIEWER,
+    "web:changes": VIEWER,
+    "web:cycle_live": OPERATOR,
+    "web:cycle_events": OPERATOR,
+    "web:sandbox": VIEWER,
+    "web:incidents": VIEWER,
+    "web:incident": VIEWER,
+    "web:autonomy": VIEWER,
+    "web:moved": VIEWER,
+    "web:watches": VIEWER,
+    "web:watch": VIEWER,
+    "web:new_watch": APPROVER,
+    "web:watch_settings": APPROVER,
+    "web:watch_removal": APPROVER,
+    "web:services": VIEWER,
+    "web:events": VIEWER,
+    "web:add_watch": APPROVER,
+    "web:edit_watch": APPROVER,
+    "web:remove_watch": APPROVER,
+    "web:channels": ADMIN,
+    "web:channel": ADMIN,
+    "web:add_channel": ADMIN,
+    "web:edit_channel": ADMIN,
+    "web:test_channel": ADMIN,
+    "web:enable_channel": ADMIN,
+    "web:disable_channel": ADMIN,
+    "web:remove_channel": ADMIN,
+    "web:session_live": OPERATOR,
+    "web:session_events": OPERATOR,
+    "web:session_commands": OPERATOR,
+    "web:transcript": OPERATOR,
+    "web:approvals": OPERATOR,
+    "web:health": OPERATOR,
+    "web:approval": OPERATOR,
+    "web:approve": APPROVER,
+    "web:reject": APPROVER,
+    "web:plan": OPERATOR,
+    "web:approval_link": STRANGER,
+    "web:run_watch": OPERATOR,
+    "web:pause_watch": OPERATOR,
+    "web:unpause_watch": APPROVER,
+    "web:set_autonomy": APPROVER,
+    "web:pause_all": OPERATOR,
+    "web:unpause_all": OPERATOR,
+    "web:lift_limit": OPERATOR,
+    "web:accept_proof": APPROVER,
+    "web:start_drill": OPERATOR,
+    "web:acknowledge_incident": OPERATOR,
+    "web:snooze_incident": OPERATOR,
+    "web:take_incident": OPERATOR,
+    "web:hand_over_incident": OPERATOR,
+    "web:note_incident": OPERATOR,
+    "web:resolve_incident": OPERATOR,
+    "web:reopen_incident": OPERATOR,
+    "web:stop_session": OPERATOR,
+    "web:stop_cycle": OPERATOR,
+    "web:follow_up": OPERATOR,
+    "web:fork_session": OPERATOR,
+    "web:retry_session": OPERATOR,
+    "web:escalate_session": OPERATOR,
     "admin:login": STRANGER,
     "admin:index": OPERATOR,
     "admin:logout": OPERATOR,
@@ -152,9 +153,9 @@ REFUSING = {"admin:autocomplete", "admin:login"}
 RECORD = (
     *("cycle", "session", "sessionevent", "conversation", "transcript", "approval"),
     *("incident", "incidentevent", "servicestate"),
-    *("happening", "message"),
-    *("change", "wallsproof", "periodcost", "dailyverdict", "budgetnotice"),
-    *("pauseswitch", "accountclock", "workerbeat"),
+    *("notification", "message"),
+    *("change", "sandboxproof", "periodcost", "dailyverdict", "budgetnotice"),
+    *("pauseswitch", "ratelimit", "workerheartbeat"),
 )
 QUEUE = ("schedule", "success", "failure", "ormq")
 
@@ -178,7 +179,7 @@ def least_in_admin(name: str, method: str) -> int:
         return OPERATOR if shows else APPROVER
     if model in RECORD:
         return OPERATOR if shows else NOBODY
-    if model in QUEUE or model in {"target", "logentry"}:
+    if model in QUEUE or model in {"channel", "logentry"}:
         return ADMIN if shows else NOBODY
     if model == "loginfailure":
         return ADMIN if shows or kind == "delete" else NOBODY
@@ -201,7 +202,7 @@ ADDRESSES = list(addresses(get_resolver()))
 
 @pytest.fixture
 def subject(workdir) -> dict[str, str]:
-    """What the parts of an address may stand for: something that is there."""
+    """Existing objects for the parameters of an address."""
     watch = WatchFactory(name="shop", workdir=str(workdir))
     failed = SessionFactory(failed=True, workdir=str(workdir), cycle=CycleFactory(watch=watch))
     incident = IncidentFactory(watch=watch)
@@ -212,8 +213,8 @@ def subject(workdir) -> dict[str, str]:
         "admin/sessions_app/incident": incident.pk,
         "sessions": failed.pk,
         "cycles": failed.cycle.pk,
-        "walls": WallsProofFactory(worse=True).pk,
-        "targets": TargetFactory().pk,
+        "sandbox": SandboxProofFactory(worse=True).pk,
+        "channels": ChannelFactory().pk,
         "approvals": ApprovalFactory().pk,
         "admin/sessions_app/approval": ApprovalFactory().pk,
         "admin/sessions_app/watch": watch.pk,
@@ -228,8 +229,8 @@ def subject(workdir) -> dict[str, str]:
         "admin/django_q/success": a_task("done", success=True),
         "admin/django_q/failure": a_task("lost", success=False),
         "admin/django_q/ormq": OrmQ.objects.create(payload=SignedPackage.dumps({})).pk,
-        "admin/sessions_app/target": TargetFactory().pk,
-        "admin/sessions_app/happening": HappeningFactory().pk,
+        "admin/sessions_app/channel": ChannelFactory().pk,
+        "admin/sessions_app/notification": NotificationFactory().pk,
         "admin/sessions_app/message": MessageFactory().pk,
         "admin/r": failed.pk,
         "admin/admin/logentry": LogEntry.objects.create(user=user_with(""), action_flag=2).pk,
@@ -243,13 +244,13 @@ def books(session: Session) -> dict[str, int]:
     today = timezone.localdate()
     made = {
         "change": ChangeFactory(session=session),
-        "wallsproof": WallsProofFactory(),
+        "sandboxproof": SandboxProofFactory(),
         "periodcost": PeriodCost.objects.first(),
         "dailyverdict": DailyVerdict.objects.create(day=today, verdict="deny", count=1),
         "budgetnotice": BudgetNotice.objects.create(budget="day", period=today, percent=80),
         "pauseswitch": PauseSwitch.objects.create(pk=PauseSwitch.THE_ONE),
-        "accountclock": AccountClock.objects.create(pk=AccountClock.THE_ONE),
-        "workerbeat": WorkerBeat.objects.create(host="lab", pid=1),
+        "ratelimit": RateLimit.objects.create(pk=RateLimit.THE_ONE),
+        "workerheartbeat": WorkerHeartbeat.objects.create(host="lab", pid=1),
         "servicestate": ServiceStateFactory(),
     }
     return {f"admin/sessions_app/{model}": row.pk for model, row in made.items()}
@@ -272,6 +273,9 @@ def filled(route: str, subject: dict[str, str]) -> str:
         "<path:content_type_id>": str(ContentType.objects.get_for_model(Session).pk),
         "^(?P<app_label>admin|auth|django_q|sessions_app)/$": "sessions_app/",
         "(?P<url>.*)$": "nowhere",
+        "^walls/(?P<rest>.*)$": "walls/",
+        "^targets/(?P<rest>.*)$": "targets/",
+        "^watches/(?P<pk>[0-9]+)/trust/(?P<rest>.*)$": "watches/1/trust/",
     }
     for part, value in parts.items():
         route = route.replace(part, value)
@@ -289,16 +293,25 @@ def client_of(role: int) -> Client:
 
 
 def everything() -> list[object]:
-    """All that somebody who may not could have changed."""
+    """Rows that a refused request could have changed."""
     models = (
         *(Watch, Cycle, Session, Approval, Schedule, Task, LoginFailure),
-        *(Incident, IncidentEvent, Target),
+        *(Incident, IncidentEvent, Channel),
     )
     return [OrmQ.objects.count(), *(list(model.objects.values()) for model in models)]
 
 
+@pytest.fixture
+def short_refusals(settings, tmp_path) -> None:
+    """Thousands of refusals are counted and not read: the page that says no has its own test."""
+    (tmp_path / "403.html").write_text("No.")
+    (usual,) = settings.TEMPLATES
+    settings.TEMPLATES = [{**usual, "DIRS": [tmp_path, *usual["DIRS"]]}]
+
+
+@pytest.mark.usefixtures("short_refusals")
 @pytest.mark.parametrize("role", [STRANGER, *ROLES])
-def test_every_address_by_every_method_is_for_those_who_may(role, subject):
+def test_every_address_and_method_requires_its_permission(role, subject):
     before, wrong = everything(), []
     denied = [(a, m) for a in ADDRESSES for m in METHODS if role < a.least(m)]
     allowed = [(a, m) for a in ADDRESSES for m in METHODS if role >= a.least(m)]
@@ -332,7 +345,7 @@ def test_the_walk_covers_the_pages_that_are_written_down():
     assert len(ADDRESSES) > 80
 
 
-def test_an_account_without_a_role_is_told_whom_to_ask():
+def test_account_without_a_role_gets_advice():
     user_with("admin", username="grace")
 
     page = client_of(NO_ROLE).get("/")
@@ -342,14 +355,36 @@ def test_an_account_without_a_role_is_told_whom_to_ask():
     assert "grace" in page.content.decode()
 
 
-def test_an_account_that_was_switched_off_gets_nowhere():
+def test_inactive_account_has_no_access():
     client = Client()
     client.force_login(user_with("admin", is_active=False))
 
     assert client.get("/").status_code == 302
 
 
-def test_a_view_that_names_no_right_is_for_nobody(operator_client, settings):
+def test_view_without_a_permission_is_refused(operator_client, settings):
     settings.ROOT_URLCONF = "tests.escalation.forgetful_urls"
 
     assert operator_client.get("/forgotten/").status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("/walls/?failed=yes&tier=2", "/sandbox/?failed=yes&tier=2"),
+        ("/walls/7/accept/", "/sandbox/7/accept/"),
+        ("/targets/", "/channels/"),
+        ("/targets/7/", "/channels/7/"),
+        ("/targets/7/edit/", "/channels/7/edit/"),
+        ("/watches/7/trust/", "/watches/7/autonomy/"),
+        ("/watches/7/trust/set/", "/watches/7/autonomy/set/"),
+        ("/walls//example.org/", "/sandbox//example.org/"),
+    ],
+)
+def test_an_address_of_an_earlier_version_redirects(old, new):
+    client = client_of(VIEWER)
+
+    read, posted = client.get(old), client.post(old)
+
+    assert (read.status_code, read["Location"]) == (301, new)
+    assert (posted.status_code, posted["Location"]) == (308, new)

@@ -38,7 +38,7 @@ def session_in(directory: Path) -> Session:
 
 
 def place_of(session: Session, config_dir: Path | None = None) -> Path:
-    """Where its transcript belongs; the folder is there."""
+    """Path of the session's transcript, in an existing directory."""
     path = transcript_path(config_dir or Path(session.config_dir), session.workdir, ID)
     path.parent.mkdir(parents=True, exist_ok=True)
     return path

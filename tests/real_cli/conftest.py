@@ -1,17 +1,19 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import transaction
+from django.test import override_settings
 
-from escalation.next_step import cycles
-from escalation.rehearsal.drills import scenario
-from escalation.rehearsal.drills.messages_api import ScriptedApi
-from escalation.rehearsal.drills.scenario import Reply, Scenario, ToolCall
-from escalation.run.foreground import run_to_end
+from escalation.drills import scenario
+from escalation.drills.scenario import Reply, Scenario, ScriptedToolCall
+from escalation.drills.scripted_api import ScriptedApi
+from escalation.run.runner import run_to_end
+from escalation.supervisor import cycles
 from sessions_app.models import Cycle, Watch
 from tests.factories import WatchFactory
 from tests.real_cli.playing import PlayedDrill, play
@@ -24,10 +26,10 @@ CLIS = {
 }
 
 
-def report_call(*, status: str = "healthy", escalate: str = "", did: str = "") -> ToolCall:
+def report_call(*, status: str = "healthy", escalate: str = "", did: str = "") -> ScriptedToolCall:
     """The closing call of a tier."""
     actions = [{"action": did, "result": "succeeded"}] if did else []
-    return ToolCall(
+    return ScriptedToolCall(
         tool="StructuredOutput",
         input={
             "summary": f"web is {status}.",
@@ -44,9 +46,13 @@ def own_state(settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     """Nothing of this machine reaches a test, and no test reaches another."""
     settings.CLAUDEOPS_STATE_DIR = tmp_path / "state"
     settings.CLAUDEOPS_API_RETRIES = 1
-    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
+    forget_login(monkeypatch)
     return settings.CLAUDEOPS_STATE_DIR
+
+
+def forget_login(patch: pytest.MonkeyPatch) -> None:
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
+        patch.delenv(name, raising=False)
 
 
 @pytest.fixture(params=CLIS)
@@ -61,6 +67,34 @@ def cli_version(request, settings) -> str:
 @pytest.fixture
 def play_drill(db) -> Callable[[str], PlayedDrill]:
     return play
+
+
+@pytest.fixture(scope="module")
+def play_once(
+    django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., PlayedDrill]]:
+    """Plays a drill for all tests of a module, which only read what it left.
+
+    The rows are there until the last test of the module: every test's own transaction lies within
+    the one that is rolled back here.
+    """
+    state = tmp_path_factory.mktemp("played") / "state"
+    played: dict[str, PlayedDrill] = {}
+
+    def once(name: str, text: str = "") -> PlayedDrill:
+        if name not in played:
+            with pytest.MonkeyPatch.context() as patch:
+                if text:
+                    patch.setattr(scenario, "SCENARIO_DIRECTORY", tmp_path_factory.mktemp(name))
+                    (scenario.SCENARIO_DIRECTORY / f"{name}.toml").write_text(text)
+                with override_settings(CLAUDEOPS_STATE_DIR=state, CLAUDEOPS_API_RETRIES=1):
+                    forget_login(patch)
+                    played[name] = play(name)
+        return played[name]
+
+    with django_db_blocker.unblock(), transaction.atomic():
+        yield once
+        transaction.set_rollback(True)
 
 
 @pytest.fixture
@@ -133,7 +167,6 @@ class WatchCycle:
         cycle = cycles.start(
             watch,
             trigger=Cycle.Trigger.MANUAL,
-            enqueue=cycles.leave_to_caller,
             prompt=prompt,
             tier=tier,
         )

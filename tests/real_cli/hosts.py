@@ -8,10 +8,9 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from escalation.agent.binary import find_binary
-from escalation.agent.environment import cli_environment
+from escalation.agent.binary import cli_environment, find_binary
 from escalation.agent.transcript_files import transcript_path
-from escalation.rehearsal.drills.messages_api import ScriptedApi
+from escalation.drills.scripted_api import ScriptedApi
 from sessions_app.models import Session
 from tests.factories import SessionFactory
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from escalation.next_step.cycles import leave_to_caller
-from escalation.rehearsal.drills.drill import drill_directory, start_drill
-from escalation.run.foreground import run_to_end
+from django.conf import settings
+
+from escalation.drills.drill import drill_directory, start_drill
+from escalation.run.runner import run_to_end
 from sessions_app.models import Cycle, Session
 
 
@@ -16,8 +18,11 @@ from sessions_app.models import Cycle, Session
 class PlayedDrill:
     cycle: Cycle
     sessions: list[Session]
+    directory: Path
+    state: Path
+    """The state directory in which it was played."""
     requests: list[dict[str, Any]] = field(default_factory=list)
-    """Those of the tiers' own conversations: no subagent's, and none for the CLI's own sake."""
+    """Requests of the main conversations, without subagents and auxiliary requests."""
 
     def of_tier(self, tier: int) -> Session:
         return next(session for session in self.sessions if session.tier == tier)
@@ -29,19 +34,22 @@ class PlayedDrill:
         return self.requests_of_tier(tier)[0]
 
     def state_of(self, container: str) -> str:
-        return (drill_directory(self.cycle) / f"system/containers/{container}.state").read_text()
+        return (self.directory / f"system/containers/{container}.state").read_text()
 
 
 def play(name: str) -> PlayedDrill:
-    return played(run_to_end(start_drill(name, enqueue=leave_to_caller), lambda line: None))
+    return played(run_to_end(start_drill(name), lambda line: None))
 
 
 def played(cycle: Cycle) -> PlayedDrill:
-    log = drill_directory(cycle) / "requests.jsonl"
+    directory = drill_directory(cycle)
+    log = directory / "requests.jsonl"
     lines = log.read_text().splitlines() if log.exists() else []
     return PlayedDrill(
         cycle=cycle,
         sessions=list(cycle.sessions.order_by("pk")),
+        directory=directory,
+        state=settings.CLAUDEOPS_STATE_DIR,
         requests=[entry for entry in map(json.loads, lines) if entry.get("main")],
     )
 
@@ -67,7 +75,7 @@ def last_prompt(request: dict[str, Any]) -> str:
 
 
 def tool_outputs(session: Session) -> list[str]:
-    """What the tools answered in a session, from its stored stream."""
+    """Tool results of a session, from its stored stream."""
     outputs = []
     for event in session.events.filter(kind="user"):
         for block in event.payload["message"]["content"]:

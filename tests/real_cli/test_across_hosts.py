@@ -7,51 +7,91 @@ request with them in it comes from a CLI that really has the earlier conversatio
 from __future__ import annotations
 
 import json
+import shutil
+import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from escalation.continuity.transcripts import (
+from escalation.drills.scenario import Reply, Scenario, ScriptedToolCall
+from escalation.drills.scripted_api import ScriptedApi
+from escalation.resume.transcripts import (
     TranscriptState,
     archive,
     cost_state_total,
     find_on_disk,
     restore,
 )
-from escalation.rehearsal.drills.messages_api import ScriptedApi
-from escalation.rehearsal.drills.scenario import Reply, Scenario, ToolCall
+from sessions_app.models import Session
+from tests.factories import SessionFactory
 from tests.real_cli.hosts import Host
 
 FOUND = "the answer is 42"
-LOOK = ToolCall(tool="Bash", input={"command": "echo the answer is $((6*7))"})
-ASK_A_SUBAGENT = ToolCall(
+LOOK = ScriptedToolCall(tool="Bash", input={"command": "echo the answer is $((6*7))"})
+ASK_A_SUBAGENT = ScriptedToolCall(
     tool="Task",
     input={"description": "count", "prompt": "count them", "subagent_type": "general-purpose"},
 )
-LONG = ToolCall(tool="Bash", input={"command": "seq 1 40000"})
+LONG = ScriptedToolCall(tool="Bash", input={"command": "seq 1 40000"})
+
+
+SCENARIO = Scenario(
+    name="hosts",
+    title="hosts",
+    tiers={
+        1: (Reply(say="I look.", calls=(LOOK, LONG, ASK_A_SUBAGENT)), Reply(say="Found.")),
+        2: (Reply(say="I go on."),),
+    },
+    aside=(Reply(say="There are three."),),
+)
 
 
 @pytest.fixture
 def api():
-    scenario = Scenario(
-        name="hosts",
-        title="hosts",
-        tiers={
-            1: (Reply(say="I look.", calls=(LOOK, LONG, ASK_A_SUBAGENT)), Reply(say="Found.")),
-            2: (Reply(say="I go on."),),
-        },
-        aside=(Reply(say="There are three."),),
-    )
-    with ScriptedApi(scenario).serving() as serving:
+    with ScriptedApi(SCENARIO).serving() as serving:
         yield serving
 
 
+@dataclass(frozen=True)
+class FirstRun:
+    directory: Path
+    workdir: Path
+    session_id: str
+    printed: str
+
+
+@pytest.fixture(scope="module")
+def first_run(tmp_path_factory: pytest.TempPathFactory) -> FirstRun:
+    """Tier 1 on host A, once for the module: every test goes on with a copy of what it left."""
+    place, session_id = tmp_path_factory.mktemp("hosts"), str(uuid.uuid4())
+    (place / "shop").mkdir()
+    with ScriptedApi(SCENARIO).serving() as serving:
+        host = Host(place / "host-a", serving)
+        ended = host.claude(place / "shop", "--session-id", session_id, tier=1)
+    assert ended.returncode == 0, ended.stderr
+    return FirstRun(host.directory, place / "shop", session_id, ended.stdout)
+
+
 @pytest.fixture
-def host_a(api: ScriptedApi, tmp_path: Path) -> Host:
+def host_a(api: ScriptedApi, tmp_path: Path, first_run: FirstRun) -> Host:
+    shutil.copytree(first_run.directory, tmp_path / "host-a", symlinks=True)
     return Host(tmp_path / "host-a", api)
+
+
+@pytest.fixture
+def first(db, host_a: Host, first_run: FirstRun) -> Session:
+    """The row of that run."""
+    return SessionFactory(
+        session_id=first_run.session_id,
+        workdir=str(first_run.workdir),
+        config_dir=str(host_a.config_dir),
+        host=host_a.directory.name,
+        result=first_run.printed,
+    )
 
 
 @pytest.fixture
@@ -60,9 +100,8 @@ def host_b(api: ScriptedApi, tmp_path: Path) -> Host:
 
 
 @pytest.fixture
-def workdir(tmp_path: Path) -> Path:
-    (tmp_path / "shop").mkdir()
-    return tmp_path / "shop"
+def workdir(first_run: FirstRun) -> Path:
+    return first_run.workdir
 
 
 def tool_results(messages: list[dict[str, Any]]) -> list[Any]:
@@ -77,7 +116,7 @@ def tool_results(messages: list[dict[str, Any]]) -> list[Any]:
 
 @pytest.fixture
 def outputs_that_tier_2_has(api: ScriptedApi) -> Callable[[], str]:
-    """What the tools answered, in the request of the run that continues."""
+    """Tool results in the request of the session that continues."""
 
     def outputs() -> str:
         messages = next(kept.body["messages"] for kept in api.requests if kept.tier == 2)
@@ -86,8 +125,7 @@ def outputs_that_tier_2_has(api: ScriptedApi) -> Callable[[], str]:
     return outputs
 
 
-def test_tier_2_resumes_on_another_host(db, host_a, host_b, workdir, outputs_that_tier_2_has):
-    first = host_a.tier_1(workdir)
+def test_tier_2_resumes_on_another_host(first, host_a, host_b, workdir, outputs_that_tier_2_has):
     archive(first)
 
     assert restore(first, host_b.config_dir)
@@ -97,8 +135,7 @@ def test_tier_2_resumes_on_another_host(db, host_a, host_b, workdir, outputs_tha
     assert FOUND in outputs_that_tier_2_has()
 
 
-def test_tier_2_hears_on_another_host_what_it_would_hear_at_home(db, host_a, host_b, workdir, api):
-    first = host_a.tier_1(workdir)
+def test_tier_2_gets_the_same_conversation_on_another_host(first, host_a, host_b, workdir, api):
     archive(first)
     restore(first, host_b.config_dir)
 
@@ -110,9 +147,9 @@ def test_tier_2_hears_on_another_host_what_it_would_hear_at_home(db, host_a, hos
     assert len(abroad) == len(at_home)
 
 
-def test_tier_2_cannot_resume_on_another_host_without_the_archive(db, host_a, host_b, workdir, api):
-    first = host_a.tier_1(workdir)
-
+def test_tier_2_cannot_resume_on_another_host_without_the_archive(
+    first, host_a, host_b, workdir, api
+):
     assert not restore(first, host_b.config_dir)
     assert find_on_disk(first, host_b.config_dir) == TranscriptState.MISSING
     assert host_b.tier_2(first, workdir).returncode == 1
@@ -140,9 +177,8 @@ def test_tier_2_resumes_where_the_working_directory_is_a_link_to_elsewhere(
 
 
 def test_tier_2_resumes_from_a_transcript_that_was_cut_in_the_middle_of_a_line(
-    db, host_a, host_b, workdir, outputs_that_tier_2_has
+    first, host_a, host_b, workdir, outputs_that_tier_2_has
 ):
-    first = host_a.tier_1(workdir)
     whole = host_a.path_of(first).read_bytes()
     host_a.path_of(first).write_bytes(whole[:-300])
 
@@ -156,9 +192,8 @@ def test_tier_2_resumes_from_a_transcript_that_was_cut_in_the_middle_of_a_line(
 
 
 def test_tier_2_resumes_after_the_transcript_was_emptied(
-    db, host_a, workdir, outputs_that_tier_2_has
+    first, host_a, workdir, outputs_that_tier_2_has
 ):
-    first = host_a.tier_1(workdir)
     archive(first)
     host_a.path_of(first).write_bytes(b"")
     emptied = find_on_disk(first)
@@ -172,9 +207,8 @@ def test_tier_2_resumes_after_the_transcript_was_emptied(
 
 
 def test_tier_2_resumes_after_the_transcript_was_deleted(
-    db, host_a, workdir, outputs_that_tier_2_has
+    first, host_a, workdir, outputs_that_tier_2_has
 ):
-    first = host_a.tier_1(workdir)
     archive(first)
     before = host_a.path_of(first).read_text()
     host_a.path_of(first).unlink()
@@ -187,8 +221,7 @@ def test_tier_2_resumes_after_the_transcript_was_deleted(
     assert FOUND in outputs_that_tier_2_has()
 
 
-def test_subagents_and_long_outputs_come_along(db, host_a, host_b, workdir):
-    first = host_a.tier_1(workdir)
+def test_subagents_and_long_outputs_come_along(first, host_a, host_b):
     archive(first)
     restore(first, host_b.config_dir)
 
@@ -206,8 +239,7 @@ def test_subagents_and_long_outputs_come_along(db, host_a, host_b, workdir):
     assert b"40000" in b"".join(here.values())
 
 
-def test_a_forked_conversation_is_archived_and_the_first_one_left_as_it_was(db, host_a, workdir):
-    first = host_a.tier_1(workdir)
+def test_a_forked_conversation_is_archived_and_the_first_one_left_as_it_was(first, host_a, workdir):
     archive(first)
 
     host_a.tier_2(first, workdir)
@@ -215,8 +247,7 @@ def test_a_forked_conversation_is_archived_and_the_first_one_left_as_it_was(db, 
     assert archive(first) == 0
 
 
-def test_the_total_in_the_transcript_is_what_the_cli_reported(db, host_a, workdir):
-    first = host_a.tier_1(workdir)
+def test_the_total_in_the_transcript_is_what_the_cli_reported(first, host_a):
     printed = [json.loads(line) for line in first.result.splitlines()]
     reported = next(line["total_cost_usd"] for line in printed if line["type"] == "result")
     archive(first)

@@ -1,10 +1,10 @@
-"""What the API refuses ends in a clear state with advice, never in silence."""
+"""Refusals of the API end in a clear status with advice."""
 
 from __future__ import annotations
 
 import pytest
 
-from escalation.rehearsal.drills.scenario import Reply
+from escalation.drills.scenario import Reply
 from sessions_app.models import Cycle, Session
 from tests.real_cli.conftest import report_call
 

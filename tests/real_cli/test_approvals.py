@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from escalation.next_step import by_person, cycles
-from escalation.next_step.approval import approve, reject
-from escalation.rehearsal.drills.drill import drill_directory, start_drill
-from escalation.rehearsal.drills.scenario import Reply, ToolCall, scenario_names
-from escalation.run.foreground import run_to_end
-from escalation.run.held_commands import HeldCommands
-from sessions_app.models import Approval, Cycle, Happening, Session
+from escalation.drills.drill import drill_directory, start_drill
+from escalation.drills.scenario import Reply, ScriptedToolCall
+from escalation.run.command_checks import CommandApprovals
+from escalation.run.runner import run_to_end
+from escalation.supervisor import cycles, manual
+from escalation.supervisor.approval_answers import approve, reject
+from sessions_app.models import Approval, Cycle, Notification, Session
 from tests.escalation.rows import notes_of
 from tests.factories import WatchFactory, user_with
 from tests.real_cli.conftest import report_call
@@ -25,12 +25,14 @@ from tests.real_cli.playing import tool_outputs
 State = Approval.State
 COMMAND = "touch made"
 ASK = "Bash(touch:*)"
-WAITS = "Waits for a person"
+WAITS = "Waits for approval"
 Acts = Callable[[Approval], Any]
 
 
 def bash(command: str, **more: Any) -> Reply:
-    call = ToolCall(tool="Bash", input={"command": command, "description": "Make it", **more})
+    call = ScriptedToolCall(
+        tool="Bash", input={"command": command, "description": "Make it", **more}
+    )
     return Reply(say="The file is missing, so I make it.", calls=(call,))
 
 
@@ -42,7 +44,6 @@ def run_hearing(watch_cycle, hear: Callable[[str], Any], **watch: Any) -> Sessio
     cycle = cycles.start(
         WatchFactory(workdir=str(watch_cycle.workdir), **{"ask": ASK, **watch}),
         trigger=Cycle.Trigger.MANUAL,
-        enqueue=cycles.leave_to_caller,
         tier=2,
     )
     return run_to_end(cycle, hear).sessions.get()
@@ -86,15 +87,13 @@ def test_a_command_waits_until_it_is_approved_and_then_runs_as_it_was_judged(
     )
     assert approval.used_at
     assert "The file is missing, so I make it." in approval.plan
-    assert (
-        approval.why == "The operator wants to approve `touch made` first, by the rule " + ASK + "."
-    )
+    assert approval.why == "The operator must approve `touch made` first, by the rule " + ASK + "."
     assert session.cycle.outcome == Cycle.Outcome.FIXED
     assert "Approved by grace (Go on.): touch made" in notes_of(session, "approval")
     assert "grace approved this command: Go on." in tool_outputs(session)[0]
 
 
-def test_a_rejected_command_does_not_run_and_the_model_is_told_the_note(
+def test_rejected_command_does_not_run_and_the_model_gets_the_note(
     scripted_api, watch_cycle, approver
 ):
     scripted_api(bash(COMMAND), bash(COMMAND), DONE)
@@ -109,9 +108,7 @@ def test_a_rejected_command_does_not_run_and_the_model_is_told_the_note(
     assert Approval.objects.count() == 1, "the same question is not asked twice"
 
 
-def test_a_command_that_nobody_answers_expires_and_the_run_goes_on(
-    scripted_api, watch_cycle, settings
-):
+def test_unanswered_command_expires_and_the_session_continues(scripted_api, watch_cycle, settings):
     settings.CLAUDEOPS_COMMAND_APPROVAL_EXPIRES = 1
     scripted_api(bash(COMMAND), DONE)
 
@@ -125,9 +122,7 @@ def test_a_command_that_nobody_answers_expires_and_the_run_goes_on(
 def test_stop_ends_the_waiting_and_withdraws_the_question(scripted_api, watch_cycle):
     scripted_api(bash(COMMAND), DONE)
 
-    session = run_until_asked(
-        watch_cycle, lambda approval: by_person.stop(approval.session, by="ada")
-    )
+    session = run_until_asked(watch_cycle, lambda approval: manual.stop(approval.session, by="ada"))
 
     assert session.status == Session.Status.INTERRUPTED
     assert Approval.objects.get().state == State.WITHDRAWN
@@ -165,7 +160,7 @@ def test_time_in_which_a_person_thinks_is_not_the_runs(
     """Neither its time limit nor the watchdog for silence ends it."""
     tier = settings.CLAUDEOPS_TIERS[2]
     settings.CLAUDEOPS_TIERS = {**settings.CLAUDEOPS_TIERS, 2: replace(tier, timeout_seconds=3)}
-    settings.CLAUDEOPS_TOOL_SILENCE = settings.CLAUDEOPS_SILENCE = 2
+    settings.CLAUDEOPS_TOOL_IDLE_TIMEOUT = settings.CLAUDEOPS_IDLE_TIMEOUT = 2
     scripted_api(bash(COMMAND), DONE)
     approving = threading.Timer(4.0, lambda: answers.put(approver))
     answers: SimpleQueue[Any] = SimpleQueue()
@@ -173,14 +168,14 @@ def test_time_in_which_a_person_thinks_is_not_the_runs(
     def act(approval: Approval) -> None:
         approving.start()
 
-    def look(held: HeldCommands) -> None:
+    def look(held: CommandApprovals) -> None:
         if not answers.empty():
             approve(Approval.objects.get(), by=answers.get())
         usual(held)
 
-    usual = HeldCommands.look
+    usual = CommandApprovals.look
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(HeldCommands, "look", look)
+        patch.setattr(CommandApprovals, "look", look)
         session = run_until_asked(watch_cycle, act)
 
     assert session.status == Session.Status.COMPLETED
@@ -202,7 +197,7 @@ def test_a_command_that_stands_in_a_file_which_was_read_is_asked_for(
 
     approval = Approval.objects.get()
     assert approval.command == PLANTED
-    assert "stands word for word in what a tool printed earlier" in approval.why
+    assert "word for word" in approval.why
     assert "Nobody asked for that." in tool_outputs(session)[1]
     assert (watch_cycle.workdir / "mine").exists()
 
@@ -214,7 +209,6 @@ def test_a_command_that_the_tier_before_read_is_asked_for_too(scripted_api, watc
     cycle = cycles.start(
         WatchFactory(workdir=str(watch_cycle.workdir)),
         trigger=Cycle.Trigger.MANUAL,
-        enqueue=cycles.leave_to_caller,
     )
 
     def hear(line: str) -> None:
@@ -237,7 +231,7 @@ def test_a_command_that_the_operator_named_is_not_asked_for(scripted_api, watch_
 
 
 def test_the_drill_asks_before_it_acts(db, approver):
-    cycle = start_drill("asks-before-acting", enqueue=cycles.leave_to_caller)
+    cycle = start_drill("asks-before-acting")
     state = drill_directory(cycle) / "system/containers/web.state"
     seen = []
 
@@ -251,23 +245,15 @@ def test_the_drill_asks_before_it_acts(db, approver):
     assert seen == [True]
     assert state.read_text().startswith("Up")
     assert cycle.outcome == Cycle.Outcome.FIXED
-    assert not Happening.objects.exists(), "nobody is called for a drill"
-
-
-@pytest.mark.parametrize("name", [name for name in scenario_names() if "asks" not in name])
-def test_no_other_drill_has_to_ask(play_drill, name):
-    """What a scenario's logs and denials say must not look like an order."""
-    play_drill(name)
-
-    assert not Approval.objects.exists()
+    assert not Notification.objects.exists(), "nobody is called for a drill"
 
 
 def test_a_dry_fork_shows_its_plan_and_cannot_change_anything(
     scripted_api, watch_cycle, approver, settings
 ):
-    settings.CLAUDEOPS_DRY_FORK = True
+    settings.CLAUDEOPS_PLAN_SESSIONS = True
     down = report_call(status="down", escalate="needs a file")
-    plan = ToolCall(
+    plan = ScriptedToolCall(
         tool="StructuredOutput",
         input={**report_call(status="down").input, "summary": "I would run touch made."},
     )
@@ -275,13 +261,12 @@ def test_a_dry_fork_shows_its_plan_and_cannot_change_anything(
     cycle = cycles.start(
         WatchFactory(workdir=str(watch_cycle.workdir), approval="2"),
         trigger=Cycle.Trigger.MANUAL,
-        enqueue=cycles.leave_to_caller,
     )
     run_to_end(cycle, lambda line: None)
     made_by_the_plan = (watch_cycle.workdir / "made").exists()
     approval = Approval.objects.get()
 
-    approve(approval, by=approver, enqueue=cycles.leave_to_caller)
+    approve(approval, by=approver)
     cycle = run_to_end(cycle, lambda line: None)
 
     assert not made_by_the_plan

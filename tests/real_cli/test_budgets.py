@@ -6,15 +6,16 @@ from decimal import Decimal
 
 import pytest
 
-from escalation.errors import OperationRefused
-from escalation.rehearsal.drills.scenario import Reply, ToolCall
-from escalation.run import heartbeat
-from sessions_app.models import BudgetNotice, Cycle, Happening, Session
+from escalation.drills.scenario import Reply, ScriptedToolCall
+from escalation.errors import RefusalCode
+from escalation.run import runner
+from sessions_app.models import BudgetNotice, Cycle, Notification, Session
+from tests.escalation.refusals import refused
 from tests.factories import SessionFactory
 from tests.real_cli.conftest import report_call
 from tests.real_cli.playing import play
 
-LOOK = Reply(calls=(ToolCall(tool="Bash", input={"command": "ls"}),))
+LOOK = Reply(calls=(ScriptedToolCall(tool="Bash", input={"command": "ls"}),))
 
 
 def budget_in(session: Session) -> Decimal:
@@ -35,18 +36,18 @@ def test_the_drill_budget_reached_stops_tier_2_with_what_tier_1_left(settings):
     assert drill.cycle.outcome == Cycle.Outcome.NEEDS_PERSON
     assert "budget" in drill.cycle.outcome_reason
     assert drill.state_of("web").startswith("Exited")
-    assert not Happening.objects.exists()
+    assert not Notification.objects.exists()
 
 
 def test_a_run_is_stopped_between_two_requests_when_others_have_spent_the_day(
     scripted_api, watch_cycle, settings, monkeypatch
 ):
     """The CLI itself knows nothing of it: its own limit is far away."""
-    monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 0.0)
+    monkeypatch.setattr(runner, "BEAT_SECONDS", 0.0)
     settings.CLAUDEOPS_BUDGET_DAY = Decimal(1)
     other = SessionFactory(running=True, cost_usd=None, max_budget_usd="0.10")
 
-    waits = Reply(calls=(ToolCall(tool="Bash", input={"command": "sleep 0.5"}),))
+    waits = Reply(calls=(ScriptedToolCall(tool="Bash", input={"command": "sleep 0.5"}),))
     api = scripted_api(waits, waits, Reply(calls=(report_call(),)))
 
     def others_spend(line: str) -> None:
@@ -63,11 +64,11 @@ def test_a_run_is_stopped_between_two_requests_when_others_have_spent_the_day(
     assert BudgetNotice.objects.filter(budget="day", percent=100).count() == 1
 
 
-def test_a_budget_of_0_starts_nothing_and_says_what_to_do(scripted_api, watch_cycle, settings):
+def test_budget_of_0_starts_nothing(scripted_api, watch_cycle, settings):
     settings.CLAUDEOPS_BUDGET_MONTH = Decimal(0)
     api = scripted_api(LOOK)
 
-    with pytest.raises(OperationRefused, match="Raise CLAUDEOPS_BUDGET_MONTH, or wait for the"):
+    with refused(RefusalCode.BUDGET, match="CLAUDEOPS_BUDGET_MONTH"):
         watch_cycle.run()
 
     assert (api.requests, Cycle.objects.count()) == ([], 0)

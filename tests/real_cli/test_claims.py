@@ -1,14 +1,14 @@
-"""What a report claims, held against what really ran: with the real CLI, gate and rooms."""
+"""Claims of a report are compared with the commands that ran, with the real CLI and sandbox."""
 
 from __future__ import annotations
 
-from escalation.rehearsal.drills.scenario import Reply, ToolCall
+from escalation.drills.scenario import Reply, ScriptedToolCall
 from sessions_app.models import Change, Cycle
 from tests.real_cli.conftest import report_call
 
 
 def bash(command: str) -> Reply:
-    return Reply(calls=(ToolCall(tool="Bash", input={"command": command}),))
+    return Reply(calls=(ScriptedToolCall(tool="Bash", input={"command": command}),))
 
 
 def test_edits_stand_in_the_record_with_their_diffs(scripted_api, watch_cycle):
@@ -18,10 +18,12 @@ def test_edits_stand_in_the_record_with_their_diffs(scripted_api, watch_cycle):
     replaced = {"file_path": str(config), "old_string": "workers = 1", "new_string": "workers = 4"}
     missing = {"file_path": str(config), "old_string": "nowhere", "new_string": "x"}
     scripted_api(
-        Reply(calls=(ToolCall(tool="Read", input={"file_path": str(config)}),)),
-        Reply(calls=(ToolCall(tool="Edit", input=replaced),)),
-        Reply(calls=(ToolCall(tool="Edit", input=missing),)),
-        Reply(calls=(ToolCall(tool="Write", input={"file_path": new, "content": "a\nb\n"}),)),
+        Reply(calls=(ScriptedToolCall(tool="Read", input={"file_path": str(config)}),)),
+        Reply(calls=(ScriptedToolCall(tool="Edit", input=replaced),)),
+        Reply(calls=(ScriptedToolCall(tool="Edit", input=missing),)),
+        Reply(
+            calls=(ScriptedToolCall(tool="Write", input={"file_path": new, "content": "a\nb\n"}),)
+        ),
         Reply(calls=(report_call(did="corrected app.conf"),)),
     )
 
@@ -59,7 +61,7 @@ def test_a_report_that_claims_what_was_denied_is_not_fixed(scripted_api, watch_c
     assert "denied" in cycle.outcome_reason
 
 
-def test_what_is_only_claimed_may_have_been_done_where_nobody_looks(scripted_api, watch_cycle):
+def test_claim_without_a_matching_command_is_accepted(scripted_api, watch_cycle):
     scripted_api(Reply(calls=(report_call(did="restarted web"),)))
 
     assert watch_cycle.run(tier=2).outcome == Cycle.Outcome.FIXED

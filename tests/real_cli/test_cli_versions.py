@@ -17,12 +17,12 @@ import pytest
 from django.core.management import call_command
 
 from escalation.agent.binary import find_binary
-from escalation.rehearsal.drills.drill import drill_directory
+from escalation.drills.drill import drill_directory
 from escalation.run import prepare
+from sessions_app.history.chain import chain_of
 from sessions_app.models import Session
-from sessions_app.reading.chain import chain_of
 from tests.real_cli.playing import PlayedDrill, conversation_text
-from tests.real_cli.test_req5_cost import SERVED
+from tests.real_cli.test_requirements import SERVED
 
 PER_RUN = "usable (studied); cost is reported per run"
 OWN_SHARE = "usable (studied); cost is reported cumulative, with each run's own share"
@@ -141,7 +141,7 @@ def test_chain_of_three_tiers_is_resumed_and_each_cost_is_exact(chain_of_three, 
 
 
 def test_cost_is_exact_by_difference_too(play_drill, write_scenario, same_model, monkeypatch):
-    """As a CLI that accumulates but does not state its share would be read."""
+    """Remove the stated share, as if the CLI reported totals only."""
     monkeypatch.setattr("escalation.agent.stream._stated_share", lambda result: None)
     write_scenario("priced", THREE_PRICED_TIERS)
 
@@ -196,7 +196,7 @@ def tokens_of(session: Session) -> dict[str, int]:
 
 
 def served_to(session: Session) -> dict[str, int]:
-    """From the API's own log: what all answers to this run were charged with."""
+    """Usage of all answers to the session, from the API's log."""
     log = (drill_directory(session.cycle) / "requests.jsonl").read_text().splitlines()
     answers: list[dict[str, Any]] = [
         entry["served"]
@@ -207,7 +207,7 @@ def served_to(session: Session) -> dict[str, int]:
 
 
 def cost_per_weight(session: Session) -> Decimal:
-    """All tiers have one model here, so the price of an input token must be one too."""
+    """Price of an input token, which is the same for all tiers of one model."""
     served = served_to(session)
     weight = (
         served["input_tokens"]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from escalation.rehearsal.drills.scenario import Reply, ToolCall
-from escalation.rehearsal.walls.docker_engine import docker_engine
-from sessions_app.models import Change, Cycle, Happening, Incident, Session
+from escalation.drills.scenario import Reply, ScriptedToolCall
+from escalation.sandbox.proof.docker_engine import docker_engine
+from sessions_app.models import Change, Cycle, Incident, Notification, Session
 from tests.factories import ChangeFactory, CycleFactory, SessionFactory, WatchFactory
 from tests.real_cli.conftest import report_call
 from tests.real_cli.playing import tool_outputs
 
 
 def bash(*commands: str) -> Reply:
-    calls = [ToolCall(tool="Bash", input={"command": command}) for command in commands]
+    calls = [ScriptedToolCall(tool="Bash", input={"command": command}) for command in commands]
     return Reply(calls=tuple(calls))
 
 
@@ -27,14 +27,14 @@ def test_the_third_restart_of_a_run_is_denied_and_the_model_is_told(scripted_api
 
     session = cycle.sessions.get()
     told = [output for output in tool_outputs(session) if "was restarted twice" in output]
-    denied = session.events.filter(kind="gate", payload__rule="cooldown")
+    denied = session.events.filter(kind="command", payload__rule="cooldown")
     assert len(told) == 1
     assert "do not try again, ask for a person" in told[0]
     assert denied.count() == 1
     assert sorted(Change.objects.values_list("service", flat=True)) == ["db", "web", "web"]
     assert None not in Change.objects.values_list("exit_code", flat=True)
     assert cycle.outcome == Cycle.Outcome.NEEDS_PERSON
-    assert Happening.objects.filter(kind=Happening.Kind.COOLDOWN).count() == 1
+    assert Notification.objects.filter(kind=Notification.Kind.COOLDOWN).count() == 1
 
 
 def test_a_container_by_its_name_and_by_its_id_is_one_service(
@@ -82,5 +82,5 @@ def test_where_all_was_tried_the_next_tier_is_not_started(scripted_api, watch_cy
     assert session.status == Session.Status.COMPLETED
     assert cycle.outcome == Cycle.Outcome.NEEDS_PERSON
     assert cycle.outcome_reason.endswith("Not escalated: web was restarted twice in the last 4 h.")
-    told = Happening.objects.get(kind=Happening.Kind.COOLDOWN)
+    told = Notification.objects.get(kind=Notification.Kind.COOLDOWN)
     assert told.path == session.get_absolute_url()

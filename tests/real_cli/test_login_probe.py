@@ -6,19 +6,20 @@ from typing import Any
 
 import pytest
 
-from escalation.agent import MessagesHandler, find_binary, serve_messages, try_login
-from escalation.agent.message_stream import NO_USAGE, Answer
+from escalation.agent.binary import find_binary
+from escalation.agent.capabilities import try_login
+from escalation.agent.messages_api import NO_USAGE, MessagesHandler, ScriptedAnswer, serve_messages
 
 KEY = "sk-ant-api03-the-right-one"
 
 
-class Door(MessagesHandler):
+class Grant(MessagesHandler):
     """Answers whoever has the right key."""
 
     def answer_to(self, request: dict[str, Any]) -> None:
         given = f"{self.headers['x-api-key']} {self.headers['authorization']}"
         if KEY in given:
-            self.send_answer(Answer(say="ok", usage=NO_USAGE), request)
+            self.send_answer(ScriptedAnswer(say="ok", usage=NO_USAGE), request)
         else:
             self.send_error_body(401, "invalid x-api-key")
 
@@ -26,7 +27,7 @@ class Door(MessagesHandler):
 @pytest.mark.parametrize("variable", ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"])
 @pytest.mark.parametrize("key", [KEY, "sk-ant-api03-another"])
 def test_a_login_is_let_in_or_not(variable, key):
-    with serve_messages(Door, None) as port:
+    with serve_messages(Grant, None) as port:
         base = f"http://127.0.0.1:{port}"
         let_in, said = try_login(find_binary(), {variable: key, "ANTHROPIC_BASE_URL": base})
 

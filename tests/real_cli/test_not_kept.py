@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from escalation.next_step.cycles import leave_to_caller
-from escalation.rehearsal.drills.drill import start_drill
-from escalation.run.foreground import run_to_end
+from escalation.drills.drill import start_drill
+from escalation.run.runner import run_to_end
 from sessions_app.models import Cycle, Transcript
 from tests.real_cli.playing import played, tool_outputs
 
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def drill(own_state):
-    cycle = start_drill("three-tiers", enqueue=leave_to_caller)
+    cycle = start_drill("three-tiers")
     Cycle.objects.filter(pk=cycle.pk).update(ephemeral=True)
     return played(run_to_end(Cycle.objects.get(pk=cycle.pk), lambda line: None))
 

@@ -1,4 +1,4 @@
-"""The one place where a conversation lies in the clear: the CLI's own files, for their owner alone
+"""The only files with an unencrypted conversation are the CLI's own, readable by their owner
 and for a time."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from escalation.host.cleaning import clean
+from escalation.worker.housekeeping import clean
 from sessions_app.models import Cycle, Transcript
 from tests.real_cli.playing import play
 
@@ -37,4 +37,4 @@ def test_a_conversation_in_the_clear_is_its_owners_alone_and_goes_after_its_time
 
     assert transcripts_in(own_state) == []
     assert Transcript.objects.exists()
-    assert not Transcript.objects.filter(chunks__sealed=False).exists()
+    assert not Transcript.objects.filter(chunks__encrypted=False).exists()

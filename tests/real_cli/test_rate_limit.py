@@ -8,18 +8,18 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from escalation.rehearsal.drills.scenario import Reply, ToolCall
-from escalation.run.foreground import run_to_end
-from sessions_app.models import AccountClock, Cycle, Session
+from escalation.drills.scenario import Reply, ScriptedToolCall
+from escalation.run.runner import run_to_end
+from sessions_app.models import Cycle, RateLimit, Session
 from tests.real_cli.conftest import report_call
 from tests.real_cli.playing import conversation_text
 
-LOOKS = Reply(say="I look.", calls=(ToolCall(tool="Bash", input={"command": "uptime"}),))
+LOOKS = Reply(say="I look.", calls=(ScriptedToolCall(tool="Bash", input={"command": "uptime"}),))
 WELL = Reply(say="Fine.", calls=(report_call(),))
 
 
 def hand_over(cycle: Cycle, minutes: int) -> Cycle:
-    """What the worker does once the limit has passed."""
+    """Do what the worker does after the rate limit has passed."""
     with time_machine.travel(timezone.now() + timedelta(minutes=minutes), tick=True):
         return run_to_end(cycle, lambda line: None)
 
@@ -37,8 +37,8 @@ def test_a_run_that_was_cut_resumes_its_own_conversation(
 
     cycle = watch_cycle.run()
     first = cycle.sessions.order_by("pk")[0]
-    assert (first.status, first.stop_cause) == ("interrupted", "account_limit")
-    clock = AccountClock.current()
+    assert (first.status, first.stop_cause) == ("interrupted", "rate_limit")
+    clock = RateLimit.current()
     assert clock.until is not None
     assert timedelta(minutes=29) < clock.until - timezone.now() <= timedelta(minutes=30, seconds=1)
 
@@ -53,7 +53,7 @@ def test_a_run_that_was_cut_resumes_its_own_conversation(
 def test_the_drill_meets_the_limit_once_and_ends_well(play_drill):
     drill = play_drill("limit-reached")
 
-    assert [session.stop_cause for session in drill.sessions] == ["account_limit", ""]
+    assert [session.stop_cause for session in drill.sessions] == ["rate_limit", ""]
     assert drill.sessions[1].continued_by == Session.ContinuedBy.RESUME
     assert drill.cycle.outcome == Cycle.Outcome.HEALTHY
-    assert not AccountClock.objects.exists()
+    assert not RateLimit.objects.exists()

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from escalation.rehearsal.drills.scenario import Reply, ToolCall
+from escalation.drills.scenario import Reply, ScriptedToolCall
+from sessions_app.history.commands import would_have_run
 from sessions_app.models import Cycle, Session
-from sessions_app.reading.dry_commands import would_have_run
 from tests.real_cli.conftest import report_call
 from tests.real_cli.playing import conversation_text, offered_tools, tool_outputs
 
 
 def bash(command: str) -> Reply:
-    return Reply(calls=(ToolCall(tool="Bash", input={"command": command}),))
+    return Reply(calls=(ScriptedToolCall(tool="Bash", input={"command": command}),))
 
 
 def test_environment_does_not_reach_the_tools_except_what_is_named(
@@ -43,7 +43,7 @@ def test_settings_of_the_project_directory_do_not_reach_a_run(scripted_api, watc
     assert tool_outputs(cycle.sessions.get())[0] == "planted="
 
 
-def test_prompt_that_looks_like_a_command_reaches_the_model_as_words(scripted_api, watch_cycle):
+def test_a_prompt_that_looks_like_a_command_reaches_the_model_as_text(scripted_api, watch_cycle):
     (watch_cycle.workdir / "secret.txt").write_text("the cake is a lie")
     api = scripted_api(*watch_cycle.healthy)
 
@@ -110,7 +110,7 @@ def test_manifest_and_instructions_are_in_the_first_prompt(scripted_api, watch_c
     assert "Look at the lamp first; it costs $5." in heard
 
 
-WRITES = ToolCall(tool="Write", input={"file_path": "written.txt", "content": "x"})
+WRITES = ScriptedToolCall(tool="Write", input={"file_path": "written.txt", "content": "x"})
 DRY_TIER_2 = (
     bash("touch touched.txt"),
     bash("systemctl restart web"),
@@ -120,11 +120,11 @@ DRY_TIER_2 = (
 )
 
 
-@pytest.mark.parametrize("rooms", ["auto", "off"])
+@pytest.mark.parametrize("mode", ["auto", "off"])
 def test_in_a_dry_run_a_higher_tier_thinks_and_can_change_nothing(
-    scripted_api, watch_cycle, settings, rooms, operator_client
+    scripted_api, watch_cycle, settings, mode, operator_client
 ):
-    settings.CLAUDEOPS_ROOMS = rooms
+    settings.CLAUDEOPS_SANDBOX = mode
     ask = Reply(calls=(report_call(status="down", escalate="needs a restart"),))
     api = scripted_api(ask, *DRY_TIER_2)
 
@@ -163,7 +163,7 @@ def test_max_tier_of_the_watch_stops_the_escalation(scripted_api, watch_cycle):
 
 ASK = Reply(
     calls=(
-        ToolCall(
+        ScriptedToolCall(
             tool="AskUserQuestion",
             input={
                 "questions": [
@@ -184,7 +184,7 @@ ASK = Reply(
 
 
 @pytest.mark.parametrize("configured", [False, True])
-def test_nobody_can_be_asked_on_a_resumed_run_which_goes_on_and_says_why(
+def test_a_resumed_run_continues_without_an_approver_and_says_why(
     scripted_api, watch_cycle, operator_client, settings, configured
 ):
     """Also where an operator has put the tool among the tier's own."""
@@ -205,7 +205,7 @@ def test_nobody_can_be_asked_on_a_resumed_run_which_goes_on_and_says_why(
     assert cycle.outcome == Cycle.Outcome.FIXED
     page = operator_client.get(second.get_absolute_url()).content.decode()
     assert "Denied · AskUserQuestion" in page
-    assert "Nobody is there to answer while a run works" in page
+    assert "Nobody answers questions during a run" in page
 
 
 def test_argv_of_a_run_holds_no_secret(scripted_api, watch_cycle):

@@ -1,25 +1,25 @@
-"""The real CLI behind its walls, in every version that we know: it works, and they hold."""
+"""The real CLI in its sandbox: it works, and the sandbox holds."""
 
 from __future__ import annotations
 
 import pytest
 
-from escalation.rehearsal.drills.scenario import Reply, ToolCall
+from escalation.drills.scenario import Reply, ScriptedToolCall
 from sessions_app.models import Session
 from tests.real_cli.playing import tool_outputs
 
 
 def bash(command: str) -> Reply:
-    return Reply(calls=(ToolCall(tool="Bash", input={"command": command}),))
+    return Reply(calls=(ScriptedToolCall(tool="Bash", input={"command": command}),))
 
 
 def verdicts(session: Session) -> list[str]:
-    decided = session.events.filter(kind="gate").order_by("sequence")
+    decided = session.events.filter(kind="command").order_by("sequence")
     return [event.payload["verdict"] for event in decided]
 
 
 @pytest.mark.usefixtures("cli_version")
-def test_a_run_works_behind_its_walls(scripted_api, watch_cycle):
+def test_a_run_works_in_its_sandbox(scripted_api, watch_cycle):
     (watch_cycle.workdir / "shop").mkdir()
     (watch_cycle.workdir / "shop" / "stock.txt").write_text("7 lamps\n")
     scripted_api(
@@ -34,22 +34,24 @@ def test_a_run_works_behind_its_walls(scripted_api, watch_cycle):
     session = watch_cycle.run().sessions.get()
 
     assert session.status == Session.Status.COMPLETED, session.error
-    assert session.walls["rooms"].startswith("bubblewrap")
+    assert session.sandbox["sandbox"].startswith("bubblewrap")
     here, stock, missing, computed, denied, _report = tool_outputs(session)
     assert here.endswith("/shop")
     assert "7 lamps" in stock, "the directory of the last command is kept"
     assert "no-such-file" in missing
     assert "42" in computed
     assert "Ask for escalation" in denied
-    assert verdicts(session) == ["allow", "allow", "allow", "contain", "deny"]
+    assert verdicts(session) == ["allow", "allow", "allow", "isolate", "deny"]
 
 
 @pytest.mark.usefixtures("cli_version")
-def test_no_key_no_state_and_no_supervisor_are_in_reach(scripted_api, watch_cycle, own_state):
+def test_key_state_and_supervisor_cannot_be_reached(scripted_api, watch_cycle, own_state):
     scripted_api(
         bash(f"env; cat /proc/*/environ | tr '\\0' '\\n'; ls {own_state}"),
         bash(f"touch {watch_cycle.workdir}/planted || true"),
-        Reply(calls=(ToolCall(tool="Read", input={"file_path": f"{own_state}/secret_key"}),)),
+        Reply(
+            calls=(ScriptedToolCall(tool="Read", input={"file_path": f"{own_state}/secret_key"}),)
+        ),
         *watch_cycle.healthy,
     )
     (own_state).mkdir(exist_ok=True)
@@ -65,7 +67,7 @@ def test_no_key_no_state_and_no_supervisor_are_in_reach(scripted_api, watch_cycl
     assert not (watch_cycle.workdir / "planted").exists()
 
 
-def test_write_is_the_rooms_to_refuse_at_tier_1_and_to_let_at_tier_2(scripted_api, watch_cycle):
+def test_the_write_tool_fails_at_tier_1_and_works_at_tier_2(scripted_api, watch_cycle):
     note = watch_cycle.workdir / "note.txt"
     scripted_api(
         bash(f'python3 -c \'open("{note}", "w").write("x")\''),
@@ -85,7 +87,7 @@ def test_tier_2_writes_in_its_directory_and_nowhere_else(scripted_api, watch_cyc
     scripted_api(
         bash("echo mended > note.txt"),
         bash(f'python3 -c \'open("{outside}/x", "w")\''),
-        Reply(calls=(ToolCall(tool="Write", input=write),)),
+        Reply(calls=(ScriptedToolCall(tool="Write", input=write),)),
         *watch_cycle.healthy,
     )
 
@@ -93,15 +95,15 @@ def test_tier_2_writes_in_its_directory_and_nowhere_else(scripted_api, watch_cyc
 
     assert note.read_text() == "mended\n"
     assert list(outside.iterdir()) == []
-    assert session.walls["writable"] == [str(watch_cycle.workdir)]
+    assert session.sandbox["writable"] == [str(watch_cycle.workdir)]
 
 
-def test_the_tokens_of_a_run_without_a_result_are_counted_by_the_gateway(
+def test_the_tokens_of_a_run_without_a_result_are_counted_by_the_api_proxy(
     scripted_api, watch_cycle, settings
 ):
     """It is killed while a command runs: what it had used until then is known."""
     scripted_api(bash("kill -9 $PPID; sleep 30"), *watch_cycle.healthy)
-    settings.CLAUDEOPS_TOOL_SILENCE = 2
+    settings.CLAUDEOPS_TOOL_IDLE_TIMEOUT = 2
 
     session = watch_cycle.run().sessions.get()
 

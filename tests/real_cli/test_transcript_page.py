@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from django.urls import reverse
 
-from escalation.continuity.transcripts import archive
-from escalation.rehearsal.drills.messages_api import ScriptedApi
-from escalation.rehearsal.drills.scenario import Reply, Scenario, ToolCall
+from escalation.drills.scenario import Reply, Scenario, ScriptedToolCall
+from escalation.drills.scripted_api import ScriptedApi
+from escalation.resume.transcripts import archive
 from sessions_app.models import Session
 from tests.real_cli.hosts import Host
 
-LOOK = ToolCall(tool="Bash", input={"command": "echo the answer is $((6*7))"})
-PROBE = ToolCall(tool="Bash", input={"command": "echo and the question $((3*3))"})
-ASK = ToolCall(
+LOOK = ScriptedToolCall(tool="Bash", input={"command": "echo the answer is $((6*7))"})
+PROBE = ScriptedToolCall(tool="Bash", input={"command": "echo and the question $((3*3))"})
+ASK = ScriptedToolCall(
     tool="Task",
     input={"description": "count logs", "prompt": "count", "subagent_type": "general-purpose"},
 )
@@ -45,7 +45,7 @@ def session(db, host: Host, tmp_path: Path) -> Session:
 
 
 def page(client, session: Session, query: str = "") -> str:
-    address = reverse("sessions_app:transcript", args=[session.pk])
+    address = reverse("web:transcript", args=[session.pk])
     return client.get(address + query, headers={"HX-Request": "true"}).content.decode()
 
 

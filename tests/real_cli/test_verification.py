@@ -1,4 +1,4 @@
-"""The drill "the fix did not hold", whole: the real CLI, the rooms, a fresh conversation."""
+"""The drill "the fix did not hold" with the real CLI, sandboxes and a fresh conversation."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 
-from escalation.next_step.cycles import leave_to_caller
-from escalation.rehearsal.drills.drill import drill_directory, verify_drill
-from escalation.run.foreground import run_to_end
-from sessions_app.models import Cycle, Happening, Incident, IncidentEvent
+from escalation.drills.drill import drill_directory, verify_drill
+from escalation.run.runner import run_to_end
+from sessions_app.models import Cycle, Incident, IncidentEvent, Notification
 from tests.real_cli.playing import PlayedDrill, play, played
 
 pytestmark = pytest.mark.django_db
@@ -18,7 +17,7 @@ Step = IncidentEvent.Kind
 
 
 def looked_at_again(drill: PlayedDrill) -> PlayedDrill:
-    verification = verify_drill(drill.cycle, enqueue=leave_to_caller)
+    verification = verify_drill(drill.cycle)
     assert verification is not None
     return played(run_to_end(verification, lambda line: None))
 
@@ -39,10 +38,10 @@ def test_a_fix_that_did_not_hold_opens_the_incident_again():
     ]
     assert incident.events.get(kind=Step.DID_NOT_HOLD).text == "restarted web"
     assert list(incident.cycles.order_by("pk")) == [drill.cycle, again.cycle]
-    assert not Happening.objects.exists()
+    assert not Notification.objects.exists()
 
 
-def test_the_round_that_looks_is_told_what_any_other_is_and_stays_at_tier_1():
+def test_verification_cycle_has_the_usual_prompt_and_stays_at_tier_1():
     drill = play("fix-did-not-hold")
 
     again = looked_at_again(drill)
@@ -70,6 +69,6 @@ def test_the_command_plays_the_whole_story_and_leaves_with_its_end(capsys):
         call_command("drill", "fix-did-not-hold")
 
     said = capsys.readouterr().out
-    assert "told nothing of a fix" in said
+    assert "knows nothing of the fix" in said
     assert "web is down: open." in said
     assert left.value.code == 1

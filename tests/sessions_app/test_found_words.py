@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessions_app.reading.found_words import AROUND, FoundWords, found_words
-from sessions_app.reading.plain_text import clean
+from sessions_app.text import AROUND, FoundWords, clean, found_words
 
 
 def test_the_first_text_that_holds_them_whatever_their_case():

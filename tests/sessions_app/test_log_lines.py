@@ -49,7 +49,7 @@ def test_lines_of_an_exception_are_set_in(logged):
 def test_no_secret_is_in_a_line(logged):
     (line,) = logged("It ran %s", ("PGPASSWORD=hunter22 psql",), None)
 
-    assert line.endswith("It ran PGPASSWORD=[masked: password] psql")
+    assert line.endswith("It ran PGPASSWORD=[redacted: password] psql")
 
 
 def test_no_secret_is_in_an_exception(logged):
@@ -58,5 +58,5 @@ def test_no_secret_is_in_an_exception(logged):
     except ValueError as error:
         lines = logged("It failed", (), (type(error), error, error.__traceback__))
 
-    assert any("app:[masked: url password]@db" in line for line in lines)
+    assert any("app:[redacted: url password]@db" in line for line in lines)
     assert "hunter22" not in "".join(lines)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import unicodedata
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessions_app.reading.plain_text import clean, json_text, one_line
+from sessions_app.text import clean, json_text, one_line
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "shown"),
     [
         ("\x1b[31mred\x1b[0m", "red"),

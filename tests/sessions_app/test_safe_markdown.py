@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
-from sessions_app.reading.safe_markdown import rendered
+from sessions_app.text import rendered
+from tests.tables import each_row
 
 
 def test_it_renders_what_an_answer_is_made_of():
@@ -20,7 +19,7 @@ def test_a_table_is_a_table():
     assert "<td>web</td>" in rendered("| name |\n| --- |\n| web |\n")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "hostile",
     [
         "<script>alert(1)</script>",

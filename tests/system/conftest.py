@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -23,7 +24,7 @@ import pytest
 from tests.escalation.fake_cli import FakeCli
 
 PROJECT = Path(__file__).resolve().parents[2]
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
 @dataclass
@@ -39,7 +40,7 @@ class Installation:
         return self.state / "claudeops.sqlite3"
 
     def manage(
-        self, *arguments: str, stdin: str = "", patience: int = 120
+        self, *arguments: str, stdin: str = "", timeout: int = 120
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "manage.py", *arguments],
@@ -48,7 +49,7 @@ class Installation:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=patience,
+            timeout=timeout,
             check=False,
         )
 
@@ -107,11 +108,21 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
 
 @pytest.fixture(scope="session")
 def first_installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Migrated and with its CLI probed, once: every other one gets a copy of what came of it."""
-    first = installed_in(tmp_path_factory.mktemp("first"))
-    for command in ("migrate", "doctor"):
-        done = first.manage(command)
-        assert done.returncode == 0, done.stderr
+    """Migrated and with its CLI probed, once: every other one gets a copy of what came of it.
+
+    The workers of pytest-xdist share it: the first that needs it makes it.
+    """
+    base = tmp_path_factory.getbasetemp()
+    place = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "first-installation"
+    place.mkdir(exist_ok=True)
+    first = installed_in(place)
+    with (place / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (place / "ready").exists():
+            for command in ("migrate", "doctor"):
+                done = first.manage(command)
+                assert done.returncode == 0, done.stderr
+            (place / "ready").touch()
     return first
 
 
@@ -135,7 +146,8 @@ def installed_in(directory: Path) -> Installation:
         "CLAUDEOPS_STATE_DIR": str(state),
         "CLAUDEOPS_WORKDIR": str(watched),
         # A watch that may go all the way: a new one only looks.
-        **{"CLAUDEOPS_MAX_TIER": "3", "CLAUDEOPS_DRY_RUN": "no", "CLAUDEOPS_APPROVAL": "none"},
+        **{"CLAUDEOPS_MAX_TIER": "3", "CLAUDEOPS_DRY_RUN": "no"},
+        "CLAUDEOPS_REQUIRE_APPROVAL": "none",
         "CLAUDEOPS_PORT": str(free_port()),
     }
     return Installation(state, environment)
@@ -149,7 +161,7 @@ def fake_cli(installation: Installation, settings, tmp_path: Path) -> FakeCli:
     installation.environment["CLAUDEOPS_CLAUDE_BIN"] = str(fake.path)
     installation.environment["ANTHROPIC_API_KEY"] = "test-key"
     # It lies where no room shows it.
-    installation.environment["CLAUDEOPS_ROOMS"] = "off"
+    installation.environment["CLAUDEOPS_SANDBOX"] = "off"
     return fake
 
 
@@ -161,12 +173,12 @@ def free_port() -> int:
 
 
 def wait_until(condition: Callable[[], Any], what: str) -> Any:
-    give_up = time.monotonic() + PATIENCE_SECONDS
+    give_up = time.monotonic() + TIMEOUT_SECONDS
     while time.monotonic() < give_up:
         if found := condition():
             return found
         time.sleep(0.1)
-    raise AssertionError(f"did not happen within {PATIENCE_SECONDS} s: {what}")
+    raise AssertionError(f"did not happen within {TIMEOUT_SECONDS} s: {what}")
 
 
 def processes_mentioning(text: str) -> list[str]:

@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from escalation.rehearsal import chaos
-from escalation.rehearsal.chaos.api_log import KINDS, total
-from escalation.rehearsal.chaos.books import COLUMNS, Prices
-from escalation.rehearsal.chaos.evidence import Evidence, Place, gather
-from escalation.rehearsal.chaos.invariants import violations
-from escalation.rehearsal.chaos.raw_transcripts import usages
+from tests.devtools import chaos
+from tests.devtools.chaos.api_log import KINDS, total
+from tests.devtools.chaos.books import COLUMNS, Prices
+from tests.devtools.chaos.evidence import DrillEvidence, DrillTraces, gather
+from tests.devtools.chaos.invariants import violations
+from tests.devtools.chaos.raw_transcripts import usages
 
 PROJECT = Path(__file__).resolve().parents[2]
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
 @dataclass
@@ -35,11 +35,11 @@ class FinishedRound:
     prices: Prices
 
     @property
-    def place(self) -> Place:
-        return Place(state=self.state, drills=self.state / "drills", cycle=1)
+    def place(self) -> DrillTraces:
+        return DrillTraces(state=self.state, drills=self.state / "drills", cycle=1)
 
     @property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> DrillEvidence:
         return gather(self.place)
 
     @property
@@ -116,7 +116,7 @@ def play_drill(state: Path, *, kill_first_cli: bool = False) -> None:
     ) as drill:
         if kill_first_cli:
             os.kill(_talking_cli(state), signal.SIGKILL)
-        assert drill.wait(PATIENCE_SECONDS) is not None
+        assert drill.wait(TIMEOUT_SECONDS) is not None
 
 
 def _talking_cli(state: Path) -> int:
@@ -125,7 +125,7 @@ def _talking_cli(state: Path) -> int:
         "SELECT cli_pid FROM sessions JOIN sessions_app_sessionevent AS event"
         " ON event.session_id = sessions.id WHERE event.kind = 'user' AND cli_pid > 0"
     )
-    give_up = time.monotonic() + PATIENCE_SECONDS
+    give_up = time.monotonic() + TIMEOUT_SECONDS
     while time.monotonic() < give_up:
         with contextlib.closing(sqlite3.connect(state / "claudeops.sqlite3")) as record:
             if row := record.execute(query).fetchone():

@@ -61,7 +61,7 @@ def test_a_killed_worker_leaves_no_question_and_nothing_has_run(waiting: Install
 
     assert state_of_approval(waiting) == "withdrawn"
     assert late.returncode == 2
-    assert "the run is over" in late.stderr
+    assert "the session is over" in late.stderr
     assert container(waiting).startswith("Exited")
     assert processes_mentioning(mark) == []
 

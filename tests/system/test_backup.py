@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from escalation.host.backup.document import Writer, compressed
-from escalation.rehearsal.scratch import small_disk_wrapper
+from escalation.drills.scratch import small_disk_wrapper
+from escalation.worker.backup import Writer, compressed
 from tests.system.conftest import PROJECT, Installation, installed_in, wait_until
 
 
@@ -96,7 +96,7 @@ def test_a_restored_installation_is_the_same(played: Installation, other: Instal
     assert everything(other)["(search)"] == ["(1,)", "(2,)", "(3,)"]
     for key in ("secret_key", "encryption_key"):
         assert (other.state / key).read_text() == (played.state / key).read_text()
-    assert "the key opens all that was looked at" in other.manage("doctor").stdout
+    assert "the key decrypts all checked data" in other.manage("doctor").stdout
     assert other.chain(1) == played.chain(1)
     assert "is kept as" not in done.stdout
     assert path.stat().st_mode & 0o777 == 0o600
@@ -128,7 +128,7 @@ def test_what_is_no_usable_backup_changes_nothing(played: Installation):
     files = sorted(entry.name for entry in played.state.iterdir())
     said = {
         "truncated": "is cut off or damaged",
-        "foreign": "is no backup of Claude Ops",
+        "foreign": "is not a backup",
         "newer": "was made by a newer Claude Ops (9.9; this is",
     }
 
@@ -159,7 +159,7 @@ def test_a_record_is_replaced_only_on_demand_and_stays_beside(played: Installati
 def test_a_running_installation_is_not_replaced(played: Installation):
     path = saved(played)
     worker = played.start("worker")
-    wait_until(lambda: played.rows("SELECT 1 FROM sessions_app_workerbeat"), "the worker is seen")
+    wait_until(lambda: played.rows("SELECT 1 FROM sessions_app_workerheartbeat"), "a heartbeat")
 
     done = played.manage("restore", str(path), "--replace", "--no-input")
 

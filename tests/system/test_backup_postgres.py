@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from escalation.rehearsal.own_postgres import new_database, postgres_server
+import pytest
+
+from tests.devtools.postgres import new_database, postgres_server
 from tests.system.conftest import Installation, installed_in
 from tests.system.test_backup import everything, first_played, played, saved
 
 __all__ = ["first_played", "played"]
 
 
+@pytest.mark.prove
 def test_a_record_moves_to_postgresql_and_back(played: Installation, tmp_path: Path):
     for name in ("there", "back"):
         (tmp_path / name).mkdir()

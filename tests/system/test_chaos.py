@@ -6,15 +6,16 @@ import json
 
 import pytest
 
-from escalation.rehearsal.chaos.faults import FAULTS
+from tests.devtools.chaos.faults import FAULTS
 from tests.system.conftest import Installation, processes_mentioning
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(500)
 def test_chaos_with_every_fault_leaves_every_session_with_a_true_end(installation: Installation):
     rounds = str(len(FAULTS))
 
-    played = installation.manage("chaos", "--rounds", rounds, "--seed", "5", "--json", patience=480)
+    played = installation.manage("chaos", "--rounds", rounds, "--seed", "5", "--json", timeout=480)
 
     found = json.loads(played.stdout)
     assert [entry for entry in found["rounds"] if entry["violations"]] == []

@@ -11,10 +11,12 @@ from collections.abc import Iterator
 import pytest
 from django.conf import settings
 
-from escalation.rehearsal.chaos.left_behind import left_after_all
-from escalation.rehearsal.chaos.prices import learned_prices
+from tests.devtools.chaos.left_behind import left_after_all
+from tests.devtools.chaos.prices import learned_prices
 from tests.system.finished_rounds import FinishedRound, delete, play_drill, update
 
+# They check the checks of chaos, which is a proof too.
+pytestmark = pytest.mark.prove
 EVENTS = "sessions_app_sessionevent"
 TOKEN_COLUMNS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_creation_tokens")
 

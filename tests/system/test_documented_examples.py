@@ -12,6 +12,7 @@ import pytest
 
 from tests.documents import Example, Typed, example_in, handbook, name_of
 from tests.system.conftest import PROJECT, Installation
+from tests.tables import each_row
 
 ANYTHING = "…"
 LONGEST_SECONDS = 100
@@ -25,7 +26,7 @@ TRIED_ELSEWHERE = {
 }
 # A newcomer has set nothing.
 NOT_A_NEWCOMERS = (
-    *("CLAUDEOPS_WORKDIR", "CLAUDEOPS_MAX_TIER", "CLAUDEOPS_DRY_RUN", "CLAUDEOPS_APPROVAL"),
+    *("CLAUDEOPS_WORKDIR", "CLAUDEOPS_MAX_TIER", "CLAUDEOPS_DRY_RUN", "CLAUDEOPS_REQUIRE_APPROVAL"),
 )
 EXAMPLES = {name_of(page): example_in(page.read_text()) for page in handbook()}
 TYPED = {name: example for name, example in EXAMPLES.items() if example.typed}
@@ -113,7 +114,7 @@ def test_the_examples_of_a_page_do_what_it_says(name, terminal):
     assert "\n".join(went_otherwise) == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("shown", "fits"),
     [
         ((), True),

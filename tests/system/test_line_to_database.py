@@ -11,7 +11,7 @@ from tests.system.conftest import Installation
 PROMISED_SECONDS = 0.3
 LINES = 25
 LOOK_SECONDS = 0.005
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 # Not in step with anything of ours: a line may come at the worst moment of a batch.
 PRINTS_THE_TIME = f"""
@@ -28,7 +28,7 @@ def delays(installation: Installation) -> list[float]:
     """Seconds from each line's own time stamp until another connection has read its row."""
     found: list[float] = []
     last = 0
-    give_up = time.monotonic() + PATIENCE_SECONDS
+    give_up = time.monotonic() + TIMEOUT_SECONDS
     while len(found) < LINES and time.monotonic() < give_up:
         rows = installation.rows(
             "SELECT id, payload FROM sessions_app_sessionevent WHERE kind = 'assistant' AND id > ?",

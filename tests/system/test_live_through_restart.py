@@ -16,13 +16,13 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from sessions_app.reading.event_text import describe_event
-from tests.sessions_app.pages.conftest import CHROMIUM, QUIET
-from tests.system.conftest import PATIENCE_SECONDS, Installation, wait_until
+from escalation.agent.event_text import describe_event
+from tests.escalation.web.conftest import CHROMIUM, QUIET
+from tests.system.conftest import TIMEOUT_SECONDS, Installation, wait_until
 
 DRILL = "asks-before-acting"
 PASSWORD = "correct horse battery"
-PATIENCE = PATIENCE_SECONDS * 1000
+TIMEOUT = TIMEOUT_SECONDS * 1000
 LINES = "[...document.querySelectorAll('#log > li.entry')].map(line => line.id)"
 
 
@@ -88,6 +88,7 @@ def a_command_waits(installation: Installation) -> bool:
     return installation.rows("SELECT state FROM sessions_app_approval") == [("waiting",)]
 
 
+@pytest.mark.prove
 def test_every_line_of_a_drill_stands_on_its_page_exactly_once(
     migrated: Installation, origin: str, browser: Browser
 ):
@@ -96,19 +97,19 @@ def test_every_line_of_a_drill_stands_on_its_page_exactly_once(
     drill = migrated.manage("drill", DRILL, "--queue")
     assert drill.returncode == 0, drill.stderr
     page.goto(f"{origin}/cycles/1/")
-    expect(page.locator("#live-status")).to_have_text("live", timeout=PATIENCE)
+    expect(page.locator("#live-status")).to_have_text("live", timeout=TIMEOUT)
     migrated.start("worker")
-    page.locator("#log > li.entry").first.wait_for(state="attached", timeout=PATIENCE)
+    page.locator("#log > li.entry").first.wait_for(state="attached", timeout=TIMEOUT)
 
     kill(web)
     before = page.evaluate(LINES)
     wait_until(lambda: a_command_waits(migrated), "the drill goes on without a web server")
     meanwhile = recorded(migrated)
     start_web(migrated, origin)
-    page.locator(f"#{meanwhile[-1]}").wait_for(state="attached", timeout=PATIENCE)
+    page.locator(f"#{meanwhile[-1]}").wait_for(state="attached", timeout=TIMEOUT)
     approved = migrated.manage("approval", "approve", "1", "--as", "operator")
     assert approved.returncode == 0, approved.stderr
-    expect(page.locator("#live-status")).to_have_text("finished", timeout=PATIENCE)
+    expect(page.locator("#live-status")).to_have_text("finished", timeout=TIMEOUT)
 
     lines = page.evaluate(LINES)
     everything = recorded(migrated)

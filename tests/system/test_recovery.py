@@ -88,7 +88,7 @@ def test_killed_worker_is_recovered_from_and_the_chain_goes_on(slow: Installatio
     assert second["parent_session_id"] == first["id"]
 
 
-def test_nothing_of_a_run_in_rooms_outlives_its_worker(slow: Installation):
+def test_nothing_of_a_run_in_sandboxes_outlives_its_worker(slow: Installation):
     worker = slow.start("worker")
     slow.manage("drill", "tool", "--queue")
     wait_until(slow.napping_tools, "the tool runs")
@@ -102,7 +102,7 @@ def test_nothing_of_a_run_in_rooms_outlives_its_worker(slow: Installation):
 
 
 def test_surviving_cli_and_tool_of_a_killed_worker_are_stopped(slow: Installation):
-    slow.environment["CLAUDEOPS_ROOMS"] = "off"
+    slow.environment["CLAUDEOPS_SANDBOX"] = "off"
     worker = slow.start("worker")
     slow.manage("drill", "tool", "--queue")
     wait_until(slow.napping_tools, "the tool runs")
@@ -139,7 +139,7 @@ def test_recover_dry_run_says_what_it_would_do_and_does_nothing(slow: Installati
 
     said = slow.manage("recover", "--dry-run").stdout
 
-    assert "would be brought to its end" in said
+    assert "would be ended" in said
     assert slow.rows("SELECT status FROM sessions") == [("running",)]
     slow.manage("recover")
 

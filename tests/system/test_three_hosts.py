@@ -17,14 +17,14 @@ from dataclasses import dataclass
 import pytest
 from django.conf import settings
 
-from escalation.agent import find_binary
-from escalation.rehearsal.chaos.books import Prices, dollars
-from escalation.rehearsal.chaos.evidence import Evidence, gather
-from escalation.rehearsal.chaos.invariants import violations
-from escalation.rehearsal.chaos.left_behind import passing_files
-from escalation.rehearsal.chaos.prices import learned_prices
-from escalation.rehearsal.chaos.record import Row
-from escalation.rehearsal.own_postgres import own_postgres
+from escalation.agent.binary import find_binary
+from tests.devtools.chaos.books import Prices, dollars
+from tests.devtools.chaos.evidence import DrillEvidence, gather
+from tests.devtools.chaos.invariants import violations
+from tests.devtools.chaos.left_behind import passing_files
+from tests.devtools.chaos.prices import learned_prices
+from tests.devtools.chaos.record import Row
+from tests.devtools.postgres import own_postgres
 from tests.system.three_hosts import (
     AHEAD,
     BEHIND,
@@ -36,7 +36,7 @@ from tests.system.three_hosts import (
     three_hosts_in,
 )
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.prove, pytest.mark.timeout(900)]
 TAKE_OVER_SECONDS = 120
 OLD_VERSION = "2.1.197 (Claude Code)"
 HALF_A_MINUTE = 30
@@ -72,7 +72,7 @@ class Story:
     def sessions(self) -> list[Row]:
         return self.hosts.rows("SELECT * FROM sessions ORDER BY id")
 
-    def evidence(self) -> list[Evidence]:
+    def evidence(self) -> list[DrillEvidence]:
         return [gather(self.hosts.place_of(cycle)) for cycle in self.hosts.cycles]
 
 

@@ -1,4 +1,7 @@
-"""`claudeops up`: the newcomer's first minute."""
+"""`claudeops up`: the newcomer's first minute.
+
+The first tests begin with nothing; the others with the tables made, which takes seconds.
+"""
 
 from __future__ import annotations
 
@@ -75,34 +78,34 @@ def test_up_again_continues_where_it_was(installation: Installation):
     assert installation.rows("SELECT name FROM sessions_app_watch") == [("default",)]
 
 
-def test_up_stops_a_running_tier_and_records_it_as_interrupted(installation: Installation):
-    process = installation.start("up")
+def test_up_stops_a_running_tier_and_records_it_as_interrupted(migrated: Installation):
+    process = migrated.start("up")
     read_until(process, "Claude Ops is running at")
     wait_until(
-        lambda: installation.rows("SELECT 1 FROM sessions WHERE status = 'running'"), "a tier runs"
+        lambda: migrated.rows("SELECT 1 FROM sessions WHERE status = 'running'"), "a tier runs"
     )
 
     stop(process)
 
     open_sessions = "SELECT id FROM sessions WHERE status IN ('running')"
-    assert installation.rows(open_sessions) == []
-    assert processes_mentioning(str(installation.state)) == []
+    assert migrated.rows(open_sessions) == []
+    assert processes_mentioning(str(migrated.state)) == []
 
 
-def test_a_second_up_says_where_the_first_runs(installation: Installation):
-    process = installation.start("up")
+def test_a_second_up_says_where_the_first_runs(migrated: Installation):
+    process = migrated.start("up")
     address = re.findall(r"http://\S+", read_until(process, "Claude Ops is running at"))[0]
-    installation.environment["CLAUDEOPS_PORT"] = str(free_port())
+    migrated.environment["CLAUDEOPS_PORT"] = str(free_port())
 
-    second = installation.manage("up")
+    second = migrated.manage("up")
 
     assert second.returncode == 2
     assert f"at {address}, process {process.pid}" in second.stderr
     assert "Traceback" not in second.stderr
 
 
-def test_a_web_server_that_died_is_started_again_and_the_worker_stays(installation: Installation):
-    process = installation.start("up")
+def test_a_web_server_that_died_is_started_again_and_the_worker_stays(migrated: Installation):
+    process = migrated.start("up")
     address = re.findall(r"http://\S+", read_until(process, "Stop "))[0]
     parent = psutil.Process(process.pid)
     wait_until(lambda: len(parent.children()) == 2, "the worker is started")
@@ -136,20 +139,20 @@ def test_up_waits_for_a_database_that_is_being_started(installation: Installatio
     assert process.returncode == 2
 
 
-def test_on_a_terminal_the_screen_stays_free_of_logs(installation: Installation):
+def test_on_a_terminal_the_screen_stays_free_of_logs(migrated: Installation):
     """What web server and worker say goes into a file that the screen names."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "manage.py", "up"],
         cwd=PROJECT,
-        env={**installation.environment, "TERM": "xterm", "COLUMNS": "120"},
+        env={**migrated.environment, "TERM": "xterm", "COLUMNS": "120"},
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
         start_new_session=True,
     )
     os.close(theirs)
-    log = installation.state / "logs" / "up.log"
+    log = migrated.state / "logs" / "up.log"
     try:
         shown = read_terminal(ours, "Stop ")
         parent = psutil.Process(process.pid)
@@ -167,12 +170,12 @@ def test_on_a_terminal_the_screen_stays_free_of_logs(installation: Installation)
     assert log.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_terminal_that_is_closed_leaves_nothing_running(installation: Installation):
+def test_a_terminal_that_is_closed_leaves_nothing_running(migrated: Installation):
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "manage.py", "up"],
         cwd=PROJECT,
-        env={**installation.environment, "TERM": "xterm"},
+        env={**migrated.environment, "TERM": "xterm"},
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
@@ -185,7 +188,7 @@ def test_a_terminal_that_is_closed_leaves_nothing_running(installation: Installa
     process.send_signal(signal.SIGHUP)
     process.wait(60)
 
-    assert processes_mentioning(str(installation.state)) == []
+    assert processes_mentioning(str(migrated.state)) == []
 
 
 def read_terminal(descriptor: int, words: str) -> str:

@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 
-from escalation.rehearsal.own_postgres import new_database, postgres_server
+from tests.devtools.postgres import new_database, postgres_server
 from tests.system.conftest import Installation, free_port
 from tests.system.test_up import read_until, stop
 

@@ -140,7 +140,7 @@ def test_up_serves_pages_and_files_from_the_package(package: Package):
     address = re.findall(r"http://\S+", said)[0]
 
     page = urllib.request.urlopen(address + "login/").read().decode()
-    style = urllib.request.urlopen(address + "static/sessions_app/claudeops.css")
+    style = urllib.request.urlopen(address + "static/web/claudeops.css")
     stop(process)
 
     assert "csrfmiddlewaretoken" in page
@@ -151,10 +151,10 @@ def test_up_serves_pages_and_files_from_the_package(package: Package):
 
 def test_a_settings_file_in_the_directory_where_one_stands_is_not_read(package: Package):
     """It may be a watched system, in which an agent has written."""
-    (package.empty / ".env").write_text("CLAUDEOPS_ROOMS=off\n")
+    (package.empty / ".env").write_text("CLAUDEOPS_SANDBOX=off\n")
     try:
         shown = json.loads(package.run("config", "--set", "--json").stdout)
     finally:
         (package.empty / ".env").unlink()
 
-    assert "CLAUDEOPS_ROOMS" not in {entry["name"] for entry in shown}
+    assert "CLAUDEOPS_SANDBOX" not in {entry["name"] for entry in shown}

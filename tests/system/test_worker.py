@@ -77,7 +77,7 @@ def test_a_sleeping_worker_starts_a_session_at_once(migrated):
 
 def test_a_worker_alone_has_recovery_and_cleaning(migrated):
     migrated.start("worker")
-    wait_until(lambda: migrated.rows("SELECT 1 FROM sessions_app_workerbeat"), "it lives")
+    wait_until(lambda: migrated.rows("SELECT 1 FROM sessions_app_workerheartbeat"), "it lives")
 
     names = migrated.rows("SELECT name FROM django_q_schedule ORDER BY name")
-    assert names == [("cleaning",), ("recovery",), ("verification",), ("walls",)]
+    assert names == [("cleaning",), ("recovery",), ("sandbox-proof",), ("verification",)]

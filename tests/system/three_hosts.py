@@ -16,11 +16,11 @@ from typing import Any
 
 from cryptography.fernet import Fernet
 
-from escalation.rehearsal import chaos
-from escalation.rehearsal.chaos.evidence import Place, ask
-from escalation.rehearsal.chaos.hosts import Host, kill_all, played_hosts
-from escalation.rehearsal.chaos.record import Row
-from escalation.rehearsal.own_postgres import OwnPostgres
+from tests.devtools import chaos
+from tests.devtools.chaos.evidence import DrillTraces, ask
+from tests.devtools.chaos.hosts import Host, kill_all, played_hosts
+from tests.devtools.chaos.record import Row
+from tests.devtools.postgres import OwnPostgres
 
 PROJECT = Path(__file__).resolve().parents[2]
 SHIFTED_CLOCK = Path(__file__).resolve().parent / "shifted_clock"
@@ -31,15 +31,14 @@ AHEAD, RIGHT, BEHIND = "host-1", "host-2", "host-3"
 CLOCKS = {AHEAD: 60, RIGHT: 0, BEHIND: -60}
 LIMIT = 3
 """Sessions at once in the whole installation: a host alone could run two."""
-PATIENCE_SECONDS = 240
+TIMEOUT_SECONDS = 240
 STOP_SECONDS = 30
 
 START = """
 import sys, django
 django.setup()
-from escalation import queue
-from escalation.rehearsal.drills.drill import start_drill
-print(*[start_drill("chaos", enqueue=queue.enqueue).pk for _ in range(int(sys.argv[1]))])
+from escalation.drills.drill import start_drill
+print(*[start_drill("chaos").pk for _ in range(int(sys.argv[1]))])
 """
 
 
@@ -88,7 +87,7 @@ class ThreeHosts:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=PATIENCE_SECONDS,
+            timeout=TIMEOUT_SECONDS,
             check=False,
         )
         assert done.returncode == 0, done.stderr
@@ -102,8 +101,8 @@ class ThreeHosts:
     def rows(self, query: str, *parameters: Any) -> list[Row]:
         return ask(self.address, query, *parameters)
 
-    def place_of(self, cycle: int) -> Place:
-        return Place(
+    def place_of(self, cycle: int) -> DrillTraces:
+        return DrillTraces(
             state=Path(self.environment["CLAUDEOPS_STATE_DIR"]),
             drills=self.directory / "drills",
             cycle=cycle,
@@ -121,13 +120,13 @@ class ThreeHosts:
         )
 
     def wait_until(self, condition: Callable[[], Any], what: str) -> Any:
-        give_up = time.monotonic() + PATIENCE_SECONDS
+        give_up = time.monotonic() + TIMEOUT_SECONDS
         while time.monotonic() < give_up:
             if found := condition():
                 return found
             time.sleep(0.1)
         logs = "\n".join(self.log_of(name).read_text()[-3000:] for name in self.hosts)
-        raise AssertionError(f"did not happen within {PATIENCE_SECONDS} s: {what}\n{logs}")
+        raise AssertionError(f"did not happen within {TIMEOUT_SECONDS} s: {what}\n{logs}")
 
     def _environment_of(self, name: str) -> dict[str, str]:
         old_cli = {"CLAUDEOPS_CLAUDE_BIN": str(OLD_CLI)} if name == BEHIND else {}

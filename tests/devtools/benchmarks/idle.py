@@ -1,4 +1,4 @@
-"""What standing still costs: processor, pick-up of a task, and memory of web server and worker."""
+"""Measures an idle installation: processor, pick-up of a task, memory."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from dataclasses import dataclass
 
 from django_q.tasks import async_task, fetch
 
-from escalation.host.children import (
+from escalation.worker.parent import (
     Child,
     start_web_server,
     start_worker,
     stop_children,
     wait_for_web,
 )
-from escalation.rehearsal.benchmarks.usage import busy_seconds, memory_of, with_descendants
-from sessions_app.models import WorkerBeat
+from sessions_app.models import WorkerHeartbeat
+from tests.devtools.benchmarks.usage import busy_seconds, memory_of, with_descendants
 
 HOST = "127.0.0.1"
 TASKS = 30
 SETTLE_SECONDS = 5.0
-PATIENCE_SECONDS = 60.0
-MOMENT = "escalation.rehearsal.benchmarks.idle.moment"
+TIMEOUT_SECONDS = 60.0
+MOMENT = "tests.devtools.benchmarks.idle.moment"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,7 +34,7 @@ class Idle:
     cpu_percent: float
     pickup_ms: list[float]
     pss_mb: float | None
-    """None where the kernel does not let us read it."""
+    """None without permission to read it."""
     rss_mb: float
 
     @property
@@ -47,7 +47,7 @@ class Idle:
 
 
 def measure(seconds: float) -> Idle:
-    """First what is measured of sleeping processes, then what wakes them."""
+    """Measure idle processes first, then the pick-up of tasks."""
     with installation() as children:
         time.sleep(SETTLE_SECONDS)
         processes = with_descendants([child.process.pid for child in children])
@@ -73,7 +73,7 @@ def installation() -> Iterator[list[Child]]:
         if not wait_for_web(children, HOST, port):
             raise TimeoutError("the web server did not start: its messages are above")
         _wait_for_worker()
-        # Warm: both have answered once.
+        # Both have answered once.
         time_pickup()
         yield children
     finally:
@@ -81,24 +81,24 @@ def installation() -> Iterator[list[Child]]:
 
 
 def _wait_for_worker() -> None:
-    give_up = time.monotonic() + PATIENCE_SECONDS
-    while not WorkerBeat.objects.exists():
+    give_up = time.monotonic() + TIMEOUT_SECONDS
+    while not WorkerHeartbeat.objects.exists():
         if time.monotonic() > give_up:
             raise TimeoutError("the worker did not start: its messages are above")
         time.sleep(0.1)
 
 
 def moment() -> float:
-    """The task: when it began. The clock is the same in every process of a machine."""
+    """The task: returns its start time by the monotonic clock, which all processes share."""
     return time.monotonic()
 
 
 def time_pickup() -> float:
-    """Milliseconds from the call that queues a task to its first line, in a worker that sleeps."""
+    """Return the milliseconds from queueing a task to its start in an idle worker."""
     time.sleep(0.2)
     asked = time.monotonic()
     task = async_task(MOMENT)
-    done = fetch(task, wait=int(PATIENCE_SECONDS * 1000))
+    done = fetch(task, wait=int(TIMEOUT_SECONDS * 1000))
     if done is None or not done.success:
         raise TimeoutError(f"the worker did not run a task: {done and done.result}")
     return (float(done.result) - asked) * 1000

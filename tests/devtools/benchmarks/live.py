@@ -1,6 +1,4 @@
-"""Many viewers of one run: a real web server, real streams over loopback, each with a login of its
-own, while lines are written as a run writes them. What the server used, and how long a line was on
-its way."""
+"""Measures many viewers of one run: a real web server, one login and one stream per viewer."""
 
 from __future__ import annotations
 
@@ -19,10 +17,11 @@ from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_K
 from django.contrib.auth.models import User
 from django.urls import reverse
 
-from escalation.host.children import Child, start_web_server, stop_children, wait_for_web
-from escalation.rehearsal.benchmarks.idle import HOST, free_port
-from escalation.rehearsal.benchmarks.usage import busy_seconds, with_descendants
+from escalation.worker.parent import Child, start_web_server, stop_children, wait_for_web
 from sessions_app.models import Cycle, Session, SessionEvent
+from sessions_app.models.session import EventSource, StreamKind
+from tests.devtools.benchmarks.idle import HOST, free_port
+from tests.devtools.benchmarks.usage import busy_seconds, with_descendants
 
 LINES_A_SECOND = 2
 CONNECT_SECONDS = 60.0
@@ -51,7 +50,7 @@ class Live:
 
 @dataclass(slots=True)
 class Viewer:
-    """A browser with the page open: which lines came, and when."""
+    """A browser with the page open; records lines and times."""
 
     cookie: str
     seen: list[tuple[int, float]] = field(default_factory=list)
@@ -77,7 +76,7 @@ def measure(viewers: int, seconds: float) -> Live:
     cookies = [_logged_in() for _ in range(viewers)]
     port = free_port()
     with _web_server(port) as server:
-        path = reverse("sessions_app:session_live", args=[session.pk])
+        path = reverse("web:session_live", args=[session.pk])
         return asyncio.run(_watched(server, port, path, session, cookies, seconds))
 
 
@@ -104,7 +103,7 @@ async def _watched(
 
 
 async def _write_lines(session: Session, seconds: float) -> dict[int, float]:
-    """By number: when it was written. The pauses differ, to be out of step with the reader."""
+    """Write lines at varying intervals; return their times by number."""
     written: dict[int, float] = {}
     for number in range(1, int(seconds * LINES_A_SECOND) + 1):
         await sync_to_async(_write_line)(session, number)
@@ -116,7 +115,9 @@ async def _write_lines(session: Session, seconds: float) -> dict[int, float]:
 def _write_line(session: Session, number: int) -> None:
     text = f"Line {number}: the proxy answers, the database answers."
     payload = {"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}}
-    event = SessionEvent(session=session, source="stream", kind="assistant", payload=payload)
+    event = SessionEvent(
+        session=session, source=EventSource.STREAM, kind=StreamKind.ASSISTANT, payload=payload
+    )
     session.event_log.append([event])
 
 
@@ -150,7 +151,7 @@ def _running_session() -> Session:
 
 
 def _logged_in() -> str:
-    """The cookie of a login of its own."""
+    """Log in and return the cookie."""
     user = User.objects.filter(username="bench").first() or User.objects.create_superuser("bench")
     store = importlib.import_module(settings.SESSION_ENGINE).SessionStore()
     store[SESSION_KEY] = str(user.pk)

@@ -1,8 +1,8 @@
-"""What supervision costs: a three-tier drill through the queue against the bare CLI runs.
+"""Measures the overhead of a three-tier drill through the queue against the bare CLI runs.
 
 Both sides start the same binary with the same flags and prompts against the same scripted API.
-The bare side is a shell script that runs the three commands one after another; what the queue side
-takes longer is ours: queueing, claiming, recording, judging, deciding.
+The bare side is a shell script that runs the three commands one after another; the difference is
+the overhead of queueing, recording and deciding.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from pathlib import Path
 
 from django.conf import settings
 
-from escalation import queue
-from escalation.agent import RunRequest, build_argv, cli_environment, find_binary
-from escalation.continuity.guards import Fresh, Resume
-from escalation.host.children import start_worker
-from escalation.rehearsal.drills.drill import DRILL_KEY, drill_path, start_drill
-from escalation.rehearsal.drills.messages_api import ScriptedApi
-from escalation.rehearsal.drills.scenario import Scenario, load_scenario
+from escalation.agent.binary import RunRequest, build_argv, cli_environment, find_binary
+from escalation.drills.drill import DRILL_KEY, drill_path, start_drill
+from escalation.drills.scenario import Scenario, load_scenario
+from escalation.drills.scripted_api import ScriptedApi
 from escalation.report import REPORT_SCHEMA_JSON
-from escalation.run.prompts import rendered
-from escalation.run.situation import EarlierRun, Situation, place_of
-from escalation.tiers import HIGHEST_TIER, LOWEST_TIER, get_tier
+from escalation.resume.guards import Fresh, Resume
+from escalation.run.prompts import EarlierRun, PromptContext, operator_context_of, rendered
+from escalation.tiers import get_tier
+from escalation.worker.parent import start_worker
+from sessions_app.credentials import API_KEY
 from sessions_app.models import Cycle
+from sessions_app.tiers import FULL, LOWEST_TIER
+from tests.devtools.benchmarks import Tell, silent
 
 SCENARIO = "three-tiers"
-PATIENCE_SECONDS = 120
+TIMEOUT_SECONDS = 120
 LOOK_SECONDS = 0.005
 
 
@@ -44,18 +45,19 @@ class Overhead:
 
     @property
     def ratio(self) -> float:
-        """Median of the pairs' ratios: a pair ran back to back, so a slow moment hits both."""
+        """The median ratio of pairs that ran back to back."""
         pairs = zip(self.queue_seconds, self.shell_seconds, strict=True)
         return statistics.median(through / bare for through, bare in pairs)
 
 
-def measure(rounds: int) -> Overhead:
+def measure(rounds: int, tell: Tell = silent) -> Overhead:
     queue_seconds, shell_seconds = [], []
     scenario = load_scenario(SCENARIO)
     with worker(), ScriptedApi(scenario).serving() as api:
-        time_queue_round()  # the first round warms both sides up
+        time_queue_round()  # warm up
         time_shell_round(api, scenario)
-        for _ in range(rounds):
+        for number in range(1, rounds + 1):
+            tell(f"Measuring overhead: round {number} of {rounds}")
             queue_seconds.append(time_queue_round())
             shell_seconds.append(time_shell_round(api, scenario))
     return Overhead(queue_seconds=queue_seconds, shell_seconds=shell_seconds)
@@ -73,12 +75,12 @@ def worker() -> Iterator[None]:
 
 def time_queue_round() -> float:
     began = time.perf_counter()
-    cycle = start_drill(SCENARIO, enqueue=queue.enqueue)
-    while time.perf_counter() - began < PATIENCE_SECONDS:
+    cycle = start_drill(SCENARIO)
+    while time.perf_counter() - began < TIMEOUT_SECONDS:
         if not Cycle.objects.filter(pk=cycle.pk, state__in=Cycle.ACTIVE_STATES).exists():
             return time.perf_counter() - began
         time.sleep(LOOK_SECONDS)
-    raise TimeoutError(f"the drill did not end within {PATIENCE_SECONDS} s: is the worker alive?")
+    raise TimeoutError(f"the drill did not end within {TIMEOUT_SECONDS} s: is the worker alive?")
 
 
 def time_shell_round(api: ScriptedApi, scenario: Scenario) -> float:
@@ -90,11 +92,11 @@ def time_shell_round(api: ScriptedApi, scenario: Scenario) -> float:
 
 
 def write_script(
-    directory: Path, api: ScriptedApi, scenario: Scenario, *, highest: int = HIGHEST_TIER
+    directory: Path, api: ScriptedApi, scenario: Scenario, *, highest: int = FULL
 ) -> Path:
     system = directory / "system"
     system.mkdir(parents=True)
-    scenario.lay_out(system)
+    scenario.write_system(system)
     cycle = Cycle(drill=scenario.name, workdir=str(system))
     lines = ["set -e", f"cd {shlex.quote(str(system))}"]
     previous = ""
@@ -103,11 +105,11 @@ def write_script(
         prompt = directory / f"prompt{number}"
         prompt.write_text(
             rendered(
-                Situation(
+                PromptContext(
                     tier=tier,
                     continuation=Resume(previous, "") if previous else Fresh(""),
                     line=tuple(EarlierRun(tier=below) for below in range(LOWEST_TIER, number)),
-                    place=place_of(cycle),
+                    operator=operator_context_of(cycle),
                 )
             )
         )
@@ -128,7 +130,7 @@ def write_script(
                 config_directory=directory / "claude",
                 api_retries=settings.CLAUDEOPS_API_RETRIES,
             ),
-            "ANTHROPIC_API_KEY": DRILL_KEY,
+            API_KEY: DRILL_KEY,
             "ANTHROPIC_BASE_URL": api.base_url(scenario.name, number, directory.name),
         }
         assignments = [f"{name}={value}" for name, value in environment.items()]

@@ -1,54 +1,66 @@
-"""Every page of the URL configuration, as addresses that can be asked for.
-
-Nobody lists the pages: they are found, so that a new one is measured from its first day. What is
-listed is how they are asked: with which filters, and which row stands for a part of an address.
-"""
+"""Measures every page by the size of the database, in this process, as an administrator."""
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+import statistics
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from http import HTTPStatus
+from typing import Any
 
 from django.apps import apps
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import connection
 from django.db.models import Max, Model
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 from sessions_app.models import (
     Approval,
     Change,
+    Channel,
     Cycle,
     Incident,
+    SandboxProof,
     Session,
-    Target,
-    WallsProof,
     Watch,
 )
+from tests.devtools.benchmarks import Tell, silent
+from tests.devtools.benchmarks.usage import busy_seconds
 
-# What the number in an address is of, by how the address begins.
+# Pages are found in the URL configuration, so that a new one is measured at once. Listed are only
+# filters and the rows for the parts of an address.
+
+# The model of the number in an address, by the beginning of the address.
 NUMBERED: dict[str, type[Model]] = {
     "approvals": Approval,
     "changes": Change,
     "cycles": Cycle,
     "incidents": Incident,
     "sessions": Session,
-    "targets": Target,
-    "walls": WallsProof,
+    "channels": Channel,
+    "sandbox": SandboxProof,
     "watches": Watch,
 }
 NOT_ASKED = {
-    "sessions_app:session_live": "a stream without an end: `bench live` measures it",
-    "escalation:approval_link": "shows a page to who was sent its signed address alone",
-    "sessions_app:cycle_live": "a stream without an end, by the same reader",
+    "web:session_live": "a stream without an end: `bench live` measures it",
+    "web:approval_link": "shows a page to who was sent its signed address alone",
+    "web:cycle_live": "a stream without an end, by the same reader",
+    "web:moved": "redirects addresses of earlier versions",
     "admin:": "leads away: every other address",
     "admin:None": "leads away: every other address",
     "admin:view_on_site": "leads away",
     "admin:autocomplete": "answers a field of a form alone",
     "admin:login": "is for those who are not logged in",
 }
-# Further ways to ask for a page, by its name. {name: query}
+# Further queries by page name.
 WAYS: dict[str, dict[str, str]] = {
-    "sessions_app:sessions": {
+    "web:sessions": {
         "tier 1": "tier=1",
         "tier 3": "tier=3",
         "failed": "status=failed",
@@ -71,7 +83,7 @@ WAYS: dict[str, dict[str, str]] = {
         "search: number": "q=%23{middle}",
         "search: in tier 3": "q=database&tier=3",
     },
-    "sessions_app:changes": {
+    "web:changes": {
         "one watch": "watch={watch}",
         "one service": "service=web",
         "edits, of which there is none": "kind=edit",
@@ -80,7 +92,7 @@ WAYS: dict[str, dict[str, str]] = {
         "without drills": "drill=no",
         "deep": "before={middle_change}",
     },
-    "sessions_app:cycles": {
+    "web:cycles": {
         "needs a person": "outcome=needs_person",
         "one watch": "watch={watch}",
         "by schedule": "trigger=schedule",
@@ -100,7 +112,7 @@ WAYS: dict[str, dict[str, str]] = {
         "search: no match": "q=xylophone",
         "search: in tier 3": "q=database&tier=3",
     },
-    "sessions_app:costs": {
+    "web:costs": {
         "7 days": "period=7",
         "90 days": "period=90",
         "all time": "period=all",
@@ -129,7 +141,7 @@ WAYS: dict[str, dict[str, str]] = {
     },
     "admin:sessions_app_sessionevent_changelist": {
         "stderr": "source__exact=stderr",
-        "gate": "kind__exact=gate",
+        "command": "kind__exact=command",
         "search: session": "q={newest}",
     },
     "admin:sessions_app_conversation_changelist": {
@@ -142,11 +154,11 @@ ADMIN_OBJECT = re.compile(r"^admin/(?P<app>\w+)/(?P<model>\w+)/")
 
 
 class UnknownAddress(Exception):
-    """A part of an address stands for something that this module has not heard of."""
+    """No value is known for a part of an address."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Page:
+class MeasuredPage:
     name: str
     way: str
     url: str
@@ -161,25 +173,25 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class PageRoute:
     name: str
     route: str
 
 
 def addresses(
     resolver: URLResolver | None = None, prefix: str = "", space: str = ""
-) -> Iterator[Address]:
+) -> Iterator[PageRoute]:
     for pattern in (resolver or get_resolver()).url_patterns:
         route = prefix + str(pattern.pattern)
         if isinstance(pattern, URLResolver):
             inner = pattern.namespace or space.rstrip(":")
             yield from addresses(pattern, route, f"{inner}:" if inner else "")
         elif isinstance(pattern, URLPattern):
-            yield Address(f"{space}{pattern.name or ''}", route)
+            yield PageRoute(f"{space}{pattern.name or ''}", route)
 
 
-def pages() -> list[Page]:
-    """All that may answer: what only acts says so when it is asked."""
+def pages() -> list[MeasuredPage]:
+    """Return all routes; those that only act refuse GET."""
     places = _places()
     found = []
     for address in addresses():
@@ -188,15 +200,15 @@ def pages() -> list[Page]:
         url = _filled(address.route)
         if url is None:
             continue
-        found.append(Page(name=address.name, way="", url=url))
+        found.append(MeasuredPage(name=address.name, way="", url=url))
         for way, query in WAYS.get(address.name, {}).items():
             asked = f"{url}?{query.format(**places)}"
-            found.append(Page(name=address.name, way=way, url=asked))
+            found.append(MeasuredPage(name=address.name, way=way, url=asked))
     return found
 
 
 def _filled(route: str) -> str | None:
-    """The route as an address. None: no row is there that it could stand for."""
+    """Return an address for a route; None if no row exists for it."""
     if "(?P<app_label>" in route:
         return reverse("admin:app_list", args=["sessions_app"])
     if "<" in route:
@@ -221,7 +233,7 @@ def _model_of(route: str) -> type[Model]:
 def _newest(model: type[Model]) -> object:
     newest = model._default_manager.order_by("-pk").values_list("pk", flat=True).first()
     if model is Session and newest:
-        # In the midst of a chain, whose page has most to show.
+        # In the middle of a chain, whose page is largest.
         chained = Session.objects.filter(tier=2).order_by("-pk").values_list("pk", flat=True)
         return chained.first() or newest
     return newest
@@ -241,6 +253,193 @@ def _places() -> dict[str, object]:
     }
 
 
-def unknown_ways() -> set[str]:
-    """Names in the table of ways that no address has."""
-    return set(WAYS) - {address.name for address in addresses()}
+ROUNDS = 20
+LONGEST_SECONDS = 3.0
+"""For one page: a slow one is requested less often."""
+RATIO_AIM, QUERIES_AIM, PAGE_AIM_MS, SEARCH_AIM_MS = 1.5, 12, 60, 150
+LARGER_ANSWER = 1.15
+SMALLEST_STEP_MS = 3.0
+"""Smaller differences are noise."""
+ANSWERS = {HTTPStatus.OK, HTTPStatus.FOUND}
+NO_PAGE = {HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.FORBIDDEN}
+"""Status codes of routes that are not pages."""
+
+
+LOCAL = {"", "localhost", "127.0.0.1", "::1"}
+
+
+class PageFailed(Exception):
+    """A page answered with an error."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Timed:
+    title: str
+    url: str
+    is_search: bool
+    median_ms: float
+    p95_ms: float
+    cpu_ms: float
+    """Processor time of this process and of a local PostgreSQL backend."""
+    queries: int
+    size: int
+    """The size of the answer in bytes."""
+    by_cpu: bool
+    """Whether all processor time is known; with a remote database the clock is used."""
+
+    @property
+    def judged_ms(self) -> float:
+        return self.cpu_ms if self.by_cpu else self.median_ms
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Compared:
+    small: Timed
+    large: Timed
+
+    @property
+    def ratio(self) -> float:
+        return self.large.judged_ms / self.small.judged_ms
+
+    @property
+    def shows_more(self) -> bool:
+        """Whether the smaller database had fewer rows to show, so the ratio means nothing."""
+        return self.large.size > self.small.size * LARGER_ANSWER
+
+    @property
+    def misses(self) -> tuple[str, ...]:
+        """Return the aims that the page misses."""
+        large, search = self.large, self.large.is_search
+        slower_by = large.judged_ms - self.small.judged_ms
+        is_slower = self.ratio > RATIO_AIM and slower_by > SMALLEST_STEP_MS
+        missed = {
+            "ratio": is_slower and not search and not self.shows_more,
+            "queries": large.queries > QUERIES_AIM,
+            "time": large.judged_ms > (SEARCH_AIM_MS if search else PAGE_AIM_MS),
+        }
+        return tuple(name for name, is_missed in missed.items() if is_missed)
+
+
+def measure(rounds: int = ROUNDS, tell: Tell = silent) -> list[Timed]:
+    # Routes that only act refuse GET, which would be logged each time.
+    logging.getLogger("django.request").setLevel(logging.ERROR)
+    client = _client()
+    measured = []
+    walked = list(pages())
+    for number, page in enumerate(walked, 1):
+        tell(f"Measuring page {number} of {len(walked)}: {page.title}")
+        if timed := _timed(client, page, rounds):
+            measured.append(timed)
+    return measured
+
+
+def compared(small: Iterable[Timed], large: Iterable[Timed]) -> list[Compared]:
+    """Compare pages that exist in both databases."""
+    by_title = {timed.title: timed for timed in small}
+    return [
+        Compared(small=by_title[timed.title], large=timed)
+        for timed in large
+        if timed.title in by_title
+    ]
+
+
+def _client() -> Client:
+    operator = User.objects.filter(is_superuser=True).first() or User.objects.create_superuser(
+        "bench"
+    )
+    client = Client(HTTP_HOST="127.0.0.1", raise_request_exception=True)
+    client.force_login(operator)
+    return client
+
+
+def _timed(client: Client, page: MeasuredPage, rounds: int) -> Timed | None:
+    """Measure a page; None if it is not a page."""
+    with CaptureQueriesContext(connection) as queries:
+        status, size = _ask(client, page.url)
+    if status in NO_PAGE:
+        return None
+    if status not in ANSWERS:
+        raise PageFailed(f"{page.title}: {page.url} answered with {status}")
+    asked = len(queries)
+    times: list[float] = []
+    busy: list[float] = []
+    while len(times) < rounds and (sum(times) < LONGEST_SECONDS * 1000 or len(times) < 2):
+        began, worked = time.perf_counter(), _worked()
+        _ask(client, page.url)
+        times.append((time.perf_counter() - began) * 1000)
+        busy.append((_worked() - worked) * 1000)
+    return Timed(
+        title=page.title,
+        url=page.url,
+        is_search=page.is_search,
+        median_ms=statistics.median(times),
+        p95_ms=statistics.quantiles(times, n=20)[-1],
+        cpu_ms=statistics.median(busy),
+        queries=asked,
+        size=size,
+        by_cpu=connection.vendor == "sqlite" or bool(_server_process()),
+    )
+
+
+def _worked() -> float:
+    return time.process_time() + busy_seconds(_server_process())
+
+
+def _server_process() -> list[int]:
+    """Return the processor time of the PostgreSQL backend, if it is local."""
+    if connection.vendor != "postgresql" or connection.settings_dict["HOST"] not in LOCAL:
+        return []
+    connection.ensure_connection()
+    return [connection.connection.info.backend_pid]
+
+
+def _ask(client: Client, url: str) -> tuple[int, int]:
+    response = client.get(url, secure=settings.CLAUDEOPS_HTTPS)
+    return response.status_code, len(response.content)
+
+
+# Output.
+
+HEAD = f"{'median':>8} {'p95':>8} {'cpu':>8} {'queries':>8} {'ratio':>7}  page"
+
+
+def as_table(found: Sequence[Compared], sessions: int, smaller: int) -> str:
+    missed = sum(bool(one.misses) for one in found)
+    judged = "processor" if found and found[0].large.by_cpu else "clock"
+    return "\n".join(
+        [
+            f"{sessions:,} sessions, in milliseconds; ratio to the same at {smaller:,}; "
+            f"judged by the {judged}",
+            HEAD,
+            *(_line(one) for one in found),
+            f"{len(found)} pages; {missed or 'none'} missed an aim (at most {RATIO_AIM} ×, "
+            f"{QUERIES_AIM} queries, {PAGE_AIM_MS} ms; a search {SEARCH_AIM_MS} ms)",
+            "+ after a ratio: the smaller record had fewer rows to show.",
+        ]
+    )
+
+
+def _line(one: Compared) -> str:
+    large = one.large
+    more = "+" if one.shows_more else " "
+    missed = f"  MISSED: {', '.join(one.misses)}" if one.misses else ""
+    return (
+        f"{large.median_ms:8.1f} {large.p95_ms:8.1f} {large.cpu_ms:8.1f} {large.queries:8d} "
+        f"{one.ratio:6.2f}{more}  {large.title}{missed}"
+    )
+
+
+def as_data(found: Sequence[Compared], sessions: int, smaller: int) -> dict[str, Any]:
+    return {
+        "sessions": sessions,
+        "smaller": smaller,
+        "pages": [
+            {
+                **asdict(one.large),
+                "ratio": one.ratio,
+                "shows_more": one.shows_more,
+                "missed": list(one.misses),
+            }
+            for one in found
+        ],
+    }

@@ -1,52 +1,232 @@
-"""A record as a year of work leaves it, of any size: cycles of several watches, most of them
-healthy, some escalated, with incidents, changes and approvals. The same size, the same record."""
+"""Fills a database with a given number of sessions, as after a year of work; repeatable."""
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.auth.models import User
+from django.contrib.contenttypes.models import ContentType
 from django.db import connection, transaction
-from django.db.models import Model
+from django.db.models import Field, JSONField, Model
 from django.utils import timezone
 
-from escalation.rehearsal.benchmarks.bulk import Table, moment, reset_numbers
-from escalation.rehearsal.benchmarks.one_of_each import add_one_of_each
-from escalation.rehearsal.benchmarks.record_words import (
-    ERRORS,
-    MODELS,
-    REASONS,
-    SERVICES,
-    WATCHES,
-    argv,
-    prompt,
-    report,
-    verdict_event,
-    words_event,
-)
+from sessions_app.costs.rollups import rebuild
 from sessions_app.models import (
     Approval,
     Change,
+    Channel,
     Conversation,
     Cycle,
     Incident,
+    IncidentEvent,
+    LoginFailure,
+    Message,
+    Notification,
+    PauseSwitch,
+    RateLimit,
+    SandboxProof,
     Session,
     SessionEvent,
     Transcript,
     Watch,
-    WorkerBeat,
+    WorkerHeartbeat,
 )
-from sessions_app.models.search_triggers import forget
-from sessions_app.reading.rollups import rebuild
+from sessions_app.models.costs import BudgetNotice
+from sessions_app.models.search import drop_triggers
+from sessions_app.models.session import EventKind, EventSource, StreamKind, Verdict
+from sessions_app.tiers import FULL, LOWEST_TIER
+from tests.devtools.benchmarks import Tell, silent
+
+# Texts of generated runs.
+
+WATCHES = (
+    *("shop", "blog", "mail", "backup", "registry", "metrics", "intranet", "wiki"),
+    *("billing", "cameras", "library", "homelab"),
+)
+SERVICES = ("web", "database", "cache", "proxy", "queue", "search", "storage", "worker")
+MODELS = {1: "haiku", 2: "sonnet", 3: "opus"}
+REASONS = {
+    "healthy": (
+        "All services answer, the last backup is four hours old, disks are under 70 percent.",
+        "Everything is healthy: eight containers up, no restart since yesterday.",
+        "All endpoints answered within 200 ms; certificates are good for 61 days.",
+    ),
+    "fixed": (
+        "The proxy had lost its upstream; it was restarted and answers again.",
+        "The cache was full of expired sessions; it was flushed and the pages are fast again.",
+    ),
+    "needs_person": (
+        "The database volume is 96 percent full and nothing may be deleted without a person.",
+        "The certificate of the registry expires in two days and renewal fails with HTTP 403.",
+    ),
+    "could_not_run": ("The CLI ended with exit code 1.",),
+    "escalated": (
+        "Tier 1 asks for a restart of the proxy, which it may not do itself.",
+        "Tier 2 could not bring the database up: the volume has to be grown.",
+    ),
+}
+ERRORS = (
+    "API Error: 529 Overloaded. The CLI ended with exit code 1.",
+    "The run said nothing for 600 s and was stopped. Broken pipe while reading the stream.",
+)
+PROMPT = (
+    "You are the first tier of an on-call team. Read CLAUDE-OPS.md, look at every service that it "
+    "names, at disks, certificates, backups and logs of the last hour, and report what you found. "
+    "Change nothing. Ask for escalation only where something is broken that you cannot mend. "
+)
+FLAGS = ("--output-format", "stream-json", "--verbose", "--strict-mcp-config", "--max-turns", "60")
+
+
+def prompt(number: int) -> str:
+    return f"{PROMPT * 2}This is round {number}."
+
+
+def argv(model: str) -> str:
+    return json.dumps(["/opt/claudeops/claude", "-p", "--model", model, *FLAGS])
+
+
+def report(service: str, outcome: str) -> str:
+    healthy = outcome == "healthy"
+    state = "healthy" if healthy else "down"
+    return json.dumps(
+        {
+            "summary": REASONS[outcome][0],
+            "services": [
+                {"name": name, "status": state if name == service else "healthy", "detail": "ok"}
+                for name in SERVICES
+            ],
+            "needs_escalation": not healthy,
+        }
+    )
+
+
+def words_event(sequence: int) -> dict[str, Any]:
+    text = f"Looking at {SERVICES[sequence % len(SERVICES)]}: it answers."
+    content = [{"type": "text", "text": text}]
+    return {
+        "source": EventSource.STREAM.value,
+        "kind": StreamKind.ASSISTANT.value,
+        "payload": json.dumps({"type": "assistant", "message": {"content": content}}),
+    }
+
+
+def verdict_event(sequence: int) -> dict[str, Any]:
+    verdict = (Verdict.ALLOW, Verdict.ISOLATE, Verdict.DENY)[sequence // 4 % 3]
+    facts = {"command": "docker ps", "verdict": verdict, "rule": "docker ps", "grants": ["docker"]}
+    return {
+        "source": EventSource.SUPERVISOR.value,
+        "kind": EventKind.COMMAND.value,
+        "payload": json.dumps({"text": f"docker ps: {verdict}", "level": "info", **facts}),
+    }
+
+
+# One row of each model that does not grow with the runs.
+
+
+def add_one_of_each(watch: Watch) -> None:
+    now, severity = timezone.now(), Incident.Severity.WARNING
+    PauseSwitch.objects.create(pk=PauseSwitch.THE_ONE)
+    RateLimit.objects.create(pk=RateLimit.THE_ONE)
+    LoginFailure.objects.create(username="nobody", address="127.0.0.1")
+    BudgetNotice.objects.create(budget="day", period=timezone.localdate(), percent=80)
+    SandboxProof.objects.create(
+        kind=SandboxProof.Kind.CORPUS, host="lighthouse", tried=1, failed=0, started_at=now
+    )
+    incident = Incident.objects.order_by("pk").first()
+    if incident is not None:
+        IncidentEvent.objects.create(incident=incident, kind=IncidentEvent.Kind.OPENED)
+    Notification.objects.create(
+        kind=Notification.Kind.BUDGET, severity=severity, title="A budget", watch=watch
+    )
+    channel = Channel.objects.create(name="lamp", encrypted_address=b"")
+    Message.objects.create(channel=channel, title="A word", body="A word", severity=severity)
+    _log_a_change(watch)
+
+
+def _log_a_change(watch: Watch) -> None:
+    user = User.objects.create(username="keeper")
+    LogEntry.objects.create(
+        user=user,
+        content_type=ContentType.objects.get_for_model(Watch),
+        object_id=str(watch.pk),
+        object_repr=str(watch),
+        action_flag=CHANGE,
+    )
+
+
+# Bulk inserts without the ORM: a million sessions in minutes.
+
+BATCH = 20_000
+
+
+class Table:
+    """The columns of a model and a row of its defaults."""
+
+    def __init__(self, model: type[Model]) -> None:
+        self._fields: list[Field[Any, Any]] = list(model._meta.concrete_fields)
+        self._table = model._meta.db_table
+        self._usual = {field.attname: _plain(field, field.get_default()) for field in self._fields}
+        self._columns = ", ".join(f'"{field.column}"' for field in self._fields)
+
+    def insert(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Insert rows, each given by its differences from the defaults."""
+        names = [field.attname for field in self._fields]
+        filled = (
+            tuple(row[name] for name in names) for row in ({**self._usual, **own} for own in rows)
+        )
+        with connection.cursor() as cursor:
+            if connection.vendor == "postgresql":
+                self._copy(cursor, filled)
+            else:
+                self._insert(cursor, filled)
+
+    def _insert(self, cursor: Any, rows: Iterator[tuple[Any, ...]]) -> None:
+        places = ", ".join(["%s"] * len(self._fields))
+        statement = f'INSERT INTO "{self._table}" ({self._columns}) VALUES ({places})'  # noqa: S608
+        while batch := list(islice(rows, BATCH)):
+            cursor.executemany(statement, batch)
+
+    def _copy(self, cursor: Any, rows: Iterator[tuple[Any, ...]]) -> None:
+        with cursor.copy(f'COPY "{self._table}" ({self._columns}) FROM STDIN') as copy:
+            for row in rows:
+                copy.write_row(row)
+
+
+def moment(value: datetime) -> Any:
+    """Return a time as the database stores it."""
+    return connection.ops.adapt_datetimefield_value(value)
+
+
+def _plain(field: Field[Any, Any], value: Any) -> Any:
+    if isinstance(field, JSONField):
+        return None if value is None else json.dumps(value)
+    return moment(value) if isinstance(value, datetime) else value
+
+
+def reset_numbers(models: Iterable[type[Model]]) -> None:
+    """Let PostgreSQL's sequences continue after rows that brought their own numbers."""
+    if connection.vendor != "postgresql":
+        return
+    with connection.cursor() as cursor:
+        for model in models:
+            table = model._meta.db_table
+            cursor.execute(
+                f"SELECT setval(pg_get_serial_sequence('\"{table}\"', 'id'), "  # noqa: S608
+                f'greatest((SELECT max(id) FROM "{table}"), 1))'
+            )
+
 
 YEAR = timedelta(days=365)
 EVENTS_FOR_THE_LAST = 2_000
-"""Sessions with events: older ones were pruned, as in an installation."""
-# How a cycle goes, and how often: the tiers that ran, and how it ended.
+"""Sessions with events; those of older ones are pruned."""
+# Kinds of cycles by frequency: tiers and result.
 COURSES = (
     (80, (1,), "healthy"),
     (9, (1, 2), "fixed"),
@@ -58,7 +238,6 @@ COURSES = (
 ESCALATED = REASONS["escalated"]
 DRILL_EVERY = 40
 AT_ONCE = 10_000
-HIGHEST_TIER = 3
 GROWING = (Cycle, Session, Conversation, Transcript, SessionEvent, Incident, Change, Approval)
 
 
@@ -67,7 +246,7 @@ Made = tuple[dict[str, Any], list[dict[str, Any]]]
 
 @dataclass(slots=True)
 class Numbers:
-    """Where each table continues."""
+    """The next id of each table."""
 
     cycle: int = 0
     session: int = 0
@@ -77,21 +256,23 @@ class Numbers:
     approval: int = 0
 
 
-def seed(sessions: int) -> None:
-    """The database must be empty. Sums and words follow at the end, which is quicker."""
+def seed(sessions: int, tell: Tell = silent) -> None:
+    """Fill an empty database; sums and search index are made at the end."""
     make = random.Random(sessions)  # noqa: S311  (a record, no secret)
     now, numbers = timezone.now(), Numbers()
-    WorkerBeat.objects.create(host="lighthouse", pid=1, seen_at=now + YEAR)
+    WorkerHeartbeat.objects.create(host="lighthouse", pid=1, seen_at=now + YEAR)
     watches = [Watch.objects.create(name=name, workdir="/srv") for name in WATCHES]
     cycles = _cycles(make, numbers, sessions, now, [watch.pk for watch in watches])
     tables: dict[type[Model], Table] = {model: Table(model) for model in GROWING}
-    _execute(forget(connection.vendor))
+    _execute(drop_triggers(connection.vendor))
     while some := list(islice(cycles, AT_ONCE)):
         with transaction.atomic():
             for model, rows in _rows(make, numbers, some, sessions, now):
                 tables[model].insert(rows)
+        tell(f"Making a record: {some[-1][1][-1]['id']:,} of {sessions:,} sessions")
     reset_numbers(GROWING)
     add_one_of_each(watches[0])
+    tell(f"Adding up the costs of {sessions:,} sessions")
     rebuild()
     _execute(["VACUUM ANALYZE"] if connection.vendor == "postgresql" else [])
 
@@ -99,12 +280,12 @@ def seed(sessions: int) -> None:
 def _rows(
     make: random.Random, numbers: Numbers, some: list[Made], sessions: int, now: datetime
 ) -> Iterator[tuple[type[Model], Iterator[dict[str, Any]]]]:
-    """Cycles and runs, and what grows with them."""
+    """Insert cycles, sessions and what grows with them."""
     runs = [run for _cycle, own in some for run in own]
     troubled = [cycle for cycle, _own in some if cycle["outcome"] == "needs_person"]
-    remedies = [run for run in runs if run["tier"] > 1]
+    remedies = [run for run in runs if run["tier"] > LOWEST_TIER]
     latest = [run for run in runs if run["id"] > sessions - EVENTS_FOR_THE_LAST]
-    highest = [run for run in remedies if run["tier"] == HIGHEST_TIER]
+    highest = [run for run in remedies if run["tier"] == FULL]
     yield Cycle, (cycle for cycle, _own in some)
     yield Session, iter(runs)
     yield Conversation, (_conversation(run) for run in runs)

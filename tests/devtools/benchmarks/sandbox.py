@@ -1,4 +1,4 @@
-"""What the walls cost: a Bash call inside and outside, a decision, and the gateway's first byte.
+"""Measures the cost of the sandbox: a Bash call, a decision, the first byte of an answer.
 
 Each pair is measured back to back in the same process, so that a slow moment of the machine hits
 both sides.
@@ -20,14 +20,17 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 
-from escalation.agent import Traces
-from escalation.gate.decision import decide
-from escalation.rehearsal.drills.drill import DRILL_KEY
-from escalation.rehearsal.drills.messages_api import ScriptedApi
-from escalation.rehearsal.drills.scenario import load_scenario
-from escalation.rehearsal.walls.corpus import SHIPPED
-from escalation.run.walls import Walls, WallsWanted, behind_walls, policy_of
-from escalation.tiers import LOWEST_TIER, get_tier
+from escalation.agent.process import Traces
+from escalation.command_policy.decision import decide
+from escalation.drills.drill import DRILL_KEY
+from escalation.drills.scenario import load_scenario
+from escalation.drills.scripted_api import ScriptedApi
+from escalation.sandbox.proof.corpus import SHIPPED
+from escalation.sandbox.setup import RunSandbox, SandboxRequest, in_sandbox, policy_of
+from escalation.tiers import get_tier
+from sessions_app.credentials import API_KEY
+from sessions_app.tiers import LOWEST_TIER
+from tests.devtools.benchmarks import Tell, silent
 
 SCENARIO = "all-healthy"
 COMMAND = "ls"
@@ -41,17 +44,12 @@ REQUEST = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class WallsCost:
+class SandboxCost:
     inside_ms: list[float]
     outside_ms: list[float]
     decision_ms: list[float]
-    gateway_ms: list[float]
+    api_proxy_ms: list[float]
     direct_ms: list[float]
-
-    @property
-    def call_ms(self) -> float:
-        """What a Bash call costs more inside."""
-        return statistics.median(self.inside_ms) - statistics.median(self.outside_ms)
 
     @property
     def decision_p99_ms(self) -> float:
@@ -59,70 +57,71 @@ class WallsCost:
 
     @property
     def first_byte_ms(self) -> float:
-        """What the gateway adds to the first byte."""
-        return statistics.median(self.gateway_ms) - statistics.median(self.direct_ms)
+        """The delay of the first byte by the API proxy."""
+        return statistics.median(self.api_proxy_ms) - statistics.median(self.direct_ms)
 
 
-def measure(rounds: int) -> WallsCost:
+def measure(rounds: int, tell: Tell = silent) -> SandboxCost:
     scenario = load_scenario(SCENARIO)
-    with ScriptedApi(scenario).serving() as api, _walls(api, scenario.name) as (wanted, walls):
+    with ScriptedApi(scenario).serving() as api, _sandbox(api, scenario.name) as (wanted, sandbox):
         upstream = wanted.login["ANTHROPIC_BASE_URL"]
         inside, outside, through, direct = [], [], [], []
-        for _ in range(rounds):
-            inside.append(_timed(lambda: _inside(walls)))
-            outside.append(_timed(lambda: _outside(walls)))
-            through.append(_timed(lambda: _first_byte(walls.environment)))
+        for number in range(1, rounds + 1):
+            tell(f"Measuring the sandbox: round {number} of {rounds}")
+            inside.append(_timed(lambda: _inside(sandbox)))
+            outside.append(_timed(lambda: _outside(sandbox)))
+            through.append(_timed(lambda: _first_byte(sandbox.environment)))
             direct.append(_timed(lambda: _first_byte(wanted.login, upstream)))
-        return WallsCost(
+        return SandboxCost(
             inside_ms=inside,
             outside_ms=outside,
             decision_ms=_decisions(wanted),
-            gateway_ms=through,
+            api_proxy_ms=through,
             direct_ms=direct,
         )
 
 
 @contextmanager
-def _walls(api: ScriptedApi, scenario: str) -> Iterator[tuple[WallsWanted, Walls]]:
+def _sandbox(api: ScriptedApi, scenario: str) -> Iterator[tuple[SandboxRequest, RunSandbox]]:
     state = Path(settings.CLAUDEOPS_STATE_DIR) / "bench"
     places = [state / name for name in ("system", "claude", "run")]
-    for place in places:
-        place.mkdir(parents=True, exist_ok=True)
+    for paths in places:
+        paths.mkdir(parents=True, exist_ok=True)
     workdir, config_directory, run_directory = places
-    wanted = WallsWanted(
+    wanted = SandboxRequest(
         tier=get_tier(LOWEST_TIER),
         workdir=workdir,
         config_directory=config_directory,
         run_directory=run_directory,
-        surroundings=os.environ,
+        run_environment=os.environ,
         login={
             "ANTHROPIC_BASE_URL": api.base_url(scenario, LOWEST_TIER, "bench"),
-            "ANTHROPIC_API_KEY": DRILL_KEY,
+            API_KEY: DRILL_KEY,
         },
-        traces=Traces(mark="bench-walls"),
+        traces=Traces(mark="bench-sandbox"),
     )
-    with behind_walls(
+    with in_sandbox(
         wanted, on_decision=lambda record: None, on_end=lambda record, end: None
-    ) as walls:
-        yield wanted, walls
+    ) as sandbox:
+        yield wanted, sandbox
 
 
-def _inside(walls: Walls) -> None:
-    """As the CLI does it: through the client, the gate and a room."""
-    place = walls.place
+def _inside(sandbox: RunSandbox) -> None:
+    """Run a command as the CLI does: client, command policy, sandbox."""
+    paths = sandbox.paths
     subprocess.run(
-        [str(place.client), SHELL_TEXT],
-        cwd=place.workdir,
-        env={"PATH": os.defpath, "TMPDIR": str(place.temp_directory)},
+        [str(paths.client), SHELL_TEXT],
+        cwd=paths.workdir,
+        env={"PATH": os.defpath, "TMPDIR": str(paths.temp_directory)},
         stdout=subprocess.DEVNULL,
         check=True,
     )
 
 
-def _outside(walls: Walls) -> None:
+def _outside(sandbox: RunSandbox) -> None:
     subprocess.run(
         ["/bin/bash", "-c", SHELL_TEXT],
-        cwd=walls.place.workdir,
+        cwd=sandbox.paths.workdir,
         stdout=subprocess.DEVNULL,
         check=True,
     )
@@ -134,20 +133,20 @@ def _first_byte(environment: object, base_url: str = "") -> None:
     connection = HTTPConnection(str(url.hostname), url.port)
     headers = {
         "content-type": "application/json",
-        "x-api-key": environment["ANTHROPIC_API_KEY"],
+        "x-api-key": environment[API_KEY],
     }
     connection.request("POST", f"{url.path}/v1/messages", json.dumps(REQUEST), headers)
     connection.getresponse().read(1)
     connection.close()
 
 
-def _decisions(wanted: WallsWanted) -> list[float]:
-    """Every command of the corpus, as Tier 1 would be answered."""
+def _decisions(wanted: SandboxRequest) -> list[float]:
+    """Time the decision of Tier 1 on every command of the corpus."""
     policy = policy_of(wanted)
     rows = [json.loads(line) for line in SHIPPED.read_text().splitlines() if line.strip()]
     for row in rows:
         decide(policy, row["command"])
-    return [_timed(lambda row=row: decide(policy, row["command"])) for row in rows]  # type: ignore[misc]
+    return [_timed(lambda row=row: decide(policy, row["command"])) for row in rows]
 
 
 def _timed(act: Callable[[], object]) -> float:

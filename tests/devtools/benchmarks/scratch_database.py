@@ -1,4 +1,4 @@
-"""A PostgreSQL database of a benchmark's own, on the server that DATABASE_URL names."""
+"""A temporary PostgreSQL database on the server of DATABASE_URL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.db import connection
 
 @contextmanager
 def scratch_database_url() -> Iterator[str]:
-    """Its address, or nothing where the installation uses SQLite. It is dropped at the end."""
+    """Create it and yield its address (empty for SQLite); drop it at the end."""
     if connection.vendor != "postgresql":
         yield ""
         return
@@ -25,7 +25,7 @@ def scratch_database_url() -> Iterator[str]:
 
 
 def _address_of(name: str) -> str:
-    """From the connection's own settings: the variable may have come from a file."""
+    """Build the address from the settings of the connection."""
     found = connection.settings_dict
     password = quote(found["PASSWORD"], safe="")
     who = quote(found["USER"], safe="") + (f":{password}" if password else "")
@@ -34,7 +34,7 @@ def _address_of(name: str) -> str:
 
 
 def _execute(statement: str) -> None:
-    """Outside of any transaction, as the server demands."""
+    """Execute outside of a transaction, as the server requires."""
     with connection.cursor() as cursor:
         cursor.execute(statement)
     connection.close()

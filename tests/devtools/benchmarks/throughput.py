@@ -1,8 +1,7 @@
-"""How many cycles a minute go through at saturation, against the same CLI runs by `xargs -P`.
+"""Measures cycles per minute at saturation, against the same CLI runs by `xargs -P`.
 
 Both sides start the same binary with the same flags and prompts against a scripted API, as many at
-once. What the bare side does not have is all that Claude Ops is for: the queue, the record, walls,
-the gate, the report, the decision.
+once. The bare side has no queue, record, sandbox, command policy, report or decision.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from pathlib import Path
 
 from django.conf import settings
 
-from escalation import queue
-from escalation.rehearsal.benchmarks.overhead import worker, write_script
-from escalation.rehearsal.drills.drill import start_drill
-from escalation.rehearsal.drills.messages_api import ScriptedApi
-from escalation.rehearsal.drills.scenario import Scenario, load_scenario
-from escalation.tiers import LOWEST_TIER
+from escalation.drills.drill import start_drill
+from escalation.drills.scenario import Scenario, load_scenario
+from escalation.drills.scripted_api import ScriptedApi
 from sessions_app.models import Cycle
+from sessions_app.tiers import LOWEST_TIER
+from tests.devtools.benchmarks import Tell, silent
+from tests.devtools.benchmarks.overhead import worker, write_script
 
 SCENARIO = "all-healthy"
-PATIENCE_SECONDS = 600
+TIMEOUT_SECONDS = 600
 LOOK_SECONDS = 0.02
 
 
@@ -46,18 +45,19 @@ class Throughput:
 
     @property
     def ratio(self) -> float:
-        """Median of the pairs' ratios: a pair ran back to back, so a slow moment hits both."""
+        """The median ratio of pairs that ran back to back."""
         pairs = zip(self.bare_seconds, self.queue_seconds, strict=True)
         return statistics.median(bare / through for bare, through in pairs)
 
 
-def measure(cycles: int, at_once: int, rounds: int) -> Throughput:
+def measure(cycles: int, at_once: int, rounds: int, tell: Tell = silent) -> Throughput:
     scenario = load_scenario(SCENARIO)
     queue_seconds, bare_seconds = [], []
     with worker(), ScriptedApi(scenario).serving() as api:
         time_queue(1)  # the first round warms both sides up
         time_bare(1, 1, api, scenario)
-        for _ in range(rounds):
+        for number in range(1, rounds + 1):
+            tell(f"Measuring throughput: round {number} of {rounds}")
             queue_seconds.append(time_queue(cycles))
             bare_seconds.append(time_bare(cycles, at_once, api, scenario))
     return Throughput(
@@ -66,11 +66,11 @@ def measure(cycles: int, at_once: int, rounds: int) -> Throughput:
 
 
 def time_queue(cycles: int) -> float:
-    """From the first cycle that is queued to the last that has ended."""
+    """Return the seconds from queueing the first cycle to the end of the last."""
     began = time.perf_counter()
-    numbers = [start_drill(SCENARIO, enqueue=queue.enqueue).pk for _ in range(cycles)]
+    numbers = [start_drill(SCENARIO).pk for _ in range(cycles)]
     active = Cycle.objects.filter(pk__in=numbers, state__in=Cycle.ACTIVE_STATES)
-    while time.perf_counter() - began < PATIENCE_SECONDS:
+    while time.perf_counter() - began < TIMEOUT_SECONDS:
         if not active.exists():
             return time.perf_counter() - began
         time.sleep(LOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""What processes use, from /proc."""
+"""Processor time and memory of processes, from /proc."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 PROC = Path("/proc")
 NANOSECONDS = 1e9
-# Of the numbers behind the name in brackets, which may itself hold anything.
+# Fields after the name in brackets.
 PARENT, USER_TICKS, SYSTEM_TICKS = 1, 11, 12
 
 
 class Memory(NamedTuple):
     rss_mb: float
-    """Each process by itself: what two share is counted twice."""
+    """Resident size; shared memory is counted for each process."""
     pss_mb: float | None
-    """What is shared is divided among those who share it."""
+    """Proportional size; shared memory is divided among the processes."""
 
 
 def with_descendants(roots: Iterable[int]) -> list[int]:
@@ -32,7 +32,7 @@ def with_descendants(roots: Iterable[int]) -> list[int]:
 
 
 def busy_seconds(processes: Iterable[int]) -> float:
-    """Processor time; one that has ended counts no more."""
+    """Return the processor time of the processes that are alive."""
     return sum(_busy(process) for process in processes)
 
 
@@ -47,7 +47,7 @@ def memory_of(processes: Iterable[int]) -> Memory:
 
 
 def _busy(process: int) -> float:
-    """By the scheduler's own clock where the kernel keeps it; ticks of 10 ms where not."""
+    """Read the scheduler's clock, or ticks of 10 ms without it."""
     try:
         threads = list((PROC / str(process) / "task").iterdir())
         spent = [int((thread / "schedstat").read_text().split()[0]) for thread in threads]
@@ -66,7 +66,7 @@ def _stat(process: int) -> list[str]:
 
 
 def _rollup(process: int) -> dict[str, int]:
-    """Kilobytes by name. Without the right to read the shares, the resident size alone."""
+    """Return kilobytes by name; only the resident size without permission for more."""
     try:
         lines = (PROC / str(process) / "smaps_rollup").read_text().splitlines()[1:]
         return {line.split(":")[0]: int(line.split()[1]) for line in lines}

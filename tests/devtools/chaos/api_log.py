@@ -1,6 +1,6 @@
-"""The first witness: what the scripted API was asked, what it offered and what it served.
+"""Reads the log of the scripted API: requests, offered and served answers.
 
-It shares nothing with the code that records a run, and lies outside the disk that is filled.
+It shares no code with the recording of a run, and is not on the disk that is filled.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ KINDS = (
     "cache_read_input_tokens",
     "cache_creation_input_tokens",
 )
-"""Every kind of token, as the API names it."""
+"""The kinds of tokens, as the API names them."""
 
 Usage = dict[str, int]
 
 
 @dataclass(slots=True, kw_only=True)
-class Exchange:
-    """One request of a run and what came of it."""
+class LoggedExchange:
+    """One request of a run and its answer."""
 
     run: str
-    """The key of the session that the run belongs to."""
+    """The key of the session."""
     conversation: str
     """The id under which the CLI was started."""
     model: str
@@ -36,8 +36,8 @@ class Exchange:
     served: bool = False
 
 
-def exchanges(log: Path) -> list[Exchange]:
-    found: list[Exchange] = []
+def exchanges(log: Path) -> list[LoggedExchange]:
+    found: list[LoggedExchange] = []
     for entry in _entries(log):
         if "body" in entry:
             found.append(_exchange(entry))
@@ -52,10 +52,10 @@ def total(usages: list[Usage]) -> Usage:
     return {kind: sum(usage.get(kind, 0) for usage in usages) for kind in KINDS}
 
 
-def _exchange(entry: dict[str, Any]) -> Exchange:
+def _exchange(entry: dict[str, Any]) -> LoggedExchange:
     body = entry["body"]
     user = json.loads(body["metadata"]["user_id"])
-    return Exchange(
+    return LoggedExchange(
         run=entry["run"],
         conversation=user["session_id"],
         model=body["model"],
@@ -70,7 +70,7 @@ def _entries(log: Path) -> list[dict[str, Any]]:
 
 
 def _entry(line: str) -> dict[str, Any] | None:
-    """A server that is killed while it writes leaves half a line; the next one goes on there."""
+    """Skip incomplete lines, which a killed server leaves."""
     for start in (0, line.rfind('{"tier": ')):
         try:
             entry: dict[str, Any] = json.loads(line[max(0, start) :])

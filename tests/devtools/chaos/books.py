@@ -1,4 +1,4 @@
-"""What the record says a run used and cost, against what the API and the CLI say.
+"""Compares stored usage and cost with the figures of the API and the CLI.
 
 A run that printed a result is known exactly. One that was cut off used at least what its transcript
 proves, and at most what the API offered it.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from escalation.rehearsal.chaos.api_log import KINDS, Exchange, Usage, total
-from escalation.rehearsal.chaos.evidence import Run, resumed_line
-from escalation.rehearsal.chaos.raw_transcripts import stated_total, usages
+from tests.devtools.chaos.api_log import KINDS, LoggedExchange, Usage, total
+from tests.devtools.chaos.evidence import SessionEvidence, resumed_line
+from tests.devtools.chaos.raw_transcripts import stated_total, usages
 
 Prices = Mapping[str, Mapping[str, float]]
-"""Dollars for one token, by model and kind."""
+"""US dollars per token, by model and kind."""
 
 COLUMNS = {
     "input_tokens": "input_tokens",
@@ -22,12 +22,12 @@ COLUMNS = {
     "cache_creation_input_tokens": "cache_creation_tokens",
 }
 SLACK = 0.000001
-"""Dollars: the CLI adds up floats, the record keeps ten places."""
+"""US dollars: the CLI adds floats, the database has ten decimals."""
 ESTIMATE_SLACK = 1.1
-"""An estimate is one, but must not be above what was offered by more than a tenth."""
+"""An estimate may exceed the offered amount by a tenth."""
 
 
-def book_violations(runs: list[Run], prices: Prices) -> list[str]:
+def book_violations(runs: list[SessionEvidence], prices: Prices) -> list[str]:
     found = [*_chain_totals(runs)]
     for run in runs:
         exact = bool(run.results)
@@ -36,13 +36,13 @@ def book_violations(runs: list[Run], prices: Prices) -> list[str]:
     return found
 
 
-def dollars(exchanges: list[Exchange], prices: Prices) -> float:
+def dollars(exchanges: list[LoggedExchange], prices: Prices) -> float:
     return sum(
         count * prices[one.model][kind] for one in exchanges for kind, count in one.offered.items()
     )
 
 
-def _exact_tokens(run: Run) -> Iterator[str]:
+def _exact_tokens(run: SessionEvidence) -> Iterator[str]:
     served = total([one.offered for one in run.exchanges if one.served])
     for kind in KINDS:
         counted = run.row[COLUMNS[kind]]
@@ -50,7 +50,7 @@ def _exact_tokens(run: Run) -> Iterator[str]:
             yield f"session {run.key} counts {counted} {_name(kind)}, the API served {served[kind]}"
 
 
-def _bounded_tokens(run: Run) -> Iterator[str]:
+def _bounded_tokens(run: SessionEvidence) -> Iterator[str]:
     least = total(usages(run.words))
     most = total([one.offered for one in run.exchanges])
     for kind in KINDS:
@@ -64,7 +64,7 @@ def _bounded_tokens(run: Run) -> Iterator[str]:
             )
 
 
-def _exact_dollars(run: Run, prices: Prices) -> Iterator[str]:
+def _exact_dollars(run: SessionEvidence, prices: Prices) -> Iterator[str]:
     due = dollars([one for one in run.exchanges if one.served], prices)
     cost = run.row["cost_usd"]
     if cost is None:
@@ -73,7 +73,7 @@ def _exact_dollars(run: Run, prices: Prices) -> Iterator[str]:
         yield f"session {run.key} cost {_dollars(cost)}, what the API served costs {_dollars(due)}"
 
 
-def _bounded_dollars(run: Run, prices: Prices) -> Iterator[str]:
+def _bounded_dollars(run: SessionEvidence, prices: Prices) -> Iterator[str]:
     most = dollars(run.exchanges, prices)
     cost, estimate = run.row["cost_usd"], run.row["estimated_cost_usd"]
     if cost is not None and cost > most + SLACK:
@@ -89,13 +89,13 @@ def _bounded_dollars(run: Run, prices: Prices) -> Iterator[str]:
         yield f"session {run.key} is estimated at {_dollars(estimate)}, {offered}"
 
 
-def _proved_dollars(run: Run, prices: Prices) -> float:
+def _proved_dollars(run: SessionEvidence, prices: Prices) -> float:
     price = prices[run.exchanges[0].model]
     proved: Usage = total(usages(run.words))
     return sum(count * price[kind] for kind, count in proved.items())
 
 
-def _chain_totals(runs: list[Run]) -> Iterator[str]:
+def _chain_totals(runs: list[SessionEvidence]) -> Iterator[str]:
     """The CLI keeps one account for a conversation and all its forks: the chain must add up to it.
 
     What a killed run spent is missing from it, and what it could not write on a full disk: such a
@@ -114,7 +114,7 @@ def _chain_totals(runs: list[Run]) -> Iterator[str]:
             )
 
 
-def _kept_its_account(run: Run) -> bool:
+def _kept_its_account(run: SessionEvidence) -> bool:
     return bool(run.results) and stated_total(run.transcript) is not None
 
 
@@ -123,5 +123,5 @@ def _name(kind: str) -> str:
 
 
 def _dollars(amount: float) -> str:
-    """By itself: a witness shares no code with what it watches."""
+    """Format without code of Claude Ops."""
     return "$" + format(amount, ".7f").rstrip("0").rstrip(".")

@@ -1,7 +1,7 @@
-"""All that is known about a finished round, each piece read from where it lies, by plain means.
+"""Gathers the evidence about a finished round, without code of Claude Ops.
 
-The record is read by SQL, not through the models: what is checked must not do the reading. Nothing
-here imports from the rest of Claude Ops, and a test holds that.
+The database is read by SQL, not through the models that are checked. A test makes sure that nothing
+is imported from the rest of Claude Ops.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from escalation.rehearsal.chaos.api_log import Exchange, exchanges
-from escalation.rehearsal.chaos.left_behind import left_files, living_processes
-from escalation.rehearsal.chaos.raw_transcripts import Entry, ids, own_words, transcripts
-from escalation.rehearsal.chaos.record import SQLITE, Ask, RecordAway, Row, opened, value_of
+from tests.devtools.chaos.api_log import LoggedExchange, exchanges
+from tests.devtools.chaos.left_behind import left_files, living_processes
+from tests.devtools.chaos.raw_transcripts import Entry, ids, own_words, transcripts
+from tests.devtools.chaos.record import SQLITE, Ask, RecordAway, Row, opened, value_of
 
 DATABASE = "claudeops.sqlite3"
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 Seen = TypeVar("Seen")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
-    """Where the traces of one drill lie."""
+class DrillTraces:
+    """The paths of the evidence of one drill."""
 
     state: Path
     drills: Path
-    """Outside the disk that may be filled: a witness must not fall with whom it watches."""
+    """Not on the disk that may be filled."""
     cycle: int
     other_states: tuple[Path, ...] = ()
     """The state directories of further hosts."""
@@ -47,7 +47,7 @@ class Place:
         return self.state / "claude" / f"cycle-{self.cycle}"
 
     def transcripts(self) -> dict[str, list[Entry]]:
-        """Of every host. A conversation that was put back elsewhere is there too: the longest."""
+        """Return the transcripts of every host, the longest copy of each."""
         found: dict[str, list[Entry]] = {}
         for state in (self.state, *self.other_states):
             for name, entries in transcripts(state / "claude" / f"cycle-{self.cycle}").items():
@@ -56,14 +56,14 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
-    """One session of the record, and what each witness says about it."""
+class SessionEvidence:
+    """One stored session and the independent evidence about it."""
 
     row: Row
     events: list[Row]
-    exchanges: list[Exchange]
+    exchanges: list[LoggedExchange]
     words: list[Entry]
-    """What the CLI wrote down about this run alone."""
+    """The transcript entries of this run alone."""
     transcript: list[Entry]
 
     @property
@@ -72,35 +72,35 @@ class Run:
 
     @property
     def did_nothing(self) -> bool:
-        """It was cut off before a first answer: no witness has heard a word of it.
+        """Whether it was interrupted before the first answer, by all evidence.
 
-        A second request would show that the first answer was heard, whatever was written down.
+        A second request would show that the first answer arrived.
         """
         heard = any(event["payload"].get("type") == "assistant" for event in self.events)
         return not (self.words or heard or self.results) and len(self.exchanges) < 2
 
     @property
     def results(self) -> list[dict[str, Any]]:
-        """The CLI's own last words, as they came out of it."""
+        """The result lines of the CLI."""
         return [
             event["payload"] for event in self.events if event["payload"].get("type") == "result"
         ]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Evidence:
+class DrillEvidence:
     cycle: Row
-    runs: list[Run]
+    runs: list[SessionEvidence]
     strangers: list[str] = field(default_factory=list)
-    """Runs that the API has seen and the record has not."""
+    """Runs that the API has seen but the database does not have."""
     held: list[str] = field(default_factory=list)
-    """Conversations that the record says are in use."""
+    """Conversations that are marked as in use."""
     processes: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
 
 
-def resumed_line(run: Run, runs: list[Run]) -> list[Run]:
-    """The run, and those before it whose conversation it goes on with, newest first."""
+def resumed_line(run: SessionEvidence, runs: list[SessionEvidence]) -> list[SessionEvidence]:
+    """Return the run and those whose conversation it continues, newest first."""
     by_key = {one.key: one for one in runs}
     line = [run]
     while line[-1].row["continued_by"] == "resume" and len(line) <= len(runs):
@@ -111,11 +111,11 @@ def resumed_line(run: Run, runs: list[Run]) -> list[Run]:
     return line
 
 
-def gather(place: Place) -> Evidence:
-    return _patiently(lambda: _gather(place))
+def gather(place: DrillTraces) -> DrillEvidence:
+    return _with_retry(lambda: _gather(place))
 
 
-def _gather(place: Place) -> Evidence:
+def _gather(place: DrillTraces) -> DrillEvidence:
     with opened(place.record) as ask_record:
         (cycle,) = ask_record("SELECT * FROM sessions_app_cycle WHERE id = ?", place.cycle)
         rows = ask_record("SELECT * FROM sessions WHERE cycle_id = ? ORDER BY id", place.cycle)
@@ -123,7 +123,7 @@ def _gather(place: Place) -> Evidence:
         held = [name for row in rows for name in _held(ask_record, row["id"])]
     seen = exchanges(place.drill / "requests.jsonl")
     known = {str(row["id"]) for row in rows}
-    return Evidence(
+    return DrillEvidence(
         cycle=cycle,
         runs=_runs(rows, events, seen, place.transcripts()),
         strangers=sorted({one.run for one in seen} - known),
@@ -138,18 +138,18 @@ def _gather(place: Place) -> Evidence:
 
 
 def ask(record: str, query: str, *parameters: Any) -> list[Row]:
-    """One question to the record."""
+    """Run one query."""
 
     def look() -> list[Row]:
         with opened(record) as ask_record:
             return ask_record(query, *parameters)
 
-    return _patiently(look)
+    return _with_retry(look)
 
 
-def _patiently(look: Callable[[], Seen]) -> Seen:
-    """The fault of another round may hold up even a reader for a while."""
-    give_up = time.monotonic() + PATIENCE_SECONDS
+def _with_retry(look: Callable[[], Seen]) -> Seen:
+    """Retry: the fault of another round may block a reader for a while."""
+    give_up = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:
             return look()
@@ -162,14 +162,14 @@ def _patiently(look: Callable[[], Seen]) -> Seen:
 def _runs(
     rows: list[Row],
     events: dict[int, list[Row]],
-    seen: list[Exchange],
+    seen: list[LoggedExchange],
     files: dict[str, list[Entry]],
-) -> list[Run]:
+) -> list[SessionEvidence]:
     runs, before = [], set[str]()
     for row in rows:
         transcript = files.get(row["session_id"], [])
         runs.append(
-            Run(
+            SessionEvidence(
                 row=row,
                 events=events[row["id"]],
                 exchanges=[one for one in seen if one.run == str(row["id"])],

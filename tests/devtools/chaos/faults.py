@@ -1,7 +1,7 @@
-"""What can go wrong, done on purpose and for real.
+"""The faults of a chaos run.
 
-A fault gives back what it saw go wrong by itself, such as a page that did not come back; all else
-is found by the invariants afterwards.
+A fault returns problems that it sees itself, such as a missing page; everything else
+is found by the invariants.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
-from escalation.rehearsal.chaos.evidence import DATABASE, ask
-from escalation.rehearsal.chaos.hosts import Host
-from escalation.rehearsal.chaos.installation import WEB, WORKER, Installation
-from escalation.rehearsal.chaos.left_behind import is_same
-from escalation.rehearsal.chaos.record import Row
-from escalation.rehearsal.chaos.small_disk import keep_full
+from tests.devtools.chaos.evidence import DATABASE, ask
+from tests.devtools.chaos.hosts import Host
+from tests.devtools.chaos.installation import WEB, WORKER, Installation
+from tests.devtools.chaos.left_behind import is_same
+from tests.devtools.chaos.record import Row
+from tests.devtools.chaos.small_disk import keep_full
 
 FILL_THE_DISK = "fill the disk"
 KILL_A_HOST = "kill a host"
@@ -31,24 +31,24 @@ TAKE_OVER_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What a fault falls upon: one round's cycle, among others in the same installation."""
+    """The target of a fault: the cycle of one round."""
 
     installation: Installation
     cycle: int
     chance: random.Random
 
     def kill_running(self, who: str) -> None:
-        """The CLI or the runner of this round's run, which may have to be waited for a little."""
+        """Wait for the CLI or the runner process of this round."""
         give_up = time.monotonic() + VICTIM_SECONDS
         while not (victims := self._running(who)) and time.monotonic() < give_up:
             time.sleep(0.05)
         for row in victims:
-            # By number and start together: the number alone may by now mean somebody else.
+            # By id and start time: the id alone may have been reused.
             if is_same(row[f"{who}_pid"], row[f"{who}_started"]):
                 _kill(row[f"{who}_pid"])
 
     def host_at_work(self) -> Host | None:
-        """The host whose CLI runs for this round; None where the round is over already."""
+        """Return the host that runs this round; None if the round is over."""
         names = {host.name: host for host in self.installation.others}
         while not self._is_over():
             for row in self._running("cli"):
@@ -58,7 +58,7 @@ class Scene:
         return None
 
     def goes_on_without(self, host: str) -> bool:
-        """Another host has begun with what follows, or all is over."""
+        """Whether another host continued, or the cycle is over."""
         query = "SELECT host, status FROM sessions WHERE cycle_id = ? ORDER BY id DESC"
         (last, *_earlier) = ask(self.installation.record, query, self.cycle)
         return self._is_over() or (last["host"] not in {"", host} and last["status"] != "queued")
@@ -81,7 +81,7 @@ Fault = Callable[[Scene], list[str]]
 
 
 def nothing(scene: Scene) -> list[str]:
-    """A round without a fault of its own, for comparison."""
+    """Do nothing, for comparison."""
     return []
 
 
@@ -91,28 +91,28 @@ def kill_cli(scene: Scene) -> list[str]:
 
 
 def kill_worker(scene: Scene) -> list[str]:
-    """The one process that runs the tier; the cluster around it lives on."""
+    """Kill the process that runs the tier; the cluster continues."""
     scene.kill_running("runner")
     return []
 
 
 def kill_part_of_the_queue(scene: Scene) -> list[str]:
-    """Any process that the queue's guard looks after, idle or not."""
+    """Kill any process of the cluster, idle or not."""
     if parts := scene.installation.parts_of_the_queue():
         _kill(scene.chance.choice(parts))
     return []
 
 
 def kill_cluster(scene: Scene) -> list[str]:
-    """All processes of the worker at once, as when the machine runs out of memory."""
+    """Kill all processes of the worker at once."""
     workers = [host.service for host in scene.installation.others] or [WORKER]
     scene.installation.kill(scene.chance.choice(workers))
     return []
 
 
 def kill_web_server(scene: Scene) -> list[str]:
-    """It comes back, says that all is well, and shows the run that it missed a part of."""
-    with scene.installation.one_at_a_time:
+    """Kill the web server and check that it returns and shows the run."""
+    with scene.installation.installation_lock:
         scene.installation.kill(WEB)
         website = scene.installation.website
         if trouble := website.wait_until_ready():
@@ -127,9 +127,9 @@ def kill_web_server(scene: Scene) -> list[str]:
 
 
 def lock_database(scene: Scene) -> list[str]:
-    """Another writer holds the database for a while."""
+    """Lock the database for a while."""
     with (
-        scene.installation.one_at_a_time,
+        scene.installation.installation_lock,
         closing(sqlite3.connect(scene.installation.state / DATABASE, timeout=30)) as holder,
     ):
         holder.execute("BEGIN IMMEDIATE")
@@ -139,8 +139,8 @@ def lock_database(scene: Scene) -> list[str]:
 
 
 def fill_disk(scene: Scene) -> list[str]:
-    """The state directory's disk is full for a while: database, spool, transcripts."""
-    with scene.installation.one_at_a_time:
+    """Fill the disk of the state directory for a while."""
+    with scene.installation.installation_lock:
         keep_full(scene.installation.state, scene.chance.uniform(1.0, 5.0))
     return []
 
@@ -151,7 +151,7 @@ def _kill(pid: int) -> None:
 
 
 def kill_host(scene: Scene) -> list[str]:
-    """All of a host at once, while it runs a tier of this round, and it does not come back."""
+    """Kill a whole host while it runs a tier of this round."""
     if (host := scene.host_at_work()) is None:
         return []
     scene.installation.take_down(host)
@@ -169,10 +169,10 @@ def kill_host(scene: Scene) -> list[str]:
 
 
 def restart_database(scene: Scene) -> list[str]:
-    """The server dies as in a loss of power and comes back some seconds later."""
+    """Kill the database server and start it again some seconds later."""
     server = scene.installation.postgres
     assert server is not None, "only where there are several hosts"
-    with scene.installation.one_at_a_time:
+    with scene.installation.installation_lock:
         server.stop(scene.chance.choice(["immediate", "fast"]))
         time.sleep(scene.chance.uniform(0.0, 5.0))
         server.start()
@@ -197,5 +197,5 @@ ACROSS_HOSTS: dict[str, Fault] = {
     KILL_A_HOST: kill_host,
     "restart the database": restart_database,
 }
-"""What is played with several hosts, which share a PostgreSQL server."""
+"""Faults for several hosts that share a PostgreSQL server."""
 EVERY_FAULT = {**FAULTS, **ACROSS_HOSTS}

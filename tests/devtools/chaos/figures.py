@@ -1,4 +1,4 @@
-"""What came of all rounds, by fault."""
+"""Figures of all rounds, by fault."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from escalation.rehearsal.chaos.rounds import Round
+from tests.devtools.chaos.rounds import ChaosRound
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,15 +17,15 @@ class FaultFigures:
     rounds: int
     outcomes: dict[str, int]
     violations: int
-    """Rounds in which at least one invariant did not hold."""
+    """Rounds with a violated invariant."""
     cut_off: int
     recovered: int
     settling_median_seconds: float
     settling_longest_seconds: float
 
 
-def figures(rounds: Iterable[Round]) -> list[FaultFigures]:
-    by_fault: dict[str, list[Round]] = {}
+def figures(rounds: Iterable[ChaosRound]) -> list[FaultFigures]:
+    by_fault: dict[str, list[ChaosRound]] = {}
     for one in rounds:
         by_fault.setdefault(one.fault, []).append(one)
     return [_figures(fault, found) for fault, found in sorted(by_fault.items())]
@@ -33,14 +33,14 @@ def figures(rounds: Iterable[Round]) -> list[FaultFigures]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Play:
-    """All rounds and what was left when they were over."""
+    """All rounds and the files and processes left after them."""
 
     seed: int
     seconds: float
-    rounds: list[Round]
+    rounds: list[ChaosRound]
     left_behind: list[str]
     left_out: str = ""
-    """Why a fault could not be played here."""
+    """The reason why a fault could not be played."""
 
     @property
     def violated(self) -> int:
@@ -60,7 +60,7 @@ def as_json(played: Play) -> dict[str, Any]:
     }
 
 
-def _figures(fault: str, rounds: list[Round]) -> FaultFigures:
+def _figures(fault: str, rounds: list[ChaosRound]) -> FaultFigures:
     settling = [one.settling_seconds for one in rounds]
     return FaultFigures(
         fault=fault,

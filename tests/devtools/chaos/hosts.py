@@ -1,4 +1,4 @@
-"""Hosts of the scratch installation: a worker, a name and a state directory of its own each.
+"""Simulated hosts, each with its own worker, host name and state directory.
 
 They share the database, the keys, and the directory of the drills, which on real hosts would be the
 working directories that a watch names. The name is the kernel's (a UTS namespace), so that every
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from escalation.rehearsal.chaos.left_behind import children
+from tests.devtools.chaos.left_behind import children
 
 NAMED = 'hostname "$0" && exec "$@"'
 
@@ -30,7 +30,7 @@ class Host:
         return f"queue worker on {self.name}"
 
     def wrapped(self, command: list[str]) -> list[str]:
-        """An ordinary user may name a host in a user namespace of their own."""
+        """Return the prefix that sets a host name in a user namespace."""
         own_user = [] if os.geteuid() == 0 else ["--map-root-user"]
         return ["unshare", "--uts", *own_user, "sh", "-c", NAMED, self.name, *command]
 
@@ -39,7 +39,7 @@ class Host:
 
 
 def played_hosts(count: int, beside: Path, drills: Path) -> tuple[Host, ...]:
-    """None where one is enough: then the scratch installation is it."""
+    """Create the hosts; none if one is enough."""
     numbers = range(1, count + 1) if count > 1 else ()
     hosts = tuple(Host(f"host-{number}", beside / f"host-{number}") for number in numbers)
     for host in hosts:
@@ -49,7 +49,7 @@ def played_hosts(count: int, beside: Path, drills: Path) -> tuple[Host, ...]:
 
 
 def why_no_hosts() -> str:
-    """Why this machine cannot play several, or nothing."""
+    """Return the reason why several hosts cannot be simulated; empty if they can."""
     tried = subprocess.run(
         Host("host-0", Path()).wrapped(["true"]), capture_output=True, text=True, check=False
     )
@@ -59,7 +59,7 @@ def why_no_hosts() -> str:
 
 
 def kill_all(root: int) -> None:
-    """A process and all that came of it, at once, as when a machine loses its power."""
+    """Kill a process and all its descendants at once."""
     family = [root]
     for process in family:  # grows while it is walked
         family += children(process)

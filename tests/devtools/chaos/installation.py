@@ -1,7 +1,6 @@
 """The processes of the scratch installation, kept alive as a service manager would.
 
-Nothing here recovers a session: that is the worker's own business, at its start and by its
-schedule. What is done is only what any machine does: whatever ended is started again.
+Nothing here recovers a session: the worker does that. Ended processes are only restarted.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from pathlib import Path
 
 from django.conf import settings
 
-from escalation.rehearsal.chaos.evidence import DATABASE
-from escalation.rehearsal.chaos.hosts import Host, kill_all
-from escalation.rehearsal.chaos.left_behind import children
-from escalation.rehearsal.chaos.record import SQLITE, RecordAway, opened
-from escalation.rehearsal.chaos.website import Website
-from escalation.rehearsal.own_postgres import OwnPostgres
+from tests.devtools.chaos.evidence import DATABASE
+from tests.devtools.chaos.hosts import Host, kill_all
+from tests.devtools.chaos.left_behind import children
+from tests.devtools.chaos.record import SQLITE, RecordAway, opened
+from tests.devtools.chaos.website import Website
+from tests.devtools.postgres import OwnPostgres
 
 WORKER, WEB = "queue worker", "web server"
 LOOK_SECONDS = 0.5
@@ -31,12 +30,12 @@ STOP_SECONDS = 30.0
 
 
 def commands() -> dict[str, tuple[str, ...]]:
-    """As a service manager is told to start them."""
+    """The command lines, as a service manager starts them."""
     address = ("--host", settings.CLAUDEOPS_HOST, "--port", str(settings.CLAUDEOPS_PORT))
-    patience = ("--timeout-graceful-shutdown", "2", "--log-level", "warning")
+    timeout = ("--timeout-graceful-shutdown", "2", "--log-level", "warning")
     return {
         WORKER: ("-m", "escalation.management", "worker"),
-        WEB: ("-m", "uvicorn", "claudeops.asgi:application", *address, *patience),
+        WEB: ("-m", "uvicorn", "claudeops.asgi:application", *address, *timeout),
     }
 
 
@@ -45,17 +44,17 @@ class Installation:
     state: Path
     website: Website
     log: Path
-    """What the services say, kept off the screen."""
+    """The log file of the services."""
     others: tuple[Host, ...] = ()
-    """Where several are played: the hosts of the workers. Here is the web server alone."""
+    """The hosts of the workers, if there are several; then only the web server runs here."""
     address: str = ""
-    """Of the shared database, where there are several hosts."""
+    """The address of the shared database of several hosts."""
     postgres: OwnPostgres | None = None
     services: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     away: set[str] = field(default_factory=set)
-    """Services of a host that is down: nobody starts them again for now."""
-    one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
-    """For faults that would spoil what another one is looking at."""
+    """Services of a host that is down, which are not restarted."""
+    installation_lock: threading.Lock = field(default_factory=threading.Lock)
+    """Serialises faults that would disturb each other."""
     _stop: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)
 
@@ -71,7 +70,7 @@ class Installation:
         workers = [host.service for host in self.others] or [WORKER]
         for name in (WEB, *workers):
             self._start_service(name)
-        # Across hosts it is the real time until another host takes over that is of interest.
+        # With several hosts the real time until a take-over is measured.
         works = [self._keep_alive] if self.others else [self._keep_alive, self._nudge_housekeeping]
         for work in works:
             thread = threading.Thread(target=work, daemon=True)
@@ -91,12 +90,12 @@ class Installation:
             service.wait()
 
     def kill(self, name: str) -> None:
-        """Every process of a service at once, as when the machine runs out of memory."""
+        """Kill every process of a service at once, as an out-of-memory killer would."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.services[name].pid, signal.SIGKILL)
 
     def take_down(self, host: Host) -> None:
-        """All that runs there is gone, and stays so."""
+        """Kill everything on a host, without a restart."""
         self.away.add(host.service)
         kill_all(self.services[host.service].pid)
 
@@ -104,7 +103,7 @@ class Installation:
         self.away.discard(host.service)
 
     def parts_of_the_queue(self) -> list[int]:
-        """The processes that the worker's own guard looks after: pusher, monitor, workers."""
+        """Return the processes of the cluster of the worker: pusher, monitor, workers."""
         guards = children(self.services[WORKER].pid)
         return [part for guard in guards for part in children(guard)]
 
@@ -125,19 +124,17 @@ class Installation:
         while not self._stop.wait(LOOK_SECONDS):
             for name, service in list(self.services.items()):
                 if service.poll() is not None and name not in self.away:
-                    # As systemd does: what is left of the unit goes before it is started again.
+                    # As systemd does, stop the rest of the unit before the restart.
                     self.kill(name)
                     self._start_service(name)
 
     def _nudge_housekeeping(self) -> None:
-        """Make the recovery due now, again and again, so that a round need not wait a minute.
+        """Make the recovery task due repeatedly, so that a round need not wait a minute.
 
-        This is no help to what is checked: the worker's own scheduler still has to look, to queue
-        the task and to run it, as it does in every installation. It only finds it due a few
-        seconds earlier than it would by the clock.
+        The scheduler of the worker still has to find, queue and run the task.
         """
         while not self._stop.wait(NUDGE_SECONDS):
-            with contextlib.suppress(RecordAway), opened(self.record, patience=1) as ask:
+            with contextlib.suppress(RecordAway), opened(self.record, timeout=1) as ask:
                 ask(
                     "UPDATE django_q_schedule SET next_run = datetime('now', '-1 second')"
                     " WHERE name = 'recovery'"

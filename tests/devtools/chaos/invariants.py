@@ -1,7 +1,4 @@
-"""What must hold after every round, whatever died in it: nothing lost, doubled or left behind.
-
-Pure functions over the evidence. What the books must say is in `books`.
-"""
+"""Checks that a round lost, doubled and left nothing; usage and cost are checked in `books`."""
 
 from __future__ import annotations
 
@@ -10,18 +7,18 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from escalation.rehearsal.chaos.books import Prices, book_violations
-from escalation.rehearsal.chaos.evidence import Evidence, Run, resumed_line
-from escalation.rehearsal.chaos.raw_transcripts import tool_numbers
+from tests.devtools.chaos.books import Prices, book_violations
+from tests.devtools.chaos.evidence import DrillEvidence, SessionEvidence, resumed_line
+from tests.devtools.chaos.raw_transcripts import tool_numbers
 
 OPEN = ("queued", "running", "awaiting_approval")
 GOOD = ("completed", "escalated")
 OUR_OWN_FAILURE = "Claude Ops itself failed"
 MOST_ATTEMPTS = 2
-"""A run that was cut off before its first answer may be started again, once, beside itself."""
+"""A run without a first answer may be started a second time."""
 
 
-def violations(evidence: Evidence, prices: Prices) -> list[str]:
+def violations(evidence: DrillEvidence, prices: Prices) -> list[str]:
     return [
         *_endings(evidence),
         *_links(evidence.runs),
@@ -34,7 +31,7 @@ def violations(evidence: Evidence, prices: Prices) -> list[str]:
     ]
 
 
-def _endings(evidence: Evidence) -> Iterator[str]:
+def _endings(evidence: DrillEvidence) -> Iterator[str]:
     cycle = evidence.cycle
     if cycle["state"] != "finished" or not cycle["outcome"]:
         yield f"cycle {cycle['id']} is {cycle['state']}, its outcome {cycle['outcome'] or 'open'}"
@@ -50,7 +47,7 @@ def _endings(evidence: Evidence) -> Iterator[str]:
             yield f"session {run.key} is {status}: {error[:200]}"
 
 
-def _links(runs: list[Run]) -> Iterator[str]:
+def _links(runs: list[SessionEvidence]) -> Iterator[str]:
     by_key = {run.key: run for run in runs}
     followed = {run.row["parent_session_id"] for run in runs}
     for parent in followed:
@@ -68,16 +65,16 @@ def _links(runs: list[Run]) -> Iterator[str]:
             yield f"session {run.key} is escalated and nothing follows it"
 
 
-def _attempts(parent: int | None, attempts: list[Run]) -> Iterator[str]:
-    """Whatever is started from one place does its work once."""
+def _attempts(parent: int | None, attempts: list[SessionEvidence]) -> Iterator[str]:
+    """Check that each successor does its work once."""
     place = "the beginning" if parent is None else f"session {parent}"
     worked = [run for run in attempts if not run.did_nothing]
     if len(worked) > 1 or len(attempts) > MOST_ATTEMPTS:
         yield f"the chain goes on from {place} {len(attempts)} times, {len(worked)} of them at work"
 
 
-def _conversations(runs: list[Run]) -> Iterator[str]:
-    """A resumed run begins with all that the runs before it were told by their tools."""
+def _conversations(runs: list[SessionEvidence]) -> Iterator[str]:
+    """Check that a resumed run has all tool results of the runs before."""
     for run in runs:
         earlier = resumed_line(run, runs)[1:]
         if not run.exchanges:
@@ -91,8 +88,8 @@ def _conversations(runs: list[Run]) -> Iterator[str]:
             )
 
 
-def _calls_sent(run: Run) -> set[str]:
-    """Calls of this very run whose outputs the CLI sent on: in its last request, not its first."""
+def _calls_sent(run: SessionEvidence) -> set[str]:
+    """Return the calls of this run whose results are in its last request, not in its first."""
     if not run.exchanges:
         return set()
     first, last = run.exchanges[0].messages, run.exchanges[-1].messages
@@ -104,8 +101,8 @@ def _calls_sent(run: Run) -> set[str]:
     }
 
 
-def _starts(evidence: Evidence) -> Iterator[str]:
-    """Every start chooses an id of its own, so two ids for one session are two starts."""
+def _starts(evidence: DrillEvidence) -> Iterator[str]:
+    """Count the starts of a session: each has its own id."""
     for run in evidence.runs:
         started = {one.conversation for one in run.exchanges}
         if len(started) > 1:
@@ -122,8 +119,8 @@ def _starts(evidence: Evidence) -> Iterator[str]:
             yield f"Tier {tier} was run {count} times"
 
 
-def _words(runs: list[Run]) -> Iterator[str]:
-    """All that the CLI wrote down or sent on has reached the record, and once."""
+def _words(runs: list[SessionEvidence]) -> Iterator[str]:
+    """Check that all transcript entries are stored, once."""
     for run in runs:
         stored = Counter(_ids_stored(run))
         lost = [entry for entry in run.words if entry["uuid"] not in stored]
@@ -139,20 +136,20 @@ def _words(runs: list[Run]) -> Iterator[str]:
             yield f"session {run.key} has no event for {len(unheard)} tool calls that the API saw"
 
 
-def _ids_stored(run: Run) -> list[str]:
+def _ids_stored(run: SessionEvidence) -> list[str]:
     payloads: list[dict[str, Any]] = [event["payload"] for event in run.events]
     return [str(payload["uuid"]) for payload in payloads if payload.get("uuid")]
 
 
-def _numbers(runs: list[Run]) -> Iterator[str]:
-    """A gap in the numbers of a session's events is an event that was counted and never stored."""
+def _numbers(runs: list[SessionEvidence]) -> Iterator[str]:
+    """Check the sequence numbers of events for gaps."""
     for run in runs:
         numbers = [event["sequence"] for event in run.events]
         if numbers != list(range(1, len(numbers) + 1)):
             yield f"session {run.key} has {len(numbers)} events, numbered up to {numbers[-1]}"
 
 
-def _left_behind(evidence: Evidence) -> Iterator[str]:
+def _left_behind(evidence: DrillEvidence) -> Iterator[str]:
     for process in evidence.processes:
         yield f"the process {process} was left behind"
     for file in evidence.files:

@@ -1,4 +1,4 @@
-"""The third witness: the machine itself. Which processes and files of a round are still there?"""
+"""Finds processes and files of a round that are still there."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 
 MARK_VARIABLE = b"CLAUDEOPS_RUN="
 PASSING_PLACES = ("handoffs", "spool", "runs")
-"""Folders of the state directory whose files live no longer than a run or a step to the next."""
+"""Directories whose files exist only during a run."""
 
 
 def living_processes(marks: Iterable[str], drill: Path) -> list[str]:
-    """Whoever carries a mark of the round, stands in its directory or was told about it."""
+    """Return processes with a mark, a directory or an argument of the round."""
     told = [mark.encode() for mark in marks if mark]
     return [
         f"{process.name} ({_command(process).replace(chr(0), ' ').strip()[:80]})"
@@ -31,8 +31,7 @@ def left_files(state: Path, sessions: Iterable[int]) -> list[str]:
 
 
 def passing_files(state: Path) -> list[str]:
-    """Nothing but these folders' files with something in them: an empty one holds no secret. What
-    goes while one looks is not left."""
+    """Return the files with content in these directories, of these sessions."""
     found = []
     for place in PASSING_PLACES:
         for folder, _folders, names in os.walk(state / place):
@@ -44,7 +43,7 @@ def passing_files(state: Path) -> list[str]:
 
 
 def left_after_all(state: Path, drills: Path) -> list[str]:
-    """When every round is over and every service stopped, whosoever it was."""
+    """Return what is left after all rounds and services have ended."""
     files = [f"the file {name} was left behind" for name in passing_files(state)]
     processes = living_processes([], drills.resolve())
     return files + [f"the process {process} was left behind" for process in processes]
@@ -56,18 +55,18 @@ def children(pid: int) -> list[int]:
 
 
 def is_same(pid: int, started: int) -> bool:
-    """Whether a number still means the process that was started at that tick of the clock."""
+    """Whether a process id still belongs to the process with that start time."""
     return _stat(pid)[19:20] == [str(started)]
 
 
 def _stat(pid: int) -> list[str]:
-    """What the kernel says after the name, which may itself hold spaces; nothing of a dead one."""
+    """Return the fields after the name; empty for a dead process."""
     fields = _read(Path(f"/proc/{pid}/stat")).decode(errors="replace").rpartition(")")[2].split()
     return [] if fields[:1] in (["Z"], ["X"]) else fields
 
 
 def _belongs(process: Path, marks: list[bytes], drill: Path) -> bool:
-    """A process that is dead already has neither a directory nor an environment."""
+    """Read a link or file of a process; empty for a dead one."""
     environment = _read(process / "environ").split(b"\0")
     carried = [word for word in environment if word.startswith(MARK_VARIABLE)]
     if any(mark in word for word in carried for mark in marks):

@@ -1,4 +1,4 @@
-"""The second witness: the files in which the CLI itself writes a conversation down."""
+"""Reads the transcripts that the CLI writes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from escalation.rehearsal.chaos.api_log import KINDS, Usage
+from tests.devtools.chaos.api_log import KINDS, Usage
 
 Entry = dict[str, Any]
 
 
 def transcripts(directory: Path) -> dict[str, list[Entry]]:
-    """Every transcript below a CLI's configuration directory, by the conversation's id."""
+    """Return all transcripts below a configuration directory, by conversation id."""
     found: dict[str, list[Entry]] = {}
     for folder, _folders, names in os.walk(directory):
         for name in sorted(names):
@@ -47,7 +47,7 @@ def tool_numbers(entry: Entry, key: str) -> set[str]:
 
 
 def usages(words: list[Entry]) -> list[Usage]:
-    """One for each answer, which is written down in several pieces."""
+    """Return one usage for each answer, which has several entries."""
     by_answer: dict[str, Usage] = {}
     for entry in words:
         message = entry.get("message") or {}
@@ -59,7 +59,7 @@ def usages(words: list[Entry]) -> list[Usage]:
 
 
 def stated_total(entries: list[Entry]) -> float | None:
-    """What the CLI's own books say the whole conversation has cost, where it keeps any."""
+    """Return the cost of the conversation that the CLI stored, if any."""
     totals = [
         entry["totalCostUSD"]
         for entry in entries

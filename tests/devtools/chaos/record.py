@@ -1,6 +1,6 @@
-"""The record as SQL shows it, whichever database holds it: what is checked must not do the reading.
+"""Reads SQLite or PostgreSQL by SQL, without the models that are checked.
 
-Questions are written with `?` for what is filled in. Numbers come as numbers, times as they are.
+Placeholders are written as `?`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class RecordAway(Exception):
 
 
 @contextmanager
-def opened(address: str, *, patience: float = 30) -> Iterator[Ask]:
+def opened(address: str, *, timeout: float = 30) -> Iterator[Ask]:
     if address.startswith(SQLITE):
-        with _sqlite(address.removeprefix(SQLITE), patience) as ask:
+        with _sqlite(address.removeprefix(SQLITE), timeout) as ask:
             yield ask
     else:
         with _postgresql(address) as ask:
@@ -32,9 +32,9 @@ def opened(address: str, *, patience: float = 30) -> Iterator[Ask]:
 
 
 @contextmanager
-def _sqlite(path: str, patience: float) -> Iterator[Ask]:
+def _sqlite(path: str, timeout: float) -> Iterator[Ask]:
     try:
-        with closing(sqlite3.connect(path, timeout=patience)) as record, record:
+        with closing(sqlite3.connect(path, timeout=timeout)) as record, record:
             record.row_factory = sqlite3.Row
             yield lambda query, *given: [dict(row) for row in record.execute(query, given)]
     except sqlite3.OperationalError as error:

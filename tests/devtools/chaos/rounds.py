@@ -1,7 +1,7 @@
-"""A round: start a drill, let something die at a random moment, wait for its end, look at it.
+"""Plays rounds: start a drill, cause a fault at a random time, wait for the end, check.
 
-Several rounds run at the same time in one installation, so that a fault falls among them all; the
-evidence of each stays apart, because every drill has its own directory, configuration and rows.
+Several rounds run at the same time in one installation, so that a fault affects them all. Their
+evidence is separate, because every drill has its own directory, configuration and rows.
 """
 
 from __future__ import annotations
@@ -15,52 +15,53 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from django.db import OperationalError, connection
+from django.db import connection
 
-from escalation import queue
-from escalation.rehearsal.chaos.books import Prices
-from escalation.rehearsal.chaos.evidence import DATABASE, Evidence, Place, ask, gather
-from escalation.rehearsal.chaos.faults import EVERY_FAULT, KILL_A_HOST, Scene
-from escalation.rehearsal.chaos.installation import Installation
-from escalation.rehearsal.chaos.invariants import violations
-from escalation.rehearsal.drills.drill import start_drill
+from escalation.drills.drill import start_drill
+from escalation.run.database_retry import persistently
+from tests.devtools.chaos.books import Prices
+from tests.devtools.chaos.evidence import DATABASE, DrillEvidence, DrillTraces, ask, gather
+from tests.devtools.chaos.faults import EVERY_FAULT, KILL_A_HOST, Scene
+from tests.devtools.chaos.installation import Installation
+from tests.devtools.chaos.invariants import violations
 
 SCENARIO = "chaos"
 EARLY = 0.3
 SETTLING_SECONDS = 240.0
 STARTING_SECONDS = 60.0
-# What goes away by itself within this time was not left behind.
+# Files that disappear within this time count as removed.
 SECOND_LOOK_SECONDS = 2.0
-# A host that was killed clears away what it left when it is back.
+# A killed host cleans up when it is back.
 HOST_BACK_SECONDS = 60.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
-    """All that chance decides about a round, so that a seed means the same faults again."""
+class FaultPlan:
+    """The random choices of a round, repeatable by the seed."""
 
     number: int
     fault: str
     moment: float
-    """When, as a share of the time that a chain takes here without a fault."""
+    """The time of the fault, as a share of the time of a chain without a fault."""
     seed: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Round:
+class ChaosRound:
     number: int
     fault: str
     after_seconds: float
     also: list[str]
-    """Faults of other rounds that fell into this one."""
+    """Faults of other rounds during this one."""
     outcome: str
     statuses: list[str]
     cut_off: int
     """Sessions that were ended as interrupted."""
     recovered: int
-    """Those of them after which the chain went on."""
+    """Those after which the chain continued."""
     settling_seconds: float
     """From the fault to the end of the cycle."""
     violations: list[str]
@@ -68,7 +69,7 @@ class Round:
 
 @dataclass(slots=True)
 class Diary:
-    """When which fault happened, for rounds that were struck by the fault of another one."""
+    """The times of all faults, for rounds that another fault affected."""
 
     entries: list[tuple[float, int, str]] = field(default_factory=list)
 
@@ -89,26 +90,26 @@ class Playground:
     prices: Prices
     drills: Path
     keep: Path | None
-    """Where the evidence of a violated round is kept."""
+    """The directory for the evidence of failed rounds."""
     diary: Diary = field(default_factory=Diary)
     enough: threading.Event = field(default_factory=threading.Event)
 
 
-def warm_up(playground: Playground, *, at_once: int) -> list[Round]:
-    """Rounds without a fault, as many at a time as later: they tell how long a chain takes here."""
-    quiet = Plan(number=0, fault="nothing", moment=0.0, seed="")
+def warm_up(playground: Playground, *, at_once: int) -> list[ChaosRound]:
+    """Play rounds without a fault, to measure the time of a chain."""
+    quiet = FaultPlan(number=0, fault="nothing", moment=0.0, seed="")
     return list(play(playground, [quiet] * at_once, at_once=at_once, chain_seconds=0.0))
 
 
-def plans(rounds: int, seed: int, faults: list[str]) -> list[Plan]:
-    """Every fault comes up once before any comes up again."""
+def plans(rounds: int, seed: int, faults: list[str]) -> list[FaultPlan]:
+    """Plan rounds; every fault is used once before one is repeated."""
     chance = random.Random(seed)  # noqa: S311 (a repeatable choice of faults, not a secret)
     deck: list[str] = []
     made = []
     for number in range(1, rounds + 1):
         deck = deck or chance.sample(faults, len(faults))
         made.append(
-            Plan(
+            FaultPlan(
                 number=number,
                 fault=deck.pop(),
                 moment=chance.uniform(0.0, 1.0),
@@ -119,9 +120,9 @@ def plans(rounds: int, seed: int, faults: list[str]) -> list[Plan]:
 
 
 def play(
-    playground: Playground, planned: list[Plan], *, at_once: int, chain_seconds: float
-) -> Iterator[Round]:
-    """Rounds in the order in which they end."""
+    playground: Playground, planned: list[FaultPlan], *, at_once: int, chain_seconds: float
+) -> Iterator[ChaosRound]:
+    """Play rounds and yield them in the order in which they end."""
     with ThreadPoolExecutor(at_once) as pool:
         futures = [
             pool.submit(_play_round, playground, plan, round(_share(plan) * chain_seconds, 2))
@@ -136,19 +137,19 @@ def play(
             raise
 
 
-def _share(plan: Plan) -> float:
-    """A host must be at work when it is killed, whatever chance says of the moment."""
+def _share(plan: FaultPlan) -> float:
+    """Return the time of the fault; a host is killed at once, while it works."""
     return plan.moment * (EARLY if plan.fault == KILL_A_HOST else 1.0)
 
 
-def _play_round(playground: Playground, plan: Plan, after_seconds: float) -> Round:
+def _play_round(playground: Playground, plan: FaultPlan, after_seconds: float) -> ChaosRound:
     chance = random.Random(plan.seed)  # noqa: S311 (as above)
     began = time.monotonic()
     try:
         cycle = _started()
     finally:
         connection.close()
-    place = Place(
+    place = DrillTraces(
         state=playground.installation.state,
         drills=playground.drills,
         cycle=cycle,
@@ -165,7 +166,7 @@ def _play_round(playground: Playground, plan: Plan, after_seconds: float) -> Rou
     statuses = [run.row["status"] for run in evidence.runs]
     if found and playground.keep:
         _keep(place, playground.installation.log, playground.keep / f"round-{plan.number}")
-    return Round(
+    return ChaosRound(
         number=plan.number,
         fault=plan.fault,
         after_seconds=after_seconds,
@@ -180,19 +181,13 @@ def _play_round(playground: Playground, plan: Plan, after_seconds: float) -> Rou
 
 
 def _started() -> int:
-    """A database that is locked or full at this moment is asked again, as a person would."""
-    give_up = time.monotonic() + STARTING_SECONDS
-    while True:
-        try:
-            return int(start_drill(SCENARIO, enqueue=queue.enqueue).pk)
-        except OperationalError:
-            if time.monotonic() > give_up:
-                raise
-            time.sleep(1.0)
+    """Retry while the database is locked or full."""
+    begin = partial(start_drill, SCENARIO)
+    return int(persistently(begin, within=STARTING_SECONDS).pk)
 
 
-def _wait_for_end(place: Place, enough: threading.Event) -> None:
-    """Only wait: the installation has to come to an end by itself."""
+def _wait_for_end(place: DrillTraces, enough: threading.Event) -> None:
+    """Wait until the cycle has ended by itself."""
     give_up = time.monotonic() + SETTLING_SECONDS
     while time.monotonic() < give_up and not enough.wait(0.25):
         query = "SELECT state FROM sessions_app_cycle WHERE id = ?"
@@ -201,7 +196,7 @@ def _wait_for_end(place: Place, enough: threading.Event) -> None:
             return
 
 
-def _judged(place: Place, prices: Prices) -> tuple[Evidence, list[str]]:
+def _judged(place: DrillTraces, prices: Prices) -> tuple[DrillEvidence, list[str]]:
     give_up = time.monotonic() + (HOST_BACK_SECONDS if place.other_states else 0.0)
     evidence = gather(place)
     found = violations(evidence, prices)
@@ -215,7 +210,7 @@ def _judged(place: Place, prices: Prices) -> tuple[Evidence, list[str]]:
     return evidence, found
 
 
-def _keep(place: Place, log: Path, target: Path) -> None:
+def _keep(place: DrillTraces, log: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     shutil.copy(log, target)
     if not place.address:
@@ -225,7 +220,7 @@ def _keep(place: Place, log: Path, target: Path) -> None:
             shutil.copytree(directory, target / name / directory.name, dirs_exist_ok=True)
 
 
-def _keep_record(place: Place, target: Path) -> None:
+def _keep_record(place: DrillTraces, target: Path) -> None:
     with (
         closing(sqlite3.connect(place.state / DATABASE, timeout=30)) as record,
         closing(sqlite3.connect(target / DATABASE)) as copy,

@@ -1,4 +1,4 @@
-"""A disk so small that it can be filled: the scratch installation's state directory lies on it."""
+"""A small disk for the state directory of the scratch installation, which can be filled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LARGEST_BITE = 256 * 1024
 
 
 def keep_full(directory: Path, seconds: float) -> None:
-    """Take all that is left and what others free meanwhile, and give it back after some seconds."""
+    """Fill the disk for some seconds."""
     filler = directory / "filler"
     handle = os.open(filler, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
     give_up = time.monotonic() + seconds

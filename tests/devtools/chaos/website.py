@@ -1,4 +1,4 @@
-"""The dashboard as a person's browser sees it, by plain HTTP."""
+"""A client of the web pages, by plain HTTP."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 READY_SECONDS = 60.0
 LIVE_SECONDS = 20.0
 NOT_ASKED = "disk"
-"""The scratch installation's disk is small on purpose, and the check of it says so."""
+"""The disk is small on purpose, and its health check fails."""
 
 
 @dataclass(slots=True)
@@ -36,14 +36,14 @@ class Website:
         self._opener.open(f"{self.address}/login/", data, timeout=LIVE_SECONDS).close()
 
     def wait_until_ready(self) -> str:
-        """Nothing once all is well, else what was wrong to the last."""
+        """Wait; return the last problem, or an empty text."""
         give_up = time.monotonic() + READY_SECONDS
         while (trouble := self._trouble()) and time.monotonic() < give_up:
             time.sleep(0.2)
         return trouble
 
     def live_trouble(self, session: int) -> str:
-        """Nothing when the live page shows what is recorded of a session, else what is wrong."""
+        """Return the problem with the live page of a session, or an empty text."""
         try:
             with self._get(f"/sessions/{session}/live/") as stream:
                 return _trouble_with(stream)

@@ -8,11 +8,16 @@ from decimal import Decimal
 
 import pytest
 
-from claudeops.env import Environment
-from claudeops.tier_settings import tiers_from
-from escalation.agent.argv import NO_ENVIRONMENT, RunRequest, build_argv, conversation_id
-from escalation.agent.binary import ClaudeBinary
+from claudeops.env import Environment, tiers_from
+from escalation.agent.binary import (
+    NO_ENVIRONMENT,
+    ClaudeBinary,
+    RunRequest,
+    build_argv,
+    conversation_id,
+)
 from escalation.report import REPORT_SCHEMA_JSON
+from tests.tables import each_row
 
 FORKING = ClaudeBinary(path="/opt/claude", source="PATH", version="2", flags=("--fork-session",))
 OLD = ClaudeBinary(path="/opt/claude", source="PATH", version="1", flags=("--resume",))
@@ -47,7 +52,7 @@ def value_of(argv: list[str], flag: str) -> str:
     return argv[argv.index(flag) + 1]
 
 
-@pytest.mark.parametrize(("binary", "tier", "resumes"), EVERY_RUN)
+@each_row(("binary", "tier", "resumes"), EVERY_RUN)
 def test_req6_session_manager_always_passes_tier_appropriate_tool_flags(binary, tier, resumes):
     argv = argv_of(binary, tier, resumes)
 
@@ -57,7 +62,7 @@ def test_req6_session_manager_always_passes_tier_appropriate_tool_flags(binary, 
     assert value_of(argv, "--tools") == ",".join(TIERS[tier].tool_names)
 
 
-@pytest.mark.parametrize(("binary", "tier", "resumes"), EVERY_RUN)
+@each_row(("binary", "tier", "resumes"), EVERY_RUN)
 def test_every_run_states_its_model_and_its_limits(binary, tier, resumes):
     argv = argv_of(binary, tier, resumes)
 
@@ -78,7 +83,7 @@ def test_a_question_is_asked_without_a_report():
     assert "--json-schema" not in build_argv(FORKING, request)
 
 
-@pytest.mark.parametrize(("binary", "tier", "resumes"), EVERY_RUN)
+@each_row(("binary", "tier", "resumes"), EVERY_RUN)
 def test_req1_every_run_prints_structured_output(binary, tier, resumes):
     argv = argv_of(binary, tier, resumes)
 
@@ -88,7 +93,7 @@ def test_req1_every_run_prints_structured_output(binary, tier, resumes):
     assert value_of(argv, "--json-schema") == REPORT_SCHEMA_JSON
 
 
-@pytest.mark.parametrize(("binary", "tier", "resumes"), EVERY_RUN)
+@each_row(("binary", "tier", "resumes"), EVERY_RUN)
 def test_every_run_is_closed_to_what_lies_on_the_host(binary, tier, resumes):
     argv = argv_of(binary, tier, resumes)
 
@@ -97,14 +102,14 @@ def test_every_run_is_closed_to_what_lies_on_the_host(binary, tier, resumes):
     assert "--strict-mcp-config" in argv
 
 
-@pytest.mark.parametrize(("binary", "tier", "resumes"), EVERY_RUN)
+@each_row(("binary", "tier", "resumes"), EVERY_RUN)
 def test_no_run_lets_the_cli_delete_conversations(binary, tier, resumes):
     settings = json.loads(value_of(argv_of(binary, tier, resumes), "--settings"))
 
     assert settings["cleanupPeriodDays"] >= 3650
 
 
-@pytest.mark.parametrize(
+@each_row(
     "flag",
     [
         "--append-system-prompt",
@@ -117,12 +122,12 @@ def test_no_run_lets_the_cli_delete_conversations(binary, tier, resumes):
         "--add-dir",
     ],
 )
-@pytest.mark.parametrize(("binary", "tier", "resumes"), EVERY_RUN)
-def test_req2_no_run_is_given_a_flag_that_would_undo_the_walls(binary, tier, resumes, flag):
+@each_row(("binary", "tier", "resumes"), EVERY_RUN)
+def test_req2_no_run_is_given_a_flag_that_would_undo_the_sandbox(binary, tier, resumes, flag):
     assert flag not in argv_of(binary, tier, resumes)
 
 
-@pytest.mark.parametrize(("binary", "tier", "resumes"), EVERY_RUN)
+@each_row(("binary", "tier", "resumes"), EVERY_RUN)
 def test_the_prompt_is_not_in_the_command_line(binary, tier, resumes):
     argv = argv_of(binary, tier, resumes)
 
@@ -210,13 +215,13 @@ def test_the_id_to_expect_follows_from_how_the_run_begins(binary, resumes, expec
     assert conversation_id(binary, request_for(2, resumes)) == expected
 
 
-@pytest.mark.parametrize(("binary", "tier", "resumes"), EVERY_RUN)
+@each_row(("binary", "tier", "resumes"), EVERY_RUN)
 def test_every_entry_fits_the_limits_of_a_command_line(binary, tier, resumes):
     assert max(len(entry) for entry in argv_of(binary, tier, resumes)) < 128 * 1024
 
 
-def test_the_clis_own_configuration_is_sealed_against_its_tools():
-    request = replace(request_for(2, None), sealed="/state/claude/cycle-1")
+def test_the_clis_own_configuration_is_encrypted_against_its_tools():
+    request = replace(request_for(2, None), config_directory="/state/claude/cycle-1")
     argv = build_argv(FORKING, request)
 
     assert "Edit(//state/claude/cycle-1/**)" in value_of(argv, "--disallowedTools").split(",")

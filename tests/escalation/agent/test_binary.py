@@ -1,4 +1,4 @@
-"""Which `claude` is run, and what is known about it."""
+"""Finding the `claude` binary and its flags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a CLI really does, found out by running it: played by small CLIs that differ."""
+"""Capabilities of a CLI, probed with small CLIs that differ."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from escalation.agent.capabilities import (
     capabilities_of,
     find_out,
     forget_capabilities,
+    probe,
 )
-from escalation.agent.probe import probe
 
 # Speaks stream-json, asks the API as the real one does, charges a millionth of a dollar for each
 # token, and keeps totals by conversation.
@@ -362,7 +362,7 @@ def test_a_cost_that_could_not_be_told_is_looked_at_again_later(cli, settings):
 
 
 def test_a_run_that_never_ends_is_given_up(cli, monkeypatch):
-    monkeypatch.setattr("escalation.agent.probe.RUN_PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr("escalation.agent.capabilities.RUN_TIMEOUT_SECONDS", 0.5)
 
     found = probe(cli("import time; time.sleep(60)"))
 

@@ -1,15 +1,15 @@
-"""How much a conversation fills by its transcript, and how much a model holds by default."""
+"""Use of the context window by a transcript, and default windows of models."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from escalation.agent.context import default_window, occupancy_of
+from escalation.agent.stream import default_window, occupancy_of
+from tests.tables import each_row
 
 OLD, NEW = "2.1.197 (Claude Code)", "2.1.325 (Claude Code)"
 
@@ -78,7 +78,7 @@ def test_whatever_a_transcript_holds_the_answer_is_a_number_that_can_be_stored(e
     assert 0 <= occupancy_of(entries) < 2**63
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("model", "version", "window"),
     [
         ("haiku", OLD, 200_000),

@@ -6,9 +6,10 @@ import pytest
 from django.db.models import Subquery
 from django.utils import timezone
 
+from escalation.agent.event_text import STARTS, current_step, last_steps
 from sessions_app.models import Session
-from sessions_app.reading.current_step import STARTS, current_step, last_steps
 from tests.factories import SessionEventFactory, SessionFactory
+from tests.tables import each_row
 
 
 def saying(*blocks: dict[str, Any]) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def test_a_tool_is_told_by_what_it_was_called_with():
     assert (step.command, step.words, step.since) == ("probe web", "it uses the tool Bash", now)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("payload", "words"),
     [
         (None, STARTS),

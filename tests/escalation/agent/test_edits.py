@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessions_app.reading.edits import LONGEST_DIFF, Edit, Heard, edits_in, is_cut
+from escalation.agent.stream import LONGEST_DIFF, Edit, RecordedLine, edits_in, is_cut
+from tests.tables import each_row
 
 NOW = datetime(2026, 11, 17, tzinfo=UTC)
 
@@ -31,7 +32,7 @@ def result(
 
 
 def heard(*lines: Any) -> list[Edit]:
-    return edits_in([Heard(payload=line, at=NOW) for line in lines])
+    return edits_in([RecordedLine(payload=line, at=NOW) for line in lines])
 
 
 REPLACED = call(file_path="/srv/a.conf", old_string="one\ntwo\nthree", new_string="one\n2\nthree")
@@ -85,7 +86,7 @@ def test_a_cell_of_a_notebook_and_several_edits_at_once():
     assert second.diff.count("@@ -1 +1 @@") == 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     "lines",
     [
         (REPLACED,),

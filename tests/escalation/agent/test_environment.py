@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from escalation.agent.environment import (
-    CREDENTIALS,
+from escalation.agent.binary import (
     cli_environment,
     credential_in,
     credentials_configured,
     has_credentials,
     login_from,
 )
+from sessions_app.credentials import LOGINS
+from tests.tables import each_row
 
 PASSED = {
     "PATH": "/opt/bin:/bin",
@@ -54,9 +55,9 @@ SET_BY_US = {
 }
 
 
-def environment_from(surroundings: dict[str, str], also_pass: tuple[str, ...] = ()):
+def environment_from(run_environment: dict[str, str], also_pass: tuple[str, ...] = ()):
     return cli_environment(
-        surroundings,
+        run_environment,
         home=Path("/state/home"),
         config_directory=Path("/state/claude/cycle-1"),
         api_retries=4,
@@ -83,14 +84,14 @@ def test_an_empty_value_is_not_passed():
     assert "LC_ALL" not in environment_from({"LC_ALL": ""})
 
 
-@pytest.mark.parametrize("name", sorted({*LOGIN, *CREDENTIALS, "ANTHROPIC_CUSTOM_HEADERS"}))
+@each_row("name", sorted({*LOGIN, *LOGINS, "ANTHROPIC_CUSTOM_HEADERS"}))
 def test_no_way_to_log_in_reaches_the_cli_by_itself_not_even_when_it_is_named(name):
     assert name not in environment_from({name: "secret"}, also_pass=(name,))
 
 
 def test_the_login_is_what_opens_the_api_its_address_and_the_way_there():
     around = {**LOGIN, **SECRETS, "HTTPS_PROXY": "http://proxy:3128", "PATH": "/bin"}
-    opens = {name: value for name, value in SECRETS.items() if name in CREDENTIALS}
+    opens = {name: value for name, value in SECRETS.items() if name in LOGINS}
 
     assert login_from(around, ()) == {**LOGIN, **opens, "HTTPS_PROXY": "http://proxy:3128"}
 
@@ -117,7 +118,7 @@ def test_the_cli_has_a_home_and_a_configuration_of_its_own():
     assert environment["CLAUDE_CONFIG_DIR"] == "/state/claude/cycle-1"
 
 
-@pytest.mark.parametrize("name", sorted(SET_BY_US - {"HOME", "PATH"}))
+@each_row("name", sorted(SET_BY_US - {"HOME", "PATH"}))
 def test_the_operator_cannot_switch_our_own_values_off_by_naming_them(name):
     environment = environment_from({name: "theirs"}, also_pass=(name,))
 
@@ -128,7 +129,7 @@ def test_the_number_of_retries_is_ours():
     assert environment_from({})["CLAUDE_CODE_MAX_RETRIES"] == "4"
 
 
-@pytest.mark.parametrize("name", CREDENTIALS)
+@each_row("name", LOGINS)
 def test_any_of_the_ways_to_log_in_is_enough(name):
     assert has_credentials({name: "x"})
 
@@ -148,7 +149,7 @@ def test_without_a_key_nothing_is_configured(monkeypatch):
     assert not credentials_configured()
 
 
-@pytest.mark.parametrize("name", CREDENTIALS)
+@pytest.mark.parametrize("name", LOGINS)
 def test_each_way_to_log_in_works_out_of_the_box(monkeypatch, name):
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     monkeypatch.setenv(name, "1")
@@ -167,7 +168,7 @@ def test_what_the_cli_signs_with_comes_only_with_its_switch():
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("names", "found"),
     [
         ([], ""),

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from sessions_app.reading.event_text import EventLine, describe_event, summary_line
+from escalation.agent.event_text import EventLine, describe_event, summary_line
+from tests.tables import each_row
 
 
 def assistant(*blocks: Any, **extra: Any) -> dict[str, Any]:
@@ -128,7 +129,7 @@ def test_it_says_why_nobody_could_be_asked(text):
     line = only_line("stream", "user", tool_result(text, is_error=True))
 
     assert (line.kind, line.title) == ("denied", "Denied · AskUserQuestion")
-    assert line.text.startswith("Nobody is there to answer while a run works")
+    assert line.text.startswith("Nobody answers questions during a run")
     assert line.text.endswith(text)
 
 
@@ -215,14 +216,14 @@ def test_it_names_lines_that_it_does_not_know():
 ODD_VALUES = [None, 0, 1.5, True, "text", [], [None, 3, "x"], {}, {"type": []}, {"message": 3}]
 
 
-@pytest.mark.parametrize("source", ["stream", "noise", "stderr", "supervisor", "unheard"])
-@pytest.mark.parametrize("value", ODD_VALUES)
+@each_row("source", ["stream", "noise", "stderr", "supervisor", "unheard"])
+@each_row("value", ODD_VALUES)
 def test_it_never_fails_on_an_odd_payload(source, value):
     for kind in ("", "system/init", "system/api_retry", "assistant", "user", "result/success"):
         assert isinstance(describe_event(source, kind, value), tuple)
 
 
-@pytest.mark.parametrize("value", ODD_VALUES)
+@each_row("value", ODD_VALUES)
 def test_it_never_fails_on_odd_fields(value):
     names = "message content tools model subtype num_turns total_cost_usd result attempt text"
     payload = {name: value for name in names.split()}
@@ -232,7 +233,7 @@ def test_it_never_fails_on_odd_fields(value):
         assert isinstance(describe_event("stream", kind, payload), tuple)
 
 
-@pytest.mark.parametrize("cost", [float("nan"), float("inf"), 10**400, True, "0.5"])
+@each_row("cost", [float("nan"), float("inf"), 10**400, True, "0.5"])
 def test_it_leaves_out_a_cost_that_is_no_amount(cost):
     line = only_line("stream", "result", {"subtype": "success", "total_cost_usd": cost})
 

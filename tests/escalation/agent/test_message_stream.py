@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from escalation.agent.message_stream import (
+from escalation.agent.messages_api import (
     NO_USAGE,
-    Answer,
+    ScriptedAnswer,
     error_body,
     stream_events,
     usage_of,
@@ -27,8 +27,8 @@ def test_an_error_has_the_type_of_its_status_or_the_general_one(status, name):
 
 
 def test_usage_is_estimated_from_the_real_size():
-    small = usage_of(Answer(say="ok"), body())
-    large = usage_of(Answer(say="ok " * 1000), body("x" * 40_000))
+    small = usage_of(ScriptedAnswer(say="ok"), body())
+    large = usage_of(ScriptedAnswer(say="ok " * 1000), body("x" * 40_000))
 
     assert small["output_tokens"] >= 1
     assert large["input_tokens"] > 9000 > small["input_tokens"]
@@ -36,7 +36,7 @@ def test_usage_is_estimated_from_the_real_size():
 
 
 def test_an_answer_at_no_usage_charges_nothing_at_its_start_and_its_end():
-    start, *_pieces, end, _stop = stream_events(Answer(say="ok", usage=NO_USAGE), body())
+    start, *_pieces, end, _stop = stream_events(ScriptedAnswer(say="ok", usage=NO_USAGE), body())
 
     assert start["message"]["usage"] == NO_USAGE
     assert end["usage"] == NO_USAGE

@@ -1,12 +1,11 @@
-"""Which calls belong to the conversation, and which the CLI makes for its own sake."""
+"""Calls of the conversation and auxiliary calls of the CLI."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from escalation.agent.messages_server import is_auxiliary, opening_words
+from escalation.agent.messages_api import is_auxiliary, opening_words
+from tests.tables import each_row
 
 TOOLS = [{"name": "Bash"}]
 REMINDER = {"type": "text", "text": "<system-reminder> USD budget: $0/$2 </system-reminder>"}
@@ -16,7 +15,7 @@ def request(content: Any, tools: Any = TOOLS) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": content}], "tools": tools}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "call",
     [
         request("Warmup"),
@@ -31,7 +30,7 @@ def test_a_call_without_tools_or_to_warm_up_is_the_clis_own(call):
     assert is_auxiliary(call)
 
 
-@pytest.mark.parametrize("content", ["make the round", "Warmup the oven", "", None, [REMINDER]])
+@each_row("content", ["make the round", "Warmup the oven", "", None, [REMINDER]])
 def test_any_other_call_belongs_to_a_conversation(content):
     assert not is_auxiliary(request(content))
 
@@ -42,6 +41,6 @@ def test_the_opening_words_are_those_of_the_prompt():
     assert opening_words(request(content)) == opening_words(request("make the round"))
 
 
-@pytest.mark.parametrize("messages", [None, [], ["odd"], [{"content": 7}], [{}]])
+@each_row("messages", [None, [], ["odd"], [{"content": 7}], [{}]])
 def test_an_odd_request_has_odd_words_and_breaks_nothing(messages):
     assert isinstance(opening_words({"messages": messages}), str)

@@ -288,9 +288,9 @@ def test_a_family_that_obeys_is_asked_and_not_killed(started):
 
 def test_what_is_in_a_room_is_asked_before_the_room_takes_it_along(started):
     obeys = "import signal, sys; signal.signal(15, lambda *_: sys.exit(3)); print(1, flush=True);"
-    room = ["bwrap", "--unshare-user", "--unshare-pid", "--die-with-parent", "--ro-bind", "/", "/"]
+    bwrap = ["bwrap", "--unshare-user", "--unshare-pid", "--die-with-parent", "--ro-bind", "/", "/"]
     process = subprocess.Popen(
-        [*room, "--proc", "/proc", sys.executable, "-IS", "-c", obeys + "signal.pause()"],
+        [*bwrap, "--proc", "/proc", sys.executable, "-IS", "-c", obeys + "signal.pause()"],
         stdout=subprocess.PIPE,
     )
     started.append(process)
@@ -343,7 +343,7 @@ def test_who_appears_during_the_stop_is_stopped_too(shell, python):
 
 
 def test_survivors_are_reported(monkeypatch):
-    monkeypatch.setattr(process_tree, "KILL_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(process_tree, "KILL_TIMEOUT_SECONDS", 0.0)
     immortal = ProcessId(2**22 + 7, 1)
 
     assert stop_family(lambda: {immortal}, 0.0) == {immortal}

@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from escalation.agent.account_limit import (
+from escalation.agent.rate_limit import (
     FIRST_BACK_OFF,
     LONGEST_BACK_OFF,
     LONGEST_WAIT,
-    AccountLimit,
     LimitSigns,
+    RateLimitReached,
     Window,
     back_off,
     limit_in,
     windows_in,
 )
+from tests.tables import each_row
 
 NOW = datetime(2026, 11, 16, 6, 0, tzinfo=UTC)
 RESET = int(NOW.timestamp()) + 3600
@@ -27,20 +28,20 @@ def failed(text: str, status: int | None = 429) -> dict[str, Any]:
     return {"subtype": "success", "is_error": True, "result": text, "api_error_status": status}
 
 
-def said(text: str, now: datetime = NOW) -> AccountLimit:
+def said(text: str, now: datetime = NOW) -> RateLimitReached:
     limit = limit_in(LimitSigns(result=failed(text, None)), now)
     assert limit is not None
     return limit
 
 
-def from_gateway(**facts: Any) -> AccountLimit:
+def from_api_proxy(**facts: Any) -> RateLimitReached:
     text = "API Error: Request rejected (429) · slow down"
     limit = limit_in(LimitSigns(result=failed(text), **facts), NOW)
     assert limit is not None
     return limit
 
 
-def rejected(**facts: Any) -> AccountLimit:
+def rejected(**facts: Any) -> RateLimitReached:
     event = {"status": "rejected", "rateLimitType": "five_hour", **facts}
     limit = limit_in(LimitSigns(result=failed("Something new."), event=event), NOW)
     assert limit is not None
@@ -54,7 +55,7 @@ def test_an_event_of_the_stream_tells_the_window_and_its_end():
     assert limit.words == "Something new."
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "kind", "until"),
     [
         (f"Claude AI usage limit reached|{RESET}", "usage", (16, 7, 0)),
@@ -78,7 +79,7 @@ def test_a_text_tells_when_it_is_over(text, kind, until):
     assert limit.words == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("now", "text", "until"),
     [
         # On 29 March 2026 the clocks of Berlin skip from 2 to 3, on 25 October they repeat 2 to 3.
@@ -109,8 +110,8 @@ def test_the_next_such_time_holds_where_clocks_are_changed(now, text, until):
         ("99999999999", NOW + LONGEST_WAIT),
     ],
 )
-def test_a_key_waits_as_the_gateway_was_told(retry_after, until):
-    limit = from_gateway(status=429, retry_after=retry_after)
+def test_a_key_waits_as_the_api_proxy_was_told(retry_after, until):
+    limit = from_api_proxy(status=429, retry_after=retry_after)
 
     assert (limit.kind, limit.until) == ("requests", until)
 
@@ -119,19 +120,19 @@ def test_the_headers_of_a_subscription_are_enough():
     prefix = "anthropic-ratelimit-unified-"
     headers = {f"{prefix}reset": str(RESET), f"{prefix}representative-claim": "seven_day"}
 
-    limit = from_gateway(status=429, headers=headers)
+    limit = from_api_proxy(status=429, headers=headers)
 
     assert (limit.kind, limit.until) == ("seven_day", NOW + timedelta(hours=1))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "limit",
     [
-        pytest.param(lambda: from_gateway(), id="nothing else is known"),
-        pytest.param(lambda: from_gateway(status=200, retry_after="90"), id="of another answer"),
-        pytest.param(lambda: from_gateway(status=429, retry_after="soon"), id="garbage"),
-        pytest.param(lambda: from_gateway(status=429, retry_after="-5"), id="in the past"),
-        pytest.param(lambda: from_gateway(status=429, retry_after="nan"), id="not a number"),
+        pytest.param(lambda: from_api_proxy(), id="nothing else is known"),
+        pytest.param(lambda: from_api_proxy(status=200, retry_after="90"), id="of another answer"),
+        pytest.param(lambda: from_api_proxy(status=429, retry_after="soon"), id="garbage"),
+        pytest.param(lambda: from_api_proxy(status=429, retry_after="-5"), id="in the past"),
+        pytest.param(lambda: from_api_proxy(status=429, retry_after="nan"), id="not a number"),
         pytest.param(lambda: rejected(resetsAt=RESET - 7200), id="an event of the past"),
         pytest.param(lambda: rejected(resetsAt="tomorrow"), id="an event with garbage"),
         pytest.param(lambda: rejected(resetsAt=True), id="an event with a truth"),
@@ -181,7 +182,7 @@ def test_an_unknown_shape_waits_for_longer_each_time():
     assert [limit.until - NOW for limit in limits if limit] == [FIRST_BACK_OFF, FIRST_BACK_OFF * 2]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "result",
     [
         {},
@@ -223,7 +224,7 @@ def test_the_use_of_each_window_is_read_from_the_headers():
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "windows",
     [
         None,

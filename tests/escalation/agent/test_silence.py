@@ -28,8 +28,8 @@ emit(type="user", message={"role": "user", "content": [{"type": "tool_result",
 
 @pytest.fixture(autouse=True)
 def tiny_budgets(settings, monkeypatch) -> None:
-    settings.CLAUDEOPS_SILENCE = 0.6
-    settings.CLAUDEOPS_TOOL_SILENCE = 2.0
+    settings.CLAUDEOPS_IDLE_TIMEOUT = 0.6
+    settings.CLAUDEOPS_TOOL_IDLE_TIMEOUT = 2.0
     monkeypatch.setattr(process, "GRACE_SECONDS", 1.0)
 
 
@@ -59,8 +59,8 @@ def test_the_message_says_which_settings_to_change(fake_cli, session):
 
     ended = run(session)
 
-    assert "CLAUDEOPS_SILENCE" in ended.error
-    assert "CLAUDEOPS_TOOL_SILENCE" in ended.error
+    assert "CLAUDEOPS_IDLE_TIMEOUT" in ended.error
+    assert "CLAUDEOPS_TOOL_IDLE_TIMEOUT" in ended.error
 
 
 def test_the_cycle_of_a_silent_run_ends(fake_cli, session):
@@ -170,4 +170,4 @@ def test_what_a_run_leaves_behind_on_purpose_is_told(fake_cli, session):
     ended = run(session)
 
     os.kill(cli_pid(fake_cli), 9)
-    assert "Tools left 1 processes running on purpose." in notes_of(ended, "warning")
+    assert "Tools left 1 processes running." in notes_of(ended, "warning")

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from escalation.agent.stream import LineSplitter, parse_line, storable
+from tests.tables import each_row
 
 TEXT = b'{"a":1}\n\n{"b":2}\r\n   \nlast \xc3\xa9 line'
 LINES = [b'{"a":1}', b'{"b":2}\r', "last é line".encode()]
@@ -18,7 +19,7 @@ def split(*chunks: bytes, limit: int = 1 << 20) -> list[bytes]:
     return lines + splitter.rest()
 
 
-@pytest.mark.parametrize("position", range(len(TEXT) + 1))
+@each_row("position", range(len(TEXT) + 1))
 def test_a_chunk_may_end_anywhere(position):
     assert split(TEXT[:position], TEXT[position:]) == LINES
 
@@ -62,7 +63,7 @@ def test_the_kind_names_type_and_subtype():
     assert parse_line(b'{"subtype": "init", "type": "system"}').kind == "system/init"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         b"garbage",
@@ -92,7 +93,7 @@ def test_anything_else_is_noise_and_is_kept_as_text(line):
     assert isinstance(parsed.payload["text"], str)
 
 
-@pytest.mark.parametrize("kind", [1, None, True, [], {}, ["init"], {"a": 1}, 1.5])
+@each_row("kind", [1, None, True, [], {}, ["init"], {"a": 1}, 1.5])
 def test_a_type_of_an_odd_type_is_no_kind(kind):
     parsed = parse_line(json.dumps({"type": kind, "subtype": kind}).encode())
 
@@ -112,7 +113,7 @@ NOT_STORABLE = [
 ]
 
 
-@pytest.mark.parametrize("escape", NOT_STORABLE)
+@each_row("escape", NOT_STORABLE)
 def test_what_a_database_cannot_hold_is_replaced_in_values_and_keys(escape):
     payload = parse_line(b'{"%b": ["%b", {"deep": "%b"}]}' % (escape, escape, escape)).payload
 
@@ -121,7 +122,7 @@ def test_what_a_database_cannot_hold_is_replaced_in_values_and_keys(escape):
     assert "\\u0000" not in written
 
 
-@pytest.mark.parametrize("escape", NOT_STORABLE)
+@each_row("escape", NOT_STORABLE)
 def test_what_a_database_cannot_hold_is_replaced_in_the_kind(escape):
     kind = parse_line(b'{"type": "%b", "subtype": "%b"}' % (escape, escape)).kind
 
@@ -137,15 +138,15 @@ def test_a_nul_in_noise_is_replaced():
     assert parse_line(b"a\x00b").payload == {"text": "a\ufffdb"}
 
 
-@pytest.mark.parametrize("depth", [100, 400, 600, 800, 900])
-@pytest.mark.parametrize("escape", [b"plain", rb"\u0000"])
+@each_row("depth", [100, 400, 600, 800, 900])
+@each_row("escape", [b"plain", rb"\u0000"])
 def test_deep_nesting_never_raises(depth, escape):
     line = b'{"text": "%b", "deep": %b%b}' % (escape, b"[" * depth, b"]" * depth)
 
     assert isinstance(parse_line(line).payload, dict)
 
 
-@pytest.mark.parametrize("value", [None, True, 3, 1.5, "plain", ["a", 1], {"a": {"b": None}}])
+@each_row("value", [None, True, 3, 1.5, "plain", ["a", 1], {"a": {"b": None}}])
 def test_what_can_be_stored_stays_as_it_is(value):
     assert storable(value) == value
 

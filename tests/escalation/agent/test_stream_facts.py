@@ -1,4 +1,4 @@
-"""What a stream tells about its run: id, model, tokens, context and cost."""
+"""Facts from a stream: id, model, tokens, context and cost."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from escalation.agent.stream import StreamFacts, Tokens, to_cost
+from tests.tables import each_row
 
 LARGEST_IN_DATABASE = 2**63 - 1
 ODD_VALUES = [None, True, False, -1, 1.5, "7", "", [], {}, [1], {"a": 1}, 10**30, float("inf")]
@@ -131,7 +132,7 @@ def test_turns_are_summed_over_the_result_lines_and_the_last_one_is_the_result()
     assert (facts.turns, facts.result_text) == (5, "second")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("printed", "stored"),
     [
         ("0.018000000000000002", "0.0180000000"),
@@ -147,9 +148,7 @@ def test_a_printed_cost_is_stored_exactly(printed, stored):
     assert to_cost(json.loads(printed)) == Decimal(stored)
 
 
-@pytest.mark.parametrize(
-    "value", [None, True, "0.1", [], {}, -0.1, 1e9, 1e30, 1e308, float("inf"), 10**40]
-)
+@each_row("value", [None, True, "0.1", [], {}, -0.1, 1e9, 1e30, 1e308, float("inf"), 10**40])
 def test_what_is_no_cost_is_none(value):
     assert to_cost(value) is None
 
@@ -209,7 +208,7 @@ def test_an_unknown_window_is_zero():
     assert facts_of(init(), result()).context_window == 0
 
 
-@pytest.mark.parametrize("odd", ODD_VALUES, ids=repr)
+@each_row("odd", ODD_VALUES, ids=repr)
 def test_odd_values_everywhere_never_raise_and_fit_the_database(odd):
     facts = facts_of(
         init(session_id=odd, model=odd),
@@ -248,7 +247,7 @@ def test_sums_of_huge_counts_still_fit_the_database(huge):
     assert max(numbers) <= LARGEST_IN_DATABASE
 
 
-@pytest.mark.parametrize("odd", [value for value in ODD_VALUES if not isinstance(value, dict)])
+@each_row("odd", [value for value in ODD_VALUES if not isinstance(value, dict)])
 def test_an_odd_share_falls_back_to_what_the_run_reports(odd):
     facts = facts_of(result(total_cost_usd=0.2, usage=usage(5), model_usage_since_last_result=odd))
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from sessions_app.reading.tool_calls import answers, denied_calls, normalised, tool_calls
+from escalation.agent.stream import answers, denied_calls, normalised, tool_calls
 from tests.sessions_app.tool_events import answer, call, said
+from tests.tables import each_row
 
 DEEP: dict[str, Any] = {}
 for _ in range(3_000):
@@ -103,7 +104,7 @@ def test_only_bash_is_compared_by_its_command():
     assert normalised("Other", {"command": "x", "a": 1}) != normalised("Other", {"command": "x"})
 
 
-@pytest.mark.parametrize(
+@each_row(
     "hostile",
     [
         None,

@@ -8,7 +8,8 @@ import pytest
 
 from escalation.agent.process import Ended, Manner, StopAsked
 from escalation.agent.stream import StreamFacts
-from escalation.agent.verdict import Judgement, Verdict, judge
+from escalation.agent.verdict import Judgement, RunVerdict, judge
+from tests.tables import each_row
 
 GOOD = {"type": "result", "subtype": "success", "is_error": False}
 
@@ -21,7 +22,7 @@ def judged(
     why: str = "",
     stderr: str = "",
     tier: int = 2,
-) -> Verdict:
+) -> RunVerdict:
     facts = StreamFacts()
     if result is not None:
         facts.observe({"type": "result", **result})
@@ -35,10 +36,10 @@ def failed(subtype: str = "success", **fields) -> dict[str, Any]:
 
 
 def test_exit_0_and_a_good_result_went_well():
-    assert judged(GOOD) == Verdict(judgement=Judgement.WENT_WELL)
+    assert judged(GOOD) == RunVerdict(judgement=Judgement.WENT_WELL)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("result", "exit_code"),
     [
         (None, 0),
@@ -112,7 +113,7 @@ def test_a_limit_names_what_to_change(subtype, advice):
     assert advice in verdict.error
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "advice"),
     [
         (400, "invalid"),
@@ -145,7 +146,7 @@ def test_an_unknown_conversation_is_a_failure_that_quotes_the_cli():
 
     verdict = judged(dead, exit_code=1, stderr="No conversation found with session ID: dead\n")
 
-    assert verdict.error.endswith("It said: No conversation found with session ID: dead")
+    assert verdict.error.endswith("Output: No conversation found with session ID: dead")
 
 
 def test_the_errors_of_a_result_are_quoted():
@@ -165,7 +166,7 @@ def test_a_time_limit_says_which_variable_to_raise():
 def test_a_requested_stop_says_who_asked():
     verdict = judged(None, exit_code=-15, manner=Manner.STOPPED, why="the operator")
 
-    assert verdict == Verdict(judgement=Judgement.STOPPED, error="Stopped: the operator.")
+    assert verdict == RunVerdict(judgement=Judgement.STOPPED, error="Stopped: the operator.")
 
 
 @pytest.mark.parametrize("result", [None, GOOD])
@@ -173,12 +174,12 @@ def test_a_run_that_gave_the_reason_for_its_stop_has_failed(result):
     facts = StreamFacts()
     if result:
         facts.observe(result)
-    stop = StopAsked("unguarded", "A command ran past the gate.", by_fault=True)
+    stop = StopAsked("unguarded", "A command ran undecided.", by_fault=True)
     ended = Ended(exit_code=-15, manner=Manner.STOPPED, stop=stop)
 
     verdict = judge(facts, ended, tier=1, timeout_seconds=900, stderr="")
 
-    assert verdict == Verdict(judgement=Judgement.FAILED, error="A command ran past the gate.")
+    assert verdict == RunVerdict(judgement=Judgement.FAILED, error="A command ran undecided.")
 
 
 @pytest.mark.parametrize("manner", [Manner.STOPPED, Manner.TIMED_OUT])
@@ -213,7 +214,7 @@ def test_only_the_last_of_several_results_is_judged():
     assert verdict.judgement == Judgement.FAILED
 
 
-@pytest.mark.parametrize("odd", [None, True, 7, [], {}, [None], {"a": 1}, ""])
+@each_row("odd", [None, True, 7, [], {}, [None], {"a": 1}, ""])
 def test_odd_fields_never_raise(odd):
     result = {"subtype": odd, "is_error": odd, "result": odd, "errors": odd}
 

@@ -1,4 +1,4 @@
-"""The bell that wakes the reader of a run."""
+"""The wakeup of the thread that reads a run."""
 
 from __future__ import annotations
 
@@ -7,44 +7,44 @@ import threading
 import time
 from pathlib import Path
 
-from escalation.agent import Bell, StopAsked, Watcher, run_process
+from escalation.agent.process import ReaderWakeup, StopAsked, Watcher, run_process
 
 
-def is_heard(bell: Bell) -> bool:
-    return bool(select.select([bell], [], [], 0)[0])
+def is_heard(wakeup: ReaderWakeup) -> bool:
+    return bool(select.select([wakeup], [], [], 0)[0])
 
 
 def test_rung_by_many_it_is_heard_once():
-    bell = Bell()
+    wakeup = ReaderWakeup()
 
-    with bell.hung():
+    with wakeup.opened():
         for _ in range(3):
-            bell.ring()
-        before = is_heard(bell)
-        bell.silence()
+            wakeup.notify()
+        before = is_heard(wakeup)
+        wakeup.clear()
 
-        assert (before, is_heard(bell)) == (True, False)
+        assert (before, is_heard(wakeup)) == (True, False)
 
 
 def test_while_it_does_not_hang_nobody_is_hurt_by_ringing():
-    bell = Bell()
+    wakeup = ReaderWakeup()
 
-    bell.ring()
-    with bell.hung():
-        assert not is_heard(bell)
-    bell.ring()
+    wakeup.notify()
+    with wakeup.opened():
+        assert not is_heard(wakeup)
+    wakeup.notify()
 
 
 def test_the_reader_of_a_run_comes_round_at_once(tmp_path: Path, monkeypatch):
-    """With a tick of a minute, only the bell can have called it."""
+    """With a tick of a minute, only the wakeup can have called it."""
     monkeypatch.setattr("escalation.agent.process.TICK_SECONDS", 60)
-    bell, stopped = Bell(), StopAsked("person", "enough")
+    wakeup, stopped = ReaderWakeup(), StopAsked("person", "enough")
     asked = threading.Event()
 
     def ring_later() -> None:
         time.sleep(0.2)
         asked.set()
-        bell.ring()
+        wakeup.notify()
 
     ringing = threading.Thread(target=ring_later)
     ringing.start()
@@ -59,7 +59,7 @@ def test_the_reader_of_a_run_comes_round_at_once(tmp_path: Path, monkeypatch):
             on_stderr=lambda line: None,
             has_result=lambda: False,
             on_tick=lambda: stopped if asked.is_set() else None,
-            bell=bell,
+            wakeup=wakeup,
         ),
     )
     ringing.join()

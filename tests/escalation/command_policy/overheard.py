@@ -1,4 +1,4 @@
-"""What bash really starts, overheard: a check that shares no code with the reader of texts."""
+"""Programs that bash really starts: a check that shares no code with the parser."""
 
 from __future__ import annotations
 

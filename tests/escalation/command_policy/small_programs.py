@@ -1,13 +1,19 @@
-"""A few programs with simple grammars, and policies to judge them by: enough to test the gate
-without knowing each program's own words."""
+"""A few programs with simple grammars, and policies to test decisions with them."""
 
 from __future__ import annotations
 
-from escalation.gate.decision import Decision, decide
-from escalation.gate.doors import BUS, DOCKER, NETWORK, SSH, Doors, doors_for
-from escalation.gate.policy import GatePolicy
-from escalation.gate.programs import wrappers
-from escalation.gate.understanding import FULL, LOOK, NEVER, SAFE, Inner, Understanding, Word
+from escalation.command_policy.decision import CommandPolicy, Decision, decide
+from escalation.command_policy.grants import BUS, DOCKER, NETWORK, SSH, Grants, grants_for
+from escalation.command_policy.programs import wrappers
+from escalation.command_policy.understanding import (
+    FULL,
+    LOOK,
+    NEVER,
+    SAFE,
+    Inner,
+    Understanding,
+    Word,
+)
 from escalation.tiers import DEFAULT_TIERS
 
 READERS = {
@@ -46,7 +52,7 @@ def docker(argv: tuple[Word, ...]) -> Understanding | None:
         action=f"docker {verb}",
         arguments=rest[1:],
         level=LOOK if inner else DOCKER_LEVELS[verb],
-        doors=frozenset({DOCKER}),
+        grants=frozenset({DOCKER}),
         inner=inner,
         why="restarts a container" if verb == "restart" else "",
     )
@@ -59,7 +65,7 @@ def systemctl(argv: tuple[Word, ...]) -> Understanding | None:
         action=f"systemctl {argv[1]}",
         arguments=argv[2:],
         level=SYSTEMCTL_LEVELS[argv[1]],
-        doors=frozenset({BUS}),
+        grants=frozenset({BUS}),
     )
 
 
@@ -68,8 +74,8 @@ def ssh(argv: tuple[Word, ...]) -> Understanding | None:
     if len(words) < len(argv) - 2:
         return None
     inner = Inner(text=" ".join(words), from_stdin=not words, elsewhere=True)
-    doors = frozenset({SSH, NETWORK})
-    return Understanding(action="ssh", arguments=argv[1:], doors=doors, inner=(inner,))
+    grants = frozenset({SSH, NETWORK})
+    return Understanding(action="ssh", arguments=argv[1:], grants=grants, inner=(inner,))
 
 
 def tee(argv: tuple[Word, ...]) -> Understanding | None:
@@ -78,8 +84,8 @@ def tee(argv: tuple[Word, ...]) -> Understanding | None:
 
 
 def curl(argv: tuple[Word, ...]) -> Understanding | None:
-    doors = frozenset({NETWORK})
-    return Understanding(action="curl", arguments=argv[1:], doors=doors) if argv[1:] else None
+    grants = frozenset({NETWORK})
+    return Understanding(action="curl", arguments=argv[1:], grants=grants) if argv[1:] else None
 
 
 def git(argv: tuple[Word, ...]) -> Understanding | None:
@@ -87,23 +93,23 @@ def git(argv: tuple[Word, ...]) -> Understanding | None:
         return Understanding(action="git status", arguments=argv[2:], runs_unseen=True)
     if argv[1:2] != ("push",):
         return None
-    doors = frozenset({NETWORK})
-    return Understanding(action="git push", arguments=argv[2:], level=SAFE, doors=doors)
+    grants = frozenset({NETWORK})
+    return Understanding(action="git push", arguments=argv[2:], level=SAFE, grants=grants)
 
 
-def policy(tier: int = 1, **changes: object) -> GatePolicy:
+def policy(tier: int = 1, **changes: object) -> CommandPolicy:
     settings: dict[str, object] = {
         "tier": tier,
-        "doors": doors_for(tier),
+        "grants": grants_for(tier),
         "denied": DEFAULT_TIERS[tier - 1].disallowed_tools,
         "workdir": "/srv/app",
     }
-    return GatePolicy(**{**settings, **changes})  # type: ignore[arg-type]
+    return CommandPolicy(**{**settings, **changes})  # type: ignore[arg-type]
 
 
 def judged(command: str, tier: int = 1, **changes: object) -> Decision:
     return decide(policy(tier, **changes), command, understand)
 
 
-def with_doors(*names: str, writable: tuple[str, ...] = ()) -> Doors:
-    return Doors(names=frozenset(names), writable=writable)
+def with_grants(*names: str, writable: tuple[str, ...] = ()) -> Grants:
+    return Grants(names=frozenset(names), writable=writable)

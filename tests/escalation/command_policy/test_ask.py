@@ -1,24 +1,23 @@
-"""The gate's fourth answer: what would be allowed, and a person has to approve."""
+"""The verdict ask: commands that a person has to approve."""
 
 from __future__ import annotations
 
-import pytest
-
-from escalation.gate.decision import Verdict, decide
-from escalation.gate.doors import doors_for
-from escalation.gate.policy import GatePolicy
+from escalation.command_policy.decision import CommandPolicy, decide
+from escalation.command_policy.grants import grants_for
+from sessions_app.models.session import Verdict
+from tests.tables import each_row
 
 RULES = ("Bash(docker restart:*)", "Bash(git push:*)", "Bash(rm:*)")
 
 
 def verdict(command: str, tier: int = 2, **policy) -> Verdict:
-    rules = GatePolicy(
-        tier=tier, doors=doors_for(tier, "", ""), workdir="/srv", **{"ask": RULES, **policy}
+    rules = CommandPolicy(
+        tier=tier, grants=grants_for(tier, "", ""), workdir="/srv", **{"ask": RULES, **policy}
     )
     return decide(rules, command).verdict
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "docker restart web",
@@ -37,7 +36,7 @@ def test_every_spelling_of_what_the_operator_named_is_asked_for(command):
     assert verdict(command) == Verdict.ASK
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "expected"),
     [
         ("docker ps", Verdict.ALLOW),
@@ -45,8 +44,8 @@ def test_every_spelling_of_what_the_operator_named_is_asked_for(command):
         ("docker stop web", Verdict.ALLOW),
         ("docker system prune", Verdict.DENY),
         ("docker restart web; docker system prune", Verdict.DENY),
-        ("python3 -c 'print(1)'", Verdict.CONTAIN),
-        ("docker restart web; python3 x.py", Verdict.CONTAIN),
+        ("python3 -c 'print(1)'", Verdict.ISOLATE),
+        ("docker restart web; python3 x.py", Verdict.ISOLATE),
     ],
 )
 def test_asked_for_is_only_what_would_be_allowed(command, expected):
@@ -62,12 +61,12 @@ def test_without_rules_nothing_is_asked_for():
     assert verdict("docker restart web", ask=()) == Verdict.ALLOW
 
 
-def test_what_is_asked_for_keeps_its_doors_and_says_by_which_rule():
-    policy = GatePolicy(tier=2, doors=doors_for(2, "", ""), workdir="/srv", ask=RULES)
+def test_what_is_asked_for_keeps_its_grants_and_says_by_which_rule():
+    policy = CommandPolicy(tier=2, grants=grants_for(2, "", ""), workdir="/srv", ask=RULES)
 
     decision = decide(policy, "docker restart web")
 
-    assert decision.doors == {"docker"}
+    assert decision.grants == {"docker"}
     assert decision.actions == ("docker restart web",)
     assert decision.rule == "asked by Bash(docker restart:*)"
     assert "`docker restart web`" in decision.reason

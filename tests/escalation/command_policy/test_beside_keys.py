@@ -1,21 +1,21 @@
-"""Keys lie in the room of an ssh or kubectl, so nothing that reads files may stand beside it."""
+"""Commands beside ssh or kubectl, whose sandbox has keys, must not read files."""
 
 from __future__ import annotations
 
 import pytest
 
-from escalation.gate.beside_keys import reads_files, takes_a_file_in
-from escalation.gate.decision import Verdict, decide
-from escalation.gate.doors import AGENT, SSH, doors_for
-from escalation.gate.policy import GatePolicy
+from escalation.command_policy.decision import CommandPolicy, decide, reads_files, takes_a_file_in
+from escalation.command_policy.grants import AGENT, SSH, grants_for
+from sessions_app.models.session import Verdict
+from tests.tables import each_row
 
 
 def judged(command: str, tier: int = 1, **facts):
-    doors = facts.pop("doors", doors_for(tier))
-    return decide(GatePolicy(tier=tier, doors=doors, workdir="/srv/shop", **facts), command)
+    grants = facts.pop("grants", grants_for(tier))
+    return decide(CommandPolicy(tier=tier, grants=grants, workdir="/srv/shop", **facts), command)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "ssh lighthouse uptime",
@@ -33,7 +33,7 @@ def test_what_only_reads_its_input_may_stand_beside_keys(command):
     assert judged(command).verdict == Verdict.ALLOW
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "ssh lighthouse uptime; cat /root/.ssh/id_ed25519",
@@ -58,7 +58,7 @@ def test_what_could_read_a_file_may_not(command):
     decision = judged(command)
 
     assert decision.verdict != Verdict.ALLOW
-    assert not decision.doors
+    assert not decision.grants
 
 
 def test_the_reason_says_to_run_them_one_by_one():
@@ -96,18 +96,18 @@ COPIES = [
 RUN_WHAT_FILES_NAME = ["ansible-playbook site.yml", "git pull git@lighthouse:shop.git"]
 
 
-@pytest.mark.parametrize("command", [*COPIES, *RUN_WHAT_FILES_NAME])
+@each_row("command", [*COPIES, *RUN_WHAT_FILES_NAME])
 def test_what_sends_files_or_runs_what_they_name_gets_the_agent_and_no_key(command):
     decision = judged(command, 3, ssh_agent=True)
 
     assert decision.verdict == Verdict.ALLOW
-    assert AGENT in decision.doors
-    assert SSH not in decision.doors
+    assert AGENT in decision.grants
+    assert SSH not in decision.grants
 
 
-@pytest.mark.parametrize("command", COPIES)
-@pytest.mark.parametrize("facts", [{}, {"ssh_agent": True, "rooms": False}])
-def test_where_the_keys_would_lie_beside_it_nothing_is_sent(command, facts):
+@each_row("command", COPIES)
+@each_row("facts", [{}, {"ssh_agent": True, "sandboxed": False}])
+def test_denies_sending_files_beside_keys(command, facts):
     decision = judged(command, 3, **facts)
 
     assert decision.verdict == Verdict.DENY
@@ -120,19 +120,19 @@ def test_without_an_agent_tier_3_has_the_keys_for_a_remedy_that_files_name(comma
     decision = judged(command, 3)
 
     assert decision.verdict == Verdict.ALLOW
-    assert SSH in decision.doors
+    assert SSH in decision.grants
 
 
 def test_without_an_agent_tier_2_pulls_nothing_beside_the_keys():
     assert judged("git pull git@lighthouse:shop.git", 2).verdict == Verdict.DENY
 
 
-def test_where_ssh_is_closed_an_agent_opens_nothing():
+def test_agent_gives_nothing_without_the_ssh_grant():
     decision = judged(
-        "scp README.md lighthouse:/srv/", 3, ssh_agent=True, doors=doors_for(3, "-ssh")
+        "scp README.md lighthouse:/srv/", 3, ssh_agent=True, grants=grants_for(3, "-ssh")
     )
 
-    assert decision.rule == "door ssh is closed"
+    assert decision.rule == "grant ssh is missing"
 
 
 @pytest.mark.parametrize(
@@ -156,8 +156,8 @@ def test_a_copy_does_not_stand_beside_what_has_the_keys(command):
 def test_nothing_is_copied_into_a_cluster_beside_its_login(command):
     decision = judged(command, 3, ssh_agent=True)
 
-    assert decision.verdict == Verdict.CONTAIN
-    assert not decision.doors
+    assert decision.verdict == Verdict.ISOLATE
+    assert not decision.grants
 
 
 @pytest.mark.parametrize(

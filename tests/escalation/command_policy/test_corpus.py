@@ -1,6 +1,6 @@
-"""The corpus of the walls: sound as data, and each row judged as it says by the gate alone.
+"""The corpus of the sandbox proof: valid rows, each decided as expected.
 
-What really happens to its commands is seen by `manage.py walls`.
+`claudeops sandbox prove` runs its commands.
 """
 
 from __future__ import annotations
@@ -10,19 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from escalation.gate.decision import Verdict, decide
-from escalation.gate.doors import doors_for
-from escalation.gate.policy import GatePolicy
-from escalation.gate.programs import GRAMMARS
-from escalation.rehearsal import walls
+from escalation.command_policy.decision import CommandPolicy, decide
+from escalation.command_policy.grants import grants_for
+from escalation.command_policy.programs import GRAMMARS
+from escalation.sandbox import proof
 from escalation.tiers import DEFAULT_TIERS
+from sessions_app.models.session import Verdict
+from tests.tables import each_row
 
-CORPUS = Path(walls.__file__).with_name("corpus.jsonl")
+CORPUS = Path(proof.__file__).with_name("corpus.jsonl")
 ROWS = [json.loads(line) for line in CORPUS.read_text().splitlines()]
 HOSTILE = [row for row in ROWS if row["expect"] == "deny"]
 HARMLESS = [row for row in ROWS if row["expect"] != "deny"]
-# What is contained has no doors: the hostile rows are about doors.
-PASSES = {"deny": {Verdict.DENY, Verdict.CONTAIN}, "contain": {Verdict.CONTAIN}}
+# An isolated command has no grants, and the hostile rows are about grants.
+PASSES = {"deny": {Verdict.DENY, Verdict.ISOLATE}, "isolate": {Verdict.ISOLATE}}
 PASSES["allow"] = {Verdict.ALLOW}
 
 
@@ -48,14 +49,12 @@ def test_there_are_enough_of_both_kinds():
     assert len(programs) >= 15
 
 
-@pytest.mark.parametrize(
-    "row", [pytest.param(row, id=f"{row['tier']} {row['command'][:60]}") for row in ROWS]
-)
+@each_row("row", [pytest.param(row, id=f"{row['tier']} {row['command'][:60]}") for row in ROWS])
 def test_the_gate_judges_each_row_as_it_says(row):
     tier = DEFAULT_TIERS[row["tier"] - 1]
-    policy = GatePolicy(
+    policy = CommandPolicy(
         tier=tier.number,
-        doors=doors_for(tier.number),
+        grants=grants_for(tier.number),
         denied=tuple(rule for rule in tier.disallowed_tools if rule.startswith("Bash(")),
         workdir="/srv/shop",
     )

@@ -4,8 +4,10 @@ import time
 
 import pytest
 
-from escalation.gate.decision import Verdict, decide
-from tests.escalation.gate.small_programs import judged, policy, understand, with_doors
+from escalation.command_policy.decision import decide
+from sessions_app.models.session import Verdict
+from tests.escalation.command_policy.small_programs import judged, policy, understand, with_grants
+from tests.tables import each_row
 
 SPELLINGS = [
     "docker restart web",
@@ -64,23 +66,23 @@ SPELLINGS = [
 ]
 
 
-@pytest.mark.parametrize("command", SPELLINGS)
+@each_row("command", SPELLINGS)
 def test_every_spelling_of_a_restart_is_denied_at_tier_1(command):
     decision = judged(command)
 
     assert decision.verdict is Verdict.DENY
-    assert decision.doors == frozenset()
+    assert decision.grants == frozenset()
     assert "docker restart" in decision.reason
 
 
-@pytest.mark.parametrize("command", SPELLINGS)
+@each_row("command", SPELLINGS)
 def test_and_by_its_level_where_no_rule_names_it(command):
     decision = judged(command, denied=())
 
     assert (decision.verdict, decision.rule) == (Verdict.DENY, "needs Tier 2")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "$(echo docker) restart web",
@@ -126,32 +128,31 @@ def test_and_by_its_level_where_no_rule_names_it(command):
         "docker() { ls; }; docker ps",
     ],
 )
-def test_what_is_not_understood_is_contained_without_doors(command):
+def test_isolates_without_grants_what_is_not_understood(command):
     decision = judged(command, 3, denied=())
 
-    assert (decision.verdict, decision.rule) == (Verdict.CONTAIN, "not understood")
-    assert decision.doors == frozenset()
-    assert "room without doors" in decision.reason
+    assert (decision.verdict, decision.rule) == (Verdict.ISOLATE, "not understood")
+    assert decision.grants == frozenset()
+    assert "sandbox without grants" in decision.reason
 
 
 @pytest.mark.parametrize("command", ["python3 -c 1; docker ps", "docker ps | ./x", "$x; docker ps"])
-def test_one_part_that_is_not_understood_takes_the_doors_from_all(command):
+def test_gives_no_grants_when_one_part_is_not_understood(command):
     decision = judged(command)
 
-    assert decision.verdict is Verdict.CONTAIN
-    assert decision.doors == frozenset()
-    assert "Run `docker ps` by itself" in decision.reason
+    assert decision.verdict is Verdict.ISOLATE
+    assert decision.grants == frozenset()
+    assert "`docker ps`" in decision.reason
 
 
-def test_without_rooms_it_is_denied():
-    decision = judged("python3 -c 1", rooms=False)
+def test_denies_what_is_not_understood_without_sandbox():
+    decision = judged("python3 -c 1", sandboxed=False)
 
     assert (decision.verdict, decision.rule) == (Verdict.DENY, "not understood")
-    assert "in plain words" in decision.reason
 
 
-@pytest.mark.parametrize(
-    ("command", "doors"),
+@each_row(
+    ("command", "grants"),
     [
         ("docker ps", {"docker"}),
         ("docker ps -a | grep web | wc -l", {"docker"}),
@@ -169,24 +170,24 @@ def test_without_rooms_it_is_denied():
         ("git status", set()),
     ],
 )
-def test_what_is_understood_gets_the_doors_that_it_needs(command, doors):
+def test_what_is_understood_gets_the_grants_that_it_needs(command, grants):
     decision = judged(command)
 
     assert (decision.verdict, decision.reason) == (Verdict.ALLOW, "")
-    assert decision.doors == doors
+    assert decision.grants == grants
 
 
-def test_what_may_run_programs_that_files_name_gets_no_door_beside_it():
-    assert judged("git status; docker ps").verdict is Verdict.CONTAIN
+def test_gives_no_grants_beside_programs_that_files_name():
+    assert judged("git status; docker ps").verdict is Verdict.ISOLATE
 
 
-def test_the_actions_are_told_in_plain_form():
+def test_lists_the_actions_in_plain_form():
     decision = judged("timeout 5 docker --context x restart web; ls -l", 2)
 
     assert decision.actions == ("docker restart web", "ls -l")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "lowest"),
     [
         ("docker ps", 1),
@@ -210,14 +211,13 @@ def test_each_action_has_a_lowest_tier(command, lowest):
 
 
 def test_a_denial_says_what_to_do_instead():
-    assert judged("docker restart web", denied=()).reason == (
-        "`docker restart web` is not for Tier 1: it restarts a container. "
+    assert judged("docker restart web", denied=()).reason.endswith(
         "Ask for escalation and say why."
     )
     assert "Leave it to a person" in judged("docker prune", 3).reason
 
 
-def test_in_a_dry_run_every_tier_is_the_first():
+def test_decides_as_tier_1_in_a_dry_run():
     decision = judged("docker restart web", 3, denied=(), changes_nothing=True)
 
     assert (decision.verdict, decision.rule) == (Verdict.DENY, "needs Tier 2")
@@ -226,21 +226,21 @@ def test_in_a_dry_run_every_tier_is_the_first():
     assert judged("docker ps", 3, changes_nothing=True).verdict is Verdict.ALLOW
 
 
-def test_a_closed_door_is_named():
-    decision = judged("docker ps", doors=with_doors("network"))
+def test_names_the_missing_grant():
+    decision = judged("docker ps", grants=with_grants("network"))
 
-    assert (decision.verdict, decision.rule) == (Verdict.DENY, "door docker is closed")
-    assert "The operator can open it" in decision.reason
+    assert (decision.verdict, decision.rule) == (Verdict.DENY, "grant docker is missing")
+    assert "`docker`" in decision.reason
 
 
-def test_doors_of_this_host_are_not_needed_elsewhere():
-    assert judged("ssh host docker ps", doors=with_doors("ssh", "network")).doors == {
+def test_grants_of_this_host_are_not_needed_elsewhere():
+    assert judged("ssh host docker ps", grants=with_grants("ssh", "network")).grants == {
         "ssh",
         "network",
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "ssh host ./x",
@@ -255,21 +255,21 @@ def test_doors_of_this_host_are_not_needed_elsewhere():
         "ssh host < script",
     ],
 )
-def test_elsewhere_no_room_holds_what_is_not_understood(command):
+def test_denies_on_other_hosts_what_is_not_understood(command):
     decision = judged(command, 3)
 
-    assert (decision.verdict, decision.rule) == (Verdict.DENY, "not understood, and no room there")
+    assert (decision.verdict, decision.rule) == (Verdict.DENY, "not understood outside a sandbox")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     ["", "  \n ", "x" * 1_000_001, "docker ps\0", "docker \ud800 ps"],
 )
-def test_what_is_no_command_is_denied(command):
+def test_denies_text_that_is_no_command(command):
     assert judged(command, 3).verdict is Verdict.DENY
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "(" * 5000 + "ls" + ")" * 5000,
@@ -293,16 +293,16 @@ def test_what_is_no_command_is_denied(command):
         "docker $x" * 3000,
     ],
 )
-def test_a_monstrous_command_is_answered_soon_and_opens_nothing(command):
+def test_decides_soon_on_a_huge_command_and_grants_nothing(command):
     started = time.monotonic()
 
     decision = judged(command, 3)
 
     assert time.monotonic() - started < 3
-    assert decision.doors == frozenset()
+    assert decision.grants == frozenset()
 
 
-def test_a_gate_that_breaks_is_closed():
+def test_denies_when_the_decision_fails():
     def broken(argv):
         raise ZeroDivisionError
 

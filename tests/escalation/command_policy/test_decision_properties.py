@@ -1,4 +1,4 @@
-"""What holds for every decision, whatever the command is put together from."""
+"""Properties of every decision, for generated commands."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import shlex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from escalation.gate.decision import Verdict
-from tests.escalation.gate.overheard import ran_by_bash
-from tests.escalation.gate.small_programs import judged
+from sessions_app.models.session import Verdict
+from tests.escalation.command_policy.overheard import ran_by_bash
+from tests.escalation.command_policy.small_programs import judged
 
 PARTS = st.sampled_from(
     ["ls", "docker ps", "docker restart web", "docker rm web", "sudo systemctl restart web"]
@@ -34,7 +34,7 @@ def test_no_wrapper_makes_a_denied_command_allowed(part, wrappers, tier):
     plain, decision = judged(part, tier), judged(wrapped, tier)
 
     assert not (plain.verdict is Verdict.DENY and decision.verdict is Verdict.ALLOW)
-    assert decision.doors <= plain.doors or plain.verdict is not Verdict.ALLOW
+    assert decision.grants <= plain.grants or plain.verdict is not Verdict.ALLOW
 
 
 @settings(max_examples=300, deadline=None)
@@ -44,14 +44,14 @@ def test_no_wrapper_makes_a_denied_command_allowed(part, wrappers, tier):
     joined=st.sampled_from(["\n", "; ", " && "]),
     tier=st.sampled_from([1, 2, 3]),
 )
-def test_adding_what_is_not_understood_never_opens_a_door(parts, place, joined, tier):
+def test_adding_what_is_not_understood_never_opens_a_grant(parts, place, joined, tier):
     more = [*parts[:place], "./unknown", *parts[place:]]
     text = "\n".join(more) if any("EOF" in part for part in parts) else joined.join(more)
 
     decision = judged(text, tier)
 
     assert decision.verdict is not Verdict.ALLOW
-    assert decision.doors == frozenset()
+    assert decision.grants == frozenset()
 
 
 @settings(max_examples=300, deadline=None)
@@ -66,9 +66,9 @@ def test_what_a_tier_allows_the_next_one_allows(parts, wrapper):
 
 
 @settings(max_examples=300, deadline=None)
-@given(command=st.text(max_size=80), tier=st.sampled_from([1, 2, 3]), rooms=st.booleans())
-def test_there_is_an_answer_to_everything(command, tier, rooms):
-    decision = judged(command, tier, rooms=rooms)
+@given(command=st.text(max_size=80), tier=st.sampled_from([1, 2, 3]), sandboxed=st.booleans())
+def test_decides_on_every_text(command, tier, sandboxed):
+    decision = judged(command, tier, sandboxed=sandboxed)
 
     assert decision.rule
     assert decision.verdict is Verdict.ALLOW or decision.reason

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from escalation.gate.decision import Verdict, decide
-from escalation.gate.doors import default_doors
-from escalation.gate.policy import GatePolicy
-from tests.escalation.gate.overheard import ran_by_bash
+from escalation.command_policy.decision import CommandPolicy, decide
+from escalation.command_policy.grants import default_grants
+from sessions_app.models.session import Verdict
+from tests.escalation.command_policy.overheard import ran_by_bash
+from tests.tables import each_row
 
-NO_ROOMS = GatePolicy(tier=2, doors=default_doors(2), workdir="/srv/shop", rooms=False)
-TIER_1 = GatePolicy(tier=1, doors=default_doors(1), workdir="/srv/shop")
+NO_SANDBOXES = CommandPolicy(tier=2, grants=default_grants(2), workdir="/srv/shop", sandboxed=False)
+TIER_1 = CommandPolicy(tier=1, grants=default_grants(1), workdir="/srv/shop")
 HIDDEN = "a[$(systemctl restart web)]"
 BESIDE = "systemctl status web"
 
@@ -50,15 +51,15 @@ IN_HISTORY = [
 @pytest.mark.parametrize(
     "text", [*IN_ARITHMETIC, *IN_AN_INNER_BASH, *BEHIND_A_CONSTANT, *BY_A_TRAP, *IN_HISTORY]
 )
-def test_what_bash_would_run_unseen_is_let_through_with_no_door(text, tmp_path):
+def test_what_bash_would_run_unseen_is_let_through_with_no_grant(text, tmp_path):
     decision = decide(TIER_1, f"{text}\n{BESIDE}")
 
     ran = ran_by_bash(text, tmp_path / "log", tmp_path, "bash env")
     assert ("systemctl", "restart", "web") in ran
-    assert (decision.verdict, decision.doors) == (Verdict.CONTAIN, frozenset())
+    assert (decision.verdict, decision.grants) == (Verdict.ISOLATE, frozenset())
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "set -o allexport; MTR_PACKET=/tmp/x; mtr -r web",
@@ -76,8 +77,8 @@ def test_what_bash_would_run_unseen_is_let_through_with_no_door(text, tmp_path):
         "env LANG=ja_JP.SJIS curl http://web",
     ],
 )
-def test_no_variable_steers_a_program_that_has_a_door(text):
-    assert decide(TIER_1, text).verdict is Verdict.CONTAIN
+def test_no_variable_steers_a_program_that_has_a_grant(text):
+    assert decide(TIER_1, text).verdict is Verdict.ISOLATE
 
 
 @pytest.mark.parametrize(
@@ -87,11 +88,11 @@ def test_no_variable_steers_a_program_that_has_a_door(text):
         "while read -r x; do exec 3<$x; echo quit >&3; done; ping -c 1 cache",
     ],
 )
-def test_a_computed_file_is_opened_beside_no_door(text):
-    assert decide(TIER_1, text).verdict is Verdict.CONTAIN
+def test_a_computed_file_is_opened_beside_no_grant(text):
+    assert decide(TIER_1, text).verdict is Verdict.ISOLATE
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         'for log in *.log; do wc -l < "$log"; done',
@@ -109,7 +110,7 @@ def test_honest_words_beside_them_are_still_understood(text):
     assert decide(TIER_1, text).verdict is Verdict.ALLOW
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "git config filter.x.clean 'docker rm -f db'",
@@ -123,8 +124,8 @@ def test_honest_words_beside_them_are_still_understood(text):
     ],
 )
 def test_without_a_room_nothing_runs_what_files_of_the_models_own_name(command):
-    assert decide(NO_ROOMS, command).verdict == Verdict.DENY
+    assert decide(NO_SANDBOXES, command).verdict == Verdict.DENY
 
 
 def test_without_a_room_the_first_tier_reads_a_repository_that_it_cannot_write():
-    assert decide(replace(NO_ROOMS, tier=1), "git status").verdict == Verdict.ALLOW
+    assert decide(replace(NO_SANDBOXES, tier=1), "git status").verdict == Verdict.ALLOW

@@ -1,4 +1,4 @@
-"""What stands word for word in an output is data, and no reason to run it."""
+"""Commands that occur word for word in tool output need approval."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import time
 
 import pytest
 
-from escalation.gate.decision import Decision, Verdict, decide
-from escalation.gate.doors import doors_for
-from escalation.gate.injection import RULE, HeardOutputs, with_boundary
-from escalation.gate.policy import GatePolicy
+from escalation.command_policy.decision import CommandPolicy, Decision, decide
+from escalation.command_policy.grants import grants_for
+from escalation.run.command_checks import RULE, ToolOutputs, with_boundary
+from sessions_app.models.session import Verdict
+from tests.tables import each_row
 
-POLICY = GatePolicy(tier=2, doors=doors_for(2, "", ""), workdir="/srv")
+POLICY = CommandPolicy(tier=2, grants=grants_for(2, "", ""), workdir="/srv")
 
 
 def judged(command: str, *outputs: str, named: tuple[str, ...] = (), ours=()) -> Decision:
-    heard = HeardOutputs(named=named)
+    heard = ToolOutputs(named=named)
     for output in outputs:
-        heard.hear(output, ours=ours)
+        heard.add(output, ours=ours)
     return with_boundary(decide(POLICY, command), command, heard)
 
 
@@ -36,14 +37,14 @@ REPEATED = [
 ]
 
 
-@pytest.mark.parametrize(("command", "output"), REPEATED)
+@each_row(("command", "output"), REPEATED)
 def test_an_effect_that_stands_in_an_output_is_asked_for(command, output):
     decision = judged(command, "harmless", output)
 
     assert (decision.verdict, decision.rule) == (Verdict.ASK, RULE)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "output"),
     [
         ("docker restart web", "docker restart web-2"),
@@ -78,18 +79,18 @@ def test_our_own_words_in_an_output_are_not_data():
 
 
 @pytest.mark.parametrize("command", ["docker system prune", "python3 -c 'print(1)' a b"])
-def test_what_is_denied_or_contained_stays_so(command):
+def test_keeps_what_is_denied_or_isolated(command):
     assert judged(command, command).verdict == decide(POLICY, command).verdict
 
 
 def test_the_reason_shows_what_was_found():
-    assert "`docker restart web` stands word for word" in judged(*REPEATED[0]).reason
+    assert "`docker restart web`" in judged(*REPEATED[0]).reason
 
 
 def test_megabytes_of_output_cost_little():
-    heard = HeardOutputs()
+    heard = ToolOutputs()
     for number in range(200):
-        heard.hear(f"docker restart we{number} " * 2_500)
+        heard.add(f"docker restart we{number} " * 2_500)
     command = "docker restart web"
     decision = decide(POLICY, command)
     began = time.perf_counter()

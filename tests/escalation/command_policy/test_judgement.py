@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from escalation.gate.decision import Verdict
-from tests.escalation.gate.small_programs import judged, with_doors
+from sessions_app.models.session import Verdict
+from tests.escalation.command_policy.small_programs import judged, with_grants
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "verdict"),
     [
         ("echo x > /srv/app/a", Verdict.ALLOW),
@@ -20,10 +21,10 @@ from tests.escalation.gate.small_programs import judged, with_doors
         ("echo x > /tmp/../etc/x", Verdict.DENY),
         ("cd /etc && echo x > passwd", Verdict.DENY),
         ("cd sub && echo x > y", Verdict.ALLOW),
-        ("cd .. && echo x > y", Verdict.CONTAIN),
-        ("cd $x && echo x > y", Verdict.CONTAIN),
-        ("echo x > $y", Verdict.CONTAIN),
-        ("echo x > ~/.bashrc", Verdict.CONTAIN),
+        ("cd .. && echo x > y", Verdict.ISOLATE),
+        ("cd $x && echo x > y", Verdict.ISOLATE),
+        ("echo x > $y", Verdict.ISOLATE),
+        ("echo x > ~/.bashrc", Verdict.ISOLATE),
         ("rm /srv/app/*.log", Verdict.ALLOW),
         ("rm /var/*", Verdict.DENY),
         ("find /srv/app -delete", Verdict.ALLOW),
@@ -32,23 +33,23 @@ from tests.escalation.gate.small_programs import judged, with_doors
         ("sh -c 'cd /etc; echo x > passwd'", Verdict.DENY),
     ],
 )
-def test_files_are_written_in_the_working_directory_and_behind_doors(command, verdict):
-    open_doors = with_doors("docker", writable=("/data",))
+def test_files_are_written_in_the_working_directory_and_behind_grants(command, verdict):
+    open_grants = with_grants("docker", writable=("/data",))
 
-    assert judged(command, 2, doors=open_doors).verdict is verdict
+    assert judged(command, 2, grants=open_grants).verdict is verdict
 
 
-def test_a_denied_file_names_the_words_that_would_open_it():
+def test_denied_file_names_the_grant_that_would_allow_it():
     assert "`write:/etc/x`" in judged("echo x > /etc/x", 2).reason
 
 
 @pytest.mark.parametrize("command", ["echo x > /tmp/x", "rm /tmp/x", "tee /tmp/x"])
-def test_without_rooms_the_temporary_directory_is_everybodys(command):
-    assert judged(command, rooms=False).verdict is Verdict.DENY
-    assert judged(command, 2, rooms=False).verdict is Verdict.DENY
+def test_temporary_directory_is_shared_without_sandbox(command):
+    assert judged(command, sandboxed=False).verdict is Verdict.DENY
+    assert judged(command, 2, sandboxed=False).verdict is Verdict.DENY
 
 
-def test_no_directory_at_all_is_not_the_whole_file_system():
+def test_empty_working_directory_is_not_the_file_system():
     assert judged("echo x > /etc/x", 2, workdir="/").verdict is Verdict.DENY
 
 
@@ -58,21 +59,21 @@ HOST = "sudo systemctl restart web"
 def test_an_understood_command_with_sudo_runs_on_the_host():
     decision = judged(HOST, 2)
 
-    assert (decision.verdict, decision.doors) == (Verdict.ALLOW, frozenset({"host"}))
+    assert (decision.verdict, decision.grants) == (Verdict.ALLOW, frozenset({"host"}))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "rule"),
     [
         (f"{HOST} | cat", "host: one plain command"),
         (f"ls; {HOST}", "host: one plain command"),
         (f"{HOST} $(ls)", "host: one plain command"),
-        ("sudo sh -c 'systemctl restart web'", "works in the room"),
+        ("sudo sh -c 'systemctl restart web'", "works in the sandbox"),
         ("su -c 'systemctl restart web'", "host: one plain command"),
-        ("sudo ./x", "not understood, and no room there"),
-        ("sudo cat /etc/shadow", "works in the room"),
-        ("sudo timeout 5 cat /etc/shadow", "works in the room"),
-        ("sudo docker restart web", "works in the room"),
+        ("sudo ./x", "not understood outside a sandbox"),
+        ("sudo cat /etc/shadow", "works in the sandbox"),
+        ("sudo timeout 5 cat /etc/shadow", "works in the sandbox"),
+        ("sudo docker restart web", "works in the sandbox"),
         ("sudo rm /tmp/x", "writes outside"),
         ("sudo systemctl disable web", "needs Tier 3"),
         ("sudo rm link/shadow", "needs Tier 3"),
@@ -94,11 +95,11 @@ def test_tier_1_never_acts_on_the_host():
     assert "Leave `sudo` out" in decision.reason
 
 
-def test_a_closed_host_door_stays_closed():
-    assert judged(HOST, 3, doors=with_doors("bus")).rule == "door host is closed"
+def test_denies_the_host_without_its_grant():
+    assert judged(HOST, 3, grants=with_grants("bus")).rule == "grant host is missing"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "verdict"),
     [
         ("docker ps -a", Verdict.ALLOW),
@@ -120,7 +121,7 @@ def test_without_bash_among_the_tools_nothing_runs():
     assert judged("ls", allowed=("Read",)).verdict is Verdict.DENY
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "verdict"),
     [
         ("git push origin main", Verdict.ALLOW),
@@ -128,7 +129,7 @@ def test_without_bash_among_the_tools_nothing_runs():
         ("git push origin main --force", Verdict.DENY),
         ("git push -uf origin", Verdict.DENY),
         ("git push origin +main", Verdict.DENY),
-        ("git push origin $x", Verdict.CONTAIN),
+        ("git push origin $x", Verdict.ISOLATE),
         ("/usr/bin/git push origin --force", Verdict.DENY),
         ("rm -r -f /", Verdict.DENY),
         ("rm --recursive --force //", Verdict.DENY),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
-from escalation.gate.decision import Decision, Verdict, decide
-from escalation.gate.doors import doors_for
-from escalation.gate.policy import GatePolicy
-from escalation.gate.supervisor import Alive, OwnProcess, Supervisor
+from escalation.command_policy.decision import CommandPolicy, Decision, decide
+from escalation.command_policy.grants import grants_for
+from escalation.command_policy.protected import Alive, OwnProcess, Supervisor
+from sessions_app.models.session import Verdict
+from tests.tables import each_row
 
 WORKER = "/opt/claudeops/bin/python3 /opt/claudeops/bin/claudeops worker"
 CONTAINER = "4f" * 32
@@ -26,14 +25,14 @@ SUPERVISOR = Supervisor(
 
 
 def judged(command: str, tier: int) -> Decision:
-    policy = GatePolicy(
-        tier=tier, doors=doors_for(tier), workdir="/srv/shop", supervisor=SUPERVISOR
+    policy = CommandPolicy(
+        tier=tier, grants=grants_for(tier), workdir="/srv/shop", supervisor=SUPERVISOR
     )
     return decide(policy, command)
 
 
-@pytest.mark.parametrize("tier", [1, 2, 3])
-@pytest.mark.parametrize(
+@each_row("tier", [1, 2, 3])
+@each_row(
     "command",
     [
         "systemctl stop claudeops-worker",
@@ -82,11 +81,11 @@ def judged(command: str, tier: int) -> Decision:
 def test_what_the_supervisor_is_may_be_ended_or_changed_at_no_tier(command, tier):
     decision = judged(command, tier)
 
-    assert decision.verdict in (Verdict.DENY, Verdict.CONTAIN), decision
+    assert decision.verdict in (Verdict.DENY, Verdict.ISOLATE), decision
     assert tier < 3 or decision.verdict == Verdict.DENY
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tier", "command"),
     [
         (1, "systemctl status claudeops-worker --no-pager"),
@@ -111,7 +110,7 @@ def test_everything_else_is_judged_as_before(command, tier):
 def test_the_model_is_told_what_it_would_have_ended():
     decision = judged("systemctl restart ops", 2)
 
-    assert decision.rule == "the supervisor's own"
+    assert decision.rule == "supervisor is protected"
     assert "ops.service" in decision.reason
 
 
@@ -123,7 +122,7 @@ def test_processes_are_looked_up_only_for_a_command_that_could_end_one():
         return ALIVE
 
     supervisor = Supervisor(alive=alive)
-    policy = GatePolicy(tier=2, doors=doors_for(2), workdir="/srv/shop", supervisor=supervisor)
+    policy = CommandPolicy(tier=2, grants=grants_for(2), workdir="/srv/shop", supervisor=supervisor)
 
     decide(policy, "docker ps; systemctl status nginx; docker restart web")
 

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from escalation.gate.rules import Match, allows, forbids, prefix_of
+from escalation.command_policy.decision import Match, allows, forbids, prefix_of
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rule", "prefix"),
     [
         ("Bash", ()),
@@ -22,7 +23,7 @@ def test_a_rule_is_its_words(rule, prefix):
     assert prefix_of(rule) == prefix
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rule", "words", "action", "match"),
     [
         ("docker restart", "docker restart web", "docker restart", Match.YES),

@@ -1,22 +1,23 @@
-"""What goes to the other side of a connection, though a program seems only to look."""
+"""Programs that seem to read and send data to another host."""
 
 from __future__ import annotations
 
 import pytest
 
-from escalation.gate.decision import Verdict, decide
-from escalation.gate.doors import default_doors
-from escalation.gate.policy import GatePolicy
+from escalation.command_policy.decision import CommandPolicy, decide
+from escalation.command_policy.grants import default_grants
+from sessions_app.models.session import Verdict
+from tests.tables import each_row
 
 S_CLIENT = "openssl s_client -quiet -connect web:443"
 
 
 def judged(command: str, tier: int = 1) -> Verdict:
-    policy = GatePolicy(tier=tier, doors=default_doors(tier), workdir="/srv/shop")
+    policy = CommandPolicy(tier=tier, grants=default_grants(tier), workdir="/srv/shop")
     return decide(policy, command).verdict
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         f"printf 'DELETE / HTTP/1.0\\r\\n\\r\\n' | {S_CLIENT}",
@@ -33,7 +34,7 @@ def test_what_a_connection_is_fed_is_sent(command):
     assert judged(command) is Verdict.DENY
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         S_CLIENT,
@@ -47,7 +48,7 @@ def test_a_connection_that_is_fed_nothing_only_looks(command):
     assert judged(command) is Verdict.ALLOW
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "curl http://cache:6379/ -H Host: -H 'DEL session:42'",
@@ -59,7 +60,7 @@ def test_a_connection_that_is_fed_nothing_only_looks(command):
     ],
 )
 def test_no_line_of_a_request_is_a_command_to_something_else(command):
-    assert judged(command) is Verdict.CONTAIN
+    assert judged(command) is Verdict.ISOLATE
 
 
 @pytest.mark.parametrize(
@@ -80,4 +81,4 @@ def test_a_file_that_the_address_names_is_written_nobody_knows_where():
 
 @pytest.mark.parametrize("statement", ["system reboot", "tee /srv/x", "source x", ". x"])
 def test_no_command_to_the_client_itself_is_taken_for_a_statement(statement):
-    assert judged(f"mysql -h db -e '{statement}'", 3) is Verdict.CONTAIN
+    assert judged(f"mysql -h db -e '{statement}'", 3) is Verdict.ISOLATE

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from escalation.gate.shell import read
-from tests.escalation.gate.overheard import ran_by_bash
+from escalation.command_policy.shell import read
+from tests.escalation.command_policy.overheard import ran_by_bash
+from tests.tables import each_row
 
 
 def words_of(text: str) -> list[tuple[str | None, ...]]:
@@ -20,7 +21,7 @@ def words_of(text: str) -> list[tuple[str | None, ...]]:
 RESTART = ("docker", "restart", "web")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "docker restart web",
@@ -67,7 +68,7 @@ def test_a_command_is_found_wherever_and_however_it_is_written(text):
     assert RESTART in words_of(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "words"),
     [
         ("for c in a b; do docker inspect $c; done", [("a",), ("b",)]),
@@ -88,7 +89,7 @@ def test_words_are_what_bash_makes_of_them(text, words):
     assert words_of(text) == [("docker", "inspect", *some) for some in words]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "docker inspect $c",
@@ -124,7 +125,7 @@ def test_a_value_that_comes_round_in_a_loop_is_followed():
     assert RESTART in words_of(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "dock\\\ner restart web",
@@ -195,7 +196,7 @@ def test_what_bash_may_read_differently_is_a_problem(text):
     assert read(text).problems
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "LC_ALL=C sort x",
@@ -218,7 +219,7 @@ def test_ordinary_texts_have_no_problem(text):
     assert read(text).problems == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "stdin"),
     [
         ("bash", ""),
@@ -249,7 +250,7 @@ def test_what_a_command_reads_is_known_or_computed(text, stdin):
     assert [shell.stdin for shell in shells] == [stdin]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "writes"),
     [
         ("ls > a", ("a",)),
@@ -273,7 +274,7 @@ def test_files_that_redirections_write_are_named(text, writes):
     assert read(text).problems == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "one"),
     [
         ("sudo systemctl restart web", True),
@@ -347,10 +348,10 @@ def test_reading_never_raises(text):
     assert read(text) is not None
 
 
-@pytest.mark.parametrize("character", ["\U0010ffff", "\U000e0001", "\U0001f600", "é"])
-@pytest.mark.parametrize("text", ["echo {@}", "{@", "echo a{1@..2}", "echo ${@}", "cat <<@\nx\n@"])
+@each_row("character", ["\U0010ffff", "\U000e0001", "\U0001f600", "é"])
+@each_row("text", ["echo {@}", "{@", "echo a{1@..2}", "echo ${@}", "cat <<@\nx\n@"])
 def test_no_character_ends_the_process_that_reads_it(text, character):
-    asked = "import sys; from escalation.gate.shell import read; read(sys.argv[1])"
+    asked = "import sys; from escalation.command_policy.shell import read; read(sys.argv[1])"
 
     ended = subprocess.run([sys.executable, "-c", asked, text.replace("@", character)], check=False)
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from escalation.drills.drill import drill_directory, drill_environment, start_drill
+from escalation.drills.scenario import ScenarioError
 from escalation.errors import CannotRun
-from escalation.next_step.cycles import leave_to_caller
-from escalation.rehearsal.drills.drill import drill_directory, drill_surroundings, start_drill
-from escalation.rehearsal.drills.scenario import ScenarioError
+from escalation.queue import enqueue_with
 from sessions_app.models import Cycle, Session
 from tests.factories import CycleFactory, SessionFactory, UserFactory
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 def test_a_drill_is_a_cycle_without_a_watch_that_may_use_every_tier():
     person = UserFactory()
 
-    cycle = start_drill("three-tiers", enqueue=leave_to_caller, requested_by=person)
+    cycle = start_drill("three-tiers", requested_by=person)
 
     assert (cycle.watch, cycle.drill, cycle.max_tier) == (None, "three-tiers", 3)
     assert cycle.requested_by == person
@@ -27,8 +27,8 @@ def test_a_drill_is_a_cycle_without_a_watch_that_may_use_every_tier():
 
 
 def test_two_drills_have_two_systems():
-    first = start_drill("three-tiers", enqueue=leave_to_caller)
-    second = start_drill("three-tiers", enqueue=leave_to_caller)
+    first = start_drill("three-tiers")
+    second = start_drill("three-tiers")
 
     (Path(first.workdir) / "containers" / "web.state").write_text("Up")
 
@@ -37,7 +37,7 @@ def test_two_drills_have_two_systems():
 
 def test_an_unknown_scenario_leaves_no_cycle():
     with pytest.raises(ScenarioError):
-        start_drill("nonsense", enqueue=leave_to_caller)
+        start_drill("nonsense")
 
     assert not Cycle.objects.exists()
 
@@ -46,37 +46,37 @@ def test_a_queue_that_refuses_leaves_no_cycle():
     def refuse(session: Session) -> None:
         raise RuntimeError
 
-    with pytest.raises(RuntimeError):
-        start_drill("all-healthy", enqueue=refuse)
+    with enqueue_with(refuse), pytest.raises(RuntimeError):
+        start_drill("all-healthy")
 
     assert not Cycle.objects.exists()
 
 
 def test_a_real_run_gets_nothing_of_a_drill():
-    with drill_surroundings(SessionFactory()) as surroundings:
-        assert surroundings == {}
+    with drill_environment(SessionFactory()) as run_environment:
+        assert run_environment == {}
 
 
 def test_a_drill_gets_an_api_of_its_own_run():
-    session = start_drill("all-healthy", enqueue=leave_to_caller).sessions.get()
+    session = start_drill("all-healthy").sessions.get()
 
-    with drill_surroundings(session) as surroundings:
-        address = surroundings["ANTHROPIC_BASE_URL"]
+    with drill_environment(session) as run_environment:
+        address = run_environment["ANTHROPIC_BASE_URL"]
 
     assert address.startswith("http://127.0.0.1:")
     assert address.endswith(f"/all-healthy/tier/1/run/{session.pk}")
-    assert surroundings["PATH"].startswith(f"{session.workdir}/bin:")
+    assert run_environment["PATH"].startswith(f"{session.workdir}/bin:")
 
 
 def test_a_drill_whose_scenario_is_gone_cannot_run():
     session = SessionFactory(cycle=CycleFactory(drilled=True, drill="forgotten"))
 
-    with pytest.raises(CannotRun, match="forgotten"), drill_surroundings(session):
+    with pytest.raises(CannotRun, match="forgotten"), drill_environment(session):
         pytest.fail("it must not run")
 
 
 def test_a_drill_lives_in_the_state_directory(settings):
-    cycle = start_drill("all-healthy", enqueue=leave_to_caller)
+    cycle = start_drill("all-healthy")
 
     assert drill_directory(cycle).is_relative_to(settings.CLAUDEOPS_STATE_DIR)
     assert Path(cycle.workdir).is_relative_to(drill_directory(cycle))

@@ -7,19 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from escalation.rehearsal.drills import scenario as scenario_module
-from escalation.rehearsal.drills.scenario import (
+from escalation.drills import scenario as scenario_module
+from escalation.drills.scenario import (
     SCENARIO_DIRECTORY,
     SYSTEM_DIRECTORY,
     Reply,
     ScenarioError,
-    ToolCall,
+    ScriptedToolCall,
     load_scenario,
     parse_reply,
     scenario_names,
 )
 from escalation.report import checked_report
 from escalation.tiers import get_tier
+from tests.tables import each_row
 
 SHIPPED = scenario_names()
 SCENARIO_KEYS = {
@@ -42,8 +43,8 @@ def test_the_scenarios_that_the_commands_name_are_there():
     assert {"all-healthy", "fixed-at-tier-2", "three-tiers", "forbidden-command"} <= set(SHIPPED)
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_scenario_loads_and_says_what_it_is(name):
+@each_row("name", SHIPPED)
+def test_shipped_scenario_has_title_and_description(name):
     scenario = load_scenario(name)
 
     assert scenario.name == name
@@ -51,7 +52,7 @@ def test_a_shipped_scenario_loads_and_says_what_it_is(name):
     assert scenario.description
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@each_row("name", SHIPPED)
 def test_a_shipped_scenario_uses_only_known_keys(name):
     data = tomllib.loads((SCENARIO_DIRECTORY / f"{name}.toml").read_text())
 
@@ -61,7 +62,7 @@ def test_a_shipped_scenario_uses_only_known_keys(name):
     assert set().union(*replies) <= REPLY_KEYS
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@each_row("name", SHIPPED)
 def test_every_tier_of_a_shipped_scenario_ends_with_a_valid_report(name):
     for replies in load_scenario(name).tiers.values():
         last = replies[-1].calls[-1]
@@ -71,7 +72,7 @@ def test_every_tier_of_a_shipped_scenario_ends_with_a_valid_report(name):
 
 
 def fixes_something(name: str) -> bool:
-    """Where the budget ends the chain, nobody hears its last report."""
+    """The last report is not reached where the budget ends the cycle."""
     scenario = load_scenario(name)
     last = scenario.tiers[max(scenario.tiers)][-1]
     return scenario.budget is None and bool(last.calls[-1].input["actions_taken"])
@@ -80,7 +81,7 @@ def fixes_something(name: str) -> bool:
 FIXING = [name for name in SHIPPED if fixes_something(name)]
 
 
-@pytest.mark.parametrize("name", FIXING)
+@each_row("name", FIXING)
 def test_a_shipped_scenario_that_fixes_something_has_a_look_at_it_afterwards(name):
     last = load_scenario(name).at_verification().replies_for(1)[-1].calls[-1]
 
@@ -90,15 +91,15 @@ def test_a_shipped_scenario_that_fixes_something_has_a_look_at_it_afterwards(nam
 
 def test_time_passes_between_the_fix_and_the_look_at_it(tmp_path):
     scenario = load_scenario("fix-did-not-hold")
-    scenario.lay_out(tmp_path)
+    scenario.write_system(tmp_path)
     (tmp_path / "containers" / "web.state").write_text("Up 1 second")
 
-    scenario.let_time_pass(tmp_path)
+    scenario.write_changes(tmp_path)
 
     assert (tmp_path / "containers" / "web.state").read_text().startswith("Exited")
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@each_row("name", SHIPPED)
 def test_a_shipped_scenario_escalates_exactly_to_the_tiers_that_it_has(name):
     tiers = load_scenario(name).tiers
 
@@ -109,7 +110,7 @@ def test_a_shipped_scenario_escalates_exactly_to_the_tiers_that_it_has(name):
     assert asked == set(range(1, max(tiers)))
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@each_row("name", SHIPPED)
 def test_a_shipped_scenario_uses_only_tools_that_its_tiers_are_offered(name):
     for number, replies in load_scenario(name).tiers.items():
         used = {call.tool for reply in replies for call in reply.calls}
@@ -121,7 +122,7 @@ def test_a_shipped_scenario_uses_only_tools_that_its_tiers_are_offered(name):
 def test_a_shipped_scenario_lays_its_system_out(name, tmp_path):
     scenario = load_scenario(name)
 
-    scenario.lay_out(tmp_path)
+    scenario.write_system(tmp_path)
 
     assert (SYSTEM_DIRECTORY / scenario.system).is_dir()
     assert (tmp_path / "CLAUDE-OPS.md").is_file()
@@ -129,8 +130,8 @@ def test_a_shipped_scenario_lays_its_system_out(name, tmp_path):
     assert [file.path for file in scenario.files if not (tmp_path / file.path).is_file()] == []
 
 
-@pytest.mark.parametrize("name", ["nonsense", "", "../scenario", "all-healthy.toml", "."])
-def test_an_unknown_scenario_says_which_are_known(name):
+@each_row("name", ["nonsense", "", "../scenario", "all-healthy.toml", "."])
+def test_unknown_scenario_is_reported_with_the_known_ones(name):
     with pytest.raises(ScenarioError, match="Known scenarios: all-healthy, "):
         load_scenario(name)
 
@@ -196,7 +197,7 @@ def test_an_executable_file_is_laid_out_as_one(directory, tmp_path):
         "title = 'x'\n[[files]]\npath = 'bin/a/tool'\ncontent = ''\nexecutable = true"
     )
 
-    load_scenario("mine").lay_out(tmp_path / "system")
+    load_scenario("mine").write_system(tmp_path / "system")
 
     assert (tmp_path / "system" / "bin" / "a" / "tool").stat().st_mode & 0o777 == 0o755
 
@@ -205,8 +206,8 @@ def test_run_and_report_are_short_for_calls():
     reply = parse_reply({"say": "x", "run": "docker ps", "report": {"summary": "s"}})
 
     assert reply.calls == (
-        ToolCall(tool="Bash", input={"command": "docker ps"}),
-        ToolCall(tool="StructuredOutput", input={"summary": "s"}),
+        ScriptedToolCall(tool="Bash", input={"command": "docker ps"}),
+        ScriptedToolCall(tool="StructuredOutput", input={"summary": "s"}),
     )
 
 

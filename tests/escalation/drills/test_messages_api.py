@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from escalation.agent.message_stream import NO_USAGE
-from escalation.rehearsal.drills.messages_api import LAST_WORD, ScriptedApi, reply_at
-from escalation.rehearsal.drills.scenario import Reply, Scenario, ToolCall
+from escalation.agent.messages_api import NO_USAGE
+from escalation.drills.scenario import Reply, Scenario, ScriptedToolCall
+from escalation.drills.scripted_api import LAST_WORD, ScriptedApi, reply_at
 
-BASH = ToolCall(tool="Bash", input={"command": "docker ps", "note": "x" * 450})
+BASH = ScriptedToolCall(tool="Bash", input={"command": "docker ps", "note": "x" * 450})
 SCENARIO = Scenario(
     name="shop",
     title="Shop",
@@ -35,7 +35,7 @@ def api(tmp_path):
         yield api
 
 
-def body(text: str = "make the round", **fields) -> dict[str, Any]:
+def body(text: str = "check the system", **fields) -> dict[str, Any]:
     messages = [{"role": "user", "content": text}]
     return {"model": "haiku", "messages": messages, "tools": [{"name": "Bash"}], **fields}
 
@@ -120,7 +120,7 @@ def test_a_streamed_answer_tells_its_usage_at_the_end(api):
     assert events[-2]["usage"]["output_tokens"] == 9
 
 
-def test_a_scripted_error_comes_as_often_as_it_says(api):
+def test_scripted_error_is_repeated(api):
     address = f"{api.base_url('shop', 2)}/v1/messages"
 
     answers = [post(address, body()) for _ in range(3)]
@@ -145,9 +145,9 @@ def test_two_runs_of_a_tier_have_scripts_of_their_own(api):
 
 def test_another_conversation_within_a_run_is_an_aside(api):
     answers = [
-        said(ask(api, text="make the round")),
+        said(ask(api, text="check the system")),
         said(ask(api, text="you are a subagent")),
-        said(ask(api, text="make the round")),
+        said(ask(api, text="check the system")),
     ]
 
     assert answers == ["I look.", "I am a subagent.", "Done."]
@@ -189,7 +189,7 @@ def test_requests_are_kept_in_memory_and_on_disk(api, tmp_path):
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_the_log_says_what_was_offered_and_that_it_went_out(api, tmp_path, stream):
+def test_offered_and_served_usage_are_logged(api, tmp_path, stream):
     post(f"{api.base_url('shop', 3, '7')}/v1/messages", body(stream=stream))
 
     asked, answered = logged(tmp_path, lines=2)
@@ -198,7 +198,7 @@ def test_the_log_says_what_was_offered_and_that_it_went_out(api, tmp_path, strea
     assert answered["served"] == asked["offered"]
 
 
-def test_an_answer_that_nobody_waited_for_is_not_logged_as_served(api, tmp_path):
+def test_answer_to_a_closed_connection_is_not_logged_as_served(api, tmp_path):
     address = f"{api.base_url('shop', 3)}/v1/messages"
     request = urllib.request.Request(address, data=json.dumps(body(stream=True)).encode())
     with pytest.raises(TimeoutError):
@@ -211,13 +211,13 @@ def test_an_answer_that_nobody_waited_for_is_not_logged_as_served(api, tmp_path)
 
 CLI_S_OWN_CALLS = [
     pytest.param({"text": "Warmup"}, id="a subagent is warmed up"),
-    pytest.param({"text": "a title for: make the round", "tools": []}, id="a title"),
-    pytest.param({"text": "make the round", "tools": None}, id="the same words without tools"),
+    pytest.param({"text": "a title for: check the system", "tools": []}, id="a title"),
+    pytest.param({"text": "check the system", "tools": None}, id="the same text without tools"),
 ]
 
 
 @pytest.mark.parametrize("call", CLI_S_OWN_CALLS)
-def test_what_the_cli_asks_for_itself_uses_up_no_reply_and_costs_nothing(api, call):
+def test_auxiliary_request_uses_no_reply_and_no_tokens(api, call):
     """It may come before the conversation does."""
     beside = ask(api, **call)
 
@@ -237,7 +237,7 @@ def test_counting_tokens_uses_up_no_reply(api):
 
 
 @pytest.mark.parametrize("path", ["/", "/v1/messages", "/other/tier/1/run/1/v1/messages"])
-def test_what_is_not_scripted_is_not_found(api, path):
+def test_unknown_scenario_is_not_found(api, path):
     root = api.base_url("shop", 1).split("/shop/")[0]
 
     status, text = post(root + path, body())
@@ -245,7 +245,7 @@ def test_what_is_not_scripted_is_not_found(api, path):
     assert (status, json.loads(text)["type"]) == (404, "error")
 
 
-def test_what_is_not_json_is_a_bad_request(api):
+def test_invalid_json_is_a_bad_request(api):
     status, text = post(f"{api.base_url('shop', 1)}/v1/messages", b"not json")
 
     assert (status, json.loads(text)["error"]["type"]) == (400, "invalid_request_error")
@@ -268,5 +268,5 @@ def test_the_server_is_gone_afterwards():
         urllib.request.urlopen(address, timeout=1)
 
 
-def test_a_request_to_a_tier_without_replies_gets_the_last_word():
+def test_tier_without_replies_gets_the_last_reply():
     assert reply_at((), 0) == LAST_WORD

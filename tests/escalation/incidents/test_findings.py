@@ -7,11 +7,22 @@ from typing import Any
 import pytest
 
 from escalation.errors import WhyNot
-from escalation.incidents.causes import BY_STOP, COULD_NOT_RUN, EVERYWHERE, TITLES, RunCause
-from escalation.incidents.findings import Finding, Findings, Round, Run, findings_of
+from escalation.incidents.findings import (
+    BY_STOP,
+    COULD_NOT_RUN,
+    EVERYWHERE,
+    TITLES,
+    CycleFindings,
+    CycleSummary,
+    Finding,
+    RunCause,
+    SessionSummary,
+    findings_of,
+)
 from escalation.report import Report
 from sessions_app.models import Cycle, Incident, Session
 from tests.escalation.rows import a_report
+from tests.tables import each_row
 
 Kind, Severity, Outcome, Status = Incident.Kind, Incident.Severity, Cycle.Outcome, Session.Status
 WATCH = "watch:1"
@@ -19,11 +30,13 @@ DOWN = a_report(needed=True, reason="it is down", services=(("web", "down"), ("d
 MENDED = a_report(services=(("web", "healthy"),), actions=(("restarted web", "succeeded"),))
 
 
-def found(*runs: Run, outcome: str = Outcome.NEEDS_PERSON, **facts: Any) -> Findings:
-    return findings_of(Round(scope=WATCH, runs=runs, outcome=outcome, **facts))
+def found(
+    *runs: SessionSummary, outcome: str = Outcome.NEEDS_PERSON, **facts: Any
+) -> CycleFindings:
+    return findings_of(CycleSummary(scope=WATCH, runs=runs, outcome=outcome, **facts))
 
 
-def the_one(findings: Findings) -> Finding:
+def the_one(findings: CycleFindings) -> Finding:
     [finding] = findings.seen
     return finding
 
@@ -33,7 +46,7 @@ def about(name: str, status: str, **more: Any) -> Report:
 
 
 def test_a_service_that_is_not_healthy_is_found_under_its_name():
-    finding = the_one(found(Run(tier=1, report=DOWN), reason="Not escalated: dry run."))
+    finding = the_one(found(SessionSummary(tier=1, report=DOWN), reason="Not escalated: dry run."))
 
     assert finding.key == (WATCH, Kind.PROBLEM, "web")
     assert finding.title == "web is down"
@@ -41,20 +54,20 @@ def test_a_service_that_is_not_healthy_is_found_under_its_name():
 
 
 def test_what_is_healthy_is_told_and_what_is_not_mentioned_is_neither():
-    findings = found(Run(tier=1, report=DOWN))
+    findings = found(SessionSummary(tier=1, report=DOWN))
 
     assert findings.healthy == {"db"}
 
 
-@pytest.mark.parametrize("name", ["Web", " web ", "`web`", '"WEB"', "web.service"])
+@each_row("name", ["Web", " web ", "`web`", '"WEB"', "web.service"])
 def test_a_service_has_one_spelling(name):
-    assert the_one(found(Run(tier=1, report=about(name, "down")))).cause == "web"
+    assert the_one(found(SessionSummary(tier=1, report=about(name, "down")))).cause == "web"
 
 
 def test_of_two_words_about_one_service_in_a_report_the_worse_counts():
     report = a_report(services=(("web", "healthy"), ("Web", "down"), ("web", "degraded")))
 
-    findings = found(Run(tier=1, report=report))
+    findings = found(SessionSummary(tier=1, report=report))
 
     assert the_one(findings).severity == Severity.CRITICAL
     assert findings.healthy == frozenset()
@@ -75,11 +88,15 @@ def test_severity_comes_from_the_state_and_the_events(status, level, severity):
 
     report = about("web", status, events=events)
 
-    assert the_one(found(Run(tier=1, report=report))).severity == severity
+    assert the_one(found(SessionSummary(tier=1, report=report))).severity == severity
 
 
 def test_the_latest_word_of_a_round_counts():
-    findings = found(Run(tier=1, report=DOWN), Run(tier=2, report=MENDED), outcome=Outcome.FIXED)
+    findings = found(
+        SessionSummary(tier=1, report=DOWN),
+        SessionSummary(tier=2, report=MENDED),
+        outcome=Outcome.FIXED,
+    )
 
     assert findings.seen == ()
     assert findings.healthy == {"web", "db"}
@@ -89,14 +106,18 @@ def test_the_latest_word_of_a_round_counts():
 def test_what_the_last_tier_does_not_mention_stays_as_it_was():
     other = a_report(services=(("cache", "healthy"),), actions=(("flushed it", "succeeded"),))
 
-    findings = found(Run(tier=1, report=DOWN), Run(tier=2, report=other), outcome=Outcome.FIXED)
+    findings = found(
+        SessionSummary(tier=1, report=DOWN),
+        SessionSummary(tier=2, report=other),
+        outcome=Outcome.FIXED,
+    )
 
     assert the_one(findings).cause == "web"
     assert "web" not in findings.fixed
 
 
 def test_a_tier_that_only_observes_fixes_nothing_whatever_it_says():
-    findings = found(Run(tier=1, report=MENDED), outcome=Outcome.FIXED)
+    findings = found(SessionSummary(tier=1, report=MENDED), outcome=Outcome.FIXED)
 
     assert findings.fixed == {}
 
@@ -104,7 +125,7 @@ def test_a_tier_that_only_observes_fixes_nothing_whatever_it_says():
 def test_without_a_remedy_that_worked_nothing_is_fixed():
     recovered = a_report(services=(("web", "healthy"),), actions=(("restarted web", "failed"),))
 
-    findings = found(Run(tier=1, report=DOWN), Run(tier=2, report=recovered))
+    findings = found(SessionSummary(tier=1, report=DOWN), SessionSummary(tier=2, report=recovered))
 
     assert findings.fixed == {}
     assert "web" in findings.healthy
@@ -114,7 +135,7 @@ def test_what_was_healthy_all_the_time_was_not_unwell():
     both = a_report(services=(("web", "healthy"), ("db", "healthy")))
     both["actions_taken"] = [{"action": "restarted db", "service": "db", "result": "succeeded"}]
 
-    fixed = found(Run(tier=1, report=DOWN), Run(tier=2, report=both)).fixed
+    fixed = found(SessionSummary(tier=1, report=DOWN), SessionSummary(tier=2, report=both)).fixed
 
     assert (fixed["web"].was_unwell, fixed["db"].was_unwell) == (True, False)
 
@@ -123,7 +144,7 @@ def test_what_help_is_asked_for_is_not_well():
     report = a_report(needed=True, reason="the disk fills", services=(("disk", "healthy"),))
     report["escalation"]["services"] = ["Disk", "backup"]
 
-    findings = found(Run(tier=1, report=report), outcome="")
+    findings = found(SessionSummary(tier=1, report=report), outcome="")
 
     assert [finding.cause for finding in findings.seen] == ["disk", "backup"]
     assert findings.healthy == frozenset()
@@ -132,18 +153,21 @@ def test_what_help_is_asked_for_is_not_well():
 def test_help_that_is_asked_for_without_a_name_has_a_cause_of_its_own():
     report = a_report(needed=True, reason="something is odd")
 
-    assert the_one(found(Run(tier=1, report=report))).cause == RunCause.ASKED_FOR_HELP
+    assert the_one(found(SessionSummary(tier=1, report=report))).cause == RunCause.ASKED_FOR_HELP
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("run", "cause"),
     [
-        (Run(tier=1), RunCause.NO_REPORT),
-        (Run(tier=1, report=a_report(services=())), RunCause.NO_SERVICES),
-        (Run(tier=2, status=Status.FAILED), RunCause.FAILED),
-        (Run(tier=2, status=Status.TIMED_OUT), RunCause.TIME_UP),
-        (Run(tier=2, status=Status.INTERRUPTED), RunCause.CUT_OFF),
-        *((Run(tier=1, status=Status.INTERRUPTED, stop_cause=s), c) for s, c in BY_STOP.items()),
+        (SessionSummary(tier=1), RunCause.NO_REPORT),
+        (SessionSummary(tier=1, report=a_report(services=())), RunCause.NO_SERVICES),
+        (SessionSummary(tier=2, status=Status.FAILED), RunCause.FAILED),
+        (SessionSummary(tier=2, status=Status.TIMED_OUT), RunCause.TIME_UP),
+        (SessionSummary(tier=2, status=Status.INTERRUPTED), RunCause.CUT_OFF),
+        *(
+            (SessionSummary(tier=1, status=Status.INTERRUPTED, stop_cause=s), c)
+            for s, c in BY_STOP.items()
+        ),
     ],
 )
 def test_a_round_that_needs_a_person_for_no_service_has_a_cause_by_name(run, cause):
@@ -159,15 +183,17 @@ def test_every_way_to_stop_a_run_has_a_name():
 
 
 def test_a_failed_tier_leaves_what_the_one_before_had_found():
-    findings = found(Run(tier=1, report=DOWN), Run(tier=2, status=Status.FAILED))
+    findings = found(
+        SessionSummary(tier=1, report=DOWN), SessionSummary(tier=2, status=Status.FAILED)
+    )
 
     assert the_one(findings).cause == "web"
     assert not findings.ended_usably
 
 
-@pytest.mark.parametrize("why_not", WhyNot)
+@each_row("why_not", WhyNot)
 def test_why_nothing_could_run_is_an_incident_of_the_watch_or_of_all(why_not):
-    failed = Run(tier=1, status=Status.FAILED, said_something=False)
+    failed = SessionSummary(tier=1, status=Status.FAILED, said_something=False)
 
     findings = found(failed, outcome=Outcome.COULD_NOT_RUN, why_not=why_not)
 
@@ -177,14 +203,14 @@ def test_why_nothing_could_run_is_an_incident_of_the_watch_or_of_all(why_not):
 
 
 def test_a_run_that_failed_before_it_said_anything_has_a_cause_too():
-    failed = Run(tier=1, status=Status.FAILED, said_something=False)
+    failed = SessionSummary(tier=1, status=Status.FAILED, said_something=False)
 
     assert the_one(found(failed, outcome=Outcome.COULD_NOT_RUN)).cause == WhyNot.FAILED
 
 
 def test_a_drill_says_nothing_about_the_installation():
     found_in_drill = findings_of(
-        Round(
+        CycleSummary(
             scope="drill:x", runs=(), outcome=Outcome.COULD_NOT_RUN, why_not=WhyNot.NO_CREDENTIALS
         )
     )
@@ -193,9 +219,9 @@ def test_a_drill_says_nothing_about_the_installation():
 
 
 def test_the_configuration_stands_beside_what_the_system_has():
-    failed = Run(tier=2, status=Status.FAILED, said_something=False)
+    failed = SessionSummary(tier=2, status=Status.FAILED, said_something=False)
 
-    findings = found(Run(tier=1, report=DOWN), failed, why_not=WhyNot.CLI)
+    findings = found(SessionSummary(tier=1, report=DOWN), failed, why_not=WhyNot.CLI)
 
     assert [(one.kind, one.cause) for one in findings.seen] == [
         (Kind.PROBLEM, "web"),
@@ -204,13 +230,15 @@ def test_the_configuration_stands_beside_what_the_system_has():
 
 
 def test_what_the_policy_forbids_is_told_by_the_services():
-    findings = found(Run(tier=1, report=DOWN), Run(tier=2), why_not=WhyNot.POLICY)
+    findings = found(
+        SessionSummary(tier=1, report=DOWN), SessionSummary(tier=2), why_not=WhyNot.POLICY
+    )
 
     assert the_one(findings).cause == "web"
 
 
 def test_a_healthy_round_finds_nothing():
-    findings = found(Run(tier=1, report=a_report()), outcome=Outcome.HEALTHY)
+    findings = found(SessionSummary(tier=1, report=a_report()), outcome=Outcome.HEALTHY)
 
     assert findings.seen == ()
     assert findings.healthy == {"web"}

@@ -1,4 +1,4 @@
-"""What a person does with an incident, each with their name in its story."""
+"""Actions of a person on an incident, recorded with their name."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from escalation.errors import OperationRefused
-from escalation.incidents import by_person
-from sessions_app.models import Happening, Incident, IncidentEvent
-from sessions_app.reading.incident_text import LONGEST_NOTE
+from escalation.errors import RefusalCode
+from escalation.incidents import recorder
+from sessions_app.history.incidents import LONGEST_NOTE
+from sessions_app.models import Incident, IncidentEvent, Notification
+from tests.escalation.refusals import refused
 from tests.factories import IncidentFactory, UserFactory, WatchFactory
 
 pytestmark = pytest.mark.django_db
@@ -29,26 +30,26 @@ def ada():
 
 
 def test_who_acknowledges_has_it_and_others_are_told(incident, ada):
-    by_person.acknowledge(incident, by=ada)
+    recorder.acknowledge(incident, by=ada)
 
     incident.refresh_from_db()
     event = incident.events.get()
     assert (incident.state, incident.owner) == (State.ACKNOWLEDGED, ada)
     assert (event.kind, event.by) == (Step.ACKNOWLEDGED, ada)
-    assert Happening.objects.get().kind == Happening.Kind.INCIDENT_CHANGED_HANDS
+    assert Notification.objects.get().kind == Notification.Kind.INCIDENT_CHANGED_HANDS
 
 
-def test_the_second_to_acknowledge_is_told_so(incident, ada):
-    by_person.acknowledge(incident, by=ada)
+def test_a_second_acknowledgement_is_refused(incident, ada):
+    recorder.acknowledge(incident, by=ada)
 
-    with pytest.raises(OperationRefused, match="acknowledged already"):
-        by_person.acknowledge(incident, by=UserFactory())
+    with refused(RefusalCode.INCIDENT_UNCHANGED):
+        recorder.acknowledge(incident, by=UserFactory())
 
 
 def test_a_snooze_says_until_when(incident, ada):
     until = timezone.now() + timedelta(hours=8)
 
-    by_person.snooze(incident, until, by=ada)
+    recorder.snooze(incident, until, by=ada)
 
     incident.refresh_from_db()
     assert incident.is_snoozed
@@ -56,16 +57,19 @@ def test_a_snooze_says_until_when(incident, ada):
 
 
 def test_it_is_handed_over_and_let_go(incident, ada):
-    by_person.hand_over(incident, ada, by=UserFactory())
-    by_person.hand_over(incident, None, by=ada)
+    recorder.hand_over(incident, ada, by=UserFactory())
+    recorder.hand_over(incident, None, by=ada)
 
     incident.refresh_from_db()
     assert (incident.owner, incident.state) == (None, State.OPEN)
-    assert [event.text for event in incident.events.all()] == ["ada has it.", "Nobody has it."]
+    assert [event.text for event in incident.events.all()] == [
+        "ada is the owner.",
+        "It has no owner.",
+    ]
 
 
 def test_a_note_is_kept_without_its_secrets(incident, ada):
-    by_person.note(incident, " password=hunter2hunter2 was wrong ", by=ada)
+    recorder.add_note(incident, " password=hunter2hunter2 was wrong ", by=ada)
 
     text = incident.events.get().text
     assert "was wrong" in text
@@ -73,26 +77,31 @@ def test_a_note_is_kept_without_its_secrets(incident, ada):
 
 
 def test_a_line_end_of_a_form_counts_once(incident, ada):
-    by_person.note(incident, "x\r\n" * (LONGEST_NOTE // 2 - 1) + "y", by=ada)
+    recorder.add_note(incident, "x\r\n" * (LONGEST_NOTE // 2 - 1) + "y", by=ada)
 
     assert IncidentEvent.objects.get(kind="noted").text.count("\n") == LONGEST_NOTE // 2 - 1
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("", "empty"), ("  \n ", "empty"), ("x" * 1_000_000, "1,000,000")]
+    ("text", "code"),
+    [
+        ("", RefusalCode.TEXT_MISSING),
+        ("  \n ", RefusalCode.TEXT_MISSING),
+        ("x" * 1_000_000, RefusalCode.TEXT_TOO_LONG),
+    ],
 )
-def test_a_note_that_cannot_be_kept_is_refused_with_a_reason(incident, text, words):
-    with pytest.raises(OperationRefused, match=words):
-        by_person.note(incident, text)
+def test_a_note_that_cannot_be_kept_is_refused(incident, text, code):
+    with refused(code):
+        recorder.add_note(incident, text)
 
     assert not incident.events.exists()
 
 
 def test_it_is_resolved_once(incident, ada):
-    by_person.resolve(incident, "the disk was full", by=ada)
+    recorder.resolve(incident, "the disk was full", by=ada)
 
-    with pytest.raises(OperationRefused, match="resolved already"):
-        by_person.resolve(incident, by=ada)
+    with refused(RefusalCode.INCIDENT_RESOLVED):
+        recorder.resolve(incident, by=ada)
     incident.refresh_from_db()
     assert (incident.resolved_as, incident.resolved_by) == ("person", ada)
     assert incident.events.get().text == "the disk was full"
@@ -101,20 +110,20 @@ def test_it_is_resolved_once(incident, ada):
 def test_it_can_be_opened_again_unless_it_came_back_meanwhile(ada):
     watch = WatchFactory()
     first = IncidentFactory(cause="web", watch=watch)
-    by_person.resolve(first, by=ada)
-    by_person.reopen(first, by=ada)
-    by_person.resolve(first, by=ada)
+    recorder.resolve(first, by=ada)
+    recorder.reopen(first, by=ada)
+    recorder.resolve(first, by=ada)
 
     second = IncidentFactory(cause="web", watch=watch)
 
-    with pytest.raises(OperationRefused, match=f"Incident {second.pk} is about the same"):
-        by_person.reopen(first, by=ada)
+    with refused(RefusalCode.INCIDENT_DUPLICATE, match=str(second.pk)):
+        recorder.reopen(first, by=ada)
 
 
-def test_of_a_drill_nobody_is_told(ada):
+def test_a_drill_sends_no_notification(ada):
     incident = IncidentFactory(watch=None, drill="three-tiers", scope="drill:three-tiers")
 
-    by_person.acknowledge(incident, by=ada)
-    by_person.resolve(incident, by=ada)
+    recorder.acknowledge(incident, by=ada)
+    recorder.resolve(incident, by=ada)
 
-    assert not Happening.objects.exists()
+    assert not Notification.objects.exists()

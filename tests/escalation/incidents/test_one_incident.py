@@ -9,7 +9,7 @@ def test_one_incident_for_a_cause_however_many_find_it(contest):
     _answers, (incidents, seen, told) = contest.race(
         setup="""
 from escalation.errors import WhyNot
-from escalation.next_step.conclude import finish_cycle
+from escalation.supervisor.conclude import finish_cycle
 sessions = [queued(f"watch {n}") for n in range(4)]
 for session in sessions:
     session.finish("failed", "no CLI")
@@ -21,7 +21,7 @@ answer = cycle.outcome
 """,
         look="""
 found = Incident.objects.filter(cause="cli")
-told = Happening.objects.filter(incident__cause="cli").count()
+told = Notification.objects.filter(incident__cause="cli").count()
 seen = [found.count(), found.get().times_seen, told]
 """,
     )
@@ -33,21 +33,21 @@ def test_a_person_among_many_resolves_it_once(contest):
     answers, (ends, told) = contest.race(
         setup="""
 from escalation.errors import OperationRefused
-from escalation.incidents import by_person
+from escalation.incidents import recorder
 incident = Incident.objects.create(
     kind="problem", scope="watch:1", cause="contested", title="web is down"
 )
 """,
         attempt="""
 try:
-    by_person.resolve(incident)
+    recorder.resolve(incident)
     answer = "resolved"
 except OperationRefused:
     answer = "too late"
 """,
         look="""
 ends = incident.events.filter(kind="resolved").count()
-seen = [ends, Happening.objects.filter(incident=incident).count()]
+seen = [ends, Notification.objects.filter(incident=incident).count()]
 """,
     )
 
@@ -59,14 +59,14 @@ def test_one_round_verifies_a_fix_however_many_workers_look(contest):
     answers, (cycles, linked) = contest.race(
         setup="""
 from django.utils import timezone
-from escalation.next_step.verification import verify_watch
+from escalation.supervisor.verification import verify_watch
 watch = Watch.objects.create(name="fixed", workdir="/tmp")
 incident = Incident.objects.create(
     watch=watch, kind="problem", scope=f"watch:{watch.pk}", cause="web", title="web is down",
     state="verifying", verify_at=timezone.now(),
 )
 """,
-        attempt="answer = verify_watch(watch, leave_to_caller) is not None",
+        attempt="answer = verify_watch(watch) is not None",
         look="seen = [watch.cycles.count(), incident.cycles.count()]",
     )
 

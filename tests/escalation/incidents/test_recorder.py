@@ -11,16 +11,15 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from escalation.errors import WhyNot
-from escalation.incidents import book
+from escalation.incidents import recorder
 from escalation.incidents.findings import Finding
-from escalation.next_step.conclude import finish_cycle
 from escalation.report import Report
+from escalation.supervisor.conclude import finish_cycle
 from sessions_app.models import (
     Cycle,
-    Happening,
     Incident,
     IncidentEvent,
-    PauseSwitch,
+    Notification,
     Session,
     Watch,
 )
@@ -61,7 +60,7 @@ def ended(watch: Watch | None, report: Report | None, outcome: str, **facts: Any
 
 def fixed_by_tier_2(watch: Watch | None, **facts: Any) -> Cycle:
     cycle = a_cycle(watch, **facts)
-    book.note_escalation(a_run(cycle, DOWN, status="escalated"), 2)
+    recorder.note_escalation(a_run(cycle, DOWN, status="escalated"), 2)
     a_run(cycle, MENDED, tier=2)
     finish_cycle(cycle, Outcome.FIXED, "Tier 2 fixed it.")
     return cycle
@@ -77,12 +76,12 @@ def the_incident() -> Incident:
     return Incident.objects.get(kind=Kind.PROBLEM)
 
 
-def story(incident: Incident) -> list[str]:
+def event_kinds(incident: Incident) -> list[str]:
     return list(incident.events.values_list("kind", flat=True))
 
 
 def told() -> list[str]:
-    return list(Happening.objects.values_list("kind", flat=True))
+    return list(Notification.objects.values_list("kind", flat=True))
 
 
 def test_a_round_that_finds_something_opens_one_incident(watch):
@@ -92,7 +91,7 @@ def test_a_round_that_finds_something_opens_one_incident(watch):
     assert (incident.watch, incident.watch_name, incident.cause) == (watch, "shop", "web")
     assert (incident.kind, incident.state, incident.severity) == (Kind.PROBLEM, State.OPEN, 3)
     assert list(incident.cycles.all()) == [cycle]
-    assert told() == [Happening.Kind.INCIDENT_OPENED]
+    assert told() == [Notification.Kind.INCIDENT_OPENED]
 
 
 def test_whatever_number_of_rounds_see_it_it_is_one(watch):
@@ -102,8 +101,8 @@ def test_whatever_number_of_rounds_see_it_it_is_one(watch):
     incident = the_incident()
     assert (incident.times_seen, incident.cycles.count()) == (3, 3)
     assert incident.last_seen_at > incident.first_seen_at
-    assert story(incident) == [Step.OPENED, Step.SEEN, Step.SEEN]
-    assert told() == [Happening.Kind.INCIDENT_OPENED]
+    assert event_kinds(incident) == [Step.OPENED, Step.SEEN, Step.SEEN]
+    assert told() == [Notification.Kind.INCIDENT_OPENED]
 
 
 def test_two_watches_have_an_incident_each(watch):
@@ -122,7 +121,7 @@ def test_a_healthy_round_makes_it_seem_recovered_and_a_second_resolves_it(watch)
     ended(watch, WELL, Outcome.HEALTHY)
     incident = the_incident()
     assert (incident.state, incident.resolved_as) == (State.RESOLVED, "itself")
-    assert told() == [Happening.Kind.INCIDENT_OPENED, Happening.Kind.INCIDENT_RESOLVED]
+    assert told() == [Notification.Kind.INCIDENT_OPENED, Notification.Kind.INCIDENT_RESOLVED]
 
 
 def test_a_service_that_a_report_does_not_mention_is_not_healthy(watch):
@@ -131,7 +130,7 @@ def test_a_service_that_a_report_does_not_mention_is_not_healthy(watch):
     for _ in range(3):
         ended(watch, a_report(services=(("db", "healthy"),)), Outcome.HEALTHY)
 
-    assert (the_incident().state, the_incident().healthy_rounds) == (State.OPEN, 0)
+    assert (the_incident().state, the_incident().healthy_cycles) == (State.OPEN, 0)
 
 
 def test_what_comes_back_after_it_was_resolved_is_a_new_incident(watch):
@@ -147,18 +146,18 @@ def test_an_escalation_makes_it_being_worked_on_with_its_chain(watch):
     cycle = a_cycle(watch)
     run = a_run(cycle, DOWN, status="escalated")
 
-    book.note_escalation(run, 2)
+    recorder.note_escalation(run, 2)
 
     incident = the_incident()
     assert incident.state == State.WORKING
     assert incident.events.get(kind=Step.WORKED_ON).session == run
-    assert told() == [Happening.Kind.INCIDENT_OPENED]
+    assert told() == [Notification.Kind.INCIDENT_OPENED]
 
 
 def test_one_round_is_counted_once_however_far_it_goes(watch):
     cycle = a_cycle(watch)
     for tier in (1, 2):
-        book.note_escalation(a_run(cycle, DOWN, tier=tier, status="escalated"), tier + 1)
+        recorder.note_escalation(a_run(cycle, DOWN, tier=tier, status="escalated"), tier + 1)
     a_run(cycle, DOWN, tier=3)
     finish_cycle(cycle, Outcome.NEEDS_PERSON, "Tier 3 could not mend it.")
 
@@ -195,7 +194,7 @@ def test_a_verification_that_finds_it_healthy_resolves_it(watch):
 
     incident = the_incident()
     assert (incident.state, incident.resolved_as) == (State.RESOLVED, "agent")
-    assert told() == [Happening.Kind.INCIDENT_OPENED, Happening.Kind.FIX_VERIFIED]
+    assert told() == [Notification.Kind.INCIDENT_OPENED, Notification.Kind.FIX_VERIFIED]
 
 
 def test_a_verification_that_finds_it_unwell_opens_it_again_and_remembers_the_remedy(watch):
@@ -208,7 +207,7 @@ def test_a_verification_that_finds_it_unwell_opens_it_again_and_remembers_the_re
     incident = the_incident()
     assert (incident.state, incident.times_reopened) == (State.OPEN, 1)
     assert incident.events.get(kind=Step.DID_NOT_HOLD).text == "restarted web"
-    assert told() == [Happening.Kind.INCIDENT_OPENED, Happening.Kind.FIX_DID_NOT_HOLD]
+    assert told() == [Notification.Kind.INCIDENT_OPENED, Notification.Kind.FIX_DID_NOT_HOLD]
 
 
 @pytest.mark.parametrize("report", [None, a_report(services=(("db", "healthy"),))])
@@ -229,7 +228,7 @@ def test_a_verification_that_cannot_say_is_tried_again_and_then_a_person_looks(w
 
 def test_a_chain_that_dies_leaves_nothing_being_worked_on(watch):
     cycle = a_cycle(watch)
-    book.note_escalation(a_run(cycle, DOWN, status="escalated"), 2)
+    recorder.note_escalation(a_run(cycle, DOWN, status="escalated"), 2)
     a_run(cycle, None, tier=2, status="interrupted")
 
     finish_cycle(cycle, Outcome.NEEDS_PERSON, "Tier 2 was cut off.")
@@ -241,7 +240,7 @@ def test_a_chain_that_dies_leaves_nothing_being_worked_on(watch):
 
 def test_a_chain_that_says_nothing_more_of_it_leaves_it_open(watch):
     cycle = a_cycle(watch)
-    book.note_escalation(a_run(cycle, DOWN, status="escalated"), 2)
+    recorder.note_escalation(a_run(cycle, DOWN, status="escalated"), 2)
     Incident.objects.update(cause="cart")
     a_run(cycle, MENDED, tier=2)
 
@@ -263,7 +262,7 @@ def test_a_service_that_was_mended_without_an_incident_gets_one_to_be_verified(w
 
 def test_what_a_person_resolved_while_a_chain_was_at_work_stays_resolved(watch):
     cycle = a_cycle(watch)
-    book.note_escalation(a_run(cycle, DOWN, status="escalated"), 2)
+    recorder.note_escalation(a_run(cycle, DOWN, status="escalated"), 2)
     Incident.objects.update(state=State.RESOLVED)
     a_run(cycle, MENDED, tier=2)
 
@@ -284,13 +283,13 @@ def test_a_run_that_came_to_nothing_is_over_when_one_ends_with_a_report(watch):
 
 def test_skipped_schedules_open_one_incident_of_the_installation():
     for _ in range(3):
-        book.note_no_credentials("Set ANTHROPIC_API_KEY.")
+        recorder.note_no_credentials("Set ANTHROPIC_API_KEY.")
 
     incident = Incident.objects.get()
     assert (incident.scope, incident.kind) == ("installation", Kind.COULD_NOT_RUN)
     assert (incident.watch, incident.cause) == (None, WhyNot.NO_CREDENTIALS)
-    assert (incident.times_seen, story(incident)) == (3, [Step.OPENED])
-    assert told() == [Happening.Kind.INCIDENT_OPENED]
+    assert (incident.times_seen, event_kinds(incident)) == (3, [Step.OPENED])
+    assert told() == [Notification.Kind.INCIDENT_OPENED]
 
 
 def test_what_is_found_outside_of_a_round_is_the_watchs_own(watch):
@@ -299,13 +298,13 @@ def test_what_is_found_outside_of_a_round_is_the_watchs_own(watch):
     )
 
     for _ in range(2):
-        book.note(finding, watch)
+        recorder.note(finding, watch)
 
     assert (the_incident().watch, the_incident().times_seen) == (watch, 2)
 
 
 def test_what_kept_everything_from_running_ends_by_itself_when_it_runs(watch):
-    book.note_no_credentials("Set ANTHROPIC_API_KEY.")
+    recorder.note_no_credentials("Set ANTHROPIC_API_KEY.")
 
     ended(watch, WELL, Outcome.HEALTHY)
     assert Incident.objects.get().seems_recovered
@@ -338,7 +337,7 @@ def test_a_drill_keeps_its_incidents_apart_and_tells_nobody(watch):
     assert incident.subject == "drill three-tiers"
     assert incident.verify_at is not None
     assert incident.verify_at - incident.last_seen_at < timedelta(seconds=10)
-    assert Incident.objects.get(scope="installation").healthy_rounds == 0
+    assert Incident.objects.get(scope="installation").healthy_cycles == 0
     assert told() == []
 
 
@@ -355,14 +354,13 @@ def test_a_round_with_nothing_to_enter_costs_few_queries(watch):
     cycle = a_cycle(watch)
     a_run(cycle, WELL)
     cycle.finish(Outcome.HEALTHY, "all is well")
-    PauseSwitch.objects.get_or_create(pk=PauseSwitch.THE_ONE)
 
     with CaptureQueriesContext(connection) as queries:
-        book.note_outcome(cycle)
+        recorder.note_outcome(cycle)
 
-    # Runs and incidents are read; the services are read and written. PostgreSQL takes a row for the
+    # Runs and incidents are read; the services are read and written. PostgreSQL asks for the
     # lock that SQLite has by itself.
-    locking = int(connection.features.has_select_for_update)
+    locking = int(connection.vendor == "postgresql")
     assert len([q for q in queries if "SAVEPOINT" not in q["sql"]]) <= 4 + locking
 
 
@@ -375,5 +373,5 @@ def test_a_thousand_incidents_take_a_few_questions_each(watch):
         ended(watch, many, Outcome.NEEDS_PERSON)
         ended(watch, well, Outcome.HEALTHY)
 
-    assert Incident.objects.filter(times_seen=2, healthy_rounds=1).count() == 1_000
+    assert Incident.objects.filter(times_seen=2, healthy_cycles=1).count() == 1_000
     assert len(asked) < 2 * 4 * 1_000

@@ -8,10 +8,10 @@ import pytest
 from django.apps import apps
 from django.core.management import call_command
 
-from escalation.next_step.conclude import finish_cycle
 from escalation.report import Report
+from escalation.supervisor.conclude import finish_cycle
+from sessions_app.history.services import differing_services, rebuild_services
 from sessions_app.models import Cycle, ServiceState, Watch
-from sessions_app.reading.service_states import differing_services, rebuild_services
 from tests.escalation.rows import a_report
 from tests.factories import CycleFactory, SessionFactory, WatchFactory
 
@@ -101,6 +101,24 @@ def test_what_is_kept_is_what_the_reports_say(watch):
     rebuild_services()
 
     assert list(ServiceState.objects.order_by("watch", "service").values(*KEPT)) == kept
+
+
+@pytest.mark.parametrize(
+    ("purpose", "status"),
+    [("plan", "down"), ("follow_up", "down"), ("fork", "healthy"), ("retry", "healthy")],
+)
+def test_what_is_kept_and_what_is_recomputed_count_the_same_sessions(watch, purpose, status):
+    cycle = CycleFactory(running=True, watch=watch)
+    SessionFactory(cycle=cycle, report=services(("web", "down")), messages=4)
+    SessionFactory(cycle=cycle, report=services(("web", "healthy")), messages=4, purpose=purpose)
+    finish_cycle(cycle, Cycle.Outcome.NEEDS_PERSON, "it ended")
+    kept = list(ServiceState.objects.values(*KEPT))
+
+    assert ServiceState.objects.get().status == status
+    assert list(differing_services()) == []
+    rebuild_services()
+
+    assert list(ServiceState.objects.values(*KEPT)) == kept
 
 
 def test_a_state_that_is_not_what_was_reported_is_found_and_mended(watch, capsys):

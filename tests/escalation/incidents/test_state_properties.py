@@ -5,18 +5,18 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escalation.incidents.standing import Changed, Standing, State, Step, Told
-from tests.escalation.incidents.test_standing import CHANGES, EVERY, LATER, OPEN
+from escalation.incidents.states import Changed, IncidentState, Notify, State, Step
+from tests.escalation.incidents.test_states import CHANGES, EVERY, LATER, OPEN
 
 ENDINGS = {"seen healthy": "itself", "verified": "agent", "resolved": "person"}
 stories = st.lists(st.sampled_from(sorted(CHANGES)), max_size=40)
 
 
-def played(names: list[str]) -> list[tuple[str, Standing, Changed | None, Standing]]:
+def played(names: list[str]) -> list[tuple[str, IncidentState, Changed | None, IncidentState]]:
     now, steps = OPEN, []
     for name in names:
         change = CHANGES[name](now)
-        after = change.standing if isinstance(change, Changed) else now
+        after = change.state if isinstance(change, Changed) else now
         steps.append((name, now, change if isinstance(change, Changed) else None, after))
         now = after
     return steps
@@ -28,14 +28,14 @@ def test_nothing_open_is_lost(names):
         if after.is_resolved and not before.is_resolved:
             assert ENDINGS[name] == after.resolved_as
         if name == "seen healthy" and after.is_resolved and not before.is_resolved:
-            assert before.healthy_rounds == 1
+            assert before.healthy_cycles == 1
 
 
 @given(stories)
 def test_nothing_is_resolved_twice(names):
     is_over = False
     for _name, _before, change, after in played(names):
-        if change and change.told in (Told.INCIDENT_RESOLVED, Told.FIX_VERIFIED):
+        if change and change.notification in (Notify.INCIDENT_RESOLVED, Notify.FIX_VERIFIED):
             assert not is_over
         is_over = after.is_resolved
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from escalation.next_step import by_person
-from escalation.next_step.cycles import leave_to_caller
+from escalation.supervisor import manual
 from sessions_app.models import Cycle, Incident, Session, Watch
 from tests.escalation.rows import ESCALATE, a_report, queued_session
 from tests.escalation.runs import child_of, run
@@ -89,7 +88,7 @@ def test_a_person_who_escalates_has_it_worked_on_again(fake_cli, workdir):
     Cycle.objects.update(max_tier=3)
     first = Session.objects.get(pk=first.pk)
 
-    second = by_person.escalate(first, "mend it", enqueue=leave_to_caller)
+    second = manual.escalate(first, "mend it")
     assert Incident.objects.get().state == State.WORKING
     run(second)
 

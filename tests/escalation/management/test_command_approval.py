@@ -39,20 +39,20 @@ def test_an_empty_list_says_so():
     assert "Nothing waits for a person." in said_by("list")
 
 
-def test_one_is_shown_with_its_reason_doors_and_plan():
+def test_one_is_shown_with_its_reason_grants_and_plan():
     approval = ApprovalFactory(of_a_command=True, why="By rule.", plan="I restart it.")
 
     said = said_by("show", str(approval.pk))
 
     assert all(words in said for words in ("docker restart web", "By rule.", "I restart it."))
-    assert json.loads(said_by("show", str(approval.pk), "--json"))["doors"] == ["docker"]
+    assert json.loads(said_by("show", str(approval.pk), "--json"))["grants"] == ["docker"]
     assert json.loads(said_by("list", "--json"))[0]["id"] == approval.pk
 
 
 @pytest.mark.parametrize(
     ("verb", "state"), [("approve", State.APPROVED), ("reject", State.REJECTED)]
 )
-def test_it_is_answered_as_somebody(verb, state, grace):
+def test_an_approval_is_decided_as_an_account(verb, state, grace):
     approval = ApprovalFactory()
 
     said_by(verb, str(approval.pk), "--note", "Seen.", "--as", "grace")
@@ -61,7 +61,7 @@ def test_it_is_answered_as_somebody(verb, state, grace):
     assert (approval.state, approval.decided_by, approval.note) == (state, grace, "Seen.")
 
 
-def test_the_answer_as_data():
+def test_prints_the_decision_as_json():
     said = said_by("approve", str(ApprovalFactory().pk), "--as", "grace", "--json")
 
     assert json.loads(said)["decided_by"] == "grace"
@@ -72,7 +72,7 @@ def test_the_answer_as_data():
     [
         (("approve", "NUMBER", "--as", "viewer"), "may not approve"),
         (("approve", "NUMBER", "--as", "nobody-here"), "There is no account nobody-here"),
-        (("reject", "NUMBER", "--as", "grace"), "Say why it is rejected"),
+        (("reject", "NUMBER", "--as", "grace"), "reason for the rejection"),
         (("approve", "999", "--as", "grace"), "There is no approval 999"),
         (("show", "abc"), "There is no approval abc"),
     ],

@@ -1,4 +1,4 @@
-"""`claudeops target`: in a terminal what the page does, without an address in any history."""
+"""`claudeops channel`: in a terminal what the page does, without an address in any history."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import io
 import pytest
 from django.core.management import CommandError, call_command
 
-from escalation.word import courier
-from escalation.word.courier import Answer
-from sessions_app.models import Message, Target
-from sessions_app.reading.target_addresses import address_of
-from tests.factories import TargetFactory, WatchFactory
+from escalation.notifications import sending
+from escalation.notifications.sending import DeliveryResult
+from sessions_app.models import Channel, Message
+from sessions_app.redaction.channel_addresses import address_of
+from tests.factories import ChannelFactory, WatchFactory
 
 pytestmark = pytest.mark.django_db
 SECRET = "json://ada:hunter2hunter2@127.0.0.1:9/"
@@ -20,32 +20,34 @@ SECRET = "json://ada:hunter2hunter2@127.0.0.1:9/"
 @pytest.fixture
 def said(monkeypatch, capsys):
     """Run it with these words and this standard input; gives what it printed."""
-    monkeypatch.setattr(courier, "look_at", lambda address: Answer(True, "", "JSON (127.0.0.1)"))
+    monkeypatch.setattr(
+        sending, "look_at", lambda address: DeliveryResult(True, "", "JSON (127.0.0.1)")
+    )
 
     def run(*words: str, stdin: str = "") -> str:
         monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
-        call_command(*("target", *words))
+        call_command(*("channel", *words))
         return capsys.readouterr().out
 
     return run
 
 
-def test_without_any_it_says_what_to_do(said):
-    assert "Nobody is told anything yet" in said("list")
+def test_an_empty_list_names_the_command_to_add_one(said):
+    assert "channel add NAME" in said("list")
 
 
-def test_a_target_is_added_with_an_address_from_standard_input(said):
+def test_a_channel_is_added_with_an_address_from_standard_input(said):
     WatchFactory(name="shop")
     words = ("--from", "critical", "--watch", "shop", "--quiet", "22:00-07:00", "--digest", "08:00")
 
     text = said("add", "hook", *words, stdin=f"{SECRET}\n")
 
-    target = Target.objects.get()
-    assert address_of(target) == SECRET
+    channel = Channel.objects.get()
+    assert address_of(channel) == SECRET
     assert "hook: JSON (127.0.0.1), on, from critical" in text
     assert "hunter2" not in text
-    assert [watch.name for watch in target.watches.all()] == ["shop"]
-    assert str(target.quiet_from) == "22:00:00"
+    assert [watch.name for watch in channel.watches.all()] == ["shop"]
+    assert str(channel.quiet_from) == "22:00:00"
 
 
 @pytest.mark.parametrize(
@@ -58,41 +60,43 @@ def test_a_target_is_added_with_an_address_from_standard_input(said):
         (("add", "hook", "--digest", "noon"), SECRET, "HH:MM"),
         (("add", "hook", "--watch", "nowhere"), SECRET, "no watch nowhere"),
         (("add", "taken"), SECRET, "already exists"),
-        (("test", "nobody"), "", "There is: taken"),
-        (("remove", "nobody"), "", "There is no target nobody"),
+        (("test", "nobody"), "", "taken"),
+        (("remove", "nobody"), "", "There is no channel nobody"),
     ],
 )
-def test_what_is_wrong_is_said_and_nothing_is_stored(said, words, stdin, why):
-    TargetFactory(name="taken")
+def test_an_invalid_channel_is_refused_and_not_stored(said, words, stdin, why):
+    ChannelFactory(name="taken")
 
     with pytest.raises(CommandError, match=why) as refused:
         said(*words, stdin=stdin)
 
     assert refused.value.returncode == 2
-    assert Target.objects.count() == 1
+    assert Channel.objects.count() == 1
 
 
 def test_a_test_that_fails_is_an_error(said, monkeypatch):
-    TargetFactory(name="hook")
-    monkeypatch.setattr(courier, "deliver", lambda address, **word: Answer(False, "It said 500."))
+    ChannelFactory(name="hook")
+    monkeypatch.setattr(
+        sending, "deliver", lambda address, **word: DeliveryResult(False, "It said 500.")
+    )
 
     with pytest.raises(CommandError, match="did not reach hook. It said 500"):
         said("test", "hook")
     assert "failed 1×: It said 500." in said("list")
 
 
-def test_a_test_that_arrives_is_told(said, monkeypatch):
-    TargetFactory(name="hook")
-    monkeypatch.setattr(courier, "deliver", lambda address, **word: Answer(True, ""))
+def test_reports_a_test_that_arrived(said, monkeypatch):
+    ChannelFactory(name="hook")
+    monkeypatch.setattr(sending, "deliver", lambda address, **word: DeliveryResult(True, ""))
 
     assert "was sent to hook" in said("test", "hook")
     assert Message.objects.get().state == Message.State.SENT
 
 
-def test_it_is_switched_off_on_and_removed(said):
-    TargetFactory(name="hook")
+def test_a_channel_is_switched_off_and_on_and_removed(said):
+    ChannelFactory(name="hook")
 
     assert "hook is off" in said("disable", "hook")
     assert "hook is on" in said("enable", "hook")
-    assert "hook is removed" in said("remove", "hook", "--no-input")
-    assert not Target.objects.exists()
+    assert "hook was removed" in said("remove", "hook", "--no-input")
+    assert not Channel.objects.exists()

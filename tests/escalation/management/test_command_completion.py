@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from django.core.management import call_command
 
-from escalation.management.command_table import COMMANDS
+from escalation.management.command_line import COMMANDS
 
 
 def script(shell: str) -> str:

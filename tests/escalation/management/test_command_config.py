@@ -21,7 +21,7 @@ def said(*options: str) -> str:
 def variables(settings, monkeypatch):
     settings.CLAUDEOPS_VARIABLES = (
         Variable("CLAUDEOPS_PORT", 8000, "default"),
-        Variable("CLAUDEOPS_ROOMS", "on", "/srv/.env"),
+        Variable("CLAUDEOPS_SANDBOX", "on", "/srv/.env"),
         Variable("CLAUDEOPS_ADMIN_PASSWORD", "battery staple", "environment"),
         Variable("CLAUDEOPS_PING_URL", "https://hc.example.org/1234-5678", "environment"),
         Variable("DATABASE_URL", "postgresql://ops:hunter22@db:5432/ops", "environment"),
@@ -39,7 +39,7 @@ def test_every_setting_has_its_value_and_its_source(variables):
         "value": "8000",
         "source": "default",
     }
-    assert shown["CLAUDEOPS_ROOMS"]["source"] == "/srv/.env"
+    assert shown["CLAUDEOPS_SANDBOX"]["source"] == "/srv/.env"
     assert shown["CLAUDEOPS_TIER1_ALLOWED_TOOLS"]["value"] == "Read,Bash"
     assert shown["CLAUDEOPS_DEBUG"]["value"] == "no"
     assert shown["ANTHROPIC_API_KEY"]["source"] == "environment"
@@ -54,11 +54,11 @@ def test_no_secret_is_shown(variables, options):
     assert "@db:5432/ops" in text
 
 
-def test_only_what_somebody_set(variables):
+def test_set_lists_only_changed_settings(variables):
     names = [line.split()[0] for line in said("--set").splitlines()]
 
     assert "CLAUDEOPS_PORT" not in names
-    assert {"CLAUDEOPS_ROOMS", "DATABASE_URL", "ANTHROPIC_API_KEY"} <= set(names)
+    assert {"CLAUDEOPS_SANDBOX", "DATABASE_URL", "ANTHROPIC_API_KEY"} <= set(names)
 
 
 def test_the_real_settings_are_all_there():

@@ -12,7 +12,6 @@ from django.core.management import CommandError, call_command
 from django.db import OperationalError
 
 from escalation.agent.capabilities import Capabilities
-from escalation.management import policy_text
 from escalation.management.commands import doctor
 from tests.escalation.fake_cli import PER_RUN, FakeCli
 from tests.factories import SessionFactory
@@ -34,7 +33,7 @@ def doctor_says(*arguments: str) -> tuple[int, str]:
 
 @pytest.fixture
 def found(fake_cli: FakeCli, settings, monkeypatch):
-    """What the probe will find; the probe itself has tests of its own."""
+    """Set the findings of the probe, which has tests of its own."""
     monkeypatch.setattr(doctor, "forget_capabilities", lambda binary: None)
     return lambda **facts: fake_cli.install(settings, **facts)
 
@@ -61,12 +60,12 @@ def test_with_json_it_prints_data(found):
 
     data = json.loads(said)
     assert code == 0
-    walls = {"rooms", "why_no_rooms", "key", "why_key_inside", "limits"}
-    policy = {"a_new_watch", "watches_that_run", "budgets", "expected_this_month"}
-    ours = {"sealed", "login", *policy}
-    assert {*PER_RUN, "path", "source", "verdict", *walls, *ours} == set(data)
+    sandbox = {"sandbox", "why_no_sandbox", "key", "why_key_inside", "limits"}
+    policy = {"new_watch", "scheduled_watches", "budgets", "expected_this_month"}
+    ours = {"encrypted", "login", *policy}
+    assert {*PER_RUN, "path", "source", "verdict", *sandbox, *ours} == set(data)
     assert data["login"] == "ANTHROPIC_API_KEY: an API key"
-    assert data["sealed"] == "the key opens all that was looked at"
+    assert data["encrypted"] == "the key decrypts all checked data"
     assert data["verdict"] == "usable (studied); cost is reported per run"
 
 
@@ -129,7 +128,7 @@ def test_it_says_what_a_new_watch_may_do_and_how_budgets_stand(found, settings):
 
     _code, said = doctor_says()
 
-    assert "look, and runs only when asked" in said
+    assert "look, and runs only on request" in said
     assert "Today, all watches: $1.00 of the $4.00 for today is spent" in said
     assert "expected this month" in said
 
@@ -138,7 +137,7 @@ def test_a_database_without_tables_does_not_hide_what_the_cli_does(found, monkey
     def away() -> None:
         raise OperationalError("no such table: sessions")
 
-    monkeypatch.setattr(policy_text, "load_budgets", away)
+    monkeypatch.setattr(doctor, "load_budgets", away)
     found()
 
     code, said = doctor_says()

@@ -47,7 +47,7 @@ def test_the_list_shows_what_is_unresolved_and_its_exit_code_who_is_needed():
     assert "rehearsed" in listed("--drills")[0]
 
 
-def test_what_somebody_has_needs_nobody_else():
+def test_an_assigned_incident_needs_no_person():
     IncidentFactory(state=State.ACKNOWLEDGED)
 
     assert listed()[1] == 0
@@ -71,7 +71,7 @@ def test_one_is_shown_with_its_story_and_its_cost():
     data = json.loads(output_of("incident", "show", str(incident.pk), "--json"))
 
     assert "it was down" in said
-    assert "$0.03 in 1 runs" in said
+    assert "$0.03 in 1 " in said
     assert (data["cost_usd"], data["cycles"]) == (0.03, [session.cycle.pk])
     assert [event["kind"] for event in data["events"]] == ["opened"]
 
@@ -94,7 +94,7 @@ def test_it_is_acknowledged_snoozed_noted_and_resolved():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("show", "nonsense"), "names no incident"),
+        (("show", "nonsense"), "'nonsense' is not an incident"),
         (("show", "99"), "There is no incident 99"),
         (("note", "1", " "), "empty"),
     ],

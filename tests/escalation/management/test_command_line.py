@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from escalation.management.command_line import run
-from escalation.management.command_table import COMMANDS, GROUPS
+from escalation.management.command_line import COMMANDS, GROUPS, OLD_NAMES, current_spelling, run
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -27,7 +26,7 @@ def test_help_lists_our_commands_by_group_and_nothing_else(capsys, words):
     assert "\x1b" not in shown
 
 
-def test_the_version_is_said(capsys, settings):
+def test_prints_the_version(capsys, settings):
     assert claudeops("--version") == 0
     assert capsys.readouterr().out == f"Claude Ops {settings.CLAUDEOPS_VERSION}\n"
 
@@ -51,6 +50,27 @@ def test_help_about_one_command(capsys, words):
     assert capsys.readouterr().out.startswith("usage: claudeops run_cycle")
 
 
+@pytest.mark.parametrize(("old", "new"), OLD_NAMES.items())
+def test_an_old_spelling_runs_the_command_of_today(capsys, old, new):
+    with pytest.raises(SystemExit) as leaving:
+        claudeops(*old.split(), "--help")
+
+    assert not leaving.value.code
+    assert capsys.readouterr().out.startswith(f"usage: claudeops {new}")
+
+
+def test_help_takes_an_old_spelling(capsys):
+    with pytest.raises(SystemExit):
+        claudeops("help", "target")
+
+    assert capsys.readouterr().out.startswith("usage: claudeops channel")
+
+
+def test_a_hyphen_in_the_name_of_a_command_is_an_underscore():
+    assert current_spelling(["rate-limit", "--lift"]) == ["rate_limit", "--lift"]
+    assert current_spelling(["watch", "show", "my-shop"]) == ["watch", "show", "my-shop"]
+
+
 def test_manage_py_knows_djangos_commands_as_well(capsys):
     assert run(["check", "--tag", "urls"], "manage.py", with_django=True) == 0
     assert run([], "manage.py", with_django=True) == 0
@@ -70,21 +90,21 @@ def command(state: Path, *words: str, **variables: str) -> subprocess.CompletedP
     )
 
 
-def test_everything_that_is_wrong_is_said_at_once_and_without_a_traceback(tmp_path):
+def test_reports_all_errors_at_once_without_a_traceback(tmp_path):
     (tmp_path / "file").touch()
 
     refused = command(
         tmp_path / "file" / "state",
         *("watch", "list"),
         CLAUDEOPS_PORT="x",
-        CLAUDEOPS_ROOM="on",
+        CLAUDEOPS_SANDBOXES="on",
         CLAUDEOPS_WORKDIR="/nonexistent/shop",
     )
 
     assert refused.returncode == 2
     for words in (
         "CLAUDEOPS_PORT is 'x', but must be a whole number",
-        "Did you mean CLAUDEOPS_ROOMS?",
+        "Did you mean CLAUDEOPS_SANDBOX?",
         "CLAUDEOPS_STATE_DIR is",
         "There is no directory /nonexistent/shop",
     ):
@@ -93,15 +113,15 @@ def test_everything_that_is_wrong_is_said_at_once_and_without_a_traceback(tmp_pa
     assert refused.stdout == ""
 
 
-def test_a_name_that_resembles_none_is_mentioned_and_nothing_stops(tmp_path):
+def test_warns_about_an_unknown_setting(tmp_path):
     said = command(tmp_path, "config", "--json", CLAUDEOPS_FROBNICATE="yes")
     warned = command(tmp_path, "open", CLAUDEOPS_FROBNICATE="yes")
 
     assert said.returncode == warned.returncode == 0
-    assert "CLAUDEOPS_FROBNICATE is no setting of Claude Ops" in warned.stderr
+    assert "CLAUDEOPS_FROBNICATE" in warned.stderr
 
 
-def test_a_database_without_tables_says_what_sets_it_up(tmp_path):
+def test_names_the_upgrade_when_tables_are_missing(tmp_path):
     refused = command(tmp_path, "cycles")
 
     assert refused.returncode == 2
@@ -109,7 +129,7 @@ def test_a_database_without_tables_says_what_sets_it_up(tmp_path):
     assert "Traceback" not in refused.stderr
 
 
-def test_a_database_that_is_away_is_named_without_its_password(tmp_path):
+def test_names_an_unreachable_database_without_its_password(tmp_path):
     refused = command(
         tmp_path, "cycles", DATABASE_URL="postgresql://ops:hunter22@127.0.0.1:1/claudeops"
     )
@@ -119,7 +139,7 @@ def test_a_database_that_is_away_is_named_without_its_password(tmp_path):
     assert "hunter22" not in refused.stderr
 
 
-def test_a_reader_that_leaves_early_sees_no_traceback(tmp_path):
+def test_prints_no_traceback_when_the_pipe_is_closed(tmp_path):
     command(tmp_path, "upgrade")
 
     ended = subprocess.run(

@@ -11,7 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from sessions_app.models import Approval, Cycle, Incident, PauseSwitch, Session, WorkerBeat
+from sessions_app.models import Approval, Cycle, Incident, PauseSwitch, Session, WorkerHeartbeat
 from tests.factories import (
     CycleFactory,
     IncidentFactory,
@@ -41,7 +41,7 @@ def status(*options: str) -> tuple[int, str]:
 @pytest.fixture
 def at_rest(fake_cli) -> None:
     """A worker is there, and the CLI as well."""
-    WorkerBeat.objects.create(host="here", pid=1)
+    WorkerHeartbeat.objects.create(host="here", pid=1)
 
 
 def test_where_nothing_needs_anybody_status_exits_with_0(at_rest):
@@ -122,7 +122,7 @@ def test_a_missing_worker_needs_a_person(fake_cli):
     code, said = status()
 
     assert code == 1
-    assert "no worker has ever been seen" in said
+    assert "claudeops up" in said
 
 
 def test_status_says_why_nothing_starts(at_rest):
@@ -207,7 +207,7 @@ def test_logs_as_json_are_an_object_a_line(talking):
 
 
 def test_logs_say_that_nothing_was_recorded():
-    assert output_of("logs") == "Nothing has been recorded here yet.\n"
+    assert output_of("logs") == "There are no events yet.\n"
 
 
 def test_following_ends_with_the_session_and_shows_what_came_meanwhile(talking, monkeypatch):

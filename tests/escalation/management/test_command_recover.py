@@ -42,7 +42,7 @@ def test_the_successor_goes_to_the_queue(tmp_path):
     assert OrmQ.objects.get().task["args"] == (session.children.get().pk,)
 
 
-def test_half_done_work_is_told(tmp_path):
+def test_reports_work_that_was_half_done(tmp_path):
     heard(orphan(tmp_path, tier=2), tool_call("a"))
 
     assert "half done" in recover()[0]
@@ -55,14 +55,14 @@ def test_a_dry_run_changes_nothing(tmp_path):
     first, last = recover("--dry-run")
 
     session.refresh_from_db()
-    assert "would be brought to its end" in first
+    assert "would be ended" in first
     assert last == "1 sessions needed recovery."
     assert session.status == Session.Status.RUNNING
     assert session.runner_started == 1
     assert not OrmQ.objects.exists()
 
 
-def test_what_runs_is_left_alone(tmp_path):
+def test_a_running_session_is_left_alone(tmp_path):
     orphan(tmp_path, **living_runner())
 
     assert recover() == ["0 sessions needed recovery."]
@@ -75,7 +75,7 @@ def test_a_second_call_finds_nothing(tmp_path):
     assert recover() == ["0 sessions needed recovery."]
 
 
-def test_what_was_done_as_json(tmp_path):
+def test_prints_the_result_as_json(tmp_path):
     session = orphan(tmp_path)
 
     (entry,) = json.loads("\n".join(recover("--json")))

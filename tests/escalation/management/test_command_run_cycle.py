@@ -41,7 +41,7 @@ def watch(workdir) -> Watch:
 
 @pytest.fixture
 def answer(monkeypatch):
-    """What the person at the terminal types."""
+    """Set the input of the terminal."""
 
     def type_in(text: str) -> None:
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
@@ -150,7 +150,7 @@ def test_an_unknown_watch_says_which_are_known(fake_cli, watch):
     assert refusal.value.returncode == 2
 
 
-def test_an_active_cycle_is_in_the_way(fake_cli, watch):
+def test_an_active_cycle_is_refused(fake_cli, watch):
     CycleFactory(running=True, watch=watch)
 
     with pytest.raises(CommandError, match="is still running") as refusal:

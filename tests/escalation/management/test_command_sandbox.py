@@ -1,36 +1,37 @@
-"""`claudeops walls`: what it prints, what it refuses, and with which code it ends."""
+"""`claudeops sandbox prove`: output, refusals and exit codes."""
 
 from __future__ import annotations
 
 import io
 import json
+from types import SimpleNamespace
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError
 
-from escalation.errors import CannotRun
-from escalation.management.commands import walls
-from sessions_app.models import WallsProof
+from escalation.errors import CannotRun, WhyNot
+from escalation.management.commands import sandbox
+from sessions_app.models import SandboxProof
 from tests.escalation.fake_cli import FakeCli
 
 pytestmark = pytest.mark.django_db
 HOSTILE = '{"tier": 1, "expect": "deny", "command": "docker restart web"}'
 HARMLESS = '{"tier": 2, "expect": "allow", "command": "ls"}'
-CONTAINED = '{"tier": 1, "expect": "contain", "command": "python3 -c 1"}'
+ISOLATED = '{"tier": 1, "expect": "isolate", "command": "python3 -c 1"}'
 MISJUDGED = '{"tier": 1, "expect": "deny", "command": "ls \\u001b[2J"}'
 
 
 @pytest.fixture(autouse=True)
-def rooms_where_they_can_be(settings) -> None:
-    settings.CLAUDEOPS_ROOMS = "auto"
+def sandboxes_where_they_can_be(settings) -> None:
+    settings.CLAUDEOPS_SANDBOX = "auto"
 
 
-def walls_say(*arguments: str) -> tuple[int, str]:
+def prove(*arguments: str) -> tuple[int, str]:
     out = io.StringIO()
     code = 0
     try:
-        call_command("walls", *arguments, stdout=out)
+        call_command("sandbox", "prove", *arguments, stdout=out)
     except SystemExit as leaving:
         code = int(leaving.code or 0)
     return code, out.getvalue()
@@ -47,7 +48,7 @@ def corpus(tmp_path):
 
 
 def test_dry_prints_the_decision_on_each_row(corpus):
-    code, said = walls_say("--dry", "--corpus", corpus(HOSTILE, HARMLESS))
+    code, said = prove("--dry", "--corpus", corpus(HOSTILE, HARMLESS))
 
     assert code == 0
     assert "ok     Tier 1 deny     docker restart web" in said
@@ -55,35 +56,35 @@ def test_dry_prints_the_decision_on_each_row(corpus):
     assert "2 tried, 0 failed" in said
 
 
-def test_dry_ends_with_1_where_a_row_is_judged_otherwise(corpus):
-    code, said = walls_say("--dry", "--corpus", corpus(HARMLESS, MISJUDGED))
+def test_dry_exits_with_1_for_an_unexpected_decision(corpus):
+    code, said = prove("--dry", "--corpus", corpus(HARMLESS, MISJUDGED))
 
     assert code == 1
     assert said.startswith("FAILED Tier 1 deny     ls  [2J")
     assert "\x1b" not in said
 
 
-def test_dry_judges_what_this_machine_could_not_run(corpus):
+def test_dry_decides_on_rows_with_missing_programs(corpus):
     row = json.dumps({"tier": 1, "expect": "allow", "command": "docker ps", "needs": "nowhere"})
 
-    code, said = walls_say("--dry", "--json", "--corpus", corpus(row))
+    code, said = prove("--dry", "--json", "--corpus", corpus(row))
 
     assert code == 0
     assert [one["decision"] for one in json.loads(said)["rows"]] == ["allow"]
 
 
-def test_dry_says_that_there_are_no_rooms_where_more_is_denied(corpus, settings):
-    settings.CLAUDEOPS_ROOMS = "off"
+def test_dry_reports_that_no_sandbox_is_in_force(corpus, settings):
+    settings.CLAUDEOPS_SANDBOX = "off"
 
-    code, said = walls_say("--dry", "--corpus", corpus(CONTAINED))
+    code, said = prove("--dry", "--corpus", corpus(ISOLATED))
 
     assert code == 1
     assert "deny (not understood)" in said
-    assert "No rooms: switched off" in said
+    assert "CLAUDEOPS_SANDBOX=off" in said
 
 
 def test_dry_as_json_is_pure_and_complete(corpus):
-    code, said = walls_say("--dry", "--json", "--corpus", corpus(HOSTILE, "nonsense"))
+    code, said = prove("--dry", "--json", "--corpus", corpus(HOSTILE, "nonsense"))
 
     data = json.loads(said)
     assert code == 1
@@ -93,7 +94,7 @@ def test_dry_as_json_is_pure_and_complete(corpus):
 
 
 def test_a_tier_can_be_asked_alone(corpus):
-    _code, said = walls_say("--dry", "--tier", "2", "--corpus", corpus(HOSTILE, HARMLESS))
+    _code, said = prove("--dry", "--tier", "2", "--corpus", corpus(HOSTILE, HARMLESS))
 
     assert "Tier 1" not in said
     assert "1 tried, 0 failed" in said
@@ -102,37 +103,37 @@ def test_a_tier_can_be_asked_alone(corpus):
 def test_the_corpus_can_come_from_standard_input(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO(HOSTILE))
 
-    assert "1 tried, 0 failed" in walls_say("--dry", "--corpus", "-")[1]
+    assert "1 tried, 0 failed" in prove("--dry", "--corpus", "-")[1]
 
 
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("--dry", "--corpus", "/nowhere"), "The corpus cannot be read: .*/nowhere"),
-        (("--attacks", "--corpus", "x"), "give --attacks or --corpus, not both"),
-        (("--attacks", "--tier", "3"), "At Tier 3 nothing is attacked"),
+        (("--dry", "--corpus", "/nowhere"), "/nowhere"),
+        (("--attacks", "--corpus", "x"), "--attacks or --corpus"),
+        (("--attacks", "--tier", "3"), "Tier 3"),
     ],
 )
-def test_what_cannot_be_tried_is_refused_with_code_2(arguments, why):
+def test_invalid_options_are_refused_with_code_2(arguments, why):
     with pytest.raises(CommandError, match=why) as refused:
-        walls_say(*arguments)
+        prove(*arguments)
 
     assert refused.value.returncode == 2
 
 
-def test_without_rooms_it_refuses_and_says_what_to_do(monkeypatch, fake_cli: FakeCli):
+def test_without_sandboxes_it_refuses_and_says_what_to_do(monkeypatch, fake_cli: FakeCli):
     def refuse() -> None:
-        raise CannotRun("no rooms: install bubblewrap")
+        raise CannotRun("no sandbox: install bubblewrap", WhyNot.SANDBOX)
 
-    monkeypatch.setattr(walls, "require_rooms", refuse)
+    monkeypatch.setattr(sandbox, "require_sandbox", refuse)
     with pytest.raises(CommandError, match="install bubblewrap"):
-        walls_say()
+        prove()
 
 
 def test_without_a_cli_it_refuses(settings):
     settings.CLAUDEOPS_CLAUDE_BIN = "/nowhere/claude"
-    with pytest.raises(CommandError, match="There is no `claude` at /nowhere/claude"):
-        walls_say()
+    with pytest.raises(CommandError, match="/nowhere/claude"):
+        prove()
 
 
 @pytest.fixture
@@ -148,12 +149,12 @@ def played(monkeypatch, fake_cli: FakeCli):
                 **{"rule": "", "happened": "nothing", "ok": not failed, "milliseconds": 1.0},
             }
             return {
-                **{"host": "h", "kernel": "k", "rooms": "r", "cli_version": "2.1.325"},
+                **{"host": "h", "kernel": "k", "sandbox": "r", "cli_version": "2.1.325"},
                 **{"cli_fingerprint": "f", "rows": [row], "tried": 1, "failed": failed},
                 "seconds": 2.0,
             }
 
-        monkeypatch.setattr(walls, "play_apart", play)
+        monkeypatch.setattr(sandbox, "play_in_scratch", play)
         return asked
 
     return install
@@ -162,67 +163,79 @@ def played(monkeypatch, fake_cli: FakeCli):
 def test_a_whole_trial_is_stored_as_a_proof(played):
     asked = played()
 
-    code, said = walls_say("--json")
+    code, said = prove("--json")
 
     data = json.loads(said)
     assert (code, asked) == (0, [[]])
-    assert data["proof"] == WallsProof.objects.get().pk
+    assert data["proof"] == SandboxProof.objects.get().pk
     assert data["is_worse"] is False
 
 
 def test_attacks_are_a_proof_of_their_own(played):
     asked = played()
 
-    walls_say("--attacks")
+    prove("--attacks")
 
     assert asked == [["--attacks"]]
-    assert WallsProof.objects.get().kind == "attacks"
+    assert SandboxProof.objects.get().kind == "attacks"
 
 
 def test_a_trial_that_got_worse_says_that_higher_tiers_wait(played):
     played(failed=1)
 
-    code, said = walls_say()
+    code, said = prove()
 
     assert code == 1
     assert said.startswith("FAILED")
-    assert "Tier 2 and 3 wait until an operator accepts it" in said
+    assert "above Tier 1 wait" in said
 
 
 def test_a_part_of_a_trial_is_no_proof(played, corpus):
     asked = played()
 
-    _code, said = walls_say("--tier", "1")
-    walls_say("--corpus", corpus(HOSTILE))
+    _code, said = prove("--tier", "1")
+    prove("--corpus", corpus(HOSTILE))
 
     assert asked == [["--tier", "1"], ["--corpus", "-"]]
-    assert "Not stored: only a whole trial is a proof." in said
-    assert not WallsProof.objects.exists()
+    assert "Not stored" in said
+    assert not SandboxProof.objects.exists()
 
 
-def test_a_database_without_tables_is_told_before_the_trial(played, monkeypatch):
+def test_a_failing_database_is_reported_before_the_trial(played, monkeypatch):
     asked = played()
 
     def fail(kind):
         raise DatabaseError("no such table")
 
-    monkeypatch.setattr(walls, "failed_so_far", fail)
+    monkeypatch.setattr(sandbox, "accepted_failures", fail)
 
-    with pytest.raises(CommandError, match="no such table. Run `claudeops upgrade`"):
-        walls_say()
+    with pytest.raises(CommandError, match="no such table"):
+        prove()
     assert asked == []
 
 
-def test_what_was_found_is_printed_where_it_cannot_be_stored(played, monkeypatch):
+def test_a_missing_database_is_created_before_the_trial(played, monkeypatch):
+    asked = played()
+    created = []
+    monkeypatch.setattr(sandbox, "upgrade_ahead", lambda: SimpleNamespace(is_new=True))
+    monkeypatch.setattr(sandbox, "carry_out", lambda: created.append(list(asked)))
+
+    prove("--json")
+
+    assert created == [[]]
+    assert SandboxProof.objects.count() == 1
+
+
+def test_the_result_is_printed_when_it_cannot_be_stored(played, monkeypatch):
     played()
 
     def fail(kind, found):
         raise DatabaseError("locked")
 
-    monkeypatch.setattr(walls, "store", fail)
+    monkeypatch.setattr(sandbox, "store", fail)
 
-    code, said = walls_say()
+    code, said = prove()
 
     assert code == 0
     assert "1 tried, 0 failed" in said
-    assert "Not stored: the database failed (locked)." in said
+    assert "(locked)" in said

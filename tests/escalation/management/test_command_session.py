@@ -197,7 +197,7 @@ def test_a_refusal_exits_with_2_and_says_why():
 
 
 def test_a_run_that_is_not_to_be_tried_again_says_so():
-    with pytest.raises(CommandError, match="did not end well"):
+    with pytest.raises(CommandError, match="can be retried"):
         session_command("retry", SessionFactory().pk)
 
 

@@ -112,7 +112,7 @@ def test_list_refuses_what_makes_no_sense(options):
     assert refused("list", *options)
 
 
-def test_show_tells_what_is_known(workdir):
+def test_show_prints_all_known_facts(workdir):
     session = SessionFactory(
         tier=2,
         workdir=str(workdir),
@@ -197,7 +197,7 @@ def test_an_unknown_session_exits_with_2(verb):
 
 
 @pytest.mark.parametrize("name", ["abc", "latest", "1.5", "", "99999999999999999999"])
-def test_what_names_no_session_says_how_to_name_one(name):
+def test_a_wrong_reference_is_refused_with_its_form(name):
     refusal = refused("show", name)
 
     assert refusal.returncode == 2

@@ -3,20 +3,22 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import iter_modules
 
-import pytest
-
 from escalation.management import commands
-from escalation.management.command_table import BY_NAME, COMMANDS, GROUPS, in_group
-from escalation.management.exit_codes import MEANINGS
+from escalation.management.command_line import BY_NAME, COMMANDS, GROUPS, in_group
+from escalation.management.output import MEANINGS
+from tests.devtools.management import commands as dev_commands
+from tests.tables import each_row
 
-MODULES = [module.name for module in iter_modules(commands.__path__)]
+MODULES = [
+    module.name for path in (commands, dev_commands) for module in iter_modules(path.__path__)
+]
 
 
 def test_every_command_of_ours_has_a_group_and_none_is_only_in_the_table():
     assert sorted(BY_NAME) == sorted(MODULES)
 
 
-def test_no_command_stands_twice():
+def test_no_command_is_listed_twice():
     assert len(BY_NAME) == len(COMMANDS)
 
 
@@ -25,16 +27,16 @@ def test_every_group_is_known_and_none_is_empty():
     assert all(in_group(group) for group in GROUPS)
 
 
-@pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
+@each_row("entry", COMMANDS, ids=lambda entry: entry.name)
 def test_every_summary_fits_on_a_line_and_every_exit_code_has_a_meaning(entry):
     assert 10 < len(entry.summary) < 70
     assert set(entry.exits) <= set(MEANINGS)
     assert {0, 2} <= set(entry.exits)
 
 
-@pytest.mark.parametrize("name", MODULES)
+@each_row("name", MODULES)
 def test_the_help_of_a_command_shows_nothing_of_djangos(name):
-    command = import_module(f"escalation.management.commands.{name}").Command()
+    command = import_module(BY_NAME[name].module).Command()
 
     shown = command.create_parser("claudeops", name).format_help()
 

@@ -10,7 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django_q.models import Schedule
 
-from escalation.management import watch_text
+from escalation.management.commands import watch as watch_text
 from sessions_app.models import Cycle, Watch
 from tests.factories import CycleFactory, SessionFactory, WatchFactory
 
@@ -41,27 +41,27 @@ def test_without_any_watch_the_list_says_how_to_add_one():
 def test_watch_refuses_a_directory_of_ours_and_one_outside_the_roots(settings, workdir, shop):
     settings.CLAUDEOPS_ROOTS = (workdir,)
 
-    with pytest.raises(CommandError, match="holds the state directory of Claude Ops"):
+    with pytest.raises(CommandError, match="the state directory of Claude Ops"):
         output_of("watch", "add", "lab", str(workdir.parent))
     with pytest.raises(CommandError, match="CLAUDEOPS_ROOTS"):
         output_of("watch", "edit", "shop", "--workdir", "/var")
 
 
-def test_doors_are_set_and_shown_tier_by_tier(shop, monkeypatch):
+def test_grants_are_set_and_shown_tier_by_tier(shop, monkeypatch):
     monkeypatch.setattr(
         watch_text, "open_at", lambda tier, words: ("docker", *words.split(), "host")[: tier + 1]
     )
 
-    shown = output_of("watch", "edit", "shop", "--doors", "write:/srv/app")
+    shown = output_of("watch", "edit", "shop", "--grants", "write:/srv/app")
 
     shop.refresh_from_db()
-    assert shop.doors == "write:/srv/app"
-    assert "doors         write:/srv/app\n" in shown
+    assert shop.grants == "write:/srv/app"
+    assert "grants        write:/srv/app\n" in shown
     assert "Tier 1      docker write:/srv/app\n" in shown
     assert "Tier 2      +host\n" in shown
     assert "Tier 3      the same\n" in shown
-    output_of("watch", "edit", "shop", "--doors", "")
-    assert json.loads(output_of("watch", "show", "shop", "--json"))["doors"] == ""
+    output_of("watch", "edit", "shop", "--grants", "")
+    assert json.loads(output_of("watch", "show", "shop", "--json"))["grants"] == ""
 
 
 def test_watch_lists_rhythm_and_limits():
@@ -81,10 +81,10 @@ def test_a_new_watch_is_off_dry_and_looks_and_says_how_to_go_on(workdir):
     assert Schedule.objects.get(watch=watch).repeats == 0
     assert said.splitlines() == [
         f"The watch shop looks after {workdir}.",
-        "  trusted with  look",
+        "  autonomy      look",
         "  it runs       only when you ask: claudeops run_cycle --watch shop",
         "  switch it on  claudeops watch unpause shop (every hour)",
-        "  more trust    claudeops watch trust shop",
+        "  change        claudeops watch autonomy shop",
     ]
 
 
@@ -113,21 +113,21 @@ def test_none_takes_approval_and_budget_away(shop):
     assert (shop.approval, shop.budget_day_usd) == ("", None)
 
 
-def test_trust_is_shown_with_what_each_step_would_have_done_and_set(shop):
-    shown = output_of("watch", "trust", "shop")
-    said = output_of("watch", "trust", "shop", "safe-with-approval")
+def test_autonomy_is_shown_with_what_each_step_would_have_done_and_set(shop):
+    shown = output_of("watch", "autonomy", "shop")
+    said = output_of("watch", "autonomy", "shop", "safe-with-approval")
 
     shop.refresh_from_db()
-    assert shown.startswith("shop is trusted with: everything\n")
+    assert shown.startswith("shop may do this by itself: everything\n")
     assert "* all " in shown
     assert shown.count("would have changed nothing") == 4
-    assert said.startswith("shop is trusted with: safe remedies with approval\n")
+    assert said.startswith("shop may do this by itself: safe remedies with approval\n")
     assert (shop.max_tier, shop.dry_run, shop.approval) == (2, False, "2,3")
 
 
 def test_a_step_that_is_none_is_refused(shop):
     with pytest.raises(CommandError, match="invalid choice: 'more'"):
-        output_of("watch", "trust", "shop", "more")
+        output_of("watch", "autonomy", "shop", "more")
 
 
 def test_watch_adds_one_with_all_that_was_said(workdir):
@@ -158,18 +158,18 @@ def test_watch_adds_one_with_the_defaults_of_the_installation(settings, workdir)
         (["--every", "0"], "greater than or equal to 1"),
         (["--every", "often"], "invalid int value"),
         (["--max-tier", "7"], "invalid choice"),
-        (["--approval", "4"], "'4' is no tier"),
-        (["--approval", "two"], "'two' is no tier"),
-        (["--budget-day", "-1"], "'-1' is no amount in dollars|expected one argument"),
-        (["--budget-day=-0.01"], "'-0.01' is no amount in dollars"),
-        (["--budget-day", "abc"], "'abc' is no amount in dollars"),
-        (["--budget-day", "NaN"], "'NaN' is no amount in dollars"),
-        (["--budget-day", "Infinity"], "'Infinity' is no amount in dollars"),
-        (["--restarts", "2"], "'2' is no rate: write 2/4h"),
-        (["--restarts", "2/0h"], "'2/0h' is no rate"),
-        (["--restarts", "-1/4h"], "is no rate|expected one argument"),
-        (["--redeployments", "two/4h"], "'two/4h' is no rate"),
-        (["--redeployments", "1/99999h"], "'1/99999h' is no rate"),
+        (["--approval", "4"], "'4' is"),
+        (["--approval", "two"], "'two' is"),
+        (["--budget-day", "-1"], "'-1' is not an amount|expected one argument"),
+        (["--budget-day=-0.01"], "'-0.01' is not an amount"),
+        (["--budget-day", "abc"], "'abc' is not an amount"),
+        (["--budget-day", "NaN"], "'NaN' is not an amount"),
+        (["--budget-day", "Infinity"], "'Infinity' is not an amount"),
+        (["--restarts", "2"], "'2' is not a rate"),
+        (["--restarts", "2/0h"], "'2/0h' is not a rate"),
+        (["--restarts", "-1/4h"], "is not a rate|expected one argument"),
+        (["--redeployments", "two/4h"], "'two/4h' is not a rate"),
+        (["--redeployments", "1/99999h"], "'1/99999h' is not a rate"),
     ],
 )
 def test_watch_refuses_a_wrong_value(workdir, options, message):
@@ -225,12 +225,12 @@ def test_all_that_is_wrong_is_said_at_once_with_the_option_it_is_about(workdir):
     with pytest.raises(CommandError) as refusal:
         output_of(
             *("watch", "add", "shop", str(workdir / "gone"), "--every", "0"),
-            *("--cron", "sometimes", "--doors", "window"),
+            *("--cron", "sometimes", "--grants", "window"),
         )
 
     lines = str(refusal.value).splitlines()
     named = [line.partition(":")[0] for line in lines]
-    assert named == ["--every, --cron", "--every", "--doors", "workdir"]
+    assert named == ["--every, --cron", "--every", "--grants", "workdir"]
 
 
 def test_the_list_is_printed_as_json(shop):
@@ -369,7 +369,7 @@ def test_remove_keeps_the_record(shop):
 
     said = output_of("watch", "remove", "shop", "--no-input")
 
-    assert said == "The watch shop is removed. Its 1 cycles stay on record.\n"
+    assert said == "The watch shop was removed. Its 1 cycles stay on record.\n"
     session.refresh_from_db()
     assert session.cycle.subject == "shop (removed)"
     assert not Schedule.objects.filter(func__contains="start_scheduled_cycle").exists()

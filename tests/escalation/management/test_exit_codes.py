@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from escalation.management.exit_codes import MEANINGS, ExitCode, exit_code_of
+from escalation.management.output import MEANINGS, ExitCode, exit_code_of
 from sessions_app.models import Cycle
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("outcome", "code"),
     [
         (Cycle.Outcome.HEALTHY, 0),

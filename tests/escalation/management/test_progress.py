@@ -5,9 +5,11 @@ import threading
 
 import pytest
 
-from escalation.management import progress
-from escalation.management.progress import ERASED, waiting
-from escalation.management.terminal import PlainOutput
+from escalation.management import output
+from escalation.management.output import PlainOutput, waiting
+
+ERASED = "\x1b[2K"
+CURSOR_HIDDEN, CURSOR_SHOWN = "\x1b[?25l", "\x1b[?25h"
 
 
 class Terminal(io.StringIO):
@@ -23,23 +25,29 @@ class Terminal(io.StringIO):
         return super().write(text)
 
 
+class Pipe(Terminal):
+    def isatty(self) -> bool:
+        return False
+
+
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 0.0)
-    monkeypatch.setattr(progress, "STEP_SECONDS", 0.005)
+    monkeypatch.setattr(output, "TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr(output, "STEP_SECONDS", 0.005)
 
 
-def test_what_takes_long_says_so_and_leaves_nothing_behind(impatient):
+def test_progress_appears_after_a_while_and_is_removed(impatient):
     out = Terminal()
 
     with waiting(PlainOutput(out), "Copying"):
         assert out.was_written.wait(5)
 
-    assert out.getvalue().startswith(f"{ERASED}Copying … 0 s")
+    assert "Copying … 0 s" in out.getvalue()
     assert out.getvalue().endswith(ERASED)
+    assert out.getvalue().rfind(CURSOR_SHOWN) > out.getvalue().rfind(CURSOR_HIDDEN)
 
 
-def test_what_is_quick_says_nothing():
+def test_a_quick_step_shows_no_progress():
     out = Terminal()
 
     with waiting(PlainOutput(out), "Copying"):
@@ -48,7 +56,7 @@ def test_what_is_quick_says_nothing():
     assert out.getvalue() == ""
 
 
-def test_nothing_is_shown_in_a_pipe(impatient):
+def test_a_quick_step_writes_nothing_into_a_pipe(impatient):
     out = io.StringIO()
 
     with waiting(PlainOutput(out), "Copying") as line:
@@ -57,11 +65,50 @@ def test_nothing_is_shown_in_a_pipe(impatient):
     assert out.getvalue() == ""
 
 
-def test_room_is_made_for_other_lines(impatient):
+def test_a_long_step_writes_plain_lines_into_a_pipe(monkeypatch):
+    monkeypatch.setattr(output, "FIRST_LINE_SECONDS", 0.0)
+    monkeypatch.setattr(output, "NEXT_LINE_SECONDS", 0.005)
+    out = Pipe()
+
+    with waiting(PlainOutput(out), "Copying") as line:
+        assert out.was_written.wait(5)
+        line.tell("Checking")
+        out.was_written.clear()
+        assert out.was_written.wait(5)
+    ended = out.getvalue()
+
+    assert ended.startswith("Copying … 0 s\n")
+    assert ended.endswith("Checking … 0 s\n")
+    assert "\x1b" not in ended
+
+
+def test_progress_is_removed_before_other_output(impatient, monkeypatch):
     out = Terminal()
 
     with waiting(PlainOutput(out), "Copying") as line:
         assert out.was_written.wait(5)
+        monkeypatch.setattr(output, "TIMEOUT_SECONDS", 60.0)
         line.make_room()
 
-        assert out.getvalue().endswith(ERASED) or "… 0 s" in out.getvalue()
+        assert out.getvalue().endswith(ERASED)
+
+
+def test_the_text_of_progress_can_change(impatient):
+    out = Terminal()
+
+    with waiting(PlainOutput(out), "Copying") as line:
+        assert out.was_written.wait(5)
+        line.tell("Checking")
+
+    assert "Checking … 0 s" in out.getvalue()
+
+
+def test_a_long_line_is_cut_to_the_width_of_the_terminal(impatient, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    out = Terminal()
+
+    with waiting(PlainOutput(out), "Copying a file with a long name"):
+        assert out.was_written.wait(5)
+
+    assert "Copying a file with" in out.getvalue()
+    assert "long name" not in out.getvalue()

@@ -4,8 +4,7 @@ import io
 
 import pytest
 
-from escalation.management.tables import Cell, write_table
-from escalation.management.terminal import TerminalCommand
+from escalation.management.output import Cell, TerminalCommand, write_table
 
 ROWS = [["shop", Cell("healthy", "good"), "all is well here"], ["laboratory", "down", "no"]]
 
@@ -32,7 +31,7 @@ def test_on_a_terminal_there_are_headings():
 
 
 def test_on_a_terminal_a_tone_is_a_colour():
-    assert "\x1b[32;1mhealthy" in shown(Terminal(), force_color=True)
+    assert "\x1b[1;32mhealthy" in shown(Terminal(), force_color=True)
 
 
 def test_on_a_terminal_a_row_is_one_line(monkeypatch):
@@ -51,6 +50,26 @@ def test_what_came_from_outside_brings_no_colour_and_no_line_of_its_own(options)
     assert "\x1b[31mred" not in text
     assert "\x1b]" not in text
     assert len(text.splitlines()) == 2
+
+
+def test_no_color_in_the_environment_is_respected(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    assert "\x1b[" not in shown(Terminal())
+
+
+def test_wide_characters_are_aligned_by_what_they_take():
+    lines = shown(io.StringIO(), [["日本", "up", ""], ["shop", "up", ""]]).splitlines()
+
+    assert lines == ["日本  up", "shop  up"]
+
+
+def test_no_secret_is_written():
+    assert "hunter22" not in shown(io.StringIO(), [["shop", "up", 'token="hunter22"']])
+
+
+def test_in_a_pipe_a_long_row_is_one_whole_line():
+    assert shown(io.StringIO(), [["shop", "up", "x" * 399]]) == f"shop  up  {'x' * 399}\n"
 
 
 def test_no_rows_are_no_lines():

@@ -12,15 +12,16 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from escalation.management import commands
-from escalation.management.terminal import PlainOutput, TerminalCommand
+from escalation.management.output import PlainOutput, TerminalCommand
 from tests.escalation.rows import HEALTHY
 from tests.factories import SessionFactory, WatchFactory
+from tests.tables import each_row
 
 HOSTILE = "\x1b]0;owned\x07 \x9b2J \u202ekcatta \x1b[1A"
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-@pytest.mark.parametrize("name", [module.name for module in iter_modules(commands.__path__)])
+@each_row("name", [module.name for module in iter_modules(commands.__path__)])
 def test_every_command_writes_through_the_plain_output(name):
     command = import_module(f"escalation.management.commands.{name}").Command()
 
@@ -80,6 +81,6 @@ def test_no_secret_is_written_and_json_stays_json():
     PlainOutput(out).write(json.dumps({"password": 12345678, "text": 'token="hunter22"'}))
 
     assert json.loads(out.getvalue()) == {
-        "password": "[masked: password]",
-        "text": 'token="[masked: token]"',
+        "password": "[redacted: password]",
+        "text": 'token="[redacted: token]"',
     }

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.escalation.word.post_offices import Mailbox, Webhook, mail_server, webhook
+from tests.escalation.notifications.post_offices import Mailbox, Webhook, mail_server, webhook
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ class _Hook(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_arguments: object) -> None:
-        """Nothing to the test's output."""
+        """Log nothing."""
 
 
 @contextmanager
@@ -73,7 +73,7 @@ def webhook(certificate: Path | None = None) -> Iterator[Webhook]:
 
 
 def own_certificate(directory: Path) -> Path:
-    """One that nobody trusts."""
+    """Make a self-signed certificate."""
     both = directory / "own.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
-from escalation.word import courier
-from escalation.word.courier import deliver, look_at
-from tests.escalation.word.post_offices import own_certificate, webhook
+from escalation.notifications import sending
+from escalation.notifications.sending import deliver, look_at
+from tests.escalation.notifications.post_offices import own_certificate, webhook
+from tests.tables import each_row
 
 LINK = "http://ops.example.org/incidents/1/"
 WORD = {"title": "shop: web is down", "body": "It answers 502.", "type": "failure"}
@@ -17,7 +16,7 @@ WORD = {"title": "shop: web is down", "body": "It answers 502.", "type": "failur
 def test_a_webhook_gets_title_text_and_kind(hook):
     answer = deliver(hook.address, **WORD)
 
-    assert (answer.ok, answer.said) == (True, "")
+    assert (answer.ok, answer.error) == (True, "")
     [got] = hook.got
     assert got["title"] == "shop: web is down"
     assert got["message"] == "It answers 502."
@@ -29,7 +28,7 @@ def test_a_mail_arrives_with_its_subject_and_its_text(mailbox):
 
     answer = deliver(address, **{**WORD, "body": f"5 < 6 & <b>not bold</b>\n{LINK}"})
 
-    assert (answer.ok, answer.said) == (True, "")
+    assert (answer.ok, answer.error) == (True, "")
     [mail] = mailbox.mails
     assert mail["subject"] == "shop: web is down"
     assert mail["to"] == "ada@example.org"
@@ -38,43 +37,43 @@ def test_a_mail_arrives_with_its_subject_and_its_text(mailbox):
     assert text.get_content().split() == ["5", "<", "6", "&", "<b>not", "bold</b>", LINK]
 
 
-def test_an_error_of_the_service_is_told(hook):
+def test_reports_an_error_of_the_service(hook):
     hook.status = 500
 
     answer = deliver(hook.address, **WORD)
 
     assert not answer.ok
-    assert "500" in answer.said
+    assert "500" in answer.error
 
 
-def test_a_target_that_hangs_is_left_after_a_while(hook, monkeypatch):
+def test_reports_a_timeout_when_the_service_hangs(hook, monkeypatch):
     hook.hangs = True
-    monkeypatch.setattr(courier, "PATIENCE_SECONDS", 2.0)
+    monkeypatch.setattr(sending, "TIMEOUT_SECONDS", 2.0)
     began = time.monotonic()
 
     answer = deliver(f"{hook.address}?rto=60", **WORD)
 
     assert time.monotonic() - began < 6
-    assert (answer.ok, answer.said) == (False, "It gave no answer within 2 s.")
+    assert (answer.ok, answer.error) == (False, "No response within 2 s.")
 
 
-def test_a_certificate_that_nobody_trusts_is_told_and_nothing_is_sent(tmp_path):
+def test_reports_an_untrusted_certificate_and_sends_nothing(tmp_path):
     with webhook(own_certificate(tmp_path)) as server:
         answer = deliver(f"jsons://{server.place}/hidden-token", **WORD)
 
         assert not answer.ok
-        assert "certificate verify failed" in answer.said
-        assert "hidden-token" not in answer.said
+        assert "certificate verify failed" in answer.error
+        assert "hidden-token" not in answer.error
         assert server.got == []
 
 
-def test_where_nobody_listens_it_says_so_without_the_secrets_of_the_address():
+def test_reports_a_refused_connection_without_secrets_of_the_address():
     answer = deliver("json://ada:hunter2secret@127.0.0.1:9/topsecretpath", **WORD)
 
     assert not answer.ok
-    assert "127.0.0.1" in answer.said
-    assert "hunter2secret" not in answer.said
-    assert "topsecretpath" not in answer.said
+    assert "127.0.0.1" in answer.error
+    assert "hunter2secret" not in answer.error
+    assert "topsecretpath" not in answer.error
 
 
 SHOWN = {
@@ -88,21 +87,21 @@ SHOWN = {
 }
 
 
-@pytest.mark.parametrize("address", SHOWN)
-def test_of_an_address_only_service_and_machine_are_shown(address):
+@each_row("address", SHOWN)
+def test_only_service_and_host_of_an_address_are_shown(address):
     answer = look_at(address)
 
-    assert (answer.ok, answer.said) == (True, "")
+    assert (answer.ok, answer.error) == (True, "")
     assert answer.service == SHOWN[address]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "address",
     ["", "hunter2secret", "nonsense://hunter2secret", "mailto://", "slack://hunter2secret"],
 )
-def test_what_is_no_address_is_refused_without_being_shown(address):
+def test_an_unsupported_address_is_refused_without_being_shown(address):
     answer = look_at(address)
 
     assert not answer.ok
-    assert "no address that Apprise understands" in answer.said
-    assert "hunter2secret" not in answer.said
+    assert "Apprise does not support this address" in answer.error
+    assert "hunter2secret" not in answer.error

@@ -10,24 +10,30 @@ import time_machine
 from django.core.management import call_command
 from django.utils import timezone
 
-from escalation.word.digest import load_digest
-from escalation.word.digests import LONGEST_LOOK_BACK, is_due, since_when, write_due
-from sessions_app.models import Incident, Message, Target
+from escalation.notifications.digest import (
+    LONGEST_LOOK_BACK,
+    is_due,
+    load_digest,
+    since_when,
+    write_due,
+)
+from sessions_app.models import Channel, Incident, Message
 from tests.factories import (
     ApprovalFactory,
     ChangeFactory,
+    ChannelFactory,
     CycleFactory,
     IncidentFactory,
     SessionFactory,
-    TargetFactory,
     WatchFactory,
 )
+from tests.tables import each_row
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("at", "last", "due"),
     [
         (time(8), NOON - DAY, True),
@@ -41,11 +47,11 @@ DAY = timedelta(days=1)
         (time(13), NOON + 300 * DAY, False),
     ],
 )
-def test_when_a_digest_is_due(at, last, due):
+def test_a_digest_is_due_at_its_time(at, last, due):
     assert is_due(at, last, NOON) == due
 
 
-def test_it_tells_from_the_last_one_on_and_never_a_long_story():
+def test_a_digest_starts_at_the_last_one_within_three_days():
     assert since_when(None, NOON) == NOON - DAY
     assert since_when(NOON - 2 * DAY, NOON) == NOON - 2 * DAY
     assert since_when(NOON - 90 * DAY, NOON) == NOON - LONGEST_LOOK_BACK
@@ -62,7 +68,7 @@ def shop(db):
     return WatchFactory(name="shop")
 
 
-def test_it_tells_what_was_fixed_and_by_whom(shop):
+def test_a_digest_lists_what_was_fixed_and_by_whom(shop):
     IncidentFactory(
         watch=shop,
         title="web is down",
@@ -74,7 +80,7 @@ def test_it_tells_what_was_fixed_and_by_whom(shop):
     assert digest().fixed.lines == ("shop: web is down (fixed by the agent and verified)",)
 
 
-def test_it_tells_what_needs_a_person_the_worst_first(shop):
+def test_a_digest_lists_what_needs_a_person_worst_first(shop):
     IncidentFactory(watch=shop, title="mail is slow", severity=Incident.Severity.NOTICE)
     IncidentFactory(watch=shop, title="web is down", severity=Incident.Severity.CRITICAL)
     IncidentFactory(watch=shop, title="is being worked on", state=Incident.State.WORKING)
@@ -90,7 +96,7 @@ def test_it_tells_what_needs_a_person_the_worst_first(shop):
     assert found.title == "Daily digest: 3 things need you"
 
 
-def test_it_tells_what_was_changed_and_what_it_cost(shop):
+def test_a_digest_lists_changes_and_cost(shop):
     session = SessionFactory(cycle=CycleFactory(watch=shop), cost_usd=Decimal("0.50"))
     SessionFactory(cycle=CycleFactory(watch=shop), cost_usd=None)
     ChangeFactory(session=session, watch=shop)
@@ -98,10 +104,10 @@ def test_it_tells_what_was_changed_and_what_it_cost(shop):
     found = digest()
 
     assert found.changed.lines == ("shop: docker restart web",)
-    assert "Cost: $0.50 for 2 runs; of 1 the cost is not known." in found.body
+    assert "Cost: $0.50 for 2 sessions; the cost of 1 is not known." in found.body
 
 
-def test_what_comes_and_goes_is_flaky(shop):
+def test_a_recurring_problem_is_flaky(shop):
     for cause, reopened in (("web", 0), ("db", 1), ("mail", 0)):
         IncidentFactory(watch=shop, cause=cause, times_reopened=reopened, state="resolved")
     IncidentFactory(watch=shop, cause="web", state="resolved")
@@ -112,7 +118,7 @@ def test_what_comes_and_goes_is_flaky(shop):
     )
 
 
-def test_drills_are_in_none_of_it(db):
+def test_a_digest_leaves_drills_out(db):
     drill = SessionFactory(drill=True)
     ChangeFactory(session=drill, watch=None)
     IncidentFactory(watch=None, drill="three-tiers")
@@ -124,7 +130,7 @@ def test_drills_are_in_none_of_it(db):
     assert found.runs == 0
 
 
-def test_a_target_of_some_watches_is_told_of_those(shop):
+def test_a_digest_of_some_watches_has_only_theirs(shop):
     IncidentFactory(watch=shop, title="web is down")
     IncidentFactory(watch=WatchFactory(), title="not mine")
     IncidentFactory(watch=None, title="nothing can run")
@@ -136,7 +142,7 @@ def test_a_target_of_some_watches_is_told_of_those(shop):
     assert "not mine" not in lines
 
 
-def test_it_costs_as_many_queries_with_much_data_as_with_some(shop, django_assert_num_queries):
+def test_a_digest_takes_a_fixed_number_of_queries(shop, django_assert_num_queries):
     for _ in range(20):
         IncidentFactory(watch=shop)
         ChangeFactory(watch=shop)
@@ -148,14 +154,14 @@ def test_it_costs_as_many_queries_with_much_data_as_with_some(shop, django_asser
     assert found.needs_you.more == 10
 
 
-def wants_a_digest(**fields) -> Target:
-    target = TargetFactory(digest_at=time(8), **fields)
-    Target.objects.filter(pk=target.pk).update(created_at=NOON - 2 * DAY)
-    return target
+def wants_a_digest(**fields) -> Channel:
+    channel = ChannelFactory(digest_at=time(8), **fields)
+    Channel.objects.filter(pk=channel.pk).update(created_at=NOON - 2 * DAY)
+    return channel
 
 
 @time_machine.travel(NOON)
-def test_it_is_written_once_a_day(db):
+def test_a_digest_is_written_once_a_day(db):
     IncidentFactory(title="web is down")
     wants_a_digest()
 
@@ -167,31 +173,31 @@ def test_it_is_written_once_a_day(db):
 
 
 @time_machine.travel(NOON)
-def test_on_a_day_without_news_it_comes_only_where_it_is_wanted(db):
+def test_an_empty_digest_is_sent_only_where_wanted(db):
     wants_a_digest()
     asked = wants_a_digest(digest_when_quiet=True)
 
     write_due()
 
-    assert [message.target for message in Message.objects.all()] == [asked]
+    assert [message.channel for message in Message.objects.all()] == [asked]
     assert Message.objects.get().title == "Daily digest: nothing needs you"
 
 
 @time_machine.travel(NOON)
-def test_a_new_target_gets_its_first_one_the_next_morning(db):
-    TargetFactory(digest_at=time(8), digest_when_quiet=True)
+def test_a_new_channel_gets_its_first_digest_the_next_morning(db):
+    ChannelFactory(digest_at=time(8), digest_when_quiet=True)
 
     assert write_due() == 0
 
 
 @time_machine.travel(NOON)
-def test_a_target_that_is_off_gets_none(db):
+def test_a_channel_that_is_off_gets_no_digest(db):
     wants_a_digest(enabled=False, digest_when_quiet=True)
 
     assert write_due() == 0
 
 
-def test_the_command_prints_it(shop, capsys):
+def test_the_command_prints_the_digest(shop, capsys):
     IncidentFactory(watch=shop, title="web is down")
 
     call_command("digest")
@@ -200,11 +206,11 @@ def test_the_command_prints_it(shop, capsys):
     assert not Message.objects.exists()
 
 
-def test_the_command_sends_it_to_whom_it_is_for(shop, capsys):
-    TargetFactory()
-    target = TargetFactory(digest_at=time(8))
+def test_the_command_sends_the_digest(shop, capsys):
+    ChannelFactory()
+    channel = ChannelFactory(digest_at=time(8))
 
     call_command("digest", "--send")
 
-    assert "goes to 1 targets" in capsys.readouterr().out
-    assert Message.objects.get().target == target
+    assert "1 channels" in capsys.readouterr().out
+    assert Message.objects.get().channel == channel

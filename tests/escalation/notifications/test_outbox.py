@@ -1,4 +1,4 @@
-"""From what happened to messages: in one transaction, masked, few in a storm."""
+"""Tests of routing notifications to messages."""
 
 from __future__ import annotations
 
@@ -9,50 +9,50 @@ import time_machine
 from django.db import transaction
 from django.utils import timezone
 
-from escalation.next_step.conclude import finish_cycle
-from escalation.word import outbox
-from escalation.word.happenings import tell
-from escalation.word.outbox import pass_on
-from escalation.word.routing import MOST_A_MINUTE
-from sessions_app.models import Approval, Cycle, Happening, Incident, Message
+from escalation.notifications import outbox
+from escalation.notifications.notify import notify
+from escalation.notifications.outbox import pass_on
+from escalation.notifications.routing import MOST_A_MINUTE
+from escalation.supervisor.conclude import finish_cycle
+from sessions_app.models import Approval, Cycle, Incident, Message, Notification
 from tests.escalation.rows import a_report
 from tests.factories import (
     ApprovalFactory,
+    ChannelFactory,
     CycleFactory,
-    HappeningFactory,
     IncidentFactory,
+    NotificationFactory,
     SessionFactory,
-    TargetFactory,
     UserFactory,
     WatchFactory,
 )
 
 pytestmark = pytest.mark.django_db
-Kind, Severity = Happening.Kind, Incident.Severity
+Kind, Severity = Notification.Kind, Incident.Severity
 
 
-def titles(target) -> list[str]:
-    return [message.title for message in target.messages.order_by("pk")]
+def titles(channel) -> list[str]:
+    return [message.title for message in channel.messages.order_by("pk")]
 
 
-def test_what_happened_becomes_a_message_that_is_due_now():
-    target = TargetFactory()
+def test_a_notification_becomes_a_message_that_is_due_now():
+    channel = ChannelFactory()
     watch = WatchFactory(name="shop")
-    happening = HappeningFactory(incident=IncidentFactory(watch=watch, title="web is down"))
+    notification = NotificationFactory(incident=IncidentFactory(watch=watch, title="web is down"))
 
     assert pass_on() == 1
 
     [message] = Message.objects.all()
-    assert (message.target, message.title) == (target, "shop: web is down")
-    assert "An incident opened, warning." in message.body
+    assert (message.channel, message.title) == (channel, "shop: web is down")
+    assert "Incident opened, warning." in message.body
     assert "It answers 502." in message.body
     assert message.due_at <= timezone.now()
-    assert list(message.happenings.all()) == [happening]
+    assert list(message.notifications.all()) == [notification]
 
 
-def test_what_gets_worse_is_told_also_to_who_wants_the_critical_alone():
-    """Through the real end of rounds: the watch's name stands in each title once."""
-    everybody, only_critical = TargetFactory(), TargetFactory(least_severity=Severity.CRITICAL)
+def test_a_worse_incident_is_sent_to_channels_for_critical_ones():
+    """The name of the watch is in each title once."""
+    everybody, only_critical = ChannelFactory(), ChannelFactory(least_severity=Severity.CRITICAL)
     watch = WatchFactory(name="shop")
     for status in ("degraded", "down", "degraded", "down"):
         cycle = CycleFactory(watch=watch, running=True)
@@ -65,9 +65,9 @@ def test_what_gets_worse_is_told_also_to_who_wants_the_critical_alone():
     assert "It got worse." in only_critical.messages.get().body
 
 
-def test_nothing_is_passed_on_twice():
-    TargetFactory()
-    HappeningFactory()
+def test_a_notification_is_routed_once():
+    ChannelFactory()
+    NotificationFactory()
 
     pass_on()
 
@@ -76,27 +76,27 @@ def test_nothing_is_passed_on_twice():
     assert not outbox.something_waits()
 
 
-def test_without_any_target_it_is_looked_at_all_the_same():
-    HappeningFactory()
+def test_notifications_are_routed_without_any_channel():
+    NotificationFactory()
 
     assert pass_on() == 0
-    TargetFactory()
+    ChannelFactory()
     assert pass_on() == 0
 
 
-def test_what_is_rolled_back_is_told_to_nobody(transactional_db):
-    TargetFactory()
+def test_a_rollback_sends_nothing(transactional_db):
+    ChannelFactory()
 
     with transaction.atomic():
-        tell(Kind.BUDGET, "All is spent")
+        notify(Kind.BUDGET, "All is spent")
         transaction.set_rollback(True)
 
     assert pass_on() == 0
 
 
 def test_messages_and_the_mark_are_written_together(transactional_db, monkeypatch):
-    TargetFactory()
-    HappeningFactory()
+    ChannelFactory()
+    NotificationFactory()
 
     def fail(*arguments):
         raise RuntimeError
@@ -109,131 +109,131 @@ def test_messages_and_the_mark_are_written_together(transactional_db, monkeypatc
 
 
 @pytest.mark.parametrize("what", ["incident", "approval"])
-def test_a_drill_tells_nobody(what):
-    TargetFactory(least_severity=Severity.NOTICE)
+def test_a_drill_sends_nothing(what):
+    ChannelFactory(least_severity=Severity.NOTICE)
     if what == "incident":
-        HappeningFactory(incident=IncidentFactory(watch=None, drill="three-tiers"))
+        NotificationFactory(incident=IncidentFactory(watch=None, drill="three-tiers"))
     else:
         approval = ApprovalFactory(session=SessionFactory(drill=True))
-        tell(Kind.APPROVAL_WANTED, "Tier 3 waits", approval=approval)
+        notify(Kind.APPROVAL_WANTED, "Tier 3 waits", approval=approval)
 
     assert pass_on() == 0
 
 
-def test_an_approval_that_has_its_answer_is_not_asked_for():
-    TargetFactory()
+def test_a_decided_approval_sends_nothing():
+    ChannelFactory()
     approval = ApprovalFactory(state=Approval.State.APPROVED)
-    tell(Kind.APPROVAL_WANTED, "Tier 3 waits", approval=approval)
+    notify(Kind.APPROVAL_WANTED, "Tier 3 waits", approval=approval)
 
     assert pass_on() == 0
 
 
-def test_a_target_that_is_off_or_whose_owner_is_gone_hears_nothing():
-    TargetFactory(enabled=False)
-    TargetFactory(owner=UserFactory(is_active=False))
-    TargetFactory(owner=UserFactory(), name="mine")
-    HappeningFactory()
+def test_a_channel_that_is_off_or_without_active_owner_gets_nothing():
+    ChannelFactory(enabled=False)
+    ChannelFactory(owner=UserFactory(is_active=False))
+    ChannelFactory(owner=UserFactory(), name="mine")
+    NotificationFactory()
 
     pass_on()
 
-    assert [message.target.name for message in Message.objects.all()] == ["mine"]
+    assert [message.channel.name for message in Message.objects.all()] == ["mine"]
 
 
-def test_a_target_of_some_watches_hears_of_those_alone():
+def test_a_channel_of_some_watches_gets_only_theirs():
     mine, other = WatchFactory(name="mine"), WatchFactory(name="other")
-    target = TargetFactory()
-    target.watches.add(mine)
+    channel = ChannelFactory()
+    channel.watches.add(mine)
     for watch in (mine, other):
-        HappeningFactory(incident=IncidentFactory(watch=watch, title="is down"))
+        NotificationFactory(incident=IncidentFactory(watch=watch, title="is down"))
 
     pass_on()
 
-    assert titles(target) == ["mine: is down"]
+    assert titles(channel) == ["mine: is down"]
 
 
-def test_who_heard_that_it_opened_hears_that_it_is_over():
-    target = TargetFactory(least_severity=Severity.CRITICAL)
+def test_the_end_of_an_incident_goes_to_channels_that_got_its_beginning():
+    channel = ChannelFactory(least_severity=Severity.CRITICAL)
     incident = IncidentFactory(severity=Severity.CRITICAL)
-    HappeningFactory(incident=incident, severity=Severity.CRITICAL)
-    HappeningFactory(
+    NotificationFactory(incident=incident, severity=Severity.CRITICAL)
+    NotificationFactory(
         incident=incident, severity=Severity.NOTICE, kind=Kind.INCIDENT_RESOLVED, title="It is over"
     )
 
     pass_on()
 
-    assert len(titles(target)) == 2
+    assert len(titles(channel)) == 2
 
 
-def test_an_incident_that_many_rounds_see_is_one_message():
-    target = TargetFactory()
+def test_an_incident_seen_by_many_cycles_is_one_message():
+    channel = ChannelFactory()
     incident = IncidentFactory()
     for _round in range(4):
-        HappeningFactory(incident=incident)
+        NotificationFactory(incident=incident)
         pass_on()
 
-    assert len(titles(target)) == 1
+    assert len(titles(channel)) == 1
 
 
 def test_a_thousand_incidents_in_a_minute_are_few_messages(django_assert_max_num_queries):
-    target = TargetFactory()
+    channel = ChannelFactory()
     watch = WatchFactory()
     incidents = [IncidentFactory.build(watch=watch, title=f"s{n} is down") for n in range(1000)]
     Incident.objects.bulk_create(incidents)
-    Happening.objects.bulk_create(
-        HappeningFactory.build(incident=incident, watch=watch) for incident in incidents
+    Notification.objects.bulk_create(
+        NotificationFactory.build(incident=incident, watch=watch) for incident in incidents
     )
 
     with django_assert_max_num_queries(200):
         pass_on()
 
-    assert len(titles(target)) == MOST_A_MINUTE + 1
-    summary = target.messages.get(is_summary=True)
-    assert summary.title.startswith("995 things happened: 995 × an incident opened")
+    assert len(titles(channel)) == MOST_A_MINUTE + 1
+    summary = channel.messages.get(is_summary=True)
+    assert summary.title.startswith("995 notifications: 995 × incident opened")
     assert "… and 980 more." in summary.body
-    assert summary.happenings.count() == 995
+    assert summary.notifications.count() == 995
 
 
-def test_what_comes_while_a_summary_waits_goes_into_it():
-    target = TargetFactory()
+def test_new_notifications_are_added_to_a_waiting_summary():
+    channel = ChannelFactory()
     for _ in range(MOST_A_MINUTE + 2):
-        HappeningFactory()
+        NotificationFactory()
         pass_on()
 
-    assert len(titles(target)) == MOST_A_MINUTE + 1
-    assert target.messages.get(is_summary=True).happenings.count() == 2
+    assert len(titles(channel)) == MOST_A_MINUTE + 1
+    assert channel.messages.get(is_summary=True).notifications.count() == 2
 
 
-def test_after_the_storm_single_messages_are_sent_again():
-    target = TargetFactory()
+def test_after_a_burst_single_messages_are_sent_again():
+    channel = ChannelFactory()
     for _ in range(MOST_A_MINUTE + 1):
-        HappeningFactory()
+        NotificationFactory()
     pass_on()
 
     with time_machine.travel(timezone.now() + timedelta(minutes=2)):
-        HappeningFactory()
+        NotificationFactory()
         pass_on()
 
-    assert [m.is_summary for m in target.messages.order_by("pk")][-2:] == [True, False]
+    assert [m.is_summary for m in channel.messages.order_by("pk")][-2:] == [True, False]
 
 
 def test_quiet_hours_are_local_time(settings):
     settings.TIME_ZONE = "Asia/Tokyo"
-    target = TargetFactory(quiet_from="22:00", quiet_until="07:00")
-    target.refresh_from_db()
+    channel = ChannelFactory(quiet_from="22:00", quiet_until="07:00")
+    channel.refresh_from_db()
     with time_machine.travel("2026-03-04T14:00:00Z"), timezone.override("Asia/Tokyo"):  # 23:00
-        HappeningFactory()
-        HappeningFactory(severity=Severity.CRITICAL)
+        NotificationFactory()
+        NotificationFactory(severity=Severity.CRITICAL)
         pass_on()
 
-    single, summary = target.messages.order_by("is_summary")
+    single, summary = channel.messages.order_by("is_summary")
     assert single.severity == Severity.CRITICAL
     assert summary.due_at.isoformat() == "2026-03-04T22:00:00+00:00"
 
 
 def test_a_message_holds_no_secret_and_nothing_that_acts_on_a_terminal():
-    TargetFactory()
+    ChannelFactory()
     token = "ghp_" + "a1B2" * 9
-    tell(Kind.BUDGET, f"with {token}", text=f"{token} \x1b[2J" + "x" * 10_000)
+    notify(Kind.BUDGET, f"with {token}", text=f"{token} \x1b[2J" + "x" * 10_000)
 
     pass_on()
 

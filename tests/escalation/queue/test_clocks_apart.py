@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from escalation.rehearsal.own_postgres import new_database, postgres_server
+from tests.devtools.postgres import new_database, postgres_server
 
 PROJECT = Path(__file__).resolve().parents[3]
 SCRIPT = """
@@ -22,11 +22,11 @@ import django, time_machine
 django.setup()
 from django.core.management import call_command
 from django_q.models import OrmQ
-from escalation.host.health import readiness
-from escalation.queue import enqueue, waiting_sessions
+from escalation.worker.health import readiness
+from escalation.queue import enqueue_session, waiting_sessions
 from escalation.queue.broker import WakingBroker
-from sessions_app.models import Cycle, Session, WorkerBeat
-from sessions_app.models.clock import shared_now
+from sessions_app.models import Cycle, Session, WorkerHeartbeat
+from sessions_app.models.installation import shared_now
 
 @contextmanager
 def host(seconds_ahead):
@@ -37,16 +37,16 @@ call_command("migrate", verbosity=0)
 cycle = Cycle.objects.create(trigger="manual", workdir="/", drill="any")
 session = Session.objects.create(cycle=cycle, tier=1, model="haiku", workdir="/")
 with host(60):
-    enqueue(session)
+    enqueue_session(session)
 with host(-60):
     waits = waiting_sessions(include_taken=True) == {session.pk}
     taken = len(WakingBroker("claudeops").dequeue())
 with host(60):
     is_held = waiting_sessions(include_taken=True) == {session.pk}
 with host(-60):
-    WorkerBeat.objects.create(host="slow", pid=1, seen_at=shared_now() - timedelta(seconds=70))
+    WorkerHeartbeat.objects.create(host="slow", pid=1, seen_at=shared_now() - timedelta(seconds=70))
 with host(60):
-    seen = [beat.host for beat in WorkerBeat.lately_seen()]
+    seen = [beat.host for beat in WorkerHeartbeat.lately_seen()]
     said = {check.name: check.ok for check in readiness()}
 print(json.dumps({
     "waits for a slow host": waits, "taken by it at once": taken, "held, not lost": is_held,

@@ -7,13 +7,14 @@ import traceback
 import pytest
 
 from escalation import tasks
-from escalation.queue.failures import TaskFailed, with_masked_failure
+from escalation.queue.broker import TaskFailed, with_redacted_failure
+from tests.tables import each_row
 
 TOKEN = "ghp_" + "a1B2" * 9
 
 
-def test_what_a_task_leaves_when_it_fails_is_masked_and_tells_where():
-    @with_masked_failure
+def test_what_a_task_leaves_when_it_fails_is_redacted_and_tells_where():
+    @with_redacted_failure
     def task() -> str:
         raise ValueError(f"with {TOKEN}")
 
@@ -22,20 +23,20 @@ def test_what_a_task_leaves_when_it_fails_is_masked_and_tells_where():
 
     stored = "".join(traceback.format_exception(failed.value))
     assert TOKEN not in stored
-    assert "ValueError: with [masked: github token]" in stored
+    assert "ValueError: with [redacted: github token]" in stored
 
 
 def test_a_task_that_works_gives_what_it_gave():
-    assert with_masked_failure(lambda: "done")() == "done"
+    assert with_redacted_failure(lambda: "done")() == "done"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "task",
     [
         tasks.run_session,
         tasks.recover_orphans,
         tasks.clean_up,
-        tasks.prove_walls,
+        tasks.prove_sandbox,
         tasks.start_scheduled_cycle,
     ],
 )

@@ -10,11 +10,11 @@ from django.utils import timezone
 from django_q.models import OrmQ
 
 from escalation import queue, tasks
-from escalation.host.homeless import note_homeless
 from escalation.queue.broker import WakingBroker
-from escalation.queue.places import is_turn_of, start_waiting
-from escalation.run.admission import admit, objection
-from sessions_app.models import Incident, Session, WorkerBeat
+from escalation.queue.slots import is_turn_of, start_waiting
+from escalation.run.runner import admit, objection
+from escalation.worker.housekeeping import note_unschedulable
+from sessions_app.models import Incident, Session, WorkerHeartbeat
 from tests.factories import CycleFactory, SessionFactory, WatchFactory
 
 pytestmark = pytest.mark.django_db
@@ -36,8 +36,8 @@ def waiting(hosts: str = "", **facts) -> Session:
     return queued(hosts, waiting_since=timezone.now(), **facts)
 
 
-def live(host: str, labels: str = "", workers: int = 1) -> WorkerBeat:
-    return WorkerBeat.objects.create(host=host, pid=1, labels=labels, workers=workers)
+def live(host: str, labels: str = "", workers: int = 1) -> WorkerHeartbeat:
+    return WorkerHeartbeat.objects.create(host=host, pid=1, labels=labels, workers=workers)
 
 
 def taken_here() -> list[int]:
@@ -58,7 +58,7 @@ def test_a_host_takes_what_is_bound_to_its_labels_or_its_name_or_to_none(setting
     settings.CLAUDEOPS_HOST_LABELS = "lab, rack-2"
     free, labelled, named = queued(), queued("lab nas"), queued(HERE)
     for session in (free, labelled, named):
-        queue.enqueue(session)
+        queue.enqueue_session(session)
 
     assert taken_here() == [free.pk, labelled.pk, named.pk]
 
@@ -69,7 +69,7 @@ def test_a_host_leaves_alone_what_is_bound_to_others(settings):
     # A label that only begins like ours is another.
     beside = queued("lab-2")
     for session in (elsewhere, beside, free):
-        queue.enqueue(session)
+        queue.enqueue_session(session)
 
     assert taken_here() == [free.pk]
 
@@ -77,7 +77,7 @@ def test_a_host_leaves_alone_what_is_bound_to_others(settings):
 def test_a_task_that_came_to_the_wrong_host_waits_and_goes_to_the_right_one():
     live("nas", "nas")
     session = queued()
-    queue.enqueue(session)
+    queue.enqueue_session(session)
     watch = session.cycle.watch
     assert watch is not None
     watch.hosts = "nas"
@@ -87,7 +87,7 @@ def test_a_task_that_came_to_the_wrong_host_waits_and_goes_to_the_right_one():
     refused = admit(session)
     start_waiting()
 
-    assert "runs on nas alone" in refused
+    assert "only on nas" in refused
     assert handed_over() == [session.pk]
     assert taken_here() == []
 
@@ -159,10 +159,10 @@ def test_a_session_that_some_live_host_may_run_says_nothing(hosts, labels):
     live("box-7", labels)
     long_queued(hosts)
 
-    assert note_homeless() == 0
+    assert note_unschedulable() == 0
 
 
 def test_a_host_that_was_just_started_again_is_waited_for():
     queued("nas")
 
-    assert note_homeless() == 0
+    assert note_unschedulable() == 0

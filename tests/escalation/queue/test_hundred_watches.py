@@ -8,8 +8,8 @@ import pytest
 from django_q.models import OrmQ
 
 from escalation import queue, tasks
-from escalation.queue.places import is_turn_of, running_tiers, start_waiting, wait_for_place
-from escalation.run.admission import admit
+from escalation.queue.slots import is_turn_of, running_tiers, start_waiting, wait_for_slot
+from escalation.run.runner import admit
 from sessions_app.models import Session, Watch
 from tests.factories import SessionFactory, WatchFactory
 
@@ -38,7 +38,7 @@ class Workers:
 
     def _try(self, session: Session) -> None:
         if not is_turn_of(session):
-            wait_for_place(session)
+            wait_for_slot(session)
             start_waiting()
         elif not admit(session):
             self.started.append(session)
@@ -62,19 +62,12 @@ def due(settings, workdir) -> list[Watch]:
     return watches
 
 
-def test_they_start_in_the_order_in_which_they_were_due(due):
+def test_they_start_in_the_order_in_which_they_were_due_and_never_above_the_limit(due):
     workers = Workers()
 
     work_until_empty(workers)
 
     assert [session.cycle.watch for session in workers.started] == due
-
-
-def test_never_more_than_the_limit_run_at_once(due):
-    workers = Workers()
-
-    work_until_empty(workers)
-
     assert workers.most_at_once == LIMIT
 
 
@@ -90,7 +83,7 @@ def test_what_follows_one_round_waits_until_every_watch_had_its_first(due):
                 cycle=cycle, tier=2, status=Session.Status.QUEUED, started_at=None, finished_at=None
             )
             followed.append(higher)
-            queue.enqueue(higher)
+            queue.enqueue_session(higher)
 
     work_until_empty(workers, escalate_the_first)
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from escalation.rehearsal.own_postgres import new_database, postgres_server
+from tests.devtools.postgres import new_database, postgres_server
 from tests.escalation.contenders import CONTENDERS, Contest
 
-pytestmark = pytest.mark.timeout(300)
-PATIENCE_SECONDS = 200
+pytestmark = [pytest.mark.prove, pytest.mark.timeout(300)]
+TIMEOUT_SECONDS = 200
 WATCHES, LIMIT = 100, 3
 IN_FLIGHT = 3 * CONTENDERS
 """Places in line that a start may be early or late by: what the workers hold in their hands."""
@@ -26,13 +26,13 @@ os.environ["ANTHROPIC_API_KEY"] = "not-used"
 from django.conf import settings
 from django_q.models import OrmQ
 from escalation import queue, tasks
-from escalation.next_step.conclude import conclude
-from escalation.next_step.decision import Escalate, Stop
-from escalation.next_step.ending import Ending
+from escalation.supervisor.conclude import conclude
+from escalation.supervisor.decision import Escalate, Stop
+from escalation.supervisor.decision import Ending
 from escalation.queue.broker import WakingBroker
-from escalation.queue.places import is_turn_of, start_waiting, wait_for_place
-from escalation.run import heartbeat
-from escalation.run.admission import admit
+from escalation.queue.slots import is_turn_of, start_waiting, wait_for_slot
+from escalation.run import runner
+from escalation.run.runner import admit
 settings.CLAUDEOPS_MAX_SESSIONS = {LIMIT}
 for number in range({WATCHES}):
     watch = Watch.objects.create(name=f"watch-{{number}}", workdir="/tmp", enabled=True, max_tier=3)
@@ -43,7 +43,7 @@ open_sessions = Session.objects.filter(status__in=["queued", "running"])
 """
 
 HOST = """
-heartbeat.socket.gethostname = lambda: f"host-{number % 3 + 1}"
+runner.socket.gethostname = lambda: f"host-{number % 3 + 1}"
 broker = WakingBroker("claudeops")
 """
 
@@ -53,13 +53,13 @@ began, at_once = [], []
 def end(session):
     ending = Ending(tier=session.tier, status="completed")
     higher, over = Escalate(to_tier=2, reason="more is needed"), Stop("healthy", "all is well")
-    conclude(session, ending, higher if session.tier == 1 else over, enqueue=queue.enqueue)
+    conclude(session, ending, higher if session.tier == 1 else over)
 
 def take(key):
     (number,) = OrmQ.objects.get(pk=key).task["args"]
     session = Session.objects.select_related("cycle__watch").get(pk=number)
     if not is_turn_of(session):
-        wait_for_place(session)
+        wait_for_slot(session)
         start_waiting()
     elif not admit(session):
         began.append((time.monotonic(), session.pk))
@@ -87,7 +87,7 @@ def rush(tmp_path_factory) -> dict[str, Any]:
         closing(Contest(tmp_path_factory.mktemp("rush"), database_url=new_database(port))) as own,
     ):
         answers, (due, tiers, hosts) = own.race(
-            setup=DUE, before=HOST, attempt=WORK, look=LOOK, patience=PATIENCE_SECONDS
+            setup=DUE, before=HOST, attempt=WORK, look=LOOK, timeout=TIMEOUT_SECONDS
         )
     began = [entry for answer in answers for entry in answer[0]]
     return {

@@ -1,4 +1,4 @@
-"""The bell across hosts: a real PostgreSQL server, and processes that share nothing else."""
+"""Wakeups across hosts, with a real PostgreSQL server and separate processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from escalation.rehearsal.own_postgres import new_database, postgres_server
+from tests.devtools.postgres import new_database, postgres_server
 
 PROJECT = Path(__file__).resolve().parents[3]
 
@@ -106,22 +106,22 @@ def test_of_two_workers_that_are_woken_each_task_is_given_to_one(hosts):
     assert sorted(said) == ["['one']\n", "['two']\n"]
 
 
-def test_it_rings_at_the_commit_and_not_after_a_rollback(hosts):
+def test_it_wakes_at_commit_and_not_after_a_rollback(hosts):
     said = hosts.run(
         "-c",
         SETUP
         + """
 broker, other = WakingBroker("claudeops"), WakingBroker("claudeops")
-broker._bell.listen()
+broker._wakeup.listen()
 heard = []
 with transaction.atomic():
     other.enqueue("work")
-    heard.append(broker._bell.wait(0.3))
-heard.append(broker._bell.wait(5))
+    heard.append(broker._wakeup.wait(0.3))
+heard.append(broker._wakeup.wait(5))
 with transaction.atomic():
     other.enqueue("more")
     transaction.set_rollback(True)
-heard.append(broker._bell.wait(0.3))
+heard.append(broker._wakeup.wait(0.3))
 print(heard, OrmQ.objects.count())
 """,
     )
@@ -129,16 +129,16 @@ print(heard, OrmQ.objects.count())
     assert said == "[False, True, False] 1\n"
 
 
-def test_a_ring_before_the_sleep_is_not_missed(hosts):
+def test_a_wakeup_before_the_sleep_is_not_missed(hosts):
     said = hosts.run(
         "-c",
         SETUP
         + """
 broker = WakingBroker("claudeops")
-broker._bell.listen()
+broker._wakeup.listen()
 broker.enqueue("work")
 time.sleep(0.2)
-print(broker._bell.wait(5), broker._bell.wait(0.1))
+print(broker._wakeup.wait(5), broker._wakeup.wait(0.1))
 """,
     )
 
@@ -154,11 +154,11 @@ broker = WakingBroker("claudeops")
 broker.dequeue()
 with connection.cursor() as cursor:
     cursor.execute(END_ALL_OTHERS)
-while broker._bell._ear is not None:  # the break is noticed
-    broker._bell.wait(0.1)
-broker._bell.listen()
+while broker._wakeup._listener is not None:  # the break is noticed
+    broker._wakeup.wait(0.1)
+broker._wakeup.listen()
 broker.enqueue("work")
-print(broker._bell.wait(5), [payload for key, payload in broker.dequeue() or broker._look()])
+print(broker._wakeup.wait(5), [payload for key, payload in broker.dequeue() or broker._look()])
 """,
     )
 
@@ -176,7 +176,7 @@ broker = WakingBroker("claudeops")
 broker.enqueue("work")
 with patch.object(connections, "create_connection", side_effect=None) as create:
     create.return_value.cursor.side_effect = OperationalError("too many clients")
-    print([payload for key, payload in broker.dequeue()], broker._bell.wait(0.01))
+    print([payload for key, payload in broker.dequeue()], broker._wakeup.wait(0.01))
 """,
     )
 

@@ -9,20 +9,22 @@ from django.db import transaction
 from django.utils import timezone
 from django_q.models import OrmQ
 
-from escalation import queue, tasks
-from escalation.host.pause import pause, unpause
-from escalation.queue.places import (
-    Limits,
-    Standing,
+from escalation import tasks
+from escalation.queue import waiting_sessions
+from escalation.queue.slots import (
+    SessionLimits,
+    WaitingSession,
     is_turn_of,
     start_waiting,
-    wait_for_place,
+    wait_for_slot,
     whose_turn,
 )
-from escalation.run.admission import admit
+from escalation.run.runner import admit
+from escalation.worker.schedules import pause, unpause
 from sessions_app.models import Session
 from tests.escalation.rows import HEALTHY, queued_session
-from tests.factories import CycleFactory, SessionFactory, WallsProofFactory
+from tests.factories import CycleFactory, SandboxProofFactory, SessionFactory
+from tests.tables import each_row
 
 
 def queued(**facts) -> Session:
@@ -44,21 +46,21 @@ def handed_over() -> list[int]:
     return [row.task["args"][0] for row in OrmQ.objects.order_by("pk")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "running", "turn"),
     [
         ([], [], []),
-        ([Standing(5, 1)], [], [5]),
-        ([Standing(5, 1)], [1, 1], []),
-        ([Standing(9, 1), Standing(5, 1)], [1], [5]),
-        ([Standing(5, 3), Standing(9, 1)], [], [5, 9]),
-        ([Standing(5, 3), Standing(9, 1)], [3], [9]),
-        ([Standing(5, 3), Standing(9, 3)], [], [5]),
-        ([Standing(5, 1), Standing(6, 2), Standing(7, 1)], [], [5, 6]),
+        ([WaitingSession(5, 1)], [], [5]),
+        ([WaitingSession(5, 1)], [1, 1], []),
+        ([WaitingSession(9, 1), WaitingSession(5, 1)], [1], [5]),
+        ([WaitingSession(5, 3), WaitingSession(9, 1)], [], [5, 9]),
+        ([WaitingSession(5, 3), WaitingSession(9, 1)], [3], [9]),
+        ([WaitingSession(5, 3), WaitingSession(9, 3)], [], [5]),
+        ([WaitingSession(5, 1), WaitingSession(6, 2), WaitingSession(7, 1)], [], [5, 6]),
     ],
 )
 def test_the_oldest_that_fits_is_next(line, running, turn):
-    assert whose_turn(line, running, Limits(sessions=2, tier3_sessions=1)) == turn
+    assert whose_turn(line, running, SessionLimits(sessions=2, tier3_sessions=1)) == turn
 
 
 @pytest.mark.django_db
@@ -79,6 +81,17 @@ def test_every_free_place_is_given_in_order(settings):
     start_waiting()
 
     assert handed_over() == [session.pk for session in sessions[:2]]
+
+
+@pytest.mark.django_db
+def test_who_has_a_task_is_found_without_reading_the_tasks(settings):
+    """All of them are looked at under the lock of the installation: reading one takes long."""
+    session = waiting()
+    start_waiting()
+    OrmQ.objects.update(payload="unreadable")
+
+    assert waiting_sessions(include_taken=False) == {session.pk}
+    assert start_waiting() == 0
 
 
 @pytest.mark.django_db
@@ -147,7 +160,7 @@ def test_after_a_pause_the_oldest_is_first():
     sessions = [waiting(), waiting(), waiting()]
     pause("new disks")
 
-    unpause(enqueue=queue.enqueue)
+    unpause()
 
     assert handed_over() == [session.pk for session in sessions]
 
@@ -180,7 +193,7 @@ def test_a_session_refused_again_has_waited_since_the_first_time():
     session = waiting()
     since = session.waiting_since
 
-    wait_for_place(session)
+    wait_for_slot(session)
 
     session.refresh_from_db()
     assert session.waiting_since == since
@@ -203,7 +216,7 @@ def test_a_newer_session_leaves_the_free_place_to_an_older_one(fake_cli, setting
     said = tasks.run_session(newer.pk)
 
     newer.refresh_from_db()
-    assert said == f"Session {newer.pk} waits: older sessions come first."
+    assert said == f"Session {newer.pk} waits: older sessions start first."
     assert (newer.status, newer.waiting_since is None) == (Session.Status.QUEUED, False)
     assert handed_over() == [older.pk]
     assert fake_cli.calls == []
@@ -238,9 +251,9 @@ def test_recovery_calls_those_whose_call_died_with_a_process():
 
 
 @pytest.mark.django_db
-def test_who_is_held_back_by_the_walls_keeps_no_place_from_others(settings):
+def test_who_is_held_back_by_the_sandbox_keeps_no_place_from_others(settings):
     settings.CLAUDEOPS_MAX_SESSIONS = 1
-    proof = WallsProofFactory(failed=1, is_worse=True)
+    proof = SandboxProofFactory(failed=1, is_worse=True)
     held, free = waiting(tier=2), waiting(tier=1)
 
     assert is_turn_of(free)

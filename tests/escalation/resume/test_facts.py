@@ -1,4 +1,4 @@
-"""What the continuation decision is made from: looked up in the database first, on disk last."""
+"""Facts of the continuation decision: looked up first in the database, last on disk."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import time_machine
 from django.utils import timezone
 
 from escalation.agent.binary import find_binary
-from escalation.agent.context import default_window
-from escalation.continuity import transcripts
-from escalation.continuity.facts import (
+from escalation.agent.stream import default_window
+from escalation.resume import transcripts
+from escalation.resume.facts import (
     context_window_of,
     decide_continuation,
     parent_facts,
     transcript_of,
 )
-from escalation.continuity.guards import Continuation, Guard, Handoff, Resume, Transcript
+from escalation.resume.guards import Continuation, Guard, Handoff, Resume, TranscriptLocation
 from escalation.tiers import get_tier
 from sessions_app.models import Conversation, Session
 from sessions_app.models import Transcript as TranscriptCopy
@@ -56,13 +56,13 @@ def decided(child: Session) -> Continuation:
     return decide_continuation(again(child), get_tier(2), find_binary())[0]
 
 
-def test_the_facts_of_a_healthy_parent_speak_for_resuming(child):
+def test_facts_of_a_healthy_parent_allow_resume(child):
     facts = facts_of(child)
 
     assert (facts.tier, facts.session_id) == (1, parent_of(child).session_id)
     assert (facts.same_binary, facts.same_directory, facts.same_host) == (True, True, True)
     assert (facts.retired_because, facts.expired, facts.in_use_by) == ("", False, None)
-    assert facts.transcript == Transcript.NOT_LOOKED
+    assert facts.transcript == TranscriptLocation.NOT_LOOKED
     assert isinstance(decided(child), Resume)
 
 
@@ -102,7 +102,7 @@ def test_a_cli_that_was_moved_away_is_another_binary(child):
     assert not facts_of(child).same_binary
 
 
-def test_on_another_host_the_path_of_the_cli_says_nothing(child):
+def test_path_of_the_cli_is_ignored_on_another_host(child):
     change(parent_of(child), cli_path="/home/other/claude", host="another-host")
 
     facts = facts_of(child)
@@ -188,7 +188,7 @@ def test_the_window_is_the_one_last_reported_for_the_model():
     assert context_window_of("sonnet", NEW) == 500_000
 
 
-def test_what_another_version_of_the_cli_reported_does_not_count():
+def test_context_window_of_another_cli_version_is_ignored():
     SessionFactory(model="haiku", cli_version=NEW, context_window=1_000_000)
 
     assert context_window_of("haiku", OLD) == 200_000
@@ -220,7 +220,7 @@ def test_req8_the_window_of_the_next_tiers_model_decides(child):
     assert isinstance(decided(child), Resume)
 
 
-def test_a_run_that_failed_before_answering_is_as_full_as_what_it_resumed(child):
+def test_session_without_answer_has_the_occupancy_that_it_resumed(child):
     """The fork holds everything that the conversation held before."""
     change(parent_of(child), context_tokens=170_000)
     change(child, status="failed", continued_by="resume", context_tokens=0)
@@ -230,7 +230,7 @@ def test_a_run_that_failed_before_answering_is_as_full_as_what_it_resumed(child)
 
 
 def test_the_last_known_figure_is_looked_for_as_far_up_as_the_conversation_reaches(child):
-    """What was handed on is not in the new conversation."""
+    """A handoff is not part of the new conversation."""
     change(parent_of(child), context_tokens=170_000)
     change(child, status="failed", continued_by="handoff", context_tokens=0)
     failed = SessionFactory(
@@ -285,10 +285,10 @@ def test_a_transcript_that_lacks_the_last_answer_does_not_make_the_conversation_
 @pytest.mark.parametrize(
     ("lose", "expected"),
     [
-        (lambda parent: None, Transcript.ON_DISK),
-        (lambda parent: transcript_file_of(parent).unlink(), Transcript.ARCHIVED),
-        (lambda parent: transcript_file_of(parent).write_text(""), Transcript.ARCHIVED),
-        (lose_transcript, Transcript.GONE),
+        (lambda parent: None, TranscriptLocation.ON_DISK),
+        (lambda parent: transcript_file_of(parent).unlink(), TranscriptLocation.ARCHIVED),
+        (lambda parent: transcript_file_of(parent).write_text(""), TranscriptLocation.ARCHIVED),
+        (lose_transcript, TranscriptLocation.GONE),
     ],
 )
 def test_the_transcript_is_looked_for_on_disk_then_in_the_archive(child, lose, expected):
@@ -319,7 +319,7 @@ def test_the_disk_is_not_looked_at_when_a_cheap_guard_objects(child, monkeypatch
 
     _continuation, facts = decide_continuation(again(child), get_tier(2), find_binary())
 
-    assert facts["parent"]["transcript"] == Transcript.NOT_LOOKED
+    assert facts["parent"]["transcript"] == TranscriptLocation.NOT_LOOKED
 
 
 def test_the_facts_that_were_seen_are_stored_with_the_session(child):

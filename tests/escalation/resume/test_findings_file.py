@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from escalation.continuity import findings_file
-from escalation.next_step import by_person, cycles
-from escalation.next_step.cycles import leave_to_caller
+from escalation.queue import enqueue_with
+from escalation.resume import handoff
 from escalation.run import runner
-from escalation.run.foreground import run_to_end
+from escalation.run.runner import run_to_end
+from escalation.supervisor import cycles, manual
 from sessions_app.models import Cycle, Session
 from tests.escalation.fake_cli import FakeCli
 from tests.escalation.rows import ESCALATE, HEALTHY, notes_of
@@ -28,7 +28,7 @@ WRITES = (
 
 
 def put(session: Session, content: bytes) -> Path:
-    path = findings_file.prepare(session)
+    path = handoff.prepare(session)
     path.write_bytes(content)
     return path
 
@@ -38,7 +38,7 @@ def after_missing_ids(workdir) -> Session:
     """The first session of a cycle whose watch had no id to resume in its last cycle."""
     watch = WatchFactory(workdir=str(workdir))
     SessionFactory(cycle=CycleFactory(watch=watch), session_id="", status=Status.ESCALATED)
-    cycle = cycles.start(watch, trigger=Cycle.Trigger.MANUAL, enqueue=leave_to_caller)
+    cycle = cycles.start(watch, trigger=Cycle.Trigger.MANUAL)
     return cycle.sessions.get()
 
 
@@ -58,7 +58,7 @@ def test_ids_went_missing_when_a_good_run_of_the_last_cycle_had_none(facts, miss
     SessionFactory(cycle=CycleFactory(watch=watch), **facts)
     now = CycleFactory(watch=watch)
 
-    assert findings_file.ids_went_missing(now) is missing
+    assert handoff.ids_went_missing(now) is missing
 
 
 def test_only_the_last_cycle_of_the_same_watch_counts():
@@ -67,15 +67,15 @@ def test_only_the_last_cycle_of_the_same_watch_counts():
     SessionFactory(cycle=CycleFactory(watch=watch))
     SessionFactory(cycle=CycleFactory(), session_id="")
 
-    assert not findings_file.ids_went_missing(CycleFactory(watch=watch))
-    assert not findings_file.ids_went_missing(CycleFactory(drilled=True))
+    assert not handoff.ids_went_missing(CycleFactory(watch=watch))
+    assert not handoff.ids_went_missing(CycleFactory(drilled=True))
 
 
-def test_only_the_first_tier_is_told_to_write_and_a_tier_that_is_invoked_for_it(after_missing_ids):
+def test_findings_are_wanted_from_tier_1_and_findings_sessions(after_missing_ids):
     child = SessionFactory(parent_session=after_missing_ids, tier=2)
     invoked = SessionFactory(parent_session=SessionFactory(), purpose=Purpose.FINDINGS)
 
-    wanted = [findings_file.wanted_from(session) for session in (after_missing_ids, child, invoked)]
+    wanted = [handoff.wanted_from(session) for session in (after_missing_ids, child, invoked)]
 
     assert wanted == [True, False, True]
 
@@ -83,9 +83,9 @@ def test_only_the_first_tier_is_told_to_write_and_a_tier_that_is_invoked_for_it(
 def test_findings_are_taken_once(session):
     path = put(session, b'{"findings": "the disk is full"}')
 
-    assert findings_file.take(session) == ("the disk is full", "")
+    assert handoff.take(session) == ("the disk is full", "")
     assert not path.exists()
-    assert findings_file.take(session) == ("", "the agent wrote no findings file")
+    assert handoff.take(session) == ("", "the agent wrote no findings file")
 
 
 @pytest.mark.parametrize(
@@ -97,13 +97,13 @@ def test_findings_are_taken_once(session):
         (b'["findings"]', "no text under `findings`"),
         (b'{"found": "x"}', "no text under `findings`"),
         (b'{"findings": {"a": 1}}', "no text under `findings`"),
-        (b'{"findings": "' + b"x" * findings_file.MAX_BYTES + b'"}', "more than 262144"),
+        (b'{"findings": "' + b"x" * handoff.MAX_FINDINGS_BYTES + b'"}', "more than 262144"),
     ],
 )
 def test_findings_that_cannot_be_used_are_refused_and_removed(session, content, problem):
     path = put(session, content)
 
-    findings, said = findings_file.take(session)
+    findings, said = handoff.take(session)
 
     assert (findings, problem in said) == ("", True)
     assert not path.exists()
@@ -114,29 +114,27 @@ def test_findings_of_50_megabytes_are_refused_unread(session):
     with path.open("r+b") as file:
         file.truncate(50 * 1024 * 1024)
 
-    assert "52428800 bytes" in findings_file.take(session)[1]
+    assert "52428800 bytes" in handoff.take(session)[1]
 
 
 def test_a_directory_in_place_of_the_file_is_refused_without_a_crash(session):
-    findings_file.prepare(session).mkdir()
+    handoff.prepare(session).mkdir()
 
-    findings, problem = findings_file.take(session)
+    findings, problem = handoff.take(session)
 
     assert (findings, bool(problem)) == ("", True)
 
 
-def test_req7_after_missing_ids_the_next_tier_1_is_told_to_write_its_findings(
-    fake_cli, after_missing_ids
-):
+def test_req7_after_missing_ids_tier_1_writes_a_findings_file(fake_cli, after_missing_ids):
     fake_cli.reports(HEALTHY)
 
     run(after_missing_ids)
 
     assert "## Findings file" in fake_cli.calls[0].stdin
-    assert f"`{findings_file.path_for(after_missing_ids)}`" in fake_cli.calls[0].stdin
+    assert f"`{handoff.path_for(after_missing_ids)}`" in fake_cli.calls[0].stdin
 
 
-def test_req7_while_ids_are_there_nobody_is_told_to_write_a_file(fake_cli, session):
+def test_req7_no_findings_file_while_ids_are_reported(fake_cli, session):
     fake_cli.reports(HEALTHY)
 
     run(session)
@@ -185,7 +183,7 @@ def thin(fake_cli, session) -> Session:
     """Tier 2, escalated by hand from a Tier 1 that left nothing behind."""
     fake_cli.then("init(session_id=None); say(); sys.exit(1)")
     failed = run(session)
-    return by_person.escalate(failed, "look at web", enqueue=leave_to_caller)
+    return manual.escalate(failed, "look at web")
 
 
 def test_req7_a_record_that_is_too_thin_invokes_the_escalating_tier_again(fake_cli, thin):
@@ -237,7 +235,7 @@ def test_a_tier_that_still_leaves_nothing_is_not_invoked_a_third_time(fake_cli, 
 def test_a_person_keeps_their_question_though_the_record_is_thin(fake_cli, session):
     fake_cli.then("init(session_id=None); say(); sys.exit(1)")
     failed = run(session)
-    asked = by_person.follow_up(failed, "Why did it fail?", enqueue=leave_to_caller)
+    asked = manual.follow_up(failed, "Why did it fail?")
     fake_cli.then("init(); say(); result(None)")
 
     run_to_end(asked.cycle, print)
@@ -250,8 +248,8 @@ def test_either_the_waiting_run_is_cancelled_and_the_tier_invoked_or_neither(thi
     def refuse(session: Session) -> None:
         raise RuntimeError("the queue is gone")
 
-    with pytest.raises(RuntimeError):
-        runner.run(Session.objects.get(pk=thin.pk), enqueue=refuse)
+    with enqueue_with(refuse), pytest.raises(RuntimeError):
+        runner.run(Session.objects.get(pk=thin.pk))
 
     assert not Session.objects.filter(purpose=Purpose.FINDINGS).exists()
     assert Session.objects.get(pk=thin.pk).status == Status.FAILED

@@ -1,4 +1,4 @@
-"""What holds of the continuation decision for any facts: never both, never neither, a reason."""
+"""Properties of the continuation decision for any facts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from decimal import Decimal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from escalation.agent.argv import RunRequest, build_argv
-from escalation.agent.binary import ClaudeBinary
-from escalation.continuity.guards import (
+from escalation.agent.binary import ClaudeBinary, RunRequest, build_argv
+from escalation.resume.guards import (
     Continuation,
     Fresh,
     Guard,
@@ -19,12 +18,10 @@ from escalation.continuity.guards import (
     ParentFacts,
     Resume,
     ResumeLimits,
-    Transcript,
+    TranscriptLocation,
     continuation_from,
 )
-from escalation.run.foreign_text import new_token
-from escalation.run.prompts import TASKS, rendered
-from escalation.run.situation import EarlierRun, Situation
+from escalation.run.prompts import TASKS, EarlierRun, PromptContext, new_token, rendered
 from escalation.tiers import get_tier
 from tests.escalation.continuation_cases import FENCE, LIMITS, VERSION
 from tests.escalation.rows import CONVERSATION
@@ -63,7 +60,7 @@ parents = st.builds(
     same_host=st.booleans(),
     in_use_by=st.one_of(st.none(), st.integers(1, 10**9)),
     context_tokens=st.integers(0, 2**53),
-    transcript=st.sampled_from(Transcript),
+    transcript=st.sampled_from(TranscriptLocation),
 )
 healthy_parents = st.builds(
     ParentFacts,
@@ -72,7 +69,7 @@ healthy_parents = st.builds(
     age_seconds=st.floats(-1e6, 1e5),
     cli_version=st.just(VERSION),
     context_tokens=st.integers(0, 250_000),
-    transcript=st.sampled_from([Transcript.ON_DISK, Transcript.ARCHIVED]),
+    transcript=st.sampled_from([TranscriptLocation.ON_DISK, TranscriptLocation.ARCHIVED]),
 )
 runs = st.builds(
     NextRun,
@@ -101,8 +98,8 @@ purposes = st.sampled_from(sorted(TASKS))
 def command_and_prompt(
     continuation: Continuation, *, tier: int, purpose: str, binary: ClaudeBinary
 ) -> tuple[list[str], str]:
-    """As a run is prepared: both are made from the one decision."""
-    situation = Situation(
+    """Build command line and prompt from one decision, as `prepare` does."""
+    prompt_context = PromptContext(
         tier=get_tier(tier),
         continuation=continuation,
         purpose=purpose,
@@ -118,7 +115,7 @@ def command_and_prompt(
         report_schema=None,
         max_budget_usd=Decimal(1),
     )
-    return build_argv(binary, request), rendered(situation)
+    return build_argv(binary, request), rendered(prompt_context)
 
 
 @quietly
@@ -160,7 +157,7 @@ def test_a_run_with_a_parent_resumes_or_carries_the_record_never_both_never_neit
 
 @quietly
 @given(healthy_parents, limits)
-def test_it_never_resumes_what_the_cli_would_take_for_a_title(parent, limit):
+def test_id_that_is_no_uuid_is_never_resumed(parent, limit):
     run = NextRun(
         tier=2, cli_version=VERSION, can_resume=True, force_fresh=False, context_window=10**9
     )
@@ -174,7 +171,7 @@ def test_it_never_resumes_what_the_cli_would_take_for_a_title(parent, limit):
 
 @quietly
 @given(healthy_parents.filter(lambda facts: CANONICAL.fullmatch(facts.session_id)))
-def test_it_resumes_whenever_nothing_speaks_against_it(parent):
+def test_resumes_when_no_guard_objects(parent):
     run = NextRun(
         tier=2, cli_version=VERSION, can_resume=True, force_fresh=False, context_window=10**9
     )
@@ -191,7 +188,7 @@ def test_req8_it_resumes_exactly_up_to_the_threshold(tokens, window, threshold):
         session_id=CONVERSATION,
         cli_version=VERSION,
         context_tokens=tokens,
-        transcript=Transcript.ON_DISK,
+        transcript=TranscriptLocation.ON_DISK,
     )
     run = NextRun(
         tier=2, cli_version=VERSION, can_resume=True, force_fresh=False, context_window=window

@@ -8,20 +8,20 @@ from itertools import combinations
 
 import pytest
 
-from escalation.continuity.guards import (
-    CHEAP_GUARDS,
-    COSTLY_GUARDS,
+from escalation.resume.guards import (
     Fresh,
     Guard,
     Handoff,
     NextRun,
     Resume,
-    Transcript,
+    TranscriptLocation,
     cheap_objection,
     continuation_from,
 )
+from sessions_app.history.resume import CHEAP_RULES, RULES
 from tests.escalation.continuation_cases import LIMITS, OBJECTIONS, PARENT, RUN, facts_for
 from tests.escalation.rows import CONVERSATION
+from tests.tables import each_row
 
 # One file cannot be both unreadable and gone.
 PAIRS = [
@@ -57,13 +57,13 @@ def test_resuming_says_whose_conversation_it_is_and_how_full(tier):
 
 
 def test_every_guard_has_a_case_and_stands_in_the_order_of_its_enumeration():
-    order = [guard for guard, _objection in (*CHEAP_GUARDS, *COSTLY_GUARDS)]
+    order = [rule.guard for rule in RULES]
 
     assert order == list(Guard)
     assert set(OBJECTIONS) == set(Guard)
 
 
-@pytest.mark.parametrize("guard", Guard)
+@each_row("guard", Guard)
 def test_one_guard_alone_makes_it_a_handoff_that_names_guard_and_fact(guard):
     continuation = continuation_from(*facts_for(guard), LIMITS)
 
@@ -72,14 +72,10 @@ def test_one_guard_alone_makes_it_a_handoff_that_names_guard_and_fact(guard):
     assert OBJECTIONS[guard].says in continuation.why
 
 
-@pytest.mark.parametrize(("first", "second"), PAIRS)
+@each_row(("first", "second"), PAIRS)
 def test_of_two_guards_the_earlier_one_gives_the_reason(first, second):
     parent, run = facts_for(first, second)
-    both = {
-        guard
-        for guard, objection in (*CHEAP_GUARDS, *COSTLY_GUARDS)
-        if objection(parent, run, LIMITS)
-    }
+    both = {rule.guard for rule in RULES if rule.objection(parent, run, LIMITS)}
 
     continuation = continuation_from(parent, run, LIMITS)
 
@@ -97,18 +93,20 @@ def test_all_guards_at_once_are_still_one_handoff():
     )
 
 
-@pytest.mark.parametrize("guard", [guard for guard, _objection in CHEAP_GUARDS])
+@each_row("guard", [rule.guard for rule in CHEAP_RULES])
 def test_a_cheap_objection_is_known_before_the_disk_is_looked_at(guard):
     parent, run = facts_for(guard)
 
-    assert cheap_objection(replace(parent, transcript=Transcript.NOT_LOOKED), run, LIMITS)
+    assert cheap_objection(replace(parent, transcript=TranscriptLocation.NOT_LOOKED), run, LIMITS)
 
 
-@pytest.mark.parametrize("guard", [guard for guard, _objection in COSTLY_GUARDS])
+@pytest.mark.parametrize("guard", [rule.guard for rule in RULES if rule.reads_disk])
 def test_a_costly_objection_is_not_known_before_the_disk_is_looked_at(guard):
     parent, run = facts_for(guard)
 
-    assert not cheap_objection(replace(parent, transcript=Transcript.NOT_LOOKED), run, LIMITS)
+    assert not cheap_objection(
+        replace(parent, transcript=TranscriptLocation.NOT_LOOKED), run, LIMITS
+    )
 
 
 def test_another_binary_of_the_same_version_is_another_runtime():
@@ -129,7 +127,7 @@ def test_a_clock_that_was_set_back_makes_a_conversation_young_not_old(age):
     assert isinstance(continuation_from(replace(PARENT, age_seconds=age), RUN, LIMITS), Resume)
 
 
-def test_a_conversation_that_was_expired_stays_so_whatever_the_clock_says():
+def test_expired_conversation_stays_expired():
     parent = replace(PARENT, age_seconds=-3600, expired=True)
 
     continuation = continuation_from(parent, RUN, LIMITS)
@@ -138,7 +136,7 @@ def test_a_conversation_that_was_expired_stays_so_whatever_the_clock_says():
     assert continuation.guard == Guard.EXPIRED
 
 
-@pytest.mark.parametrize("transcript", [Transcript.ON_DISK, Transcript.ARCHIVED])
+@pytest.mark.parametrize("transcript", [TranscriptLocation.ON_DISK, TranscriptLocation.ARCHIVED])
 @pytest.mark.parametrize("same_host", [True, False])
 def test_a_transcript_that_can_be_had_is_resumed_on_any_host(transcript, same_host):
     parent = replace(PARENT, same_host=same_host, transcript=transcript)
@@ -161,7 +159,7 @@ def test_req8_context_utilization_above_threshold_triggers_fallback():
     assert "over the limit of 80%" in continuation.why
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("threshold", "tokens", "kind"),
     [
         ("0.70", 140_000, Resume),

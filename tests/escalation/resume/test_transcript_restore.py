@@ -10,12 +10,8 @@ import pytest
 from claude_agent_sdk import project_key_for_directory
 
 from escalation.agent import transcript_files
-from escalation.continuity.transcripts import (
-    archive,
-    is_archived,
-    restore,
-)
-from sessions_app.archive.transcript_store import append_missing
+from escalation.resume.transcripts import archive, is_archived, restore
+from sessions_app.archive.transcripts import append_missing
 from sessions_app.models import Session, TranscriptChunk
 from tests.escalation.transcript_cases import (
     ID,
@@ -101,7 +97,7 @@ def test_it_skips_a_subagent_whose_name_cannot_be_kept(session, transcript, capl
     (subagents / "agent-\n.jsonl").write_text(lines(said("s")))
 
     assert archive(session) == 1
-    assert "no name that can be archived" in caplog.text
+    assert "cannot archive" in caplog.text
 
 
 def test_it_restores_nothing_outside_the_session_directory(session, other_host, caplog):
@@ -113,7 +109,7 @@ def test_it_restores_nothing_outside_the_session_directory(session, other_host, 
     assert restore(session, other_host)
 
     assert not list(other_host.rglob("evil*"))
-    assert "its name leads elsewhere" in caplog.text
+    assert "not restored" in caplog.text
 
 
 def test_it_leaves_a_transcript_that_is_longer_than_the_copy(session, transcript):
@@ -137,7 +133,7 @@ def test_it_leaves_a_transcript_that_has_something_else(session, transcript):
 
 
 @pytest.mark.parametrize("left", ["", "not json", lines(said("a")), lines(said("a")) + '{"type": '])
-def test_it_mends_a_transcript_of_which_only_a_part_is_left(session, transcript, left):
+def test_partial_transcript_is_completed(session, transcript, left):
     transcript.write_text(lines(said("a"), said("b")))
     archive(session)
     transcript.write_text(left)
@@ -157,28 +153,28 @@ def test_it_does_not_write_when_the_copy_has_nothing_more(session, transcript):
     assert transcript.stat().st_ino == before
 
 
-def test_it_says_no_when_nothing_is_archived(session, other_host):
+def test_restore_fails_without_an_archived_copy(session, other_host):
     assert not restore(session, other_host)
     assert not is_archived(ID)
 
 
-def test_it_says_no_when_the_archive_holds_no_message(session, transcript, other_host):
+def test_restore_fails_when_the_copy_has_no_message(session, transcript, other_host):
     transcript.write_text(lines({"type": "mode"}))
     archive(session)
 
     assert not restore(session, other_host)
 
 
-def test_it_says_no_when_the_copy_is_damaged(session, transcript, other_host, caplog):
+def test_restore_fails_when_the_copy_is_damaged(session, transcript, other_host, caplog):
     transcript.write_text(lines(said("a")))
     archive(session)
     TranscriptChunk.objects.update(content=b"scratched")
 
     assert not restore(session, other_host)
-    assert "cannot be restored" in caplog.text
+    assert "could not restore" in caplog.text
 
 
-def test_it_says_no_when_the_place_cannot_be_written(session, transcript, tmp_path):
+def test_restore_fails_when_the_directory_is_not_writable(session, transcript, tmp_path):
     transcript.write_text(lines(said("a")))
     archive(session)
     (tmp_path / "file").write_text("in the way")

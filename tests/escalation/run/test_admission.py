@@ -1,4 +1,4 @@
-"""May a queued session start now? Limits count, and the last place is given once."""
+"""Admission of queued sessions: limits, pauses, and the last slot given once."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from django.db import connection
 from django.utils import timezone
 
 from escalation.agent.process_tree import boot_id, started_at
-from escalation.host.pause import pause
-from escalation.next_step.cycles import leave_to_caller
 from escalation.run import runner
-from escalation.run.admission import admit, objection
-from sessions_app.models import PauseSwitch, Session, WallsProof
-from tests.factories import CycleFactory, SessionFactory, WallsProofFactory
+from escalation.run.runner import admit, objection
+from escalation.worker.schedules import pause
+from sessions_app.models import PauseSwitch, SandboxProof, Session
+from tests.factories import CycleFactory, SandboxProofFactory, SessionFactory
 
 
 def waiting(**facts) -> Session:
@@ -75,7 +74,7 @@ def test_the_limit_of_all_sessions_is_named(settings):
 
 
 @pytest.mark.django_db
-def test_the_last_place_below_the_limit_is_given(settings):
+def test_last_slot_is_given(settings):
     settings.CLAUDEOPS_MAX_SESSIONS = 2
     SessionFactory(running=True)
 
@@ -83,7 +82,7 @@ def test_the_last_place_below_the_limit_is_given(settings):
 
 
 @pytest.mark.django_db
-def test_sessions_that_have_ended_take_no_place(settings):
+def test_ended_sessions_take_no_slot(settings):
     settings.CLAUDEOPS_MAX_SESSIONS = 1
     SessionFactory()
 
@@ -107,7 +106,7 @@ def test_the_limit_of_tier_3_holds_for_tier_3_alone():
 
 
 @pytest.mark.django_db
-def test_other_tiers_take_no_place_of_tier_3():
+def test_other_tiers_take_no_slot_of_tier_3():
     SessionFactory(running=True, tier=2)
 
     assert objection(waiting(tier=3)) == ""
@@ -126,7 +125,7 @@ def test_a_session_that_must_wait_stays_queued_and_nothing_is_started(fake_cli, 
     SessionFactory(running=True)
     session = waiting()
 
-    assert runner.run(session, enqueue=leave_to_caller) is False
+    assert runner.run(session) is False
     session.refresh_from_db()
     assert (session.status, session.started_at) == (Session.Status.QUEUED, None)
     assert fake_cli.calls == []
@@ -144,7 +143,7 @@ def test_admission_leaves_the_switch_off():
     ("tier", "limits"),
     [(1, {"CLAUDEOPS_MAX_SESSIONS": 1}), (3, {"CLAUDEOPS_MAX_TIER3_SESSIONS": 1})],
 )
-def test_of_many_at_once_exactly_one_gets_the_last_place(settings, tier, limits):
+def test_exactly_one_of_many_gets_the_last_slot(settings, tier, limits):
     for name, value in limits.items():
         setattr(settings, name, value)
     sessions = [waiting(tier=tier) for _ in range(6)]
@@ -167,23 +166,23 @@ def test_of_many_at_once_exactly_one_gets_the_last_place(settings, tier, limits)
 
 
 @pytest.mark.django_db
-def test_higher_tiers_wait_while_the_walls_are_worse_and_nobody_accepted_that():
-    WallsProofFactory(failed=1, is_worse=True)
+def test_higher_tiers_wait_while_a_worse_sandbox_proof_is_not_accepted():
+    SandboxProofFactory(failed=1, is_worse=True)
 
-    assert "walls got worse" in objection(waiting(tier=2))
+    assert "sandbox proof" in objection(waiting(tier=2))
     assert objection(waiting(tier=1)) == ""
 
 
 @pytest.mark.django_db
-def test_accepted_or_mended_walls_hold_nobody():
-    proof = WallsProofFactory(failed=1, is_worse=True)
-    WallsProofFactory(kind=WallsProof.Kind.ATTACKS)
-    assert WallsProof.holding() == proof
+def test_accepted_or_better_sandbox_proof_holds_no_session():
+    proof = SandboxProofFactory(failed=1, is_worse=True)
+    SandboxProofFactory(kind=SandboxProof.Kind.ATTACKS)
+    assert SandboxProof.holding() == proof
 
     proof.accepted_at = timezone.now()
     proof.save()
     assert objection(waiting(tier=3)) == ""
 
-    WallsProofFactory(failed=2, is_worse=True)
-    WallsProofFactory(failed=0)
+    SandboxProofFactory(failed=2, is_worse=True)
+    SandboxProofFactory(failed=0)
     assert objection(waiting(tier=3)) == ""

@@ -1,4 +1,4 @@
-"""What one run may spend, by its own budget and by those that it shares."""
+"""Limits of what one session may spend, by its own and by shared budgets."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from decimal import Decimal
 
 import pytest
 
-from escalation.agent import Tokens
-from escalation.gateway.spending import Spending
-from escalation.run.budget import RunBudget
-from sessions_app.reading.budgets import Budget, Scope, Spent
+from escalation.agent.stream import Tokens
+from escalation.run.prepare import RunBudget
+from escalation.sandbox.api_proxy import Spending
+from sessions_app.costs.budgets import Budget, Scope, Spent
+from tests.tables import each_row
 
 PRICE = Decimal("0.000001")
 
@@ -41,7 +42,7 @@ def test_a_run_is_ended_between_two_requests_when_its_budget_is_spent(price, dol
     assert (says in said) if says else said == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("shared", "dollars", "over"),
     [
         ([day(5, 3)], 1.9, False),
@@ -51,13 +52,13 @@ def test_a_run_is_ended_between_two_requests_when_its_budget_is_spent(price, dol
         ([], 5, False),
     ],
 )
-def test_what_it_has_used_counts_with_what_others_have_spent(shared, dollars, over):
+def test_own_spending_adds_to_shared_budgets(shared, dollars, over):
     budget = RunBudget(price=PRICE, own=Decimal(10), shared=shared)
 
     assert bool(budget.objection(used(dollars))) == over
 
 
-def test_what_others_spend_meanwhile_counts_without_a_price_too():
+def test_renewed_budgets_count_without_a_price():
     budget = RunBudget(price=None, own=Decimal(10), shared=[day(5, 3)])
     before = budget.objection(used(0))
 
@@ -67,14 +68,14 @@ def test_what_others_spend_meanwhile_counts_without_a_price_too():
     assert budget.objection(used(0)).startswith("$5.00 of the $5.00 for today is spent")
 
 
-def test_the_cli_is_given_the_least_of_what_is_left():
+def test_cli_gets_the_smallest_budget():
     assert RunBudget(price=None, own=Decimal(2)).left == 2
     assert RunBudget(price=None, own=Decimal(2), shared=[day(5, "4.5"), day(9)]).left == Decimal(
         "0.5"
     )
 
 
-def test_an_estimate_is_said_to_be_one():
+def test_refusal_marks_an_estimate():
     said = RunBudget(price=PRICE, own=Decimal(9), shared=[day(5, 3)]).objection(used(2.5))
 
     assert "$2.50 of it estimated" in said

@@ -1,10 +1,10 @@
-"""A command whose result comes without a decision of the gate has gone past the walls."""
+"""A result without a decision of the command policy reveals a bypass of the sandbox."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from escalation.run.unguarded import UnguardedCommands
+from escalation.run.command_checks import BypassCheck
 
 
 def call(command: str, number: str = "t1", tool: str = "Bash") -> dict[str, Any]:
@@ -23,7 +23,7 @@ def result(output: str, number: str = "t1", *, failed: bool = False) -> dict[str
 
 
 def test_a_decided_command_may_have_a_result():
-    commands = UnguardedCommands()
+    commands = BypassCheck()
     commands.look_at(call("ls"))
     commands.decided("ls")
 
@@ -31,14 +31,14 @@ def test_a_decided_command_may_have_a_result():
 
 
 def test_a_result_without_a_decision_is_named():
-    commands = UnguardedCommands()
+    commands = BypassCheck()
     commands.look_at(call("docker restart web"))
 
     assert commands.look_at(result("web")) == "docker restart web"
 
 
 def test_one_decision_is_good_for_one_result():
-    commands = UnguardedCommands()
+    commands = BypassCheck()
     commands.look_at(call("ls", "t1"))
     commands.look_at(call("ls", "t2"))
     commands.decided("ls")
@@ -48,14 +48,14 @@ def test_one_decision_is_good_for_one_result():
 
 
 def test_a_command_that_ran_and_failed_needs_a_decision_too():
-    commands = UnguardedCommands()
+    commands = BypassCheck()
     commands.look_at(call("false"))
 
     assert commands.look_at(result("Exit code 1", failed=True)) == "false"
 
 
-def test_a_call_that_the_cli_itself_refused_never_came_to_the_gate():
-    commands = UnguardedCommands()
+def test_call_refused_by_the_cli_needs_no_decision():
+    commands = BypassCheck()
     commands.look_at(call("helm list"))
 
     refused = result("Permission to use Bash with command helm list has been denied.", failed=True)
@@ -63,22 +63,22 @@ def test_a_call_that_the_cli_itself_refused_never_came_to_the_gate():
     assert commands.look_at(refused) == ""
 
 
-def test_other_tools_do_not_pass_the_gate():
-    commands = UnguardedCommands()
+def test_other_tools_need_no_decision():
+    commands = BypassCheck()
     commands.look_at(call("whatever", tool="Read"))
 
     assert commands.look_at(result("text")) == ""
 
 
 def test_a_subagents_calls_count_like_any_others():
-    commands = UnguardedCommands()
+    commands = BypassCheck()
     commands.look_at({**call("ls"), "parent_tool_use_id": "toolu_1"})
 
     assert commands.look_at({**result("x"), "parent_tool_use_id": "toolu_1"}) == "ls"
 
 
-def test_spaces_around_a_command_make_no_difference():
-    commands = UnguardedCommands()
+def test_white_space_is_ignored():
+    commands = BypassCheck()
     commands.look_at(call("  ls   -l \n"))
     commands.decided("ls -l")
 
@@ -86,7 +86,7 @@ def test_spaces_around_a_command_make_no_difference():
 
 
 def test_lines_of_any_shape_are_taken():
-    commands = UnguardedCommands()
+    commands = BypassCheck()
 
     for line in ({}, {"type": "user"}, {"type": "assistant", "message": 3}, result("x", "other")):
         assert commands.look_at(line) == ""

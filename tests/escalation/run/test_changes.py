@@ -1,4 +1,4 @@
-"""Changes of a run: asked for by the gate's threads, counted and written by the run's own."""
+"""Changes of a session: counted before the command runs, stored with its exit code."""
 
 from __future__ import annotations
 
@@ -11,30 +11,34 @@ import pytest
 from django.db import OperationalError
 from django.utils import timezone
 
-from escalation.gate.decision import Verdict
-from escalation.policy import change_record
-from escalation.rooms.records import CommandEnd, GateRecord
-from escalation.rooms.tool_runner import Refusal
-from escalation.run import changes as module
-from escalation.run.changes import NOT_COUNTED, OVER, RunChanges, settle_from_events
-from escalation.run.gate_events import GateEvents
+from escalation.run import command_checks as module
+from escalation.run.command_checks import (
+    NOT_COUNTED,
+    OVER,
+    BypassCheck,
+    CommandEvents,
+    RunChanges,
+    settle_from_events,
+)
 from escalation.run.recorder import Recorder
-from escalation.run.unguarded import UnguardedCommands
-from sessions_app.models import Change, Happening
+from escalation.sandbox.command_runner import CommandEnd, CommandRefusal, DecisionRecord
+from escalation.supervisor import cooldowns
+from sessions_app.models import Change, Notification
+from sessions_app.models.session import Verdict
 from tests.factories import ChangeFactory, CycleFactory, SessionFactory, WatchFactory
 
 pytestmark = pytest.mark.django_db
-RAN = CommandEnd(exit_code=0, run_ms=1, room="room")
+RAN = CommandEnd(exit_code=0, run_ms=1, location="sandbox")
 
 
-def record(command: str = "docker restart web", **fields: Any) -> GateRecord:
-    return GateRecord(
+def record(command: str = "docker restart web", **fields: Any) -> DecisionRecord:
+    return DecisionRecord(
         **{
             "command": command,
             "verdict": Verdict.ALLOW,
             "rule": "understood",
             "reason": "",
-            "doors": (),
+            "grants": (),
             "actions": (command,),
             "changes": (command,),
             "decision_ms": 1,
@@ -50,11 +54,11 @@ def session():
     return SessionFactory(running=True, tier=2)
 
 
-def ask(changes: RunChanges, *records: GateRecord) -> list[Refusal | None]:
-    """As the gate does, from a thread each, while the run's own thread answers."""
-    answers: dict[int, Refusal | None] = {}
+def ask(changes: RunChanges, *records: DecisionRecord) -> list[CommandRefusal | None]:
+    """Ask from one thread each, as the command runner does, while this thread answers."""
+    answers: dict[int, CommandRefusal | None] = {}
 
-    def question(number: int, asked: GateRecord) -> None:
+    def question(number: int, asked: DecisionRecord) -> None:
         answers[number] = changes.objection(asked)
 
     threads = [
@@ -70,13 +74,13 @@ def ask(changes: RunChanges, *records: GateRecord) -> list[Refusal | None]:
     return [answers[number] for number in range(len(records))]
 
 
-def test_the_third_restart_is_refused_with_what_to_do(session):
+def test_third_restart_is_refused_by_the_cooldown(session):
     changes = RunChanges(session)
 
     first, second, third = (ask(changes, record())[0] for _ in range(3))
 
     assert (first, second) == (None, None)
-    assert third == Refusal(
+    assert third == CommandRefusal(
         "cooldown",
         "web was restarted twice in the last 4 h: do not try again, ask for a person in your "
         "report.",
@@ -107,7 +111,7 @@ def test_a_container_is_one_service_by_its_name_and_by_its_id(session):
     assert set(Change.objects.values_list("service", flat=True)) == {"web"}
 
 
-def test_only_what_docker_did_is_looked_for_among_its_containers(session):
+def test_names_are_looked_up_for_effects_of_docker_only(session):
     """A service of systemd may be called as a container's id begins."""
     names = {"cafe": "web"}
 
@@ -116,18 +120,20 @@ def test_only_what_docker_did_is_looked_for_among_its_containers(session):
     assert Change.objects.get().service == "cafe"
 
 
-def answered(changes: RunChanges, asked: GateRecord, names: dict[str, str]) -> Refusal | None:
+def answered(
+    changes: RunChanges, asked: DecisionRecord, names: dict[str, str]
+) -> CommandRefusal | None:
     def names_of(words):
         return {word: names[word] for word in words if word in names}
 
-    with ThreadPoolExecutor(1) as gate:
-        answer = gate.submit(changes.objection, asked, names_of)
+    with ThreadPoolExecutor(1) as threads:
+        answer = threads.submit(changes.objection, asked, names_of)
         while not answer.done():
             changes.answer()
         return answer.result()
 
 
-def test_what_other_runs_of_the_watch_did_counts_and_what_was_cleared_does_not(session):
+def test_changes_of_the_watch_count_unless_cleared(session):
     earlier = SessionFactory(tier=2, cycle=CycleFactory(watch=session.cycle.watch))
     ChangeFactory.create_batch(2, session=earlier, is_cleared=True)
     ChangeFactory(session=earlier)
@@ -150,19 +156,19 @@ def test_a_limit_that_was_changed_meanwhile_counts(session):
     assert "may never be restarted" in answer.reason
 
 
-def test_people_are_told_once_for_a_run_and_a_service(session):
+def test_cooldown_is_notified_once_per_session_and_service(session):
     ChangeFactory.create_batch(2, session=session)
     changes = RunChanges(session)
 
     ask(changes, record())
     ask(changes, record())
 
-    told = Happening.objects.get(kind=Happening.Kind.COOLDOWN)
+    told = Notification.objects.get(kind=Notification.Kind.COOLDOWN)
     assert (told.watch, told.path) == (session.cycle.watch, session.get_absolute_url())
-    assert Happening.objects.filter(kind=Happening.Kind.INCIDENT_OPENED).count() == 1
+    assert Notification.objects.filter(kind=Notification.Kind.INCIDENT_OPENED).count() == 1
 
 
-def test_a_drill_counts_for_itself_and_tells_nobody():
+def test_drill_has_its_own_count_and_sends_no_notification():
     drilled = {"running": True, "cycle": CycleFactory(running=True, drilled=True)}
     session = SessionFactory(tier=2, **drilled)
     ChangeFactory.create_batch(2, session=SessionFactory(tier=2, drill=True), watch=None)
@@ -170,15 +176,15 @@ def test_a_drill_counts_for_itself_and_tells_nobody():
     answers = [ask(RunChanges(session), record())[0] for _ in range(3)]
 
     assert [answer is None for answer in answers] == [True, True, False]
-    assert not Happening.objects.exists()
+    assert not Notification.objects.exists()
 
 
-def test_what_has_no_cooldown_asks_nobody(session):
+def test_effect_without_cooldown_is_not_counted(session):
     assert RunChanges(session).objection(record("touch x")) is None
     assert RunChanges(session).objection(record("docker ps", changes=())) is None
 
 
-def test_after_the_run_nobody_answers_and_nothing_runs(session):
+def test_command_after_the_session_is_refused(session):
     changes = RunChanges(session)
     changes.close()
 
@@ -186,28 +192,28 @@ def test_after_the_run_nobody_answers_and_nothing_runs(session):
     assert not Change.objects.exists()
 
 
-def test_what_cannot_be_counted_does_not_run(session, monkeypatch):
+def test_change_that_cannot_be_counted_is_refused(session, monkeypatch):
     def away(*args: Any) -> None:
         raise OperationalError("database is locked")
 
-    monkeypatch.setattr(change_record, "counting", away)
+    monkeypatch.setattr(cooldowns, "counting", away)
 
     assert ask(RunChanges(session), record()) == [NOT_COUNTED]
 
 
-def events_of(session, changes: RunChanges) -> tuple[GateEvents, Recorder]:
+def events_of(session, changes: RunChanges) -> tuple[CommandEvents, Recorder]:
     recorder = Recorder(session)
-    return GateEvents(recorder, UnguardedCommands(), changes), recorder
+    return CommandEvents(recorder, BypassCheck(), changes), recorder
 
 
-def test_what_came_back_is_written_beside_it_masked(session):
+def test_exit_code_is_stored_with_the_redacted_change(session):
     changes = RunChanges(session)
     events, _recorder = events_of(session, changes)
     secret = "postgresql://me:hunter2hunter2@db/shop"
     decided = record(f"touch x {secret}")
 
     events.on_decision(decided)
-    events.on_end(decided, CommandEnd(exit_code=3, run_ms=1, room="room"))
+    events.on_end(decided, CommandEnd(exit_code=3, run_ms=1, location="sandbox"))
     events.write()
     changes.answer()
 
@@ -216,7 +222,7 @@ def test_what_came_back_is_written_beside_it_masked(session):
     assert "hunter2" not in change.command + change.action
 
 
-def test_what_was_denied_or_never_entered_its_room_was_no_change(session):
+def test_denied_or_unstarted_command_is_no_change(session):
     changes = RunChanges(session)
     events, _recorder = events_of(session, changes)
     ask(changes, entered := record())
@@ -224,7 +230,9 @@ def test_what_was_denied_or_never_entered_its_room_was_no_change(session):
 
     for decided in (entered, denied):
         events.on_decision(decided)
-        events.on_end(decided, CommandEnd(exit_code=126, run_ms=1, room="room", has_run=False))
+        events.on_end(
+            decided, CommandEnd(exit_code=126, run_ms=1, location="sandbox", has_run=False)
+        )
     events.write()
     changes.answer()
 
@@ -235,12 +243,12 @@ def test_a_locked_database_delays_the_writing_and_loses_nothing(session, monkeyp
     changes = RunChanges(session)
     changes.decided(record("touch x"))
     with monkeypatch.context() as patch:
-        patch.setattr(module, "write_down", _locked)
+        patch.setattr(module, "store_changes", _locked)
         changes.answer()
     assert not Change.objects.exists()
 
-    changes.write_rest()
-    changes.write_rest()
+    changes.write()
+    changes.write()
 
     assert Change.objects.count() == 1
 
@@ -249,7 +257,7 @@ def _locked(*args: Any) -> None:
     raise OperationalError("database is locked")
 
 
-def test_recovery_finds_what_was_not_written_and_doubles_nothing(session):
+def test_recovery_stores_missing_changes_once(session):
     """The runner died: the events are stored, of the changes one is, without its end."""
     changes = RunChanges(session)
     events, recorder = events_of(session, changes)
@@ -258,7 +266,7 @@ def test_recovery_finds_what_was_not_written_and_doubles_nothing(session):
     for decided in (counted, uncounted, lost):
         events.on_decision(decided)
     events.on_end(counted, RAN)
-    events.on_end(uncounted, CommandEnd(exit_code=1, run_ms=1, room="room"))
+    events.on_end(uncounted, CommandEnd(exit_code=1, run_ms=1, location="sandbox"))
     events.on_decision(record("touch z", verdict=Verdict.DENY))
     events.write()
     recorder.close()
@@ -271,17 +279,17 @@ def test_recovery_finds_what_was_not_written_and_doubles_nothing(session):
     assert Change.objects.count() == 3
 
 
-def test_two_healthy_rounds_clear_what_was_done_before_them():
+def test_two_healthy_cycles_clear_earlier_changes():
     watch = WatchFactory()
     old, young = SessionFactory(cycle=CycleFactory(watch=watch)), None
     change = ChangeFactory(session=old)
     other = ChangeFactory(session=old, service="db")
-    rounds = [round_of(watch, web="healthy", db="down"), round_of(watch, web="healthy", db="down")]
-    young = ChangeFactory(session=rounds[0].sessions.get())
+    cycles = [cycle_of(watch, web="healthy", db="down"), cycle_of(watch, web="healthy", db="down")]
+    young = ChangeFactory(session=cycles[0].sessions.get())
 
-    change_record.clear_recovered(rounds[0])
+    cooldowns.clear_recovered(cycles[0])
     early = Change.objects.get(pk=change.pk).is_cleared
-    change_record.clear_recovered(rounds[1])
+    cooldowns.clear_recovered(cycles[1])
 
     cleared = set(Change.objects.filter(is_cleared=True).values_list("pk", flat=True))
     assert not early
@@ -289,19 +297,44 @@ def test_two_healthy_rounds_clear_what_was_done_before_them():
     assert {other.pk, young.pk} & cleared == set()
 
 
-def test_what_was_done_to_everything_is_cleared_when_everything_is_well():
+def test_the_report_of_a_plan_clears_no_cooldown():
+    watch = WatchFactory()
+    change = ChangeFactory(session=SessionFactory(cycle=CycleFactory(watch=watch)))
+    for _ in range(2):
+        planned = cycle_of(watch, db="healthy")
+        healthy = {"services": [{"name": "web", "status": "healthy"}]}
+        SessionFactory(cycle=planned, tier=2, purpose="plan", report=healthy)
+
+    cooldowns.clear_recovered(planned)
+
+    assert not Change.objects.get(pk=change.pk).is_cleared
+
+
+def test_a_cycle_of_which_only_a_plan_reported_is_not_the_cycle_before():
+    watch = WatchFactory()
+    change = ChangeFactory(session=SessionFactory(cycle=CycleFactory(watch=watch)))
+    cycle_of(watch, web="healthy")
+    silent = SessionFactory(cycle=CycleFactory(watch=watch), report=None).cycle
+    SessionFactory(cycle=silent, purpose="plan", report={"services": []})
+
+    cooldowns.clear_recovered(cycle_of(watch, web="healthy"))
+
+    assert Change.objects.get(pk=change.pk).is_cleared
+
+
+def test_change_of_all_services_is_cleared_when_all_are_healthy():
     watch = WatchFactory()
     change = ChangeFactory(session=SessionFactory(cycle=CycleFactory(watch=watch)), service="*")
-    round_of(watch, web="healthy", db="healthy")
-    change_record.clear_recovered(round_of(watch, web="healthy", db="down"))
+    cycle_of(watch, web="healthy", db="healthy")
+    cooldowns.clear_recovered(cycle_of(watch, web="healthy", db="down"))
     early = Change.objects.get(pk=change.pk).is_cleared
-    round_of(watch, web="healthy", db="healthy")
+    cycle_of(watch, web="healthy", db="healthy")
 
-    change_record.clear_recovered(round_of(watch, web="healthy", db="healthy"))
+    cooldowns.clear_recovered(cycle_of(watch, web="healthy", db="healthy"))
 
     assert (early, Change.objects.get(pk=change.pk).is_cleared) == (False, True)
 
 
-def round_of(watch, **services: str):
+def cycle_of(watch, **services: str):
     report = {"services": [{"name": name, "status": status} for name, status in services.items()]}
     return SessionFactory(cycle=CycleFactory(watch=watch), report=report).cycle

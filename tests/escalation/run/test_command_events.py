@@ -1,4 +1,4 @@
-"""What the gate decided becomes events, whichever thread it comes from."""
+"""Decisions of the command policy become events, from any thread."""
 
 from __future__ import annotations
 
@@ -7,25 +7,23 @@ from datetime import UTC, datetime
 
 import pytest
 
-from escalation.gate.decision import Verdict
-from escalation.rooms.records import CommandEnd, GateRecord
-from escalation.run.changes import RunChanges
-from escalation.run.gate_events import GateEvents
+from escalation.run.command_checks import BypassCheck, CommandEvents, RunChanges
 from escalation.run.recorder import Recorder
-from escalation.run.unguarded import UnguardedCommands
+from escalation.sandbox.command_runner import CommandEnd, DecisionRecord
 from sessions_app.models import SessionEvent
+from sessions_app.models.session import Verdict
 from tests.factories import SessionFactory
 
 pytestmark = pytest.mark.django_db
 
 
-def record(verdict: Verdict = Verdict.ALLOW, command: str = "docker ps") -> GateRecord:
-    return GateRecord(
+def record(verdict: Verdict = Verdict.ALLOW, command: str = "docker ps") -> DecisionRecord:
+    return DecisionRecord(
         command=command,
         verdict=verdict,
         rule="understood" if verdict == Verdict.ALLOW else "needs Tier 2",
         reason="" if verdict == Verdict.ALLOW else "Ask for escalation.",
-        doors=("docker",) if verdict == Verdict.ALLOW else (),
+        grants=("docker",) if verdict == Verdict.ALLOW else (),
         actions=(command,),
         decision_ms=1.234,
         cwd="/srv/shop",
@@ -44,12 +42,12 @@ def recorder(session) -> Recorder:
 
 
 @pytest.fixture
-def events(session, recorder) -> GateEvents:
-    return GateEvents(recorder, UnguardedCommands(), RunChanges(session))
+def events(session, recorder) -> CommandEvents:
+    return CommandEvents(recorder, BypassCheck(), RunChanges(session))
 
 
 def stored(session) -> list[SessionEvent]:
-    return list(session.events.filter(kind__startswith="gate").order_by("sequence"))
+    return list(session.events.filter(kind__startswith="command").order_by("sequence"))
 
 
 def test_a_decision_holds_all_that_was_decided(session, recorder, events):
@@ -60,11 +58,11 @@ def test_a_decision_holds_all_that_was_decided(session, recorder, events):
     (event,) = stored(session)
     assert event.source == SessionEvent.Source.SUPERVISOR
     assert event.payload["text"] == "Allowed with docker: docker ps"
-    assert {key: event.payload[key] for key in ("command", "verdict", "rule", "doors", "cwd")} == {
+    assert {key: event.payload[key] for key in ("command", "verdict", "rule", "grants", "cwd")} == {
         "command": "docker ps",
         "verdict": "allow",
         "rule": "understood",
-        "doors": ["docker"],
+        "grants": ["docker"],
         "cwd": "/srv/shop",
     }
     assert event.payload["milliseconds"] == 1.23
@@ -73,7 +71,7 @@ def test_a_decision_holds_all_that_was_decided(session, recorder, events):
 def test_an_end_is_tied_to_its_decision(session, recorder, events):
     decided = record()
     events.on_decision(decided)
-    events.on_end(decided, CommandEnd(exit_code=3, run_ms=12.34, room="room"))
+    events.on_end(decided, CommandEnd(exit_code=3, run_ms=12.34, location="sandbox"))
     events.write()
     recorder.close()
 
@@ -82,10 +80,10 @@ def test_an_end_is_tied_to_its_decision(session, recorder, events):
     assert (ended.payload["exit_code"], ended.payload["milliseconds"]) == (3, 12.3)
 
 
-def test_what_was_denied_did_not_run_and_has_no_end(session, recorder, events):
+def test_denied_command_has_no_end_event(session, recorder, events):
     denied = record(Verdict.DENY, "docker restart web")
     events.on_decision(denied)
-    events.on_end(denied, CommandEnd(exit_code=126, run_ms=0, room=""))
+    events.on_end(denied, CommandEnd(exit_code=126, run_ms=0, location=""))
     events.write()
     recorder.close()
 
@@ -95,8 +93,8 @@ def test_what_was_denied_did_not_run_and_has_no_end(session, recorder, events):
 
 
 def test_decisions_of_many_threads_are_all_written_and_all_counted(session, recorder):
-    unguarded = UnguardedCommands()
-    events = GateEvents(recorder, unguarded, RunChanges(session))
+    bypass = BypassCheck()
+    events = CommandEvents(recorder, bypass, RunChanges(session))
     threads = [
         threading.Thread(target=events.on_decision, args=(record(command=f"ls {number}"),))
         for number in range(50)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from escalation.agent.stream import StreamFacts, Tokens
-from escalation.continuity import transcripts
+from escalation.resume import transcripts
 from escalation.run import cost as cost_module
 from escalation.run.cost import OwnCost, last_unit_price, own_cost, weighted_tokens
 from escalation.run.prepare import conversation_total
@@ -17,6 +17,7 @@ from tests.escalation.fake_cli import FakeCli
 from tests.escalation.rows import ESCALATE, HEALTHY
 from tests.escalation.runs import child_of, escalated, run
 from tests.factories import SessionFactory
+from tests.tables import each_row
 
 Basis = Session.CostBasis
 
@@ -119,7 +120,7 @@ def test_req5_a_difference_is_never_below_nothing(reported):
     assert cost.cost_usd == 0
 
 
-def test_req5_with_an_unknown_baseline_the_cost_is_unknown_not_somebody_elses():
+def test_req5_cost_is_unknown_without_a_baseline():
     cost = cost_of(
         facts_with({"total_cost_usd": 0.5}),
         resumed=True,
@@ -154,21 +155,21 @@ def test_req5_where_nothing_proves_a_cost_it_is_unknown(facts, answers):
     assert cost.basis == Basis.UNKNOWN
 
 
-@pytest.mark.parametrize("odd", [None, "much", True, -1, [], {}])
+@each_row("odd", [None, "much", True, -1, [], {}])
 def test_a_result_without_a_usable_figure_is_no_figure(odd):
     cost = cost_of(facts_with({"total_cost_usd": odd}), unit_price=lambda: None)
 
     assert (cost.cost_usd, cost.reported_cost_usd) == (None, None)
 
 
-def test_tokens_are_weighed_by_what_they_cost():
+def test_tokens_are_weighted_by_price():
     tokens = Tokens(input=100, output=10, cache_read=1000, cache_creation=80)
 
     assert weighted_tokens(tokens) == 100 + 50 + 100 + 100
 
 
 @pytest.mark.django_db
-def test_the_unit_price_is_that_of_the_last_run_of_the_model_that_told():
+def test_unit_price_is_from_the_last_session_with_a_cost():
     SessionFactory(model="haiku", cost_usd=Decimal("9"), input_tokens=1)
     SessionFactory(model="haiku", cost_usd=Decimal("0.002"), input_tokens=1000)
     SessionFactory(model="haiku", cost_usd=None, input_tokens=1000)

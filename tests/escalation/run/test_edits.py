@@ -1,10 +1,10 @@
-"""Edits become changes: once, masked, whoever saw the end of the run."""
+"""File edits are stored as changes: once, redacted, also after a recovery."""
 
 from __future__ import annotations
 
 import pytest
 
-from escalation.run.edits import record_edits
+from escalation.run.finish import record_edits
 from sessions_app.models import Change
 from tests.factories import SessionEventFactory, SessionFactory
 
@@ -42,7 +42,7 @@ def test_a_run_without_edits_changes_nothing():
     assert not Change.objects.exists()
 
 
-def test_secrets_in_a_diff_are_masked(session, monkeypatch):
+def test_secrets_in_a_diff_are_redacted(session, monkeypatch):
     monkeypatch.setenv("SHOP_API_KEY", "sk-ant-api03-" + "x" * 40)
     event = session.events.get(sequence=0)
     event.payload["message"]["content"][0]["input"]["new_string"] = "sk-ant-api03-" + "x" * 40

@@ -11,12 +11,11 @@ from django.urls import reverse
 
 from escalation.agent.transcript_files import transcript_path
 from escalation.errors import OperationRefused
-from escalation.host.cleaning import clean
-from escalation.next_step import by_person, cycles
-from escalation.next_step.cycles import leave_to_caller
+from escalation.supervisor import cycles, manual
+from escalation.web.transcripts import NOT_KEPT, load_transcript
+from escalation.worker.housekeeping import clean
+from sessions_app.history.session_actions import actions_for
 from sessions_app.models import Cycle, Session, Transcript
-from sessions_app.pages.transcript_page import NOT_KEPT, load_transcript
-from sessions_app.reading.session_actions import actions_for
 from tests.escalation.fake_cli import FakeCli
 from tests.escalation.rows import HEALTHY
 from tests.escalation.runs import FINDS_AND_ESCALATES, FOUND, child_of, run
@@ -31,7 +30,6 @@ def not_kept(workdir) -> Session:
     cycle = cycles.start(
         WatchFactory(workdir=str(workdir)),
         trigger=Cycle.Trigger.MANUAL,
-        enqueue=leave_to_caller,
         ephemeral=True,
     )
     return cycle.sessions.get()
@@ -60,7 +58,7 @@ def test_our_own_record_stays(fake_cli, not_kept):
     assert ended.report is not None
 
 
-def test_the_next_tier_gets_a_handoff_and_says_why(fake_cli, not_kept):
+def test_next_tier_gets_a_handoff_with_the_reason(fake_cli, not_kept):
     fake_cli.then(FINDS_AND_ESCALATES).reports(HEALTHY)
 
     second = run(child_of(run(not_kept)))
@@ -81,7 +79,7 @@ def test_a_missing_report_is_asked_for_by_handoff(fake_cli, not_kept):
     assert again.cycle.outcome == Cycle.Outcome.HEALTHY
 
 
-def test_a_cli_that_can_is_told_to_save_nothing(settings, tmp_path, not_kept):
+def test_cli_is_started_without_persistence(settings, tmp_path, not_kept):
     cli = FakeCli(tmp_path / "forgetful", flags=FLAG).install(settings).reports(HEALTHY)
 
     run(not_kept)
@@ -98,37 +96,39 @@ def test_a_run_that_is_kept_is_saved(settings, tmp_path, session):
     assert Transcript.objects.exists()
 
 
-@pytest.mark.parametrize("operate", [by_person.follow_up, by_person.fork])
+@pytest.mark.parametrize("operate", [manual.follow_up, manual.fork])
 def test_nothing_can_be_added_to_a_conversation_that_was_not_kept(operate):
     session = SessionFactory(cycle=CycleFactory(ephemeral=True))
 
     with pytest.raises(OperationRefused, match="was not kept.*Run a new cycle"):
-        operate(session, "Why?", enqueue=leave_to_caller)
+        operate(session, "Why?")
 
 
-def test_the_page_offers_only_what_needs_no_conversation():
+def test_page_hides_actions_that_need_the_conversation():
     session = SessionFactory(failed=True, cycle=CycleFactory(ephemeral=True))
 
     assert [action.name for action in actions_for(session)] == ["retry_session", "escalate_session"]
 
 
-def test_the_page_says_so(operator_client, fake_cli):
+def test_page_shows_that_the_cycle_is_ephemeral(operator_client, fake_cli):
     session = SessionFactory(cycle=CycleFactory(ephemeral=True))
 
-    page = operator_client.get(reverse("sessions_app:session", args=[session.pk])).content.decode()
+    page = operator_client.get(reverse("web:session", args=[session.pk])).content.decode()
 
     assert "not kept: neither saved nor archived, so nobody can resume it" in page
     assert "Read the transcript" not in page
 
 
-def test_the_page_of_the_transcript_says_why_it_is_empty():
+def test_transcript_page_explains_that_it_is_empty():
     session = SessionFactory(cycle=CycleFactory(ephemeral=True))
 
     assert load_transcript(session, None, "").why_empty == NOT_KEPT
 
 
-def test_what_a_killed_run_left_on_disk_goes_with_the_next_cleaning(fake_cli, not_kept, settings):
-    """As if the process that removes it had died first."""
+def test_housekeeping_removes_transcripts_of_killed_ephemeral_sessions(
+    fake_cli, not_kept, settings
+):
+    """The process that removes the transcript died first."""
     fake_cli.reports(HEALTHY)
     ended = run(not_kept)
     path = transcript_path(Path(ended.config_dir), ended.workdir, ended.session_id)

@@ -7,8 +7,7 @@ import signal
 
 import pytest
 
-from escalation.run.foreground import run_to_end
-from escalation.run.stop import stop_on_signals
+from escalation.run.runner import run_to_end, stop_on_signals
 from sessions_app.models import Cycle, Session
 from tests.escalation.rows import ESCALATE, HEALTHY
 from tests.factories import CycleFactory
@@ -27,7 +26,7 @@ def test_it_runs_until_no_session_is_left(fake_cli, session):
     ]
 
 
-def test_it_prints_what_happens(fake_cli, session):
+def test_events_are_printed(fake_cli, session):
     fake_cli.then("init(); say('I look at web.'); result(HEALTHY)")
     lines: list[str] = []
 

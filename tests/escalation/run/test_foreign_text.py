@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escalation.run.foreign_text import disarmed, new_token
+from escalation.run.prompts import disarmed, new_token
+from tests.tables import each_row
 
 # As the CLI looks for it; JavaScript counts U+FEFF as white space, Python does not.
 MENTION = re.compile(r"(?:^|[\s\ufeff\u3002\u3001\uff1f\uff01])@[^\s\ufeff]")
@@ -34,7 +35,7 @@ ARMED = [
 ]
 
 
-@pytest.mark.parametrize("text", ARMED)
+@each_row("text", ARMED)
 def test_no_text_can_pull_a_file_in(text):
     assert MENTION.search(text)
     assert not MENTION.search(disarmed(text))
@@ -42,13 +43,13 @@ def test_no_text_can_pull_a_file_in(text):
 
 @given(st.text(), st.text())
 def test_no_at_sign_begins_a_name_whatever_stands_before_it(before, after):
-    """Also where a text ends with one: the words that follow it in the prompt are ours."""
+    """A text may also end with an @, which our own text then follows."""
     told = disarmed(f"{before}@{after}") + "'s words"
 
     assert all(told[found.end()] in " \t\n" for found in re.finditer("@", told))
 
 
-@pytest.mark.parametrize("after", ["\x1c", "\x85", "\u200b", "\u2060", '"', "~/", "./", "agent-"])
+@each_row("after", ["\x1c", "\x85", "\u200b", "\u2060", '"', "~/", "./", "agent-"])
 def test_a_mention_is_disarmed_whatever_its_name_begins_with(after):
     """JavaScript takes some characters for the beginning of a name that Python takes for space."""
     assert disarmed(f"see @{after}file") == f"see @ {after}file"
@@ -64,7 +65,7 @@ def test_no_line_begins_with_a_slash_command(text):
     assert not re.search(r"(?m)^/\w", disarmed(text))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         *("a / b", "GET /health", "5 @ 3", "plain words", ""),

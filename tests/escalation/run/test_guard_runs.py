@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from escalation.continuity.guards import Guard
+from escalation.resume.guards import Guard
 from sessions_app.models import Conversation, Cycle, Session
 from tests.escalation.continuation_cases import FENCE
 from tests.escalation.fake_cli import FakeCli
@@ -221,7 +221,7 @@ def test_req8_the_effective_threshold_is_in_the_log_of_the_session_exactly(
     assert f"under the limit of {said}" in ran.continued_why
 
 
-def test_req7_the_prompt_says_that_continuity_was_lost_and_why(fake_cli, child):
+def test_req7_prompt_gives_the_reason_of_the_handoff(fake_cli, child):
     SPOIL[Guard.TRANSCRIPT_GONE](child, fake_cli)
 
     run(child)
@@ -231,7 +231,7 @@ def test_req7_the_prompt_says_that_continuity_was_lost_and_why(fake_cli, child):
     assert "Its conversation could not be continued: the transcript is gone" in said
 
 
-def test_the_third_tier_is_told_of_both_tiers_before_it(fake_cli, session):
+def test_handoff_to_tier_3_holds_both_earlier_tiers(fake_cli, session):
     child = escalated(fake_cli, session)
     in_vain = "init(); tool('restart web', 'it did not help', True); result(ESCALATE)"
     third = escalated(fake_cli, child, in_vain)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from escalation.recovery.runners import FOREIGN_SILENCE
-from escalation.run import heartbeat as heartbeat_module
-from escalation.run.heartbeat import CUT_OFF, LEASE_SECONDS, TAKEN_OVER, Heartbeat, this_runner
+from escalation.run import runner as heartbeat_module
+from escalation.run.recovery import FOREIGN_SILENCE
+from escalation.run.runner import CUT_OFF, LEASE_SECONDS, TAKEN_OVER, Heartbeat, this_runner
 from sessions_app.models import Session
 from tests.factories import SessionFactory
 

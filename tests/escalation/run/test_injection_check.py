@@ -1,4 +1,4 @@
-"""What the gate may hold a command against, and what whoever is asked is told."""
+"""Commands that repeat the output of a tool need approval."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from escalation.agent import Bell
-from escalation.gate.decision import Decision, Verdict
-from escalation.next_step.lineage import lineage_of
-from escalation.run import heard as heard_module
-from escalation.run.heard import Heard, heard_in
+from escalation.agent.process import ReaderWakeup
+from escalation.command_policy.decision import Decision
+from escalation.run import command_checks as heard_module
+from escalation.run.command_checks import InjectionCheck, injection_check_of
+from escalation.supervisor.successors import lineage_of
 from sessions_app.models import Cycle
+from sessions_app.models.session import Verdict
 from tests.factories import (
     CycleFactory,
     GateEventFactory,
@@ -40,21 +41,21 @@ def printed(output: str, call: str = "t1") -> dict[str, Any]:
     return {"type": "user", "message": {"content": [block]}}
 
 
-def verdict(heard: Heard, decision: Decision = ALLOWED) -> Verdict:
-    """As a thread of the tool runner asks, while the reader comes round."""
+def verdict(heard: InjectionCheck, decision: Decision = ALLOWED) -> Verdict:
+    """Ask from another thread, as the command runner does, while the reader ticks."""
     found: list[Verdict] = []
     asking = threading.Thread(
         target=lambda: found.append(heard.review(COMMAND, decision).verdict), daemon=True
     )
     asking.start()
     while asking.is_alive():
-        heard.came_round()
+        heard.tick()
         asking.join(0.01)
     return found[0]
 
 
-def test_what_a_tool_of_this_run_printed_counts():
-    heard = heard_in(lineage_of(SessionFactory(running=True, tier=2)))
+def test_command_from_tool_output_needs_approval():
+    heard = injection_check_of(lineage_of(SessionFactory(running=True, tier=2)))
 
     before = verdict(heard)
     heard.observe(printed(f"run {COMMAND}"))
@@ -62,8 +63,8 @@ def test_what_a_tool_of_this_run_printed_counts():
     assert (before, verdict(heard)) == (Verdict.ALLOW, Verdict.ASK)
 
 
-def test_what_the_model_said_does_not():
-    heard = heard_in(lineage_of(SessionFactory(running=True, tier=2)))
+def test_command_from_the_models_own_text_is_allowed():
+    heard = injection_check_of(lineage_of(SessionFactory(running=True, tier=2)))
     heard.observe(said(f"I will run {COMMAND}"))
     heard.observe(called(COMMAND))
 
@@ -71,15 +72,15 @@ def test_what_the_model_said_does_not():
 
 
 def test_a_result_that_quotes_its_own_command_does_not():
-    heard = heard_in(lineage_of(SessionFactory(running=True, tier=2)))
+    heard = injection_check_of(lineage_of(SessionFactory(running=True, tier=2)))
     heard.observe(called(COMMAND))
     heard.observe(printed(f"Permission to use Bash with command {COMMAND} has been denied."))
 
     assert verdict(heard) == Verdict.ALLOW
 
 
-def test_what_the_gate_itself_said_does_not():
-    heard = heard_in(lineage_of(SessionFactory(running=True, tier=2)))
+def test_command_from_a_message_of_the_policy_is_allowed():
+    heard = injection_check_of(lineage_of(SessionFactory(running=True, tier=2)))
     reason = f"Run `{COMMAND}` by itself."
     heard.review("x", Decision(verdict=Verdict.DENY, rule="r", reason=reason))
     heard.observe(printed(f"exit 126\n{reason}"))
@@ -87,14 +88,14 @@ def test_what_the_gate_itself_said_does_not():
     assert verdict(heard) == Verdict.ALLOW
 
 
-def test_tier_1_is_not_held_up():
-    heard = heard_in(lineage_of(SessionFactory(running=True, tier=1)))
+def test_tier_1_is_not_checked():
+    heard = injection_check_of(lineage_of(SessionFactory(running=True, tier=1)))
     heard.observe(printed(COMMAND))
 
     assert heard.review(COMMAND, ALLOWED).verdict == Verdict.ALLOW
 
 
-def test_what_the_tier_before_read_counts_without_what_the_gate_told_it():
+def test_outputs_of_earlier_tiers_count_without_messages_of_the_policy():
     parent = SessionFactory(escalated=True)
     GateEventFactory(
         session=parent, sequence=1, verdict="deny", more={"reason": f"Not for Tier 1: {COMMAND}"}
@@ -103,11 +104,11 @@ def test_what_the_tier_before_read_counts_without_what_the_gate_told_it():
         session=parent, sequence=2, kind="user", payload=printed(f"Not for Tier 1: {COMMAND}")
     )
     child = SessionFactory(running=True, tier=2, parent_session=parent, cycle=parent.cycle)
-    only_ours = verdict(heard_in(lineage_of(child)))
+    only_ours = verdict(injection_check_of(lineage_of(child)))
     SessionEventFactory(session=parent, sequence=3, kind="user", payload=printed(COMMAND))
 
     assert only_ours == Verdict.ALLOW
-    assert verdict(heard_in(lineage_of(child))) == Verdict.ASK
+    assert verdict(injection_check_of(lineage_of(child))) == Verdict.ASK
 
 
 @pytest.mark.parametrize(
@@ -118,22 +119,22 @@ def test_a_request_of_a_person_names_it_and_that_of_an_unattended_trigger_does_n
     trigger, expected
 ):
     cycle = CycleFactory(running=True, trigger=trigger, prompt=f"Please {COMMAND}.")
-    heard = heard_in(lineage_of(SessionFactory(running=True, tier=2, cycle=cycle)))
+    heard = injection_check_of(lineage_of(SessionFactory(running=True, tier=2, cycle=cycle)))
     heard.observe(printed(COMMAND))
 
     assert verdict(heard) == expected
 
 
-def test_a_reader_that_does_not_come_round_closes_the_gate(monkeypatch):
+def test_check_fails_when_the_output_is_not_read(monkeypatch):
     monkeypatch.setattr(heard_module, "LONGEST_LAG_SECONDS", 0.05)
-    heard = heard_in(lineage_of(SessionFactory(running=True, tier=2)))
+    heard = injection_check_of(lineage_of(SessionFactory(running=True, tier=2)))
 
     with pytest.raises(TimeoutError):
         heard.review(COMMAND, ALLOWED)
 
 
-def test_the_plan_is_what_was_said_since_the_last_result():
-    heard = heard_in(lineage_of(SessionFactory(running=True, tier=2)))
+def test_plan_is_the_text_since_the_last_result():
+    heard = injection_check_of(lineage_of(SessionFactory(running=True, tier=2)))
     heard.observe(said("Long ago."))
     heard.observe(printed("x"))
     heard.observe(said("web is down, so I restart it."))
@@ -141,20 +142,20 @@ def test_the_plan_is_what_was_said_since_the_last_result():
     assert heard.last_words == "web is down, so I restart it."
 
 
-def test_whoever_waits_for_the_reader_calls_it():
-    """As often as it has to come round, so that no command waits for a tick."""
-    bell = Bell()
-    heard = heard_in(lineage_of(SessionFactory(running=True, tier=2)), bell)
+def test_waiting_thread_wakes_the_reader():
+    """The reader is woken for every tick, so that no command waits for one."""
+    wakeup = ReaderWakeup()
+    heard = injection_check_of(lineage_of(SessionFactory(running=True, tier=2)), wakeup)
     found: list[Verdict] = []
     asking = threading.Thread(
         target=lambda: found.append(heard.review(COMMAND, ALLOWED).verdict), daemon=True
     )
 
-    with bell.hung():
+    with wakeup.opened():
         asking.start()
-        while asking.is_alive() and select.select([bell], [], [], 5)[0]:
-            bell.silence()
-            heard.came_round()
+        while asking.is_alive() and select.select([wakeup], [], [], 5)[0]:
+            wakeup.clear()
+            heard.tick()
             asking.join(0.05)
 
     assert found == [Verdict.ALLOW]

@@ -1,4 +1,4 @@
-"""What runs leave on a host when another host has ended them."""
+"""Leftovers on a host of sessions that another host has ended."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from escalation.recovery import left_here
-from escalation.recovery.left_here import sweep
-from escalation.run.directory import run_directory_of
+from escalation.run import recovery
+from escalation.run.prepare import run_directory_of
+from escalation.run.recovery import sweep
 from sessions_app.models import Session
 from tests.escalation.recovery_cases import living_runner, orphan
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def stopped(monkeypatch) -> list[int]:
     found: list[int] = []
-    monkeypatch.setattr(left_here, "stop_processes", lambda session: found.append(session.pk))
+    monkeypatch.setattr(recovery, "stop_processes", lambda session: found.append(session.pk))
     return found
 
 
@@ -31,7 +31,7 @@ def with_directory(session: Session, *, seconds_old: float = 60.0) -> Session:
     return session
 
 
-def test_what_a_run_left_that_another_host_has_ended_is_stopped_and_removed(tmp_path, stopped):
+def test_leftovers_of_a_session_ended_elsewhere_are_removed(tmp_path, stopped):
     session = with_directory(orphan(tmp_path, status=Session.Status.INTERRUPTED))
 
     sweep()
@@ -68,3 +68,14 @@ def test_a_run_that_ends_at_this_moment_is_left_to_its_runner(tmp_path, stopped)
 
     assert stopped == []
     assert run_directory_of(session).exists()
+
+
+def test_a_directory_that_vanishes_meanwhile_hides_no_other(tmp_path, stopped):
+    """A link to nothing is listed and cannot be looked at, as one that was just removed."""
+    session = with_directory(orphan(tmp_path, status=Session.Status.INTERRUPTED))
+    runs = run_directory_of(session).parent
+    (runs / f"session-{session.pk + 1}").symlink_to(runs / "nothing")
+
+    sweep()
+
+    assert stopped == [session.pk]

@@ -1,20 +1,19 @@
-"""What must not be lost is written again until the database takes it."""
+"""Writes are retried until the database accepts them."""
 
 from __future__ import annotations
 
 import pytest
 from django.db import OperationalError
 
-from escalation.next_step.cycles import leave_to_caller
-from escalation.run import persistence, runner
-from escalation.run.persistence import persistently
+from escalation.run import database_retry, runner
+from escalation.run.database_retry import persistently
 from sessions_app.models import Conversation, Cycle, Session
 from tests.escalation.rows import HEALTHY
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch) -> None:
-    monkeypatch.setattr(persistence, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(database_retry, "LOOK_SECONDS", 0.01)
 
 
 def full_at_first(action, times: int = 2):
@@ -30,15 +29,48 @@ def full_at_first(action, times: int = 2):
     return act
 
 
-def test_it_is_tried_again_and_gives_what_the_action_gives():
+def test_retry_returns_the_result_of_the_action():
     assert persistently(full_at_first(lambda: "stored")) == "stored"
 
 
-def test_after_its_patience_the_trouble_is_passed_on(monkeypatch):
-    monkeypatch.setattr(persistence, "PATIENCE_SECONDS", 0.05)
+def test_after_its_timeout_the_trouble_is_passed_on(monkeypatch):
+    monkeypatch.setattr(database_retry, "TIMEOUT_SECONDS", 0.05)
 
     with pytest.raises(OperationalError):
         persistently(full_at_first(lambda: "stored", times=1000))
+
+
+def test_an_error_of_another_kind_is_passed_on_at_once():
+    attempts = []
+
+    def action() -> None:
+        attempts.append(1)
+        raise ValueError
+
+    with pytest.raises(ValueError):  # noqa: PT011 (raised three lines above)
+        persistently(action)
+
+    assert len(attempts) == 1
+
+
+def test_ctrl_c_is_not_retried():
+    attempts = []
+
+    def action() -> None:
+        attempts.append(1)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        persistently(action)
+
+    assert len(attempts) == 1
+
+
+def test_many_retries_are_one_line_in_the_log(caplog):
+    persistently(full_at_first(lambda: "stored", times=5))
+
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "disk is full" in caplog.text
 
 
 @pytest.mark.django_db
@@ -51,6 +83,6 @@ def test_a_full_disk_at_the_start_of_a_run_only_delays_it(
     fake_cli.reports(HEALTHY)
     monkeypatch.setattr(owner, name, full_at_first(getattr(owner, name)))
 
-    assert runner.run(session, enqueue=leave_to_caller)
+    assert runner.run(session)
 
     assert Session.objects.get(pk=session.pk).status == Session.Status.COMPLETED

@@ -7,18 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from escalation.continuity.guards import Continuation, Fresh, Resume
-from escalation.next_step import by_person
-from escalation.next_step.cycles import leave_to_caller
-from escalation.next_step.lineage import lineage_of
-from escalation.run.prompts import prompt_for
-from escalation.run.situation import (
+from escalation.resume.guards import Continuation, Fresh, Resume
+from escalation.run.prompts import (
     MANIFEST_LENGTH,
     EarlierRun,
-    Situation,
+    PromptContext,
+    prompt_context_of,
+    prompt_for,
     read_manifest,
-    situation_of,
 )
+from escalation.supervisor import manual
+from escalation.supervisor.successors import lineage_of
 from escalation.tiers import get_tier
 from sessions_app.models import Cycle, Session
 from tests.escalation.rows import CONVERSATION, ESCALATE
@@ -33,8 +32,8 @@ def way_of(session: Session) -> Continuation:
     return RESUME if session.parent_session else FRESH
 
 
-def situation(session: Session) -> Situation:
-    return situation_of(
+def prompt_context(session: Session) -> PromptContext:
+    return prompt_context_of(
         lineage_of(session), get_tier(session.tier), way_of(session), None, findings_path=""
     )
 
@@ -69,7 +68,7 @@ def call(session: Session, command: str, *, answered: bool = False, tool: str = 
 def tried_again(session: Session, **options) -> Session:
     Cycle.objects.filter(pk=session.cycle_id).update(state=Cycle.State.FINISHED)
     session.refresh_from_db()
-    return by_person.retry(session, enqueue=leave_to_caller, **options)
+    return manual.retry(session, **options)
 
 
 def test_a_retried_first_run_is_told_of_the_attempt_before():
@@ -78,7 +77,7 @@ def test_a_retried_first_run_is_told_of_the_attempt_before():
 
     again = tried_again(first)
 
-    assert situation(again).purpose == Purpose.TIER
+    assert prompt_context(again).purpose == Purpose.TIER
     assert "An earlier attempt at this failed. Check first what it left." in prompt(again)
 
 
@@ -129,7 +128,7 @@ def test_a_retry_of_a_retry_is_told_what_the_first_was_for():
     Session.objects.filter(pk=second.pk).update(status=Status.FAILED, started_at=first.started_at)
     second.refresh_from_db()
 
-    found = situation(tried_again(second))
+    found = prompt_context(tried_again(second))
 
     assert found.purpose == Purpose.CONTINUATION
     assert len(found.attempts) == 2
@@ -137,7 +136,7 @@ def test_a_retry_of_a_retry_is_told_what_the_first_was_for():
 
 def test_a_retried_escalation_by_hand_keeps_the_operators_words():
     parent = SessionFactory(report=ESCALATE)
-    sent = by_person.escalate(parent, "I do not believe it", enqueue=leave_to_caller)
+    sent = manual.escalate(parent, "I do not believe it")
     Session.objects.filter(pk=sent.pk).update(status=Status.FAILED, started_at=parent.started_at)
     sent.refresh_from_db()
 
@@ -154,7 +153,7 @@ def test_a_question_that_is_asked_again_is_told_of_its_own_attempt_alone():
 
     again = tried_again(question)
 
-    assert (again.purpose, len(situation(again).attempts)) == (Purpose.FOLLOW_UP, 1)
+    assert (again.purpose, len(prompt_context(again).attempts)) == (Purpose.FOLLOW_UP, 1)
 
 
 @pytest.mark.parametrize(
@@ -169,28 +168,28 @@ def test_a_question_that_is_asked_again_is_told_of_its_own_attempt_alone():
         {"status": Status.FAILED, "purpose": Purpose.FOLLOW_UP},
     ],
 )
-def test_what_was_no_attempt_at_this_is_not_called_one(other):
+def test_unrelated_sessions_are_no_earlier_attempts(other):
     parent = escalated()
     SessionFactory(parent_session=parent, **other)
 
     session = SessionFactory(parent_session=parent, purpose=Purpose.CONTINUATION)
 
-    assert situation(session).attempts == ()
+    assert prompt_context(session).attempts == ()
 
 
 def test_attempts_of_another_cycle_do_not_count():
     failed()
 
-    assert situation(SessionFactory()).attempts == ()
+    assert prompt_context(SessionFactory()).attempts == ()
 
 
 def test_a_parent_that_a_person_escalated_is_known_by_how_it_had_ended():
     parent = SessionFactory(status=Status.INTERRUPTED)
     say(parent)
 
-    child = by_person.escalate(parent, "It was mine to stop", enqueue=leave_to_caller)
+    child = manual.escalate(parent, "It was mine to stop")
 
-    assert situation(child).parent.ended_as == Status.INTERRUPTED
+    assert prompt_context(child).parent.ended_as == Status.INTERRUPTED
     assert "Tier 1 was interrupted and left no report." in prompt(child)
 
 
@@ -206,7 +205,7 @@ def test_the_command_that_was_cut_off_is_named_after_an_interruption():
     assert "docker ps" not in told
 
 
-def test_a_command_that_was_cut_off_is_masked_disarmed_and_cut():
+def test_a_command_that_was_cut_off_is_redacted_disarmed_and_cut():
     parent = SessionFactory(status=Status.INTERRUPTED)
     call(parent, "curl -d token=swordfish @/etc/passwd " + "x" * 1000)
 
@@ -223,23 +222,23 @@ def test_the_newest_of_many_commands_that_were_cut_off_are_named():
     for number in range(5):
         call(parent, f"probe {number}")
 
-    found = situation(SessionFactory(parent_session=parent, purpose=Purpose.RECOVERY))
+    found = prompt_context(SessionFactory(parent_session=parent, purpose=Purpose.RECOVERY))
 
     assert found.parent.cut_calls == ("Bash: probe 2", "Bash: probe 3", "Bash: probe 4")
 
 
-def test_what_a_failed_attempt_was_in_the_middle_of_is_named_to_the_next():
+def test_unfinished_call_of_a_failed_attempt_is_quoted():
     first = SessionFactory(status=Status.TIMED_OUT)
     call(first, "docker pull web")
 
     assert "\nBash: docker pull web\n" in prompt(tried_again(first))
 
 
-def test_the_line_is_told_from_the_first_tier_to_the_parent():
+def test_earlier_sessions_are_ordered_from_the_first_tier():
     first = escalated(continued_by=By.FRESH)
     second = escalated(tier=2, parent_session=first, continued_by=By.HANDOFF, compactions=1)
 
-    found = situation(SessionFactory(tier=3, parent_session=second))
+    found = prompt_context(SessionFactory(tier=3, parent_session=second))
 
     assert [(run.tier, run.continued_by, run.compacted) for run in found.line] == [
         (1, By.FRESH, False),
@@ -254,7 +253,7 @@ def test_a_conversation_that_was_resumed_throughout_holds_the_whole_line():
         EarlierRun(tier=2, continued_by=By.RESUME),
     )
 
-    found = Situation(tier=get_tier(3), continuation=RESUME, line=line)
+    found = PromptContext(tier=get_tier(3), continuation=RESUME, line=line)
 
     assert (found.in_conversation, found.in_record) == (line, ())
 
@@ -263,14 +262,14 @@ def test_a_resumed_run_reads_no_manifest(tmp_path):
     (tmp_path / "CLAUDE-OPS.md").write_text("House rules")
     parent = escalated(cycle=CycleFactory(workdir=str(tmp_path)))
 
-    assert situation(SessionFactory(tier=2, parent_session=parent)).place.manifest == ""
+    assert prompt_context(SessionFactory(tier=2, parent_session=parent)).operator.manifest == ""
 
 
 def test_a_fresh_run_reads_the_manifest(tmp_path):
     (tmp_path / "CLAUDE-OPS.md").write_text("House rules")
     cycle = CycleFactory(workdir=str(tmp_path))
 
-    assert situation(SessionFactory(cycle=cycle)).place.manifest == "House rules"
+    assert prompt_context(SessionFactory(cycle=cycle)).operator.manifest == "House rules"
 
 
 def test_the_usual_escalation_asks_only_for_attempts_and_failed_remedies(
@@ -279,7 +278,7 @@ def test_the_usual_escalation_asks_only_for_attempts_and_failed_remedies(
     child = SessionFactory(tier=2, parent_session=escalated())
 
     with django_assert_num_queries(2):
-        situation(child)
+        prompt_context(child)
 
 
 def test_the_manifest_is_read(tmp_path):
@@ -294,7 +293,7 @@ def test_a_manifest_that_is_not_text_is_read_all_the_same(tmp_path):
     assert read_manifest(tmp_path).startswith("rules ")
 
 
-def test_a_manifest_of_a_book_is_cut_and_says_so(tmp_path):
+def test_long_manifest_is_cut_with_a_note(tmp_path):
     (tmp_path / "CLAUDE-OPS.md").write_text("x" * (MANIFEST_LENGTH + 1))
 
     text = read_manifest(tmp_path)
@@ -313,21 +312,21 @@ def test_a_missing_manifest_is_no_manifest(tmp_path):
     assert read_manifest(tmp_path) == ""
 
 
-def test_a_directory_in_place_of_the_manifest_is_no_manifest(tmp_path: Path):
+def test_directory_named_like_the_manifest_is_ignored(tmp_path: Path):
     (tmp_path / "CLAUDE-OPS.md").mkdir()
 
     assert read_manifest(tmp_path) == ""
 
 
 @pytest.mark.parametrize(("tier", "told"), [(1, ()), (2, ("restarted web",))])
-def test_who_mends_knows_which_remedy_failed_before_and_who_looks_does_not(tier, told):
+def test_failed_remedies_are_given_above_tier_1_only(tier, told):
     session = SessionFactory(tier=tier)
     incident = IncidentFactory(cause="web")
     incident.cycles.add(session.cycle)
     for _ in range(2):
         incident.events.create(kind="did_not_hold", text="restarted web")
 
-    assert situation(session).failed_remedies == told
+    assert prompt_context(session).failed_remedies == told
 
 
 def test_house_rules_that_lead_out_of_the_directory_are_not_read(tmp_path):
@@ -346,7 +345,7 @@ def test_house_rules_may_be_a_link_inside_the_directory(tmp_path):
     assert read_manifest(tmp_path) == "Backups run at two."
 
 
-def test_a_pipe_in_place_of_the_house_rules_holds_nobody_up(tmp_path):
+def test_pipe_named_like_the_manifest_does_not_block(tmp_path):
     os.mkfifo(tmp_path / "CLAUDE-OPS.md")
 
     assert read_manifest(tmp_path) == ""

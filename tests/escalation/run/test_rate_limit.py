@@ -9,17 +9,15 @@ import time_machine
 from django.utils import timezone
 
 from escalation import queue, tasks
-from escalation.agent import AccountLimit
-from escalation.agent.account_limit import FIRST_BACK_OFF
-from escalation.next_step import account_clock
-from escalation.next_step.by_person import follow_up
-from escalation.next_step.cycles import leave_to_caller
-from escalation.next_step.ending import Ending
-from escalation.queue.places import start_waiting
-from escalation.recovery.recover import recover
+from escalation.agent.rate_limit import FIRST_BACK_OFF, RateLimitReached
+from escalation.queue.slots import start_waiting
 from escalation.run import runner
-from escalation.run.admission import objection
-from sessions_app.models import AccountClock, Cycle, Session
+from escalation.run.recovery import recover
+from escalation.run.runner import objection
+from escalation.supervisor import breaker
+from escalation.supervisor.decision import Ending
+from escalation.supervisor.manual import follow_up
+from sessions_app.models import Cycle, RateLimit, Session
 from tests.escalation.rows import ESCALATE, queued_session
 from tests.escalation.runs import child_of, run
 from tests.factories import CycleFactory, SessionFactory
@@ -44,23 +42,23 @@ def later(**time: int) -> time_machine.travel:
     return time_machine.travel(timezone.now() + timedelta(**time), tick=True)
 
 
-def test_the_run_was_interrupted_and_says_until_when_it_waits(fake_cli, session):
+def test_session_is_interrupted_with_the_time_of_the_reset(fake_cli, session):
     fake_cli.then(CUT)
 
     ended = run(session)
 
-    assert (ended.status, ended.stop_cause) == ("interrupted", "account_limit")
-    assert "waits for the account's limit until" in ended.escalation_reason
+    assert (ended.status, ended.stop_cause) == ("interrupted", "rate_limit")
+    assert "waits for the rate limit until" in ended.escalation_reason
     assert ended.cycle.state == Cycle.State.RUNNING
     assert ended.cycle.outcome == ""
 
 
-def test_the_clock_of_the_installation_is_set(fake_cli, session):
+def test_rate_limit_of_the_installation_is_stored(fake_cli, session):
     fake_cli.then(CUT)
 
     run(session)
 
-    clock = AccountClock.current()
+    clock = RateLimit.current()
     assert clock.is_holding
     assert clock.until is not None
     assert timedelta(minutes=59) < clock.until - timezone.now() <= timedelta(hours=1)
@@ -72,7 +70,7 @@ def test_it_resumes_its_own_conversation_after_the_reset_and_ends_well(fake_cli,
     fake_cli.then(CUT).then(WELL)
     ended = run(session)
     successor = child_of(ended)
-    assert runner.run(successor, enqueue=leave_to_caller) is False
+    assert runner.run(successor) is False
 
     with later(minutes=61):
         last = run(successor)
@@ -80,10 +78,10 @@ def test_it_resumes_its_own_conversation_after_the_reset_and_ends_well(fake_cli,
     assert fake_cli.calls[-1].flag("--resume") == ended.session_id
     assert (last.purpose, last.continued_by, last.tier) == ("recovery", "resume", 1)
     assert last.cycle.outcome == Cycle.Outcome.HEALTHY
-    assert AccountClock.current().times_in_a_row == 0
+    assert RateLimit.current().times_in_a_row == 0
 
 
-def test_a_run_that_had_said_nothing_is_started_again_as_it_was(fake_cli, session):
+def test_session_without_output_is_started_again_unchanged(fake_cli, session):
     fake_cli.then("init(); " + REFUSED).then(WELL)
     ended = run(session)
     again = ended.cycle.sessions.get(status="queued")
@@ -99,13 +97,13 @@ def test_a_resumed_tier_that_meets_it_at_once_is_not_refused(fake_cli, session):
     fake_cli.reports(ESCALATE).then(EVENT + _legacy() + "; sys.exit(1)")
     second = run(child_of(run(session)))
 
-    assert second.stop_cause == "account_limit"
+    assert second.stop_cause == "rate_limit"
     assert second.cycle.sessions.filter(tier=2, status="queued", force_fresh=False).count() == 1
 
 
 def test_a_question_stays_one(fake_cli, session):
     fake_cli.then(WELL).then(CUT)
-    question = follow_up(run(session), "Why?", enqueue=leave_to_caller)
+    question = follow_up(run(session), "Why?")
 
     ended = run(question)
 
@@ -114,7 +112,7 @@ def test_a_question_stays_one(fake_cli, session):
 
 
 def test_after_the_last_wait_a_person_is_needed(fake_cli, session, settings):
-    settings.CLAUDEOPS_MAX_LIMIT_WAITS = 1
+    settings.CLAUDEOPS_MAX_RATE_LIMIT_WAITS = 1
     fake_cli.then(CUT)
     successor = child_of(run(session))
 
@@ -122,11 +120,11 @@ def test_after_the_last_wait_a_person_is_needed(fake_cli, session, settings):
         last = run(successor)
 
     assert last.cycle.outcome == Cycle.Outcome.NEEDS_PERSON
-    assert "met the account's limit 2 times in a row" in last.cycle.outcome_reason
+    assert "met the rate limit 2 times in a row" in last.cycle.outcome_reason
 
 
 def test_the_breaker_does_not_count_it(fake_cli, session, settings):
-    settings.CLAUDEOPS_MAX_LIMIT_WAITS = 0
+    settings.CLAUDEOPS_MAX_RATE_LIMIT_WAITS = 0
     fake_cli.then(CUT)
 
     watch = run(session).cycle.watch
@@ -141,7 +139,7 @@ def test_an_unknown_shape_waits_for_longer_each_time(fake_cli, session):
 
     with later(minutes=6):
         run(successor)
-        second = AccountClock.current().until
+        second = RateLimit.current().until
 
         assert second is not None
         assert second - timezone.now() > FIRST_BACK_OFF * 1.9
@@ -162,13 +160,13 @@ def test_a_limit_ends_no_interruption_count_and_starts_none(fake_cli, session):
 def test_all_real_tiers_wait_and_are_started_when_it_has_passed(workdir):
     hold(minutes=30)
     session = queued_session(workdir)
-    queue.enqueue(session)
+    queue.enqueue_session(session)
 
     tasks.run_session(session.pk)
     tasks.recover_orphans()
     session.refresh_from_db()
     assert session.waiting_since is not None
-    assert "the account's limit is reached" in objection(session)
+    assert "the rate limit is reached" in objection(session)
 
     with later(minutes=31):
         assert objection(session) == ""
@@ -195,7 +193,7 @@ def test_a_drill_does_not_wait():
     assert objection(drill) == ""
 
 
-def test_who_waits_for_the_account_takes_no_place_from_a_drill(settings):
+def test_session_that_waits_for_the_rate_limit_takes_no_slot_from_a_drill(settings):
     settings.CLAUDEOPS_MAX_SESSIONS = 1
     hold(minutes=30)
     SessionFactory(status="queued", waiting_since=timezone.now())
@@ -205,24 +203,26 @@ def test_who_waits_for_the_account_takes_no_place_from_a_drill(settings):
     assert queue.waiting_sessions(include_taken=True) == {drill.pk}
 
 
-def test_lifting_it_calls_those_who_wait(operator):
+def test_lifting_the_rate_limit_starts_waiting_sessions(operator):
     hold(minutes=30)
     session = SessionFactory(status="queued", waiting_since=timezone.now())
 
-    assert account_clock.lift(by=operator) == 1
-    assert not AccountClock.current().is_holding
-    assert AccountClock.current().lifted_by == operator
+    assert breaker.lift(by=operator) == 1
+    assert not RateLimit.current().is_holding
+    assert RateLimit.current().lifted_by == operator
     assert objection(session) == ""
 
 
 def test_an_earlier_end_does_not_shorten_the_wait():
     hold(minutes=300)
-    until = AccountClock.current().until
-    soon = AccountLimit(until=timezone.now() + timedelta(minutes=1), kind="requests", words="No.")
+    until = RateLimit.current().until
+    soon = RateLimitReached(
+        until=timezone.now() + timedelta(minutes=1), kind="requests", words="No."
+    )
 
-    account_clock.note_ending(Ending(tier=1, status="interrupted", account_limit=soon))
+    breaker.note_ending(Ending(tier=1, status="interrupted", rate_limit=soon))
 
-    assert (AccountClock.current().until, AccountClock.current().times_in_a_row) == (until, 1)
+    assert (RateLimit.current().until, RateLimit.current().times_in_a_row) == (until, 1)
 
 
 def test_the_use_of_the_windows_is_kept(fake_cli, session):
@@ -234,16 +234,16 @@ def test_the_use_of_the_windows_is_kept(fake_cli, session):
 
     run(session)
 
-    assert str(AccountClock.current().fullest).startswith("93% of the account's five-hour window")
+    assert str(RateLimit.current().fullest).startswith("93% of the five-hour window")
     with later(minutes=61):
-        assert AccountClock.current().fullest is None
+        assert RateLimit.current().fullest is None
 
 
 def test_a_worker_that_starts_meanwhile_keeps_it_waiting_and_nothing_is_lost(fake_cli, session):
     fake_cli.then(CUT).then(WELL)
     successor = child_of(run(session))
 
-    recover(enqueue=queue.enqueue, at_start=True)
+    recover(at_start=True)
     tasks.run_session(successor.pk)
     successor.refresh_from_db()
     assert successor.status == "queued"
@@ -261,29 +261,29 @@ def test_a_runner_that_died_over_it_leaves_the_same_end(fake_cli, session):
     Session.objects.filter(pk=ended.pk).update(
         status="running", stop_cause="", finished_at=None, runner_pid=None, runner_started=None
     )
-    AccountClock.objects.all().delete()
+    RateLimit.objects.all().delete()
 
-    recover(enqueue=queue.enqueue)
+    recover()
 
     ended.refresh_from_db()
-    assert (ended.status, ended.stop_cause) == ("interrupted", "account_limit")
-    assert AccountClock.current().is_holding
+    assert (ended.status, ended.stop_cause) == ("interrupted", "rate_limit")
+    assert RateLimit.current().is_holding
     assert child_of(ended).purpose == "recovery"
 
 
-def test_a_turn_limit_is_no_limit_of_the_account(fake_cli, session):
+def test_turn_limit_is_no_rate_limit(fake_cli, session):
     fake_cli.then(
         "init(); say(); result(is_error=True, subtype='error_max_turns', api_error_status=429); "
         "sys.exit(1)"
     )
 
     assert run(session).stop_cause == ""
-    assert not AccountClock.current().is_holding
+    assert not RateLimit.current().is_holding
 
 
 def hold(**time: int) -> None:
-    AccountClock.objects.update_or_create(
-        pk=AccountClock.THE_ONE, defaults={"until": timezone.now() + timedelta(**time)}
+    RateLimit.objects.update_or_create(
+        pk=RateLimit.THE_ONE, defaults={"until": timezone.now() + timedelta(**time)}
     )
 
 

@@ -10,9 +10,10 @@ import pytest
 from django.db import OperationalError
 
 from escalation.run import recorder as recorder_module
-from escalation.run.patience import patience
+from escalation.run.database_retry import timeout
 from escalation.run.recorder import Recorder
 from sessions_app.models import Session, SessionEvent
+from sessions_app.models.session import EventKind
 from tests.escalation.locked_database import locked_database
 from tests.factories import SessionEventFactory, SessionFactory
 
@@ -34,7 +35,7 @@ def line(number: int) -> bytes:
 
 def test_it_keeps_the_order_and_the_source_of_everything(running):
     recorder = Recorder(running)
-    recorder.note("started", "Tier 1 starts.")
+    recorder.note(EventKind.STARTED, "Tier 1 starts.")
     recorder.stream_line(b'{"type": "system", "subtype": "init"}')
     recorder.stderr_line(b"a warning\n")
     recorder.stream_line(b"garbage")
@@ -53,7 +54,7 @@ def test_it_goes_on_counting_where_the_session_stands(running):
     SessionEventFactory(session=running, sequence=1)
 
     recorder = Recorder(running)
-    recorder.note("later", "x")
+    recorder.note(EventKind.DECISION, "x")
     recorder.close()
 
     assert list(running.events.values_list("sequence", flat=True)) == [1, 2]
@@ -68,7 +69,7 @@ def test_it_waits_a_moment_before_it_writes(running):
     assert running.events.count() == 0
 
 
-def test_it_writes_what_has_waited_long_enough(running, monkeypatch):
+def test_batch_is_written_when_due(running, monkeypatch):
     monkeypatch.setattr(recorder_module, "FLUSH_SECONDS", 0.0)
     recorder = Recorder(running)
     recorder.stream_line(line(1))
@@ -116,16 +117,16 @@ def test_the_listener_hears_every_event_at_once(running):
     heard: list[SessionEvent] = []
     recorder = Recorder(running, heard.append)
 
-    recorder.note("started", "Tier 1 starts.")
+    recorder.note(EventKind.STARTED, "Tier 1 starts.")
     recorder.stream_line(line(1))
 
     assert [event.source for event in heard] == ["supervisor", "stream"]
     assert not running.events.exists()
 
 
-def test_a_note_is_logged_when_nobody_listens(running, caplog):
+def test_note_is_logged_without_a_listener(running, caplog):
     with caplog.at_level(logging.INFO, logger="escalation.run.recorder"):
-        Recorder(running).note("warning", "Mind the gap.", "warning")
+        Recorder(running).note(EventKind.WARNING, "Mind the gap.", "warning")
 
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("WARNING", f"Session {running.pk}: Mind the gap.")
@@ -154,7 +155,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda line: f"{line[:24]!r}-{len(line)}")
-def test_no_line_can_cost_its_neighbours_their_place(running, hostile):
+def test_refused_line_does_not_lose_other_lines(running, hostile):
     recorder = Recorder(running)
     recorder.stream_line(line(1))
     recorder.stream_line(hostile)
@@ -215,12 +216,12 @@ def test_a_lock_while_the_run_goes_on_only_delays(running, monkeypatch, caplog):
     recorder.tick()
 
     assert texts(running)[:2] == ["line 1", "line 2"]
-    assert "1 events were kept aside and read in" in texts(running)[2]
-    assert "are kept aside: database is locked" in caplog.text
+    assert "1 events were spooled" in texts(running)[2]
+    assert "database is locked" in caplog.text
 
 
 def test_the_last_batch_is_not_tried_for_ever(running, monkeypatch):
-    monkeypatch.setattr(recorder_module, "CLOSING_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(recorder_module, "CLOSING_TIMEOUT_SECONDS", 0.01)
     monkeypatch.setattr(SessionEvent.objects, "bulk_create", _always_locked)
     recorder = Recorder(running)
     recorder.stream_line(line(1))
@@ -246,12 +247,12 @@ def test_nothing_is_lost_when_another_process_locks_the_database_for_a_second():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_nothing_is_lost_when_the_lock_outlasts_the_patience_of_the_database():
+def test_nothing_is_lost_when_the_lock_outlasts_the_timeout_of_the_database():
     session = SessionFactory(running=True)
     recorder = Recorder(session)
     recorder.stream_line(line(1))
 
-    with _database_locked_for(1.0), patience(0):
+    with _database_locked_for(1.0), timeout(0):
         recorder.close()
 
     assert texts(session) == ["line 1"]

@@ -14,13 +14,13 @@ from django.db import OperationalError, connection
 
 from escalation.agent.process import Watcher, run_process
 from escalation.agent.process_tree import ProcessId
-from escalation.next_step.cycles import leave_to_caller
-from escalation.recovery.recover import recover
 from escalation.run import recorder as recorder_module
-from escalation.run import runner, spool
-from escalation.run.heartbeat import Heartbeat, this_runner
-from escalation.run.patience import patience
+from escalation.run import recorder as spool
+from escalation.run import runner
+from escalation.run.database_retry import timeout
 from escalation.run.recorder import Recorder
+from escalation.run.recovery import recover
+from escalation.run.runner import Heartbeat, this_runner
 from sessions_app.models import Session, SessionEvent
 from tests.escalation.locked_database import locked_database
 from tests.escalation.processes import is_gone_soon
@@ -32,10 +32,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(autouse=True)
 def impatient(transactional_db, monkeypatch) -> Iterator[None]:
-    """A second is long for a test: the patience of SQLite is set in whole seconds."""
+    """Shorten the lock timeout of SQLite, which is set in whole seconds."""
     monkeypatch.setattr(recorder_module, "FLUSH_SECONDS", 0.0)
-    monkeypatch.setattr(runner, "READING_PATIENCE_SECONDS", 0)
-    with patience(0):
+    monkeypatch.setattr(runner, "READING_TIMEOUT_SECONDS", 0)
+    with timeout(0):
         yield
 
 
@@ -60,7 +60,7 @@ def test_events_go_to_the_spool_while_the_database_is_locked(running):
             recorder.stream_line(line(number))
             recorder.tick()
 
-        kept = spool.path_for(running).read_text()
+        kept = spool.spool_path(running).read_text()
 
     assert [f"line {number}" in kept for number in (1, 2)] == [True, True]
     assert lines_of(running) == []
@@ -79,10 +79,10 @@ def test_they_are_read_in_afterwards_in_order_and_none_twice(running):
     recorder.close()
 
     assert lines_of(running) == [f"line {number}" for number in range(1, 6)]
-    assert not spool.path_for(running).exists()
+    assert not spool.spool_path(running).exists()
 
 
-def test_the_page_is_told_how_many_were_kept_aside(running):
+def test_number_of_spooled_events_is_recorded(running):
     recorder = Recorder(running)
     with locked_database():
         for number in (1, 2, 3):
@@ -94,7 +94,7 @@ def test_the_page_is_told_how_many_were_kept_aside(running):
     assert "3 events" in note
 
 
-def test_a_second_lock_is_told_anew(running):
+def test_second_lock_is_recorded_again(running):
     recorder = Recorder(running)
     for number in (1, 2):
         with locked_database():
@@ -161,7 +161,7 @@ def test_a_disk_that_was_full_for_half_a_batch_costs_nothing(running, monkeypatc
         for number in (1, 2, 3):
             recorder.stream_line(line(number))
         with monkeypatch.context() as filling:
-            filling.setattr(spool, "write", _partly_written)
+            filling.setattr(spool, "write_spool", _partly_written)
             recorder.tick()
         recorder.stream_line(line(4))
         recorder.tick()
@@ -184,17 +184,17 @@ def test_an_event_that_no_database_takes_does_not_end_the_run(running):
     assert {"line 1", "line 3"} <= set(lines_of(running) or [""])
 
 
-def test_what_could_not_be_stored_at_the_end_is_read_in_by_the_next_recovery(running, monkeypatch):
-    monkeypatch.setattr(recorder_module, "CLOSING_PATIENCE_SECONDS", 0.0)
+def test_events_spooled_at_the_end_are_read_by_the_next_recovery(running, monkeypatch):
+    monkeypatch.setattr(recorder_module, "CLOSING_TIMEOUT_SECONDS", 0.01)
     recorder = Recorder(running)
     with locked_database():
         recorder.stream_line(line(1))
         recorder.stream_line(line(2))
-        with patience(0), pytest.raises(OperationalError):
+        with timeout(0), pytest.raises(OperationalError):
             recorder.close()
     running.finish(Session.Status.COMPLETED, "done")
 
-    recover(enqueue=leave_to_caller)
+    recover()
 
     assert lines_of(running) == ["line 1", "line 2"]
 
@@ -205,7 +205,7 @@ def test_a_heartbeat_does_not_hold_the_run_up(running):
     finished = threading.Event()
 
     def beat() -> None:
-        with patience(0):
+        with timeout(0):
             heartbeat.beat()
         finished.set()
         connection.close()
@@ -267,7 +267,7 @@ say("after"); result(HEALTHY)
     lock = threading.Thread(target=_lock_in_the_middle, args=(session, locked, unlocked))
 
     lock.start()
-    runner.run(session, enqueue=leave_to_caller)
+    runner.run(session)
     lock.join()
 
     session.refresh_from_db()
@@ -284,7 +284,7 @@ def _lock_in_the_middle(session: Session, locked: Path, unlocked: Path) -> None:
     _wait_for(lambda: session.events.filter(kind="assistant").exists())
     with locked_database():
         locked.touch()
-        _wait_for(lambda: spool.path_for(session).exists())
+        _wait_for(lambda: spool.spool_path(session).exists())
         time.sleep(0.5)
     unlocked.touch()
     connection.close()
@@ -300,13 +300,13 @@ def _no_space(path: Path, *mode: str) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-WRITE = spool.write
+WRITE = spool.write_spool
 
 
 def _partly_written(session: Session, events: list[SessionEvent]) -> bool:
     """Two events went to the disk, and half of the third."""
     WRITE(session, events[:2])
-    with spool.path_for(session).open("a") as file:
+    with spool.spool_path(session).open("a") as file:
         file.write('{"sequence": 3, "sou')
     return False
 

@@ -11,13 +11,11 @@ import pytest
 from django.utils import timezone
 
 from escalation.agent.process_tree import started_at
-from escalation.continuity import transcripts
-from escalation.continuity.transcript_tail import own_and_unheard
-from escalation.next_step.cycles import leave_to_caller
-from escalation.recovery import recover as recovery
-from escalation.recovery.recover import recover
-from escalation.recovery.runners import orphans, runner_lives
-from escalation.run import finish, spool
+from escalation.queue import enqueue_with
+from escalation.resume import transcripts
+from escalation.resume.transcripts import own_and_unheard
+from escalation.run import finish, recorder, recovery
+from escalation.run.recovery import orphans, recover, runner_lives
 from sessions_app.models import Approval, Conversation, Cycle, Session
 from tests.escalation.processes import is_gone_soon
 from tests.escalation.recovery_cases import (
@@ -70,7 +68,7 @@ def test_a_session_that_never_named_its_runner_is_an_orphan(tmp_path):
 
 
 @pytest.mark.parametrize(("seconds", "lives"), [(1, True), (40, True), (50, False)])
-def test_a_runner_on_another_host_is_judged_by_its_silence(tmp_path, seconds, lives):
+def test_runner_on_another_host_is_dead_after_silence(tmp_path, seconds, lives):
     seen = timezone.now() - timedelta(seconds=seconds)
 
     assert runner_lives(orphan(tmp_path, host="elsewhere", heartbeat_at=seen)) is lives
@@ -213,10 +211,11 @@ def test_recovering_again_does_nothing_more(tmp_path):
     assert list(second.events.values_list("sequence", "kind")) == events
 
 
-def test_a_dry_run_only_says_what_it_would_do(tmp_path):
+def test_dry_run_changes_nothing(tmp_path):
     session, handed = orphan(tmp_path), Handed()
 
-    [done] = recover(enqueue=handed, dry_run=True)
+    with enqueue_with(handed):
+        [done] = recover(dry_run=True)
 
     session.refresh_from_db()
     assert "would" in done.what
@@ -226,7 +225,7 @@ def test_a_dry_run_only_says_what_it_would_do(tmp_path):
 def test_several_orphans_are_all_brought_to_an_end(tmp_path):
     sessions = [orphan(tmp_path, session_id=f"{n}" * 8 + ID_TAIL) for n in range(3)]
 
-    recover(enqueue=leave_to_caller)
+    recover()
 
     ended = Session.objects.filter(status=Session.Status.INTERRUPTED)
     assert set(ended) == set(sessions)
@@ -237,7 +236,7 @@ def test_one_that_cannot_be_recovered_does_not_hinder_the_others(tmp_path, monke
     bad = orphan(tmp_path, session_id="3" * 8 + ID_TAIL)
     monkeypatch.setattr(finish, "own_and_unheard", _failing_for(bad, own_and_unheard))
 
-    recover(enqueue=leave_to_caller)
+    recover()
 
     good.refresh_from_db()
     assert good.status == Session.Status.INTERRUPTED
@@ -245,7 +244,7 @@ def test_one_that_cannot_be_recovered_does_not_hinder_the_others(tmp_path, monke
 
 def test_a_spool_that_cannot_be_read_does_not_hinder_the_others(tmp_path):
     session = orphan(tmp_path)
-    spool.path_for(SessionFactory()).mkdir(parents=True)
+    recorder.spool_path(SessionFactory()).mkdir(parents=True)
 
     after, _done = recovered(session)
 
@@ -257,7 +256,7 @@ def test_a_recovery_that_failed_can_be_done_again_by_the_same_process(tmp_path, 
     with monkeypatch.context() as broken:
         broken.setattr(finish, "own_and_unheard", _failing_for(session, None))
         with contextlib.suppress(RuntimeError):  # whether it may raise is another question
-            recover(enqueue=leave_to_caller)
+            recover()
 
     after, _done = recovered(session)
 
@@ -267,9 +266,10 @@ def test_a_recovery_that_failed_can_be_done_again_by_the_same_process(tmp_path, 
 def test_of_two_recoveries_at_once_the_second_leaves_quietly(tmp_path, monkeypatch):
     session, handed = orphan(tmp_path), Handed()
     mine = orphans
-    monkeypatch.setattr(recovery, "orphans", _after_another_recovery(mine, handed))
+    monkeypatch.setattr(recovery, "orphans", _after_another_recovery(mine))
 
-    recover(enqueue=handed)
+    with enqueue_with(handed):
+        recover()
 
     session.refresh_from_db()
     assert session.status == Session.Status.INTERRUPTED
@@ -341,19 +341,19 @@ def _failing_for(session, otherwise):
     return fail
 
 
-def _after_another_recovery(find, handed):
+def _after_another_recovery(find):
     """Between the look and the deed, another process does the same work."""
 
     def look():
         found = find()
         for session in find():
-            recovery._recover_one(session, handed)
+            recovery._recover_one(session)
         return found
 
     return look
 
 
-def test_what_a_dead_run_asked_a_person_is_withdrawn(tmp_path):
+def test_approvals_of_a_dead_session_are_withdrawn(tmp_path):
     """Its command did not run and never will; whoever answers now is told so."""
     session = orphan(tmp_path, tier=2)
     heard(session, tool_call("first"))

@@ -1,4 +1,4 @@
-"""Queued sessions whose task died with a worker are handed to the queue again."""
+"""Queued sessions whose task died with a worker are enqueued again."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from django_q.conf import Conf
 from django_q.models import OrmQ
 
 from escalation import queue, tasks
-from escalation.host.pause import pause
-from escalation.queue import LOST_TASK_AGE
-from escalation.recovery.recover import recover
+from escalation.queue import LOST_TASK_AGE, enqueue_with
+from escalation.run.recovery import recover
+from escalation.worker.schedules import pause
 from sessions_app.models import Session
 from tests.escalation.recovery_cases import Handed, orphan
 from tests.factories import CycleFactory, SessionFactory
@@ -29,13 +29,14 @@ def waiting(age: timedelta = LOST_TASK_AGE * 2) -> Session:
 
 
 def take_every_task(ago: timedelta = timedelta(seconds=1)) -> None:
-    """As a worker does that fetched them and died."""
+    """Take the tasks like a worker that dies afterwards."""
     OrmQ.objects.update(lock=timezone.now() - ago + timedelta(seconds=Conf.RETRY))
 
 
 def handed_by(*, at_start: bool = False) -> list[int]:
     handed = Handed()
-    recover(enqueue=handed, at_start=at_start)
+    with enqueue_with(handed):
+        recover(at_start=at_start)
     return handed.pks
 
 
@@ -46,7 +47,7 @@ def test_a_session_without_a_task_is_handed_to_the_queue():
 
 
 def test_a_session_with_a_task_is_not():
-    queue.enqueue(waiting())
+    queue.enqueue_session(waiting())
 
     assert handed_by() == []
 
@@ -58,31 +59,31 @@ def test_a_session_that_was_queued_a_moment_ago_is_not_yet_lost():
 
 
 def test_a_task_that_some_worker_holds_is_respected_while_workers_run():
-    queue.enqueue(waiting())
+    queue.enqueue_session(waiting())
     take_every_task()
 
     assert handed_by() == []
 
 
 def test_a_task_that_was_taken_long_ago_without_effect_is_lost():
-    """Whoever took it could not claim the session (a full disk), and died or gave up."""
+    """The worker that took it could not claim the session (a full disk), and died."""
     session = waiting()
-    queue.enqueue(session)
+    queue.enqueue_session(session)
     take_every_task(ago=LOST_TASK_AGE * 2)
 
     assert handed_by() == [session.pk]
 
 
-def test_a_task_that_was_held_when_the_worker_starts_is_dead():
+def test_task_taken_before_the_worker_started_is_dead():
     session = waiting(age=timedelta(seconds=1))
-    queue.enqueue(session)
+    queue.enqueue_session(session)
     take_every_task()
 
     assert handed_by(at_start=True) == [session.pk]
 
 
 def test_a_waiting_task_is_respected_when_the_worker_starts():
-    queue.enqueue(waiting())
+    queue.enqueue_session(waiting())
 
     assert handed_by(at_start=True) == []
 
@@ -98,7 +99,7 @@ def test_while_paused_orphans_are_still_brought_to_an_end(tmp_path):
     session = orphan(tmp_path)
     pause("maintenance")
 
-    recover(enqueue=Handed())
+    recover()
 
     session.refresh_from_db()
     assert session.status == Session.Status.INTERRUPTED
@@ -107,8 +108,8 @@ def test_while_paused_orphans_are_still_brought_to_an_end(tmp_path):
 def test_a_second_recovery_hands_on_nothing_twice():
     waiting()
 
-    recover(enqueue=queue.enqueue)
-    recover(enqueue=queue.enqueue)
+    recover()
+    recover()
 
     assert OrmQ.objects.count() == 1
 
@@ -116,7 +117,7 @@ def test_a_second_recovery_hands_on_nothing_twice():
 def test_a_successor_that_recovery_has_just_made_is_enqueued_once(tmp_path):
     orphan(tmp_path)
 
-    recover(enqueue=queue.enqueue, at_start=True)
+    recover(at_start=True)
 
     assert OrmQ.objects.count() == 1
 
@@ -128,14 +129,14 @@ def test_only_queued_sessions_are_handed_on(status):
     assert handed_by() == []
 
 
-def test_a_task_that_nobody_can_read_does_not_hinder():
+def test_unreadable_task_is_skipped():
     session = waiting()
     OrmQ.objects.create(key="claudeops", payload="signed by another key", lock=timezone.now())
 
     assert handed_by() == [session.pk]
 
 
-def test_the_task_of_the_queue_says_how_many_there_were():
+def test_queue_task_returns_the_number_of_recoveries():
     waiting()
 
     assert tasks.recover_orphans() == "1 sessions needed recovery."

@@ -1,4 +1,4 @@
-"""What the CLI wrote down after the last line that reached us is read in, and its cost settled."""
+"""Recovery reads what the transcript holds beyond the stored events, with its cost."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from escalation.continuity.transcript_tail import own_and_unheard
-from escalation.run import spool
+from escalation.resume.transcripts import own_and_unheard
+from escalation.run import recorder
 from sessions_app.models import Conversation, Session, SessionEvent
 from tests.escalation.recovery_cases import (
     Handed,
@@ -64,7 +64,7 @@ def test_messages_beyond_the_last_stored_event_are_read_in(tmp_path):
     assert uuids(session) == ["a", "b", "c"]
 
 
-def test_what_was_read_in_says_where_it_comes_from(tmp_path):
+def test_event_from_the_transcript_is_marked(tmp_path):
     session = orphan(tmp_path)
     write_transcript(session, answer("a"))
 
@@ -95,7 +95,7 @@ def test_the_copied_messages_of_the_parent_are_not_read_again(tmp_path):
     assert uuids(session) == ["own"]
 
 
-def test_the_prompt_is_not_taken_for_something_that_was_said_later(tmp_path):
+def test_prompt_in_the_transcript_is_no_event(tmp_path):
     session = orphan(tmp_path)
     heard(session, answer("a"))
     write_transcript(session, prompt("the prompt"), answer("a"))
@@ -105,7 +105,7 @@ def test_the_prompt_is_not_taken_for_something_that_was_said_later(tmp_path):
     assert uuids(session) == ["a"]
 
 
-def test_what_the_cli_puts_in_by_itself_is_left_out(tmp_path):
+def test_entries_added_by_the_cli_are_left_out(tmp_path):
     session = orphan(tmp_path)
     write_transcript(session, answer("by itself", model="<synthetic>"))
 
@@ -181,7 +181,7 @@ def test_a_tool_result_seen_only_in_the_transcript_counts_as_an_answer(tmp_path)
     assert len(handed.sessions) == 1
 
 
-def test_what_a_database_cannot_hold_is_read_in_all_the_same(tmp_path):
+def test_text_that_the_database_refuses_is_cleaned_and_stored(tmp_path):
     session = orphan(tmp_path)
     write_transcript(session, answer("a", {"type": "text", "text": "nul \x00, half \ud83d"}))
 
@@ -195,13 +195,13 @@ def test_a_leftover_spool_is_read_in_before_the_transcript(tmp_path):
     kept = SessionEvent(
         session=session, sequence=2, source="stream", kind="assistant", payload=answer("spooled")
     )
-    spool.write(session, [kept])
+    recorder.write_spool(session, [kept])
     write_transcript(session, answer("spooled"), answer("beyond"))
 
     recovered(session)
 
     assert uuids(session) == ["spooled", "beyond"]
-    assert not spool.path_for(session).exists()
+    assert not recorder.spool_path(session).exists()
 
 
 def test_a_result_line_that_was_seen_gives_the_cost(tmp_path):
@@ -214,7 +214,7 @@ def test_a_result_line_that_was_seen_gives_the_cost(tmp_path):
     assert (after.input_tokens, after.output_tokens) == (900, 90)
 
 
-def test_the_clis_own_books_give_the_cost_of_a_run_without_a_result(tmp_path):
+def test_total_in_the_transcript_gives_the_cost_without_a_result(tmp_path):
     session = orphan(tmp_path)
     write_transcript(session, answer("a"), cost_state(0.1), cost_state(0.4))
 
@@ -233,7 +233,7 @@ def test_of_a_continued_conversation_only_the_difference_is_the_runs_own(tmp_pat
     assert after.baseline_cost_usd == Decimal("0.3")
 
 
-def test_books_that_end_before_a_run_say_nothing_about_its_cost(tmp_path):
+def test_total_from_before_the_session_gives_no_cost(tmp_path):
     session = continuing(tmp_path, before=Decimal("0.3"))
     write_transcript(session, answer("a"), cost_state(0.1))
 
@@ -262,7 +262,7 @@ def test_without_any_figure_the_stream_gives_an_estimate(tmp_path):
     assert after.estimated_cost_usd == Decimal("0.15")
 
 
-def test_a_run_that_said_nothing_has_an_unknown_cost(tmp_path):
+def test_session_without_output_has_an_unknown_cost(tmp_path):
     after, _done = recovered(orphan(tmp_path))
 
     assert (after.cost_usd, after.cost_basis) == (None, Basis.UNKNOWN)
@@ -290,7 +290,7 @@ def test_a_cut_off_answer_counts_with_the_length_that_it_had_in_the_end(tmp_path
     assert (after.input_tokens, after.output_tokens) == (100, 92)
 
 
-def test_a_transcript_that_lacks_what_was_heard_is_not_resumed(tmp_path):
+def test_transcript_without_calls_of_the_stream_is_not_resumed(tmp_path):
     """A CLI that was killed has not written its last words down; who resumes would not know."""
     session = orphan(tmp_path)
     heard(session, answer("a"), tool_call("b"), tool_result("c"))
@@ -300,10 +300,10 @@ def test_a_transcript_that_lacks_what_was_heard_is_not_resumed(tmp_path):
 
     conversation = Conversation.objects.get(session_id=session.session_id)
     assert conversation.state == Conversation.State.RETIRED
-    assert "has a hole" in conversation.reason
+    assert "incomplete" in conversation.reason
 
 
-def test_a_transcript_with_all_that_was_heard_is_resumed(tmp_path):
+def test_complete_transcript_is_resumed(tmp_path):
     session = orphan(tmp_path)
     heard(session, answer("a"), tool_call("b"), tool_result("c"))
     write_transcript(session, answer("a"), tool_call("b"), tool_result("c"))
@@ -314,7 +314,7 @@ def test_a_transcript_with_all_that_was_heard_is_resumed(tmp_path):
     assert not states.filter(state=Conversation.State.RETIRED).exists()
 
 
-def test_a_fork_that_lost_what_its_parent_had_is_not_resumed(tmp_path):
+def test_fork_without_calls_of_its_parent_is_not_resumed(tmp_path):
     """On a full disk the copy that a fork begins with may have holes."""
     session = continuing(tmp_path, before=Decimal(0))
     parent = session.parent_session

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
-from escalation.gate.decision import Decision, Verdict
-from escalation.run.refusals import RULE, CliRefusals
+from escalation.command_policy.decision import Decision
+from escalation.run.command_checks import CLI_RULE, CliRefusals
+from sessions_app.models.session import Verdict
+from tests.tables import each_row
 
 DENIED = Decision(verdict=Verdict.DENY, rule="needs Tier 2", reason="Not here.", allowed_from=2)
 ALLOWED = Decision(verdict=Verdict.ALLOW, rule="understood")
@@ -27,25 +27,25 @@ def test_a_refused_command_is_kept_with_the_tier_that_would_have_run_it():
     assert (record.command, record.verdict, record.rule) == (
         "docker restart web",
         Verdict.DENY,
-        RULE,
+        CLI_RULE,
     )
     assert (record.allowed_from, record.reason, record.cwd) == (2, "Not here.", "/srv")
 
 
-def test_what_the_gate_would_have_let_pass_is_denied_all_the_same():
+def test_command_refused_by_the_cli_is_denied_though_the_policy_allows_it():
     (record,) = CliRefusals(lambda command: ALLOWED, "/").in_line(result(denial("ls")))
 
     assert (record.verdict, record.allowed_from) == (Verdict.DENY, 0)
 
 
-def test_a_refusal_that_is_told_twice_is_kept_once():
+def test_repeated_refusal_is_recorded_once():
     refusals = CliRefusals(lambda command: DENIED, "/")
     line = result(denial("ls"), denial("ls", name="2"))
 
     assert (len(list(refusals.in_line(line))), len(list(refusals.in_line(line)))) == (2, 0)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         {"type": "assistant", "permission_denials": [denial("ls")]},

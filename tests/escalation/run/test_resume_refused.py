@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from escalation.continuity.guards import Guard
+from escalation.resume.guards import Guard
 from sessions_app.models import Conversation, Cycle, Session
 from tests.escalation.continuation_cases import FENCE
 from tests.escalation.fake_cli import FakeCli
@@ -116,7 +116,7 @@ def test_after_a_tool_ran_there_is_no_second_run_and_a_person_is_asked(fake_cli,
         "Unable to connect to API (ECONNREFUSED)",
     ],
 )
-def test_a_failing_service_says_nothing_about_the_conversation(fake_cli, session, said):
+def test_api_error_does_not_retire_the_conversation(fake_cli, session, said):
     program = f"init(); result(None, is_error=True, result={said!r}, num_turns=1); sys.exit(1)"
 
     first = refused(fake_cli, session, program)
@@ -184,5 +184,5 @@ def test_a_conversation_that_the_cli_could_not_write_down_is_not_resumed(fake_cl
     second = run(child)
 
     assert (second.continued_by, second.continued_guard) == ("handoff", "retired")
-    assert "has a hole" in second.continued_why
+    assert "incomplete" in second.continued_why
     assert FOUND in fake_cli.calls[1].stdin

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from escalation.next_step.cycles import leave_to_caller
-from escalation.rehearsal.drills.drill import start_drill
+from escalation.drills.drill import start_drill
 from escalation.run import runner
 from sessions_app.models import Cycle, Session, SessionEvent
 from tests.escalation.fake_cli import FakeCli
@@ -19,7 +18,7 @@ pytestmark = pytest.mark.django_db
 
 
 def run(session: Session) -> Session:
-    assert runner.run(session, enqueue=leave_to_caller)
+    assert runner.run(session)
     session.refresh_from_db()
     return session
 
@@ -28,7 +27,7 @@ def child_of(session: Session) -> Session:
     return session.children.get()
 
 
-def test_a_healthy_round_ends_completed_and_healthy(fake_cli, session):
+def test_healthy_cycle_ends_completed_and_healthy(fake_cli, session):
     fake_cli.reports(HEALTHY)
 
     run(session)
@@ -58,13 +57,13 @@ def test_req1_the_id_is_ours_and_stored_before_the_process_starts(fake_cli, sess
     def look(event: SessionEvent) -> None:
         stored.append(Session.objects.get(pk=session.pk).session_id)
 
-    runner.run(session, enqueue=leave_to_caller, listener=look)
+    runner.run(session, listener=look)
 
     assert stored[0] == fake_cli.calls[0].flag("--session-id")
     assert str(uuid.UUID(stored[0])) == stored[0]
 
 
-def test_the_run_is_stored_with_what_it_was_started_with(fake_cli, session, settings):
+def test_plan_is_stored_with_the_session(fake_cli, session, settings):
     fake_cli.reports(HEALTHY)
 
     run(session)
@@ -173,7 +172,7 @@ def test_an_invalid_report_is_stored_as_none_and_asked_for_again(fake_cli, sessi
     assert child_of(session).purpose == Session.Purpose.REPORT
 
 
-def test_a_dry_run_is_told_so_at_every_tier_up_to_its_limit(fake_cli, workdir):
+def test_dry_run_is_stated_at_every_tier(fake_cli, workdir):
     asks = a_report(needed=True, reason="web is down", services=(("web", "down"),))
     fake_cli.reports(asks).reports(asks)
     session = queued_session(workdir, dry_run=True, max_tier=2)
@@ -188,7 +187,7 @@ def test_a_session_that_is_delivered_twice_runs_once(fake_cli, session):
     fake_cli.reports(HEALTHY)
     run(session)
 
-    again = runner.run(Session.objects.get(pk=session.pk), enqueue=leave_to_caller)
+    again = runner.run(Session.objects.get(pk=session.pk))
 
     assert again is False
     assert len(fake_cli.calls) == 1
@@ -198,7 +197,7 @@ def test_a_session_that_another_worker_has_is_left_alone(fake_cli, session):
     stale = Session.objects.get(pk=session.pk)
     session.claim()
 
-    assert runner.run(stale, enqueue=leave_to_caller) is False
+    assert runner.run(stale) is False
     assert (session.events.get().kind, fake_cli.calls) == ("status", [])
 
 
@@ -209,7 +208,7 @@ def test_the_cycle_runs_while_its_session_does(fake_cli, session):
     def look(event: SessionEvent) -> None:
         states.append(Cycle.objects.get(pk=session.cycle_id).state)
 
-    runner.run(session, enqueue=leave_to_caller, listener=look)
+    runner.run(session, listener=look)
 
     assert states[0] == Cycle.State.RUNNING
 
@@ -217,7 +216,7 @@ def test_the_cycle_runs_while_its_session_does(fake_cli, session):
 def test_a_drill_needs_no_key_and_talks_to_its_own_api(fake_cli, monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     fake_cli.reports(HEALTHY)
-    cycle = start_drill("all-healthy", enqueue=leave_to_caller)
+    cycle = start_drill("all-healthy")
 
     run(cycle.sessions.get())
 
@@ -240,7 +239,7 @@ def test_a_drill_never_has_the_operators_own_login(fake_cli, settings, monkeypat
     monkeypatch.setenv(name, "1")
     settings.CLAUDEOPS_PASS_ENV = (name,)
     fake_cli.reports(HEALTHY)
-    cycle = start_drill("all-healthy", enqueue=leave_to_caller)
+    cycle = start_drill("all-healthy")
 
     run(cycle.sessions.get())
 

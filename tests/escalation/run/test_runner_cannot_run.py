@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import time
+import uuid
 from pathlib import Path
 
 import pytest
 
 from escalation.agent.process import StopAsked
-from escalation.next_step import conclude as conclude_module
-from escalation.next_step.cycles import leave_to_caller
-from escalation.rehearsal.drills.drill import start_drill
-from escalation.run import ending, finish, prepare, runner, stop
+from escalation.drills.drill import start_drill
+from escalation.errors import CannotRun, WhyNot
+from escalation.queue import enqueue_with
+from escalation.run import finish, prepare, runner
 from escalation.run.recorder import Recorder
-from sessions_app.models import Cycle, Session, SessionEvent
+from escalation.supervisor import conclude as conclude_module
+from sessions_app.models import Conversation, Cycle, Incident, Session, SessionEvent
 from tests.escalation.processes import group_is_gone_soon
 from tests.escalation.rows import CONVERSATION, notes_of
 from tests.factories import CycleFactory, SessionFactory
@@ -25,35 +27,36 @@ CTRL_C = StopAsked(Session.StopCause.FOREGROUND, "Ctrl-C")
 
 
 def run(session: Session) -> Session:
-    assert runner.run(session, enqueue=leave_to_caller)
+    assert runner.run(session)
     session.refresh_from_db()
     return session
 
 
-def assert_could_not_run(session: Session, *words: str) -> None:
+def assert_could_not_run(session: Session, cause: WhyNot, *words: str) -> None:
+    assert Incident.objects.get().cause == cause
     assert (session.status, session.cycle.outcome) == (Status.FAILED, Outcome.COULD_NOT_RUN)
     assert session.cycle.state == Cycle.State.FINISHED
     assert [word for word in words if word not in session.error] == []
     assert session.error in notes_of(session, "decision")[-1]
 
 
-def test_a_missing_cli_says_where_it_was_looked_for(settings, session, tmp_path):
+def test_missing_cli_is_reported_with_its_path(settings, session, tmp_path):
     settings.CLAUDEOPS_CLAUDE_BIN = str(tmp_path / "nowhere")
 
     run(session)
 
-    assert_could_not_run(session, str(tmp_path / "nowhere"), "CLAUDEOPS_CLAUDE_BIN")
+    assert_could_not_run(session, WhyNot.CLI, str(tmp_path / "nowhere"), "CLAUDEOPS_CLAUDE_BIN")
 
 
-def test_a_cli_that_is_not_executable_says_how_to_make_it_so(fake_cli, session):
+def test_cli_that_is_not_executable_is_reported(fake_cli, session):
     fake_cli.path.chmod(0o644)
 
     run(session)
 
-    assert_could_not_run(session, f"chmod +x {fake_cli.path}")
+    assert_could_not_run(session, WhyNot.CLI, f"chmod +x {fake_cli.path}")
 
 
-def test_a_cli_that_breaks_when_asked_for_its_version_says_so(settings, session, tmp_path):
+def test_cli_without_a_version_is_reported(settings, session, tmp_path):
     broken = tmp_path / "claude"
     broken.write_text("#!/bin/sh\necho missing library >&2\nexit 3\n")
     broken.chmod(0o755)
@@ -61,10 +64,10 @@ def test_a_cli_that_breaks_when_asked_for_its_version_says_so(settings, session,
 
     run(session)
 
-    assert_could_not_run(session, "--version", "code 3", "missing library")
+    assert_could_not_run(session, WhyNot.CLI, "--version", "code 3", "missing library")
 
 
-def test_a_cli_that_vanishes_between_question_and_start_says_so(fake_cli, session, monkeypatch):
+def test_cli_that_vanishes_before_the_start_is_reported(fake_cli, session, monkeypatch):
     from escalation.agent.binary import find_binary
 
     binary = find_binary()
@@ -73,41 +76,65 @@ def test_a_cli_that_vanishes_between_question_and_start_says_so(fake_cli, sessio
 
     run(session)
 
-    assert_could_not_run(session, "cannot be started", "CLAUDEOPS_CLAUDE_BIN")
+    assert_could_not_run(session, WhyNot.CLI, "cannot be started", "CLAUDEOPS_CLAUDE_BIN")
 
 
-def test_a_missing_working_directory_says_what_to_correct(fake_cli, session, workdir):
+def test_missing_working_directory_is_reported(fake_cli, session, workdir):
     workdir.rmdir()
 
     run(session)
 
-    assert_could_not_run(session, str(workdir), "correct the watch")
+    assert_could_not_run(session, WhyNot.WORKDIR, str(workdir), "correct the watch")
 
 
-def test_a_missing_prompt_file_says_what_to_correct(fake_cli, session, settings, tmp_path):
+def test_missing_prompt_file_is_reported(fake_cli, session, settings, tmp_path):
     settings.CLAUDEOPS_PROMPTS_DIR = tmp_path / "no-prompts"
 
     run(session)
 
-    assert_could_not_run(session, "no-prompts", "CLAUDEOPS_PROMPTS_DIR")
+    assert_could_not_run(session, WhyNot.PROMPTS, "no-prompts", "CLAUDEOPS_PROMPTS_DIR")
 
 
-def test_a_missing_key_says_where_to_set_it(fake_cli, session, monkeypatch):
+def test_missing_credentials_are_reported(fake_cli, session, monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY")
 
     run(session)
 
-    assert_could_not_run(session, "ANTHROPIC_API_KEY", ".env")
+    assert_could_not_run(session, WhyNot.NO_CREDENTIALS, "ANTHROPIC_API_KEY", ".env")
     assert fake_cli.calls == []
 
 
-def test_a_drill_whose_scenario_is_gone_says_which_are_known(fake_cli):
-    cycle = start_drill("all-healthy", enqueue=leave_to_caller)
+def test_missing_scenario_is_reported_with_the_known_ones(fake_cli):
+    cycle = start_drill("all-healthy")
     Cycle.objects.filter(pk=cycle.pk).update(drill="forgotten")
 
     session = run(Session.objects.get(cycle=cycle))
 
-    assert_could_not_run(session, "'forgotten'", "all-healthy")
+    assert_could_not_run(session, WhyNot.DRILL, "'forgotten'", "all-healthy")
+
+
+def test_a_conversation_that_is_in_use_is_named(fake_cli, session, monkeypatch):
+    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(CONVERSATION))
+    assert Conversation.take(CONVERSATION, SessionFactory(running=True))
+
+    run(session)
+
+    assert_could_not_run(session, WhyNot.CONVERSATION, CONVERSATION)
+
+
+def test_our_own_fault_before_the_start_is_not_blamed_on_the_cli(fake_cli, session, monkeypatch):
+    monkeypatch.setattr(prepare, "prompt_for", _raising(Broken("a bug of ours")))
+
+    with pytest.raises(Broken):
+        runner.run(session)
+
+    session.refresh_from_db()
+    assert_could_not_run(session, WhyNot.CRASH, "a bug of ours")
+
+
+def test_cannot_run_requires_a_cause():
+    with pytest.raises(TypeError):
+        CannotRun("there is no directory")  # type: ignore[call-arg]
 
 
 def test_a_higher_tier_that_cannot_run_needs_a_person(settings, tmp_path):
@@ -128,10 +155,10 @@ class Broken(Exception):
 
 def test_our_own_fault_ends_the_session_and_is_raised(fake_cli, session, monkeypatch):
     fake_cli.then("init(); say(); result(HEALTHY)")
-    monkeypatch.setattr(ending, "checked_report", _raising(Broken("a bug of ours")))
+    monkeypatch.setattr(finish, "checked_report", _raising(Broken("a bug of ours")))
 
     with pytest.raises(Broken):
-        runner.run(session, enqueue=leave_to_caller)
+        runner.run(session)
 
     session.refresh_from_db()
     assert session.status == Status.FAILED
@@ -142,10 +169,10 @@ def test_our_own_fault_ends_the_session_and_is_raised(fake_cli, session, monkeyp
 
 def test_the_events_before_our_own_fault_are_kept(fake_cli, session, monkeypatch):
     fake_cli.then("init(); say(); result(HEALTHY)")
-    monkeypatch.setattr(ending, "checked_report", _raising(Broken()))
+    monkeypatch.setattr(finish, "checked_report", _raising(Broken()))
 
     with pytest.raises(Broken):
-        runner.run(session, enqueue=leave_to_caller)
+        runner.run(session)
 
     assert session.events.filter(source=SessionEvent.Source.STREAM).count() == 3
 
@@ -153,8 +180,8 @@ def test_the_events_before_our_own_fault_are_kept(fake_cli, session, monkeypatch
 def test_a_queue_that_refuses_the_successor_ends_the_session_failed(fake_cli, session):
     fake_cli.then("init(); say(); result(ESCALATE)")
 
-    with pytest.raises(Broken):
-        runner.run(session, enqueue=_raising(Broken("no queue")))
+    with enqueue_with(_raising(Broken("no queue"))), pytest.raises(Broken):
+        runner.run(session)
 
     session.refresh_from_db()
     assert (session.status, session.children.count()) == (Status.FAILED, 0)
@@ -168,7 +195,7 @@ def test_events_that_cannot_be_stored_do_not_keep_the_session_from_ending(
     monkeypatch.setattr(Recorder, "close", _raising(ValueError("an event of no known shape")))
 
     with contextlib.suppress(ValueError):
-        runner.run(session, enqueue=leave_to_caller)
+        runner.run(session)
 
     session.refresh_from_db()
     assert not session.is_open
@@ -186,7 +213,7 @@ def test_an_interruption_ends_the_session_interrupted(fake_cli, session, interru
             raise interruption
 
     with pytest.raises(interruption):
-        runner.run(session, enqueue=leave_to_caller, asked_to_stop=interrupt)
+        runner.run(session, asked_to_stop=interrupt)
 
     session.refresh_from_db()
     assert session.status == Status.INTERRUPTED
@@ -207,7 +234,7 @@ def test_an_interruption_after_the_end_does_not_rewrite_it(fake_cli, session, mo
     monkeypatch.setattr(finish, "conclude", conclude_and_interrupt)
 
     with pytest.raises(KeyboardInterrupt):
-        runner.run(session, enqueue=leave_to_caller)
+        runner.run(session)
 
     session.refresh_from_db()
     assert (session.status, session.error) == (Status.COMPLETED, "")
@@ -218,7 +245,6 @@ def test_a_stop_from_the_caller_ends_the_run_interrupted(fake_cli, session):
 
     runner.run(
         session,
-        enqueue=leave_to_caller,
         asked_to_stop=lambda: CTRL_C if session.events.count() > 1 else None,
     )
 
@@ -228,7 +254,7 @@ def test_a_stop_from_the_caller_ends_the_run_interrupted(fake_cli, session):
 
 
 def test_a_stop_through_the_database_ends_the_run_interrupted(fake_cli, session, monkeypatch):
-    monkeypatch.setattr(stop, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(runner, "LOOK_SECONDS", 0.05)
     fake_cli.then("init(); time.sleep(60)")
 
     def ask_for_stop(event: SessionEvent) -> None:
@@ -236,7 +262,7 @@ def test_a_stop_through_the_database_ends_the_run_interrupted(fake_cli, session,
             Session.StopCause.WORKER, "the worker was told to stop"
         )
 
-    runner.run(session, enqueue=leave_to_caller, listener=ask_for_stop)
+    runner.run(session, listener=ask_for_stop)
 
     session.refresh_from_db()
     assert session.status == Status.INTERRUPTED

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import pytest
 from django.db import OperationalError
 
-from escalation.next_step.cycles import leave_to_caller
 from escalation.run import runner
 from sessions_app.models import Cycle, Session, SessionEvent
 from tests.escalation.rows import CONVERSATION, ESCALATE, HEALTHY, notes_of
@@ -18,7 +17,7 @@ Status, Outcome, Source = Session.Status, Cycle.Outcome, SessionEvent.Source
 
 
 def run(session: Session) -> Session:
-    assert runner.run(session, enqueue=leave_to_caller)
+    assert runner.run(session)
     session.refresh_from_db()
     return session
 
@@ -194,7 +193,7 @@ def test_hostile_values_everywhere_end_like_any_other_run(fake_cli, session):
     assert session.cost_usd is None
 
 
-def test_a_run_that_floods_stderr_keeps_its_last_words(fake_cli, session):
+def test_end_of_a_long_stderr_is_kept(fake_cli, session):
     fake_cli.then("sys.stderr.write('x' * 2_000_000 + '\\nthe reason\\n'); sys.exit(1)")
 
     run(session)
@@ -287,7 +286,7 @@ def test_a_database_that_goes_away_before_the_run_begins_puts_it_back(
 
     monkeypatch.setattr(runner, "prepare", away)
 
-    taken = runner.run(session, enqueue=leave_to_caller)
+    taken = runner.run(session)
 
     session.refresh_from_db()
     assert (taken, session.status, session.started_at) == (False, Session.Status.QUEUED, None)

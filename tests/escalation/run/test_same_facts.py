@@ -6,8 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from escalation.next_step import by_person
-from escalation.next_step.cycles import leave_to_caller
+from escalation.supervisor import manual
 from sessions_app.models import Conversation, Cycle, Session
 from tests.escalation.recovery_cases import Handed, dead_process, recovered
 from tests.escalation.rows import HEALTHY
@@ -84,7 +83,7 @@ def test_a_recovered_run_has_the_facts_of_one_that_ended_before_our_eyes(
 
 
 @pytest.mark.parametrize("program", ["escalating", "without a report", "at its turn limit"])
-def test_a_recovered_run_is_followed_by_what_would_have_followed_it(fake_cli, session, program):
+def test_recovered_session_gets_the_same_successor(fake_cli, session, program):
     fake_cli.then(RUNS[program])
     seen = run(session)
     expected = child_of(seen).purpose
@@ -95,7 +94,7 @@ def test_a_recovered_run_is_followed_by_what_would_have_followed_it(fake_cli, se
 
 
 @pytest.mark.parametrize("accumulates", [True, False])
-def test_req5_a_recovered_cost_follows_what_this_cli_reports(
+def test_req5_recovered_cost_follows_the_capabilities_of_the_cli(
     fake_cli, session, settings, accumulates
 ):
     """0.02 was stored where 0.05 was right: recovery took every CLI for one that accumulates."""
@@ -111,7 +110,7 @@ def test_req5_a_recovered_cost_follows_what_this_cli_reports(
 
 def test_the_answer_to_a_question_survives_its_runner(fake_cli, session):
     fake_cli.reports(HEALTHY).then("init(); say(); result(None, result='Because of the cache.')")
-    asked = by_person.follow_up(run(session), "Why?", enqueue=leave_to_caller)
+    asked = manual.follow_up(run(session), "Why?")
     run(asked)
 
     after, _done = recovered(died_before_it_was_concluded(Session.objects.get(pk=asked.pk)))

@@ -1,4 +1,4 @@
-"""What a run says is masked before it is stored; what follows from it is not changed by that."""
+"""Output is redacted before it is stored, and the decision does not change by that."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import json
 
 import pytest
 
-from escalation.run import spool
+from escalation.run import recorder as spool
 from escalation.run.recorder import Recorder
 from sessions_app.models import Session, SessionEvent
+from sessions_app.models.session import EventKind
 from tests.escalation.runs import run
-from tests.factories import SessionFactory, TargetFactory
+from tests.factories import ChannelFactory, SessionFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -18,7 +19,7 @@ SECRET = "hunter22-and-more"
 
 
 def stored_text(session: Session) -> str:
-    """All that the database holds of a session and its cycle."""
+    """Everything that the database holds of a session and its cycle."""
     rows = [
         *Session.objects.filter(pk=session.pk).values(),
         *session.events.values(),
@@ -51,27 +52,29 @@ def test_no_secret_of_a_run_is_stored(fake_cli, session, program):
     ended = run(session)
 
     assert SECRET not in stored_text(ended)
-    assert "[masked: " in stored_text(ended)
+    assert "[redacted: " in stored_text(ended)
 
 
-def test_a_secret_in_a_report_does_not_change_what_follows(fake_cli, session):
+def test_secret_in_a_report_does_not_change_the_decision(fake_cli, session):
     fake_cli.then(LEAKING["in its words and its report"])
 
     ended = run(session)
 
     assert ended.status == Session.Status.ESCALATED
     assert ended.report is not None
-    assert ended.report["escalation"]["reason"] == "password=[masked: password]"
+    assert ended.report["escalation"]["reason"] == "password=[redacted: password]"
 
 
-def test_everything_that_is_recorded_is_masked(db):
+def test_everything_that_is_recorded_is_redacted(db):
     session = SessionFactory(running=True)
     heard: list[str] = []
     recorder = Recorder(session, lambda event: heard.append(json.dumps(event.payload)))
     recorder.stream_line(json.dumps({"type": "user", "password": SECRET}).encode())
     recorder.stream_line(f"noise: password={SECRET}".encode())
     recorder.stderr_line(f"password={SECRET}".encode())
-    recorder.note("gate", f"Allowed: PGPASSWORD={SECRET} psql", command=f"PGPASSWORD={SECRET} psql")
+    recorder.note(
+        EventKind.COMMAND, f"Allowed: PGPASSWORD={SECRET} psql", command=f"PGPASSWORD={SECRET} psql"
+    )
     recorder.message_from_transcript({"type": "user", "text": f"token={SECRET}"})
 
     recorder.close()
@@ -80,18 +83,18 @@ def test_everything_that_is_recorded_is_masked(db):
     assert SECRET not in stored_text(session) + "".join(heard) + recorder.stderr
 
 
-def test_what_waits_on_disk_for_the_database_is_masked(db):
+def test_spooled_events_are_redacted(db):
     session = SessionFactory(running=True)
     events: list[SessionEvent] = []
     recorder = Recorder(session, events.append)
     recorder.stderr_line(f"password={SECRET}".encode())
 
-    spool.write(session, events)
+    spool.write_spool(session, events)
 
-    assert SECRET not in spool.path_for(session).read_text()
+    assert SECRET not in spool.spool_path(session).read_text()
 
 
-def test_the_engine_reads_a_line_as_it_was_said(db):
+def test_stream_facts_use_the_original_line(db):
     recorder = Recorder(SessionFactory(running=True))
 
     parsed = recorder.stream_line(f'{{"type": "result", "result": "password={SECRET}"}}'.encode())
@@ -110,14 +113,14 @@ def test_a_secret_that_is_split_over_two_lines_is_stored_in_no_two_events(db, mo
     recorder.close()
 
     said = [event.payload["text"] for event in session.events.order_by("sequence")]
-    assert said == [key[:14], "[masked: ANTHROPIC_API_KEY]"]
+    assert said == [key[:14], "[redacted: ANTHROPIC_API_KEY]"]
 
 
 def test_the_address_of_a_target_is_a_secret_of_a_run_too(fake_cli, session):
-    TargetFactory(address="ntfy://a-topic-is-a-password")
+    ChannelFactory(address="ntfy://a-topic-is-a-password")
     fake_cli.then("init(); say('it posts to ntfy://a-topic-is-a-password'); result(HEALTHY)")
 
     ended = run(session)
 
     assert "a-topic-is-a-password" not in stored_text(ended)
-    assert "[masked: notification address]" in stored_text(ended)
+    assert "[redacted: notification address]" in stored_text(ended)

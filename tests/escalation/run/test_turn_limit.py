@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from escalation.next_step.lineage import lineage_of
-from escalation.run.plan import SMALLEST_BUDGET, budget_of
+from escalation.run.prepare import SMALLEST_BUDGET, budget_of
+from escalation.supervisor.successors import lineage_of
 from escalation.tiers import get_tier
 from sessions_app.models import Cycle, Session
 from tests.escalation.rows import HEALTHY, notes_of
@@ -32,7 +32,7 @@ def budget_of_a_dollar(settings) -> None:
     settings.CLAUDEOPS_TIERS = {**settings.CLAUDEOPS_TIERS, 1: tier}
 
 
-def test_it_goes_on_in_the_same_conversation_with_words_of_its_own(fake_cli, session):
+def test_continuation_resumes_with_its_own_prompt(fake_cli, session):
     fake_cli.then(at_limit()).reports(HEALTHY)
     first = run(session)
 
@@ -73,7 +73,7 @@ def test_it_goes_on_so_often_and_then_needs_a_person(fake_cli, session, settings
     assert "CLAUDEOPS_TIER1_MAX_TURNS" in last.cycle.outcome_reason
 
 
-def test_it_goes_on_with_what_is_left_of_its_budget(fake_cli, session, budget_of_a_dollar):
+def test_continuation_gets_the_rest_of_the_budget(fake_cli, session, budget_of_a_dollar):
     fake_cli.then(at_limit(0.25)).then(at_limit(0.5)).reports(HEALTHY)
     second = child_of(run(session))
     third = child_of(run(second))
@@ -130,7 +130,7 @@ def test_the_budget_never_falls_to_nothing_which_the_cli_would_not_take():
     assert budget_of(lineage_of(session), get_tier(1)) == SMALLEST_BUDGET
 
 
-def test_what_a_killed_run_is_estimated_to_have_spent_counts_against_the_budget():
+def test_estimated_cost_of_a_killed_session_counts_in_the_budget():
     first = SessionFactory(cost_usd=None, estimated_cost_usd=Decimal("0.4"))
     second = SessionFactory(parent_session=first, purpose=Purpose.RECOVERY, cost_usd=None)
 
@@ -139,7 +139,7 @@ def test_what_a_killed_run_is_estimated_to_have_spent_counts_against_the_budget(
 
 
 @pytest.mark.parametrize("purpose", [Purpose.FOLLOW_UP, Purpose.FORK])
-def test_what_a_person_asks_for_has_a_budget_of_its_own(purpose):
+def test_manual_session_has_its_own_budget(purpose):
     """A tier that has spent its money must still be able to answer a question."""
     spent = SessionFactory(cost_usd=get_tier(1).max_budget_usd)
     asked = SessionFactory(parent_session=spent, purpose=purpose, cost_usd=None)

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.escalation.rooms.places import Host, new_host, people
+from tests.escalation.sandbox.run_paths import Host, new_host, people
 
 
 @pytest.fixture(params=people())
 def host(request, monkeypatch) -> Iterator[Host]:
-    """The test runs once as each of these people."""
+    """Run the test once as each of these users."""
     if request.param != pwd.getpwuid(os.getuid()).pw_name:
-        # Root's own Python may lie where nobody else can go.
+        # Other users may not be able to read root's Python.
         monkeypatch.setattr(sys, "base_prefix", "/usr")
         person = pwd.getpwnam(request.param)
         monkeypatch.setattr(os, "getuid", lambda: person.pw_uid)

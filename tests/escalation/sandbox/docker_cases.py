@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from escalation.rooms.docker_filter import DockerFilter
+from escalation.sandbox.docker_filter import DockerFilter
 
 
 @contextmanager

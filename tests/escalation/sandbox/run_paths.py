@@ -1,4 +1,4 @@
-"""A run's place for tests, and the people as whom a room is tried."""
+"""RunPaths for tests, and the users as which a sandbox is tested."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from escalation.rooms.limits import Limits
-from escalation.rooms.place import Operator, RunPlace
-from escalation.rooms.tool_environment import clean_environment
-from escalation.rooms.tool_room import ToolRooms
-from escalation.rooms.tool_runner import TRIES
+from escalation.sandbox.command_runner import TRIES
+from escalation.sandbox.command_sandbox import CommandSandboxes, clean_environment
+from escalation.sandbox.layout import Operator, RunPaths
+from escalation.sandbox.limits import SandboxLimits
 
 ORDINARY_USER = "nobody"
 IS_ROOT = os.getuid() == 0
@@ -25,19 +24,19 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 def people() -> list[str]:
-    """Root tries each room as an ordinary user too; anybody else only as who they are."""
+    """Return the users for the tests: root and an ordinary user, or only the current one."""
     me = pwd.getpwuid(os.getuid()).pw_name
     return [me, ORDINARY_USER] if me == "root" else [me]
 
 
 @dataclass(frozen=True)
 class Host:
-    """A directory with what a run has around it, owned by the one who runs it."""
+    """A directory with the files around a run, owned by the user who runs it."""
 
     root: Path
     user: str
 
-    def place(self, **changes: Any) -> RunPlace:
+    def paths(self, **changes: Any) -> RunPaths:
         fields: dict[str, Any] = {
             "workdir": self.root / "system",
             "config_directory": self.root / "state/config",
@@ -48,12 +47,12 @@ class Host:
             "hidden": (self.root / "state", self.root / "code"),
             "other_watches": (self.root / "other",),
         }
-        return RunPlace(**{**fields, **changes})
+        return RunPaths(**{**fields, **changes})
 
     def call(
         self, argv: Sequence[str], environment: dict[str, str], **options: Any
     ) -> subprocess.CompletedProcess[str]:
-        """Run it as this host's user."""
+        """Run it as the user of this host."""
         person = pwd.getpwnam(self.user)
         as_user: dict[str, Any] = {
             "user": person.pw_uid,
@@ -75,16 +74,18 @@ class Host:
         )
 
     def bash(
-        self, command: str, *doors: str, limits: Limits | None = None, **changes: Any
+        self, command: str, *grants: str, limits: SandboxLimits | None = None, **changes: Any
     ) -> subprocess.CompletedProcess[str]:
-        """One command in a tool room of this host.
+        """Run one command in a command sandbox.
 
-        Tried again as the tool runner does: sockets of other tests come and go.
+        Retried as the command runner does, because sockets of other tests disappear.
         """
-        place = self.place(**changes)
+        paths = self.paths(**changes)
         for _ in range(TRIES):
-            room = ToolRooms(place, limits or Limits()).room_for(doors, str(place.workdir))
-            said = self.call([*room.argv, "/bin/bash", "-c", command], dict(room.environment))
+            sandbox = CommandSandboxes(paths, limits or SandboxLimits()).sandbox_for(
+                grants, str(paths.workdir)
+            )
+            said = self.call([*sandbox.argv, "/bin/bash", "-c", command], dict(sandbox.environment))
             if not said.stderr.startswith("bwrap: Can't"):
                 break
         return said
@@ -92,7 +93,7 @@ class Host:
 
 @contextmanager
 def new_host(user: str) -> Iterator[Host]:
-    """Where an ordinary user can go and, if we may, where a room hides nothing by itself."""
+    """Create a host in a directory that an ordinary user can read and no sandbox hides."""
     around = "/srv" if IS_ROOT else "/var/tmp"
     root = Path(tempfile.mkdtemp(prefix="claudeops rööm-", dir=around))
     try:

@@ -1,4 +1,4 @@
-"""A tool runner under test, and the CLI's side of it."""
+"""A command runner under test, and the client side of the CLI."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 
 import psutil
 
-from escalation.gate.decision import Decision, Verdict
-from escalation.rooms.client import write_client
-from escalation.rooms.limits import Limits
-from escalation.rooms.place import RunPlace
-from escalation.rooms.records import CommandEnd, GateRecord
-from escalation.rooms.tool_runner import ToolRunner
+from escalation.command_policy.decision import Decision
+from escalation.sandbox.command_runner import CommandEnd, CommandRunner, DecisionRecord
+from escalation.sandbox.layout import RunPaths
+from escalation.sandbox.limits import SandboxLimits
+from escalation.sandbox.setup import write_client
+from sessions_app.models.session import Verdict
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 20.0) -> None:
@@ -38,11 +38,11 @@ def living(words: str) -> list[int]:
     ]
 
 
-def allowed(*doors: str) -> Decision:
-    return Decision(verdict=Verdict.ALLOW, rule="test", doors=frozenset(doors))
+def allowed(*grants: str) -> Decision:
+    return Decision(verdict=Verdict.ALLOW, rule="test", grants=frozenset(grants))
 
 
-CONTAINED = Decision(verdict=Verdict.CONTAIN, rule="test", reason="It was not understood.")
+ISOLATED = Decision(verdict=Verdict.ISOLATE, rule="test", reason="It was not understood.")
 DENIED = Decision(verdict=Verdict.DENY, rule="needs Tier 2", reason="Ask for escalation.")
 
 
@@ -57,17 +57,17 @@ def shell_text(command: str, directory_file: str = "/nowhere/claude-1-cwd") -> s
 
 @dataclass
 class Running:
-    place: RunPlace
-    decisions: list[GateRecord] = field(default_factory=list)
+    paths: RunPaths
+    decisions: list[DecisionRecord] = field(default_factory=list)
     ends: list[CommandEnd] = field(default_factory=list)
     runner: Any = None
 
     def start(self, command: str | bytes, **options: Any) -> Any:
         """The client, as the CLI starts it."""
         text = shell_text(command) if isinstance(command, str) else command
-        cwd = options.pop("cwd", self.place.workdir)
+        cwd = options.pop("cwd", self.paths.workdir)
         return subprocess.Popen(
-            [self.place.client, text],
+            [self.paths.client, text],
             stdin=subprocess.DEVNULL,
             **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
             text=True,
@@ -84,19 +84,19 @@ class Running:
 
 @contextmanager
 def running(
-    place: RunPlace,
+    paths: RunPaths,
     decide: Decision | Callable[[str], Decision] = DENIED,
-    limits: Limits | None = None,
-    on_decision: Callable[[GateRecord], None] | None = None,
+    limits: SandboxLimits | None = None,
+    on_decision: Callable[[DecisionRecord], None] | None = None,
 ) -> Iterator[Running]:
-    found = Running(place)
-    write_client(Path(place.run_directory))
+    found = Running(paths)
+    write_client(Path(paths.run_directory))
 
-    def on_end(record: GateRecord, end: CommandEnd) -> None:
+    def on_end(record: DecisionRecord, end: CommandEnd) -> None:
         found.ends.append(end)
 
-    found.runner = ToolRunner(
-        place,
+    found.runner = CommandRunner(
+        paths,
         (lambda command: decide) if isinstance(decide, Decision) else decide,
         on_decision or found.decisions.append,
         on_end,

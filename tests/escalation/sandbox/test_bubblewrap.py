@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from escalation.rooms import bubblewrap
-from escalation.rooms.bubblewrap import KernelFacts, explain, kernel_facts, rooms_state
+from escalation.sandbox import bubblewrap
+from escalation.sandbox.bubblewrap import KernelFacts, explain, kernel_facts, sandbox_state
 
 
 @pytest.fixture(autouse=True)
 def looked_up_anew():
-    bubblewrap.forget_rooms_state()
+    bubblewrap.forget_sandbox_state()
     yield
-    bubblewrap.forget_rooms_state()
+    bubblewrap.forget_sandbox_state()
 
 
 def program(tmp_path: Path, text: str, monkeypatch) -> None:
@@ -26,56 +26,56 @@ VERSION = '[ "$1" = --version ] && echo bubblewrap 0.8.0 && exit; '
 
 
 @pytest.mark.parametrize("mode", ["auto", "on"])
-def test_rooms_are_in_force_where_a_real_one_can_be_built(mode):
-    state = rooms_state(mode)
+def test_sandboxes_are_in_force_where_a_real_one_can_be_built(mode):
+    state = sandbox_state(mode)
 
     assert (state.in_force, state.why) == (True, "")
     assert state.version.startswith("0.")
 
 
-def test_rooms_can_be_switched_off():
-    assert not rooms_state("off").in_force
-    assert "CLAUDEOPS_ROOMS=off" in rooms_state("off").why
+def test_sandboxes_can_be_switched_off():
+    assert not sandbox_state("off").in_force
+    assert "CLAUDEOPS_SANDBOX=off" in sandbox_state("off").why
 
 
 def test_a_missing_program_says_what_to_install(monkeypatch):
     monkeypatch.setattr(bubblewrap, "BWRAP", "/nowhere/bwrap")
 
-    assert not rooms_state("auto").in_force
-    assert "apt-get install bubblewrap" in rooms_state("auto").why
+    assert not sandbox_state("auto").in_force
+    assert "apt-get install bubblewrap" in sandbox_state("auto").why
 
 
 def test_a_program_that_is_too_old_says_so(tmp_path, monkeypatch):
     program(tmp_path, "echo bubblewrap 0.6.1", monkeypatch)
 
-    assert "0.6.1 is too old" in rooms_state("on").why
+    assert "0.6.1 is too old" in sandbox_state("on").why
 
 
-def test_a_killed_program_is_no_room(tmp_path, monkeypatch):
+def test_reports_no_sandbox_when_bubblewrap_is_killed(tmp_path, monkeypatch):
     program(tmp_path, f"{VERSION} kill -9 $$", monkeypatch)
 
-    assert not rooms_state("on").in_force
-    assert "-9" in rooms_state("on").why
+    assert not sandbox_state("on").in_force
+    assert "-9" in sandbox_state("on").why
 
 
-def test_a_kernel_that_really_refuses_is_no_room(tmp_path, monkeypatch):
-    """In a room that forbids further namespaces."""
+def test_reports_no_sandbox_when_the_kernel_refuses(tmp_path, monkeypatch):
+    """In a sandbox that forbids further namespaces."""
     inside = "/usr/bin/bwrap --unshare-user --disable-userns --ro-bind / / --dev /dev --proc /proc"
     program(tmp_path, f'{VERSION} exec {inside} -- /usr/bin/bwrap "$@"', monkeypatch)
 
-    state = rooms_state("auto")
+    state = sandbox_state("auto")
 
     assert not state.in_force
     assert "the kernel forbids user namespaces" in state.why
 
 
-def test_it_is_looked_up_once_for_each_process(tmp_path, monkeypatch):
+def test_state_is_detected_once_per_process(tmp_path, monkeypatch):
     log = tmp_path / "log"
     program(tmp_path, f"echo x >> {log}; {VERSION} exit 0", monkeypatch)
 
-    rooms_state("auto"), rooms_state("on")
+    sandbox_state("auto"), sandbox_state("on")
 
-    assert log.read_text() == "x\nx\n"  # its version and one room
+    assert log.read_text() == "x\nx\n"  # its version and one sandbox
 
 
 REFUSED = "bwrap: No permissions to create new namespace, likely because the kernel does not allow"
@@ -111,11 +111,11 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize(("error", "facts", "advice"), REFUSALS.values(), ids=REFUSALS)
-def test_a_refusal_says_which_wall_it_is_and_what_to_set(error, facts, advice):
+def test_a_refusal_names_its_cause_and_the_remedy(error, facts, advice):
     assert advice in explain(error, facts)
 
 
-def test_the_walls_are_told_apart_by_what_the_kernel_says(tmp_path):
+def test_kernel_facts_are_read_from_proc(tmp_path):
     settings = tmp_path / "proc/sys"
     (settings / "user").mkdir(parents=True)
     (settings / "kernel").mkdir()

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from escalation.gate.doors import Doors
-from escalation.rooms.cli_room import cli_room_argv
-from escalation.rooms.client import write_client
-from escalation.rooms.lookup import room_home
-from tests.escalation.rooms.places import PATH, Host
-from tests.escalation.rooms.running import allowed, running, shell_text
+from escalation.command_policy.grants import Grants
+from escalation.sandbox.command_sandbox import cli_sandbox_argv
+from escalation.sandbox.layout import sandbox_home
+from escalation.sandbox.setup import write_client
+from tests.escalation.sandbox.run_paths import PATH, Host
+from tests.escalation.sandbox.running import allowed, running, shell_text
 
 
 def bash(host: Host, command: str, **changes) -> subprocess.CompletedProcess[str]:
-    """A shell in the CLI's place."""
-    place = host.place(**changes)
-    environment = {"PATH": PATH, "HOME": room_home(place), "TMPDIR": str(place.temp_directory)}
-    return host.call(cli_room_argv(["/bin/bash", "-c", command], place), environment)
+    """A shell in the CLI's paths."""
+    paths = host.paths(**changes)
+    environment = {"PATH": PATH, "HOME": sandbox_home(paths), "TMPDIR": str(paths.temp_directory)}
+    return host.call(cli_sandbox_argv(["/bin/bash", "-c", command], paths), environment)
 
 
 def test_the_configuration_and_the_temporary_directory_of_the_run_are_written(host):
@@ -30,7 +30,7 @@ def test_the_configuration_and_the_temporary_directory_of_the_run_are_written(ho
     assert (host.root / "state/tmp/made").read_text() == "y\n"
 
 
-def test_of_the_state_directory_nothing_else_is_there(host):
+def test_the_rest_of_the_state_directory_is_hidden(host):
     said = bash(
         host, f"cd '{host.root}/state'; ls; cat secret.txt; echo x > made; echo x > run/made"
     )
@@ -52,10 +52,10 @@ def test_nothing_of_the_working_directory_is_written_at_tier_1(host):
 
 
 def test_the_working_directory_and_what_the_watch_names_are_written_from_tier_2_on(host):
-    doors = Doors(writable=(str(host.root / "other"),))
+    grants = Grants(writable=(str(host.root / "other"),))
 
     said = bash(
-        host, f"echo x > made; echo x > '{host.root}/other/made'", writable=True, doors=doors
+        host, f"echo x > made; echo x > '{host.root}/other/made'", writable=True, grants=grants
     )
 
     assert said.stderr == ""
@@ -63,7 +63,7 @@ def test_the_working_directory_and_what_the_watch_names_are_written_from_tier_2_
     assert (host.root / "other/made").exists()
 
 
-def test_git_is_not_there(host):
+def test_git_does_nothing(host):
     said = bash(host, "git status; echo $?; /usr/bin/git status; echo $?")
 
     assert (said.stdout, said.stderr) == ("1\n1\n", "")
@@ -84,9 +84,9 @@ def test_a_program_in_a_hidden_place_is_shown_alone(host):
     program = host.root / "code/claude"
     program.write_bytes(Path("/bin/bash").read_bytes())
     program.chmod(0o755)
-    place = host.place()
+    paths = host.paths()
 
-    said = host.call(cli_room_argv([str(program), "-c", f"ls '{host.root}/code'"], place), {})
+    said = host.call(cli_sandbox_argv([str(program), "-c", f"ls '{host.root}/code'"], paths), {})
 
     assert said.stdout == "claude\n"
 
@@ -104,7 +104,7 @@ def test_a_script_in_a_hidden_place_is_shown_with_its_package(host):
     link = host.root / "home/claude"
     link.symlink_to(program)
 
-    said = host.call(cli_room_argv([str(link)], host.place()), {"PATH": PATH})
+    said = host.call(cli_sandbox_argv([str(link)], host.paths()), {"PATH": PATH})
 
     assert (said.stdout, said.stderr) == ("part\n", "")
 
@@ -117,26 +117,26 @@ def test_the_python_of_the_client_is_shown_where_it_is_hidden(own_host):
     assert said.stdout == "1\n"
 
 
-def test_a_command_goes_from_the_room_of_the_cli_to_a_room_of_its_own(own_host):
-    """The whole way, with a shell in the CLI's place."""
-    place = own_host.place()
-    with running(place, allowed()):
+def test_a_command_of_the_cli_sandbox_runs_in_its_own_sandbox(own_host):
+    """The whole way, with a shell in the CLI's paths."""
+    paths = own_host.paths()
+    with running(paths, allowed()):
         said = bash(
-            own_host, f"'{place.client}' \"$(cat <<'X'\n{shell_text('cat readme.txt')}\nX\n)\""
+            own_host, f"'{paths.client}' \"$(cat <<'X'\n{shell_text('cat readme.txt')}\nX\n)\""
         )
 
     assert (said.stdout, said.stderr) == ("hello\n", "")
 
 
 def test_the_client_cannot_be_changed_by_the_cli(own_host):
-    write_client(own_host.place().run_directory)
+    write_client(own_host.paths().run_directory)
 
     said = bash(
-        own_host, f"echo x > '{own_host.place().client}'; rm -f '{own_host.place().client}'"
+        own_host, f"echo x > '{own_host.paths().client}'; rm -f '{own_host.paths().client}'"
     )
 
     assert said.stderr.count("Read-only") == 2
 
 
-def test_no_process_of_the_host_is_seen(host):
+def test_processes_of_the_host_are_hidden(host):
     assert int(bash(host, "ls /proc | grep -c '^[0-9]'").stdout) < 10

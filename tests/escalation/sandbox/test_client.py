@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from escalation.rooms import client
-from escalation.rooms.client import base_python, write_client
-from tests.escalation.rooms.running import allowed, running, shell_text
+from escalation.sandbox import setup
+from escalation.sandbox.setup import base_python, write_client
+from tests.escalation.sandbox.running import allowed, running, shell_text
 
 
 def call(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -17,21 +17,21 @@ def call(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_without_a_socket_nothing_runs_and_it_says_so(tmp_path):
+def test_fails_without_a_socket(tmp_path):
     said = call(write_client(tmp_path), shell_text("echo ran"))
 
     assert (said.stdout, said.returncode) == ("", 126)
-    assert "tool runner is gone" in said.stderr
+    assert "runner has ended" in said.stderr
 
 
-def test_a_socket_on_which_nobody_listens_is_the_same(tmp_path):
+def test_fails_when_nothing_listens(tmp_path):
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "tools.sock"))
 
     assert call(write_client(tmp_path), "x").returncode == 126
 
 
-def test_a_runner_that_dies_in_the_middle_leaves_a_clear_end(tmp_path):
+def test_fails_when_the_runner_dies(tmp_path):
     program = write_client(tmp_path)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "tools.sock"))
@@ -43,7 +43,7 @@ def test_a_runner_that_dies_in_the_middle_leaves_a_clear_end(tmp_path):
             _said, complained = process.communicate(timeout=30)
 
     assert process.returncode == 126
-    assert b"tool runner is gone" in complained
+    assert b"runner has ended" in complained
 
 
 def test_it_takes_exactly_one_argument(tmp_path):
@@ -78,26 +78,26 @@ def test_it_starts_with_the_python_outside_of_the_virtual_environment(tmp_path):
 def test_a_python_with_blanks_in_its_path_starts_it_too(tmp_path, monkeypatch):
     link = tmp_path / "it's a python"
     link.symlink_to(base_python())
-    monkeypatch.setattr(client, "base_python", lambda: link)
+    monkeypatch.setattr(setup, "base_python", lambda: link)
 
     said = call(write_client(tmp_path), "x")
 
-    assert "tool runner is gone" in said.stderr
+    assert "runner has ended" in said.stderr
 
 
 def test_a_socket_with_a_long_path_is_found(own_host):
     directory = own_host.root / "state" / ("long" * 40)
     directory.mkdir()
-    with running(own_host.place(run_directory=directory), allowed()) as runner:
+    with running(own_host.paths(run_directory=directory), allowed()) as runner:
         said = runner.call("echo fine")
 
     assert said.stdout == "fine\n"
 
 
-def test_a_working_directory_that_is_gone_is_said(own_host):
+def test_fails_when_the_working_directory_is_missing(own_host):
     gone = own_host.root / "system/gone"
     gone.mkdir()
-    program = write_client(own_host.place().run_directory)
+    program = write_client(own_host.paths().run_directory)
 
     said = subprocess.run(
         ["/bin/sh", "-c", 'cd "$1" && rmdir "$1" && exec "$2" x', "sh", gone, program],
@@ -107,14 +107,14 @@ def test_a_working_directory_that_is_gone_is_said(own_host):
     )
 
     assert said.returncode == 126
-    assert "working directory is gone" in said.stderr
+    assert "working directory" in said.stderr
 
 
 def test_a_command_of_many_lines_and_letters_arrives_as_it_is(own_host):
     text = "".join(f"echo 'line {number} é 日本 \"'\n" for number in range(2000))
-    with running(own_host.place(), allowed()) as runner:
+    with running(own_host.paths(), allowed()) as runner:
         said = runner.call(text)
 
     assert said.stdout.count("\n") == 2000
     assert runner.decisions[0].command == text
-    assert os.path.getsize(runner.place.client) < 10_000
+    assert os.path.getsize(runner.paths.client) < 10_000

@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from escalation.gate.decision import Verdict
-from escalation.rooms.limits import Limits
-from tests.escalation.rooms.running import (
-    CONTAINED,
+from escalation.sandbox.limits import SandboxLimits
+from sessions_app.models.session import Verdict
+from tests.escalation.sandbox.running import (
     DENIED,
+    ISOLATED,
     allowed,
     living,
     running,
@@ -24,50 +24,50 @@ from tests.escalation.rooms.running import (
 
 
 def test_an_allowed_command_runs_and_its_outputs_and_exit_code_come_back(own_host):
-    with running(own_host.place(), allowed()) as runner:
+    with running(own_host.paths(), allowed()) as runner:
         said = runner.call("cat readme.txt; echo sorry >&2; exit 7")
 
     assert (said.stdout, said.stderr, said.returncode) == ("hello\n", "sorry\n", 7)
 
 
 def test_a_denied_command_does_not_run_and_the_model_is_told_why(own_host):
-    with running(own_host.place(writable=True), DENIED) as runner:
+    with running(own_host.paths(writable=True), DENIED) as runner:
         said = runner.call("touch made")
 
     assert (said.stdout, said.stderr, said.returncode) == ("", "Ask for escalation.\n", 126)
     assert not (own_host.root / "system/made").exists()
 
 
-def test_a_contained_command_that_fails_is_told_that_it_was_contained(own_host):
-    with running(own_host.place(), CONTAINED) as runner:
+def test_an_isolated_command_that_fails_explains_the_isolation(own_host):
+    with running(own_host.paths(), ISOLATED) as runner:
         failed, went_well = runner.call("cat gone"), runner.call("echo fine")
 
     assert failed.stderr.splitlines()[-1] == "It was not understood."
     assert (went_well.stdout, went_well.stderr) == ("fine\n", "")
 
 
-def test_each_decision_is_written_down_before_the_command_and_its_end_after_it(own_host):
+def test_each_decision_is_recorded_before_the_command_and_its_end_after_it(own_host):
     order = []
 
     def note(record):
         order.append((record.command, (own_host.root / "system/made").exists()))
 
-    with running(own_host.place(writable=True), allowed(), on_decision=note) as runner:
+    with running(own_host.paths(writable=True), allowed(), on_decision=note) as runner:
         runner.call("touch made && exit 3")
 
     assert order == [("touch made && exit 3", False)]
     assert (own_host.root / "system/made").exists()
-    assert [(end.exit_code, end.room) for end in runner.ends] == [(3, "room")]
+    assert [(end.exit_code, end.location) for end in runner.ends] == [(3, "sandbox")]
     assert runner.ends[0].run_ms > 0
 
 
 def test_a_record_holds_what_was_decided(own_host):
     began = datetime.now(UTC)
-    with running(own_host.place(), allowed("network")) as runner:
+    with running(own_host.paths(), allowed("network")) as runner:
         runner.call("true")
 
     [record] = runner.decisions
-    assert (record.command, record.verdict, record.doors) == ("true", Verdict.ALLOW, ("network",))
+    assert (record.command, record.verdict, record.grants) == ("true", Verdict.ALLOW, ("network",))
     assert record.cwd == str(own_host.root / "system")
     assert began <= record.at <= datetime.now(UTC)
     assert record.decision_ms >= 0
@@ -77,8 +77,8 @@ def broken(*_arguments):
     raise RuntimeError("broken")
 
 
-def test_nothing_runs_when_the_gate_fails(own_host, caplog):
-    with running(own_host.place(writable=True), broken) as runner:
+def test_nothing_runs_when_the_command_policy_fails(own_host, caplog):
+    with running(own_host.paths(writable=True), broken) as runner:
         said = runner.call("touch made")
 
     assert said.returncode == 126
@@ -87,12 +87,12 @@ def test_nothing_runs_when_the_gate_fails(own_host, caplog):
     assert "broken" in caplog.text
 
 
-def test_nothing_runs_when_the_decision_cannot_be_written_down(own_host):
-    with running(own_host.place(writable=True), allowed(), on_decision=broken) as runner:
+def test_nothing_runs_when_the_decision_cannot_be_recorded(own_host):
+    with running(own_host.paths(writable=True), allowed(), on_decision=broken) as runner:
         said = runner.call("touch made")
 
     assert said.returncode == 126
-    assert "written down" in said.stderr
+    assert "could not be recorded" in said.stderr
     assert not (own_host.root / "system/made").exists()
 
 
@@ -104,8 +104,8 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("text", UNREADABLE.values(), ids=UNREADABLE)
-def test_what_cannot_be_read_is_denied_and_written_down(own_host, text):
-    with running(own_host.place(), allowed()) as runner:
+def test_unreadable_text_is_denied_and_recorded(own_host, text):
+    with running(own_host.paths(), allowed()) as runner:
         said = runner.call(text)
 
     assert said.returncode == 126
@@ -116,7 +116,7 @@ def test_what_cannot_be_read_is_denied_and_written_down(own_host, text):
 def send(runner, text: bytes, *descriptors: int) -> bytes:
     """A request past the client: no argument of a process holds 10 MB or a NUL."""
     with socket.socket(socket.AF_UNIX) as connection:
-        directory = os.open(runner.place.run_directory, os.O_RDONLY)
+        directory = os.open(runner.paths.run_directory, os.O_RDONLY)
         connection.connect(f"/proc/self/fd/{directory}/tools.sock")
         os.close(directory)
         head = b"%d 1\n" % len(text)
@@ -129,7 +129,7 @@ def send(runner, text: bytes, *descriptors: int) -> bytes:
 
 
 def test_a_command_of_10_megabytes_is_denied_clearly(own_host):
-    with running(own_host.place(), allowed()) as runner:
+    with running(own_host.paths(), allowed()) as runner:
         said = send(runner, shell_text("echo " + "x" * 10_000_000).encode(), 1, 2)
 
     assert said.startswith(b"126 ")
@@ -138,7 +138,7 @@ def test_a_command_of_10_megabytes_is_denied_clearly(own_host):
 
 
 def test_a_command_with_a_nul_is_denied_clearly(own_host):
-    with running(own_host.place(), allowed()) as runner:
+    with running(own_host.paths(), allowed()) as runner:
         said = send(runner, shell_text("echo a\0b").encode(), 1, 2)
 
     assert b"NUL" in said
@@ -147,17 +147,17 @@ def test_a_command_with_a_nul_is_denied_clearly(own_host):
 
 def test_a_directory_in_place_of_an_output_is_refused(own_host):
     directory = os.open("/", os.O_RDONLY)
-    with running(own_host.place(), allowed()) as runner:
+    with running(own_host.paths(), allowed()) as runner:
         said = send(runner, shell_text("ls /proc/self/fd/1/").encode(), directory, 2)
     os.close(directory)
 
-    assert b"no outputs" in said
+    assert b"descriptors" in said
     assert runner.decisions == []
 
 
 @pytest.mark.parametrize("descriptors", [(), (1,), (1, 1, 1)])
 def test_a_request_without_its_two_outputs_is_refused(own_host, descriptors):
-    with running(own_host.place(), allowed()) as runner:
+    with running(own_host.paths(), allowed()) as runner:
         said = send(runner, shell_text("true").encode(), *descriptors)
 
     assert said.startswith(b"126 ")
@@ -165,9 +165,9 @@ def test_a_request_without_its_two_outputs_is_refused(own_host, descriptors):
 
 
 def test_noise_on_the_socket_is_refused_and_the_next_command_runs(own_host):
-    with running(own_host.place(), allowed()) as runner:
+    with running(own_host.paths(), allowed()) as runner:
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(os.path.relpath(runner.place.socket))
+            connection.connect(os.path.relpath(runner.paths.socket))
             socket.send_fds(connection, [os.urandom(20) + b"x" * 100], [1, 2])
             said = connection.recv(1000)
         after = runner.call("echo fine")
@@ -177,7 +177,7 @@ def test_noise_on_the_socket_is_refused_and_the_next_command_runs(own_host):
 
 
 def test_two_hundred_commands_at_once_all_run(own_host):
-    with running(own_host.place(), allowed()) as runner:
+    with running(own_host.paths(), allowed()) as runner:
         clients = [runner.start(f"echo {number}") for number in range(200)]
         said = [client.communicate(timeout=120)[0] for client in clients]
 
@@ -186,7 +186,7 @@ def test_two_hundred_commands_at_once_all_run(own_host):
 
 
 def test_a_command_dies_when_its_client_is_killed(own_host):
-    with running(own_host.place(), allowed()) as runner:
+    with running(own_host.paths(), allowed()) as runner:
         client = runner.start("echo begun; exec sleep 1001")
         assert client.stdout.readline() == "begun\n"
         wait_until(lambda: living("sleep 1001"))
@@ -210,7 +210,7 @@ def number(request) -> Iterator[signal.Signals]:
 def test_a_signal_reaches_the_command_which_may_clean_up(own_host, number):
     ends = f"trap 'echo cleaned; exit 9' {number.name[3:]}"
     command = f"{ends}; echo begun; while :; do sleep 0.1002; done"
-    with running(own_host.place(), allowed()) as runner:
+    with running(own_host.paths(), allowed()) as runner:
         client = runner.start(command)
         client.stdout.readline()
         client.send_signal(number)
@@ -221,7 +221,7 @@ def test_a_signal_reaches_the_command_which_may_clean_up(own_host, number):
 
 
 def test_a_command_that_ignores_the_signal_is_killed_soon(own_host):
-    with running(own_host.place(), allowed()) as runner:
+    with running(own_host.paths(), allowed()) as runner:
         client = runner.start("trap '' TERM; echo begun; while :; do sleep 0.1; done")
         client.stdout.readline()
         client.terminate()
@@ -231,7 +231,7 @@ def test_a_command_that_ignores_the_signal_is_killed_soon(own_host):
 
 
 def test_the_end_of_the_run_ends_all_its_commands(own_host):
-    with running(own_host.place(), allowed()) as runner:
+    with running(own_host.paths(), allowed()) as runner:
         clients = [runner.start("echo begun; exec sleep 1003") for _ in range(3)]
         for client in clients:
             client.stdout.readline()
@@ -243,19 +243,19 @@ def test_the_end_of_the_run_ends_all_its_commands(own_host):
 
 
 def test_after_the_end_of_the_run_nothing_runs(own_host):
-    with running(own_host.place(writable=True), allowed()) as runner:
+    with running(own_host.paths(writable=True), allowed()) as runner:
         pass
 
     said = runner.call("touch made")
 
     assert said.returncode == 126
-    assert "tool runner is gone" in said.stderr
+    assert "runner has ended" in said.stderr
     assert not (own_host.root / "system/made").exists()
 
 
-def test_what_a_command_leaves_running_dies_with_it(own_host):
+def test_background_processes_die_with_their_command(own_host):
     command = "(setsid nohup sleep 1004 >/dev/null 2>&1 &) ; echo done"
-    with running(own_host.place(), allowed()) as runner:
+    with running(own_host.paths(), allowed()) as runner:
         said = runner.call(command)
         wait_until(lambda: not living("sleep 1004"))
 
@@ -264,8 +264,8 @@ def test_what_a_command_leaves_running_dies_with_it(own_host):
 
 def test_output_without_end_into_a_file_is_ended(own_host):
     output = own_host.root / "state/tmp/x.output"
-    limits = Limits(output_bytes=5_000_000)
-    with output.open("wb") as file, running(own_host.place(), allowed(), limits) as runner:
+    limits = SandboxLimits(output_bytes=5_000_000)
+    with output.open("wb") as file, running(own_host.paths(), allowed(), limits) as runner:
         said = runner.call("yes", stdout=file)
 
     assert "printed too much" in said.stderr
@@ -273,7 +273,7 @@ def test_output_without_end_into_a_file_is_ended(own_host):
 
 
 def test_output_without_end_into_a_pipe_waits_for_its_reader(own_host):
-    with running(own_host.place(), allowed()) as runner:
+    with running(own_host.paths(), allowed()) as runner:
         client = runner.start("yes")
         assert client.stdout.read(10) == "y\n" * 5
         client.stdout.close()
@@ -283,17 +283,17 @@ def test_output_without_end_into_a_pipe_waits_for_its_reader(own_host):
     assert client.returncode != 0
 
 
-def test_the_directory_in_which_a_command_ended_is_written_down(own_host):
+def test_the_last_directory_of_a_command_is_written(own_host):
     (own_host.root / "system/deep er").mkdir()
     file = own_host.root / "state/tmp/claude-12ab-cwd"
-    with running(own_host.place(), allowed()) as runner:
+    with running(own_host.paths(), allowed()) as runner:
         runner.call(shell_text("cd 'deep er'", str(file)).encode())
 
     assert file.read_text() == f"{own_host.root}/system/deep er\n"
 
 
 def test_a_command_has_no_descriptor_but_its_outputs_and_its_own_text(own_host):
-    with running(own_host.place(), allowed()) as runner:
+    with running(own_host.paths(), allowed()) as runner:
         said = runner.call("ls -l /proc/self/fd | grep -c 'pipe:\\|socket:'; echo $# $@")
 
     assert said.stdout == "2\n0\n"
@@ -301,14 +301,14 @@ def test_a_command_has_no_descriptor_but_its_outputs_and_its_own_text(own_host):
 
 def test_a_command_that_fails_leaves_the_directory_as_it_was(own_host):
     file = own_host.root / "state/tmp/claude-12ab-cwd"
-    with running(own_host.place(), allowed()) as runner:
+    with running(own_host.paths(), allowed()) as runner:
         runner.call(shell_text("cd /usr; false", str(file)).encode())
 
     assert not file.exists()
 
 
-def test_a_room_that_cannot_be_entered_is_told_apart_from_a_command_that_fails(own_host):
-    with running(own_host.place(), allowed()) as runner:
+def test_a_sandbox_that_cannot_start_is_not_a_failed_command(own_host):
+    with running(own_host.paths(), allowed()) as runner:
         said = runner.call("echo ran", cwd=own_host.root / "state/tmp")
 
     assert said.stdout == ""
@@ -317,8 +317,8 @@ def test_a_room_that_cannot_be_entered_is_told_apart_from_a_command_that_fails(o
 
 
 def test_bubblewrap_gone_in_the_middle_of_a_run_lets_nothing_run(own_host, monkeypatch):
-    with running(own_host.place(writable=True), allowed()) as runner:
-        monkeypatch.setattr("escalation.rooms.bubblewrap.BWRAP", "/nowhere/bwrap")
+    with running(own_host.paths(writable=True), allowed()) as runner:
+        monkeypatch.setattr("escalation.sandbox.bubblewrap.BWRAP", "/nowhere/bwrap")
         said = runner.call("touch made")
 
     assert said.returncode in {126, 127}
@@ -326,16 +326,16 @@ def test_bubblewrap_gone_in_the_middle_of_a_run_lets_nothing_run(own_host, monke
     assert not (own_host.root / "system/made").exists()
 
 
-def test_without_rooms_an_allowed_command_runs_on_the_host(own_host):
-    with running(own_host.place(rooms=False), allowed()) as runner:
+def test_without_sandboxes_an_allowed_command_runs_on_the_host(own_host):
+    with running(own_host.paths(sandboxed=False), allowed()) as runner:
         said = runner.call("cat readme.txt")
 
     assert said.stdout == "hello\n"
-    assert [end.room for end in runner.ends] == ["host"]
+    assert [end.location for end in runner.ends] == ["host"]
 
 
-def test_without_rooms_nothing_is_contained(own_host):
-    with running(own_host.place(rooms=False), CONTAINED) as runner:
+def test_without_sandboxes_a_command_to_isolate_is_denied(own_host):
+    with running(own_host.paths(sandboxed=False), ISOLATED) as runner:
         said = runner.call("cat readme.txt")
 
     assert (said.stdout, said.returncode) == ("", 126)
@@ -343,7 +343,7 @@ def test_without_rooms_nothing_is_contained(own_host):
 
 def test_threads_end_with_the_run(own_host):
     before = threading.active_count()
-    with running(own_host.place(), allowed()) as runner:
+    with running(own_host.paths(), allowed()) as runner:
         runner.call("true")
 
     assert threading.active_count() == before
@@ -351,7 +351,7 @@ def test_threads_end_with_the_run(own_host):
 
 def test_another_user_is_refused(own_host, monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: 12345)
-    with running(own_host.place(), allowed()) as runner:
+    with running(own_host.paths(), allowed()) as runner:
         said = runner.call("echo ran")
 
     assert said.stdout == ""
@@ -359,7 +359,7 @@ def test_another_user_is_refused(own_host, monkeypatch):
 
 
 def test_a_client_that_waits_for_its_turn_may_leave(own_host, monkeypatch):
-    with running(own_host.place(), allowed()) as runner:
+    with running(own_host.paths(), allowed()) as runner:
         slots = runner.runner._slots
         taken = [slots.acquire() for _ in range(16)]
         client = runner.start("echo ran")
@@ -371,11 +371,11 @@ def test_a_client_that_waits_for_its_turn_may_leave(own_host, monkeypatch):
         said, _ = client.communicate()
 
     assert said == ""
-    assert [end.room for end in runner.ends] == [""]
+    assert [end.location for end in runner.ends] == [""]
 
 
 def test_a_killed_bubblewrap_ends_its_command(own_host):
-    with running(own_host.place(), allowed()) as runner:
+    with running(own_host.paths(), allowed()) as runner:
         client = runner.start("echo begun; exec sleep 1005")
         client.stdout.readline()
         children = subprocess.run(
@@ -388,8 +388,8 @@ def test_a_killed_bubblewrap_ends_its_command(own_host):
     assert client.returncode == 137
 
 
-def test_what_was_to_be_hidden_and_is_gone_since_stops_no_command(own_host):
-    with running(own_host.place(), allowed()) as runner:
+def test_a_path_that_disappears_before_the_start_stops_no_command(own_host):
+    with running(own_host.paths(), allowed()) as runner:
         (own_host.root / "other/notes.txt").unlink()
         (own_host.root / "other").rmdir()
         said = runner.call("cat readme.txt")

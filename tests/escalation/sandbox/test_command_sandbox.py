@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from escalation.gate.doors import Doors
-from escalation.rooms.limits import Limits
-from tests.escalation.rooms.places import IS_ROOT, Host
-from tests.escalation.rooms.running import living, wait_until
+from escalation.command_policy.grants import Grants
+from escalation.sandbox.limits import SandboxLimits
+from tests.escalation.sandbox.run_paths import IS_ROOT, Host
+from tests.escalation.sandbox.running import living, wait_until
 
 CONNECT = """/usr/bin/python3 -c "
 import socket
@@ -26,7 +26,7 @@ print('connected')"
 
 @contextmanager
 def sleeper(host: Host) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of the same user, outside any room."""
+    """A process of the same user, outside any sandbox."""
     person = pwd.getpwnam(host.user)
     as_user: dict[str, Any] = {"user": person.pw_uid} if IS_ROOT else {}
     with subprocess.Popen(["sleep", "1006"], env={"A_SECRET": "x"}, **as_user) as process:
@@ -40,7 +40,7 @@ def test_a_command_runs_in_the_working_directory_with_a_clean_environment(host):
     assert said.stderr == ""
     assert said.stdout.splitlines()[:2] == ["hello", str(host.root / "system")]
     assert set(said.stdout.splitlines()[2].split()) == {
-        *host.place().tool_environment,
+        *host.paths().tool_environment,
         *("HOME", "TMPDIR", "PWD", "SHLVL", "_"),
     }
 
@@ -64,26 +64,26 @@ def test_the_working_directory_is_written_from_tier_2_on(host):
 def test_paths_that_the_watch_names_are_written_from_tier_2_on_only(host):
     (host.root / "state/app").mkdir()
     (host.root / "state/app").chmod(0o777)
-    doors = Doors(writable=(str(host.root / "state/app"),))
+    grants = Grants(writable=(str(host.root / "state/app"),))
     command = f"echo x > '{host.root}/state/app/made'"
 
-    assert "Read-only" in host.bash(command, doors=doors).stderr
-    assert host.bash(command, doors=doors, writable=True).stderr == ""
+    assert "Read-only" in host.bash(command, grants=grants).stderr
+    assert host.bash(command, grants=grants, writable=True).stderr == ""
     assert (host.root / "state/app/made").read_text() == "x\n"
 
 
 def test_paths_that_the_watch_names_for_reading_are_shown_and_only_read(host):
-    doors = Doors(readable=(str(host.root / "other"),))
-    said = host.bash(f"cd '{host.root}/other'; cat notes.txt; echo x > notes.txt", doors=doors)
+    grants = Grants(readable=(str(host.root / "other"),))
+    said = host.bash(f"cd '{host.root}/other'; cat notes.txt; echo x > notes.txt", grants=grants)
 
     assert said.stdout == "of another watch\n"
     assert "Read-only" in said.stderr
 
 
 def test_a_path_that_is_named_and_not_there_does_no_harm(host):
-    doors = Doors(readable=("/nowhere/at/all",), writable=("/nowhere/else",))
+    grants = Grants(readable=("/nowhere/at/all",), writable=("/nowhere/else",))
 
-    assert host.bash("cat readme.txt", doors=doors, writable=True).stdout == "hello\n"
+    assert host.bash("cat readme.txt", grants=grants, writable=True).stdout == "hello\n"
 
 
 HIDDEN = {
@@ -99,7 +99,7 @@ def test_a_hidden_directory_is_empty_and_cannot_be_written(host, name):
     said = host.bash(f"find '{host.root}/{name}' -mindepth 1; echo x > '{host.root}/{name}/x'")
 
     assert said.stdout == ""
-    # The home alone may be written: it is the room's own, and gone with it.
+    # Only the home may be written: it belongs to the sandbox.
     was_written = not any(words in said.stderr for words in ("Read-only", "No such file"))
     assert was_written is (name == "home")
     assert not (host.root / name / "x").exists()
@@ -171,13 +171,13 @@ def test_git_finds_the_repository_around_a_working_directory_that_is_written(hos
     subprocess.run(["git", "init", "-q", host.root / "system"], check=True)
     (host.root / "system/app").mkdir()
 
-    around = Doors(readable=(str(host.root / "system"),))
-    said = host.bash("git status", workdir=host.root / "system/app", writable=True, doors=around)
+    around = Grants(readable=(str(host.root / "system"),))
+    said = host.bash("git status", workdir=host.root / "system/app", writable=True, grants=around)
 
     assert said.returncode == 0
 
 
-def test_the_temporary_directory_is_empty_and_the_rooms_own(host):
+def test_the_temporary_directory_is_empty_and_the_sandboxes_own(host):
     with tempfile.NamedTemporaryFile(dir="/tmp") as file:
         os.chmod(file.name, 0o644)
         name = Path(file.name).name
@@ -187,24 +187,24 @@ def test_the_temporary_directory_is_empty_and_the_rooms_own(host):
     assert not Path(f"{file.name}.x").exists()
 
 
-def test_without_a_door_there_is_no_network(host):
+def test_without_a_grant_there_is_no_network(host):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         command = f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo connected"
-        closed, opened = host.bash(command), host.bash(command, "network")
+        closed, granted_mounts = host.bash(command), host.bash(command, "network")
 
     assert closed.stdout == ""
-    assert opened.stdout == "connected\n"
+    assert granted_mounts.stdout == "connected\n"
 
 
-def test_without_a_door_only_the_rooms_own_processes_are_seen(host):
+def test_without_a_grant_only_the_sandboxes_own_processes_are_seen(host):
     count = "ls /proc | grep -c '^[0-9]'"
 
     assert int(host.bash(count).stdout) < 10
     assert int(host.bash(count, "processes").stdout) > 10
 
 
-def test_through_the_door_processes_are_seen_and_neither_touched_nor_read(host):
+def test_through_the_grant_processes_are_seen_and_neither_touched_nor_read(host):
     with sleeper(host) as process:
         said = host.bash(
             f"ps -o args= -p {process.pid}; cat /proc/{process.pid}/environ; "
@@ -237,7 +237,7 @@ def test_a_socket_that_the_watch_names_can_be_reached(host):
         server.bind(str(path))
         path.chmod(0o777)
         server.listen()
-        said = host.bash(CONNECT.format(path="s.sock"), doors=Doors(readable=(str(path),)))
+        said = host.bash(CONNECT.format(path="s.sock"), grants=Grants(readable=(str(path),)))
 
     assert said.stdout == "connected\n"
 
@@ -261,7 +261,7 @@ ATTACKS = {
     "the kernel's log": "dmesg -C",
     "becoming somebody": "su nobody -s /bin/true",
     "control groups": "mkdir /sys/fs/cgroup/pids/x",
-    "devices of the room": "echo x > /dev/x",
+    "devices of the sandbox": "echo x > /dev/x",
 }
 
 
@@ -276,7 +276,7 @@ def test_an_attack_on_the_host_fails(host, command):
     assert [path.read_text() for path in settings] == before
 
 
-def test_a_room_has_no_capability_and_gains_none(host):
+def test_a_sandbox_has_no_capability_and_gains_none(host):
     said = host.bash("grep -h 'Cap\\|NoNewPrivs' /proc/self/status")
 
     lines = dict(line.split(":\t") for line in said.stdout.splitlines())
@@ -284,15 +284,15 @@ def test_a_room_has_no_capability_and_gains_none(host):
     assert set(lines.values()) == {"0" * 16}
 
 
-def test_no_process_of_the_room_shows_a_foreign_environment(host):
+def test_no_process_of_the_sandbox_has_a_foreign_environment(host):
     said = host.bash("cat /proc/1/environ /proc/*/environ | tr '\\0' '\\n' | cut -d= -f1 | sort -u")
 
-    own = set(host.place().tool_environment)
+    own = set(host.paths().tool_environment)
     assert set(said.stdout.split()) - own <= {"HOME", "TMPDIR", "PWD", "SHLVL", "_", "OLDPWD"}
     assert own <= set(said.stdout.split())
 
 
-def test_a_daemon_dies_with_its_room(host):
+def test_a_daemon_dies_with_its_sandbox(host):
     daemon = "import os,time\nif os.fork() == 0:\n os.setsid()\n if os.fork() == 0:\n  "
     daemon += "os.environ.clear(); os.execv('/bin/sleep', ['sleep', '1007'])"
 
@@ -305,7 +305,7 @@ def test_a_daemon_dies_with_its_room(host):
 def test_a_full_temporary_directory_ends_at_its_size(host):
     said = host.bash(
         "dd if=/dev/zero of=/tmp/x bs=1M; dd if=/dev/zero of=/dev/shm/x bs=1M; du -sm /tmp",
-        limits=Limits(temporary_bytes=5_000_000),
+        limits=SandboxLimits(temporary_bytes=5_000_000),
     )
 
     assert said.stderr.count("No space left") == 2

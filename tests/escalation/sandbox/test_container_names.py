@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from escalation.rehearsal.walls.docker_engine import DockerEngine, docker_engine
-from escalation.rooms import container_names
-from escalation.rooms.container_names import may_be_id, name_behind, names_of
+from escalation.sandbox import docker_filter
+from escalation.sandbox.docker_filter import may_be_id, name_behind, names_of
+from escalation.sandbox.proof.docker_engine import DockerEngine, docker_engine
+from tests.tables import each_row
 
 IDS = {"web": "abc1" * 16, "db": "abc2" * 16, "cafe": "dddd" * 16}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "name"),
     [
         ("abc1" * 16, "web"),
@@ -30,7 +31,7 @@ def test_an_id_means_what_the_engine_would_take_it_for(word, name):
     assert name_behind(word, IDS) == name
 
 
-@pytest.mark.parametrize("word", ["web", "shop-web-1", "*", "", "ABC", "a" * 65])
+@each_row("word", ["web", "shop-web-1", "*", "", "ABC", "a" * 65])
 def test_what_cannot_be_an_id_is_not_asked_for(word):
     assert not may_be_id(word)
 
@@ -60,8 +61,8 @@ def test_without_an_engine_no_name_is_known(tmp_path):
 @pytest.mark.parametrize(
     "answer", [b"", b"HTTP/1.1 500 No\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n{}", b"nonsense\r\n\r\n"]
 )
-def test_an_engine_that_answers_nonsense_or_nothing_holds_up_nobody(tmp_path, monkeypatch, answer):
-    monkeypatch.setattr(container_names, "LOOK_UP_SECONDS", 0.2)
+def test_an_engine_without_a_valid_answer_gives_no_names(tmp_path, monkeypatch, answer):
+    monkeypatch.setattr(docker_filter, "LOOK_UP_SECONDS", 0.2)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "engine.sock"))
         listener.listen()

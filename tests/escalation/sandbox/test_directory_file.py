@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from escalation.rooms.directory_file import write_directory
+from escalation.sandbox.command_runner import write_directory
 
 
 def test_the_directory_is_written_as_a_line(tmp_path):
@@ -14,11 +14,11 @@ def test_the_directory_is_written_as_a_line(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../outside", "deeper/file", "/etc/outside", "", ".."])
-def test_nothing_is_written_outside_of_the_place(tmp_path, name):
-    place = tmp_path / "tmp"
-    (place / "deeper").mkdir(parents=True)
+def test_nothing_is_written_outside_the_temporary_directory(tmp_path, name):
+    paths = tmp_path / "tmp"
+    (paths / "deeper").mkdir(parents=True)
 
-    write_directory(os.path.join(place, name), "/srv", place)
+    write_directory(os.path.join(paths, name), "/srv", paths)
 
     assert [path.name for path in tmp_path.rglob("*")] == ["tmp", "deeper"]
 
@@ -26,16 +26,16 @@ def test_nothing_is_written_outside_of_the_place(tmp_path, name):
 def test_a_link_is_not_followed(tmp_path):
     target = tmp_path / "target"
     target.write_text("kept")
-    place = tmp_path / "tmp"
-    place.mkdir()
-    (place / "claude-1-cwd").symlink_to(target)
+    paths = tmp_path / "tmp"
+    paths.mkdir()
+    (paths / "claude-1-cwd").symlink_to(target)
 
-    write_directory(str(place / "claude-1-cwd"), "/srv", place)
+    write_directory(str(paths / "claude-1-cwd"), "/srv", paths)
 
     assert target.read_text() == "kept"
 
 
-def test_a_pipe_that_nobody_reads_does_not_hold_us(tmp_path):
+def test_a_pipe_without_a_reader_does_not_block(tmp_path):
     os.mkfifo(tmp_path / "claude-1-cwd")
 
     write_directory(str(tmp_path / "claude-1-cwd"), "/srv", tmp_path)

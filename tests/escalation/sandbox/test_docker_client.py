@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from escalation.rehearsal.walls.docker_engine import DockerEngine, docker_engine
-from tests.escalation.rooms.docker_cases import filters_before
+from escalation.sandbox.proof.docker_engine import DockerEngine, docker_engine
+from tests.escalation.sandbox.docker_cases import filters_before
 
 DOCKER = shutil.which("docker") or "docker"
 
@@ -134,7 +134,7 @@ def test_a_client_that_follows_logs_and_leaves_is_not_followed_any_more(engine, 
     assert engine.follower_left.wait(5)
 
 
-def test_no_engine_is_said_in_words(filtered):
+def test_a_missing_engine_is_reported(filtered):
     result = docker(filtered(1), "ps")
 
     assert result.returncode == 1

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from escalation.rehearsal.walls.docker_engine import DockerEngine, docker_engine
-from escalation.rooms.docker_filter import DockerFilter, engine_socket
-from tests.escalation.rooms.docker_cases import filters_before
+from escalation.sandbox.docker_filter import DockerFilter, engine_socket
+from escalation.sandbox.proof.docker_engine import DockerEngine, docker_engine
+from tests.escalation.sandbox.docker_cases import filters_before
 
 CREATE = b"POST /containers/create HTTP/1.1\r\nHost: x\r\n"
 
@@ -56,7 +56,7 @@ KILL = b"POST /containers/web/kill HTTP/1.1\r\nHost: x\r\n\r\n"
         b"Connection: keep-alive\r\n\r\n",
     ],
 )
-def test_a_second_request_on_one_connection_is_not_heard(engine, filtered, opening):
+def test_a_second_request_on_one_connection_is_ignored(engine, filtered, opening):
     answer = raw(filtered(1), b"GET /_ping HTTP/1.1\r\nHost: x\r\n" + opening + KILL)
 
     assert status_of(answer) == 200
@@ -108,7 +108,7 @@ def test_a_line_that_is_not_clear_is_refused(engine, filtered, line):
     assert engine.requests == []
 
 
-def test_what_was_judged_is_what_arrives(engine, filtered):
+def test_the_engine_gets_the_request_that_was_decided_on(engine, filtered):
     raw(filtered(1), b"GET /v1.47//containers/%77eb/json?size=1 HTTP/1.1\r\nHost: x\r\n\r\n")
 
     assert engine.requests == ["GET /containers/web/json"]
@@ -123,7 +123,7 @@ def sized(body: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("framed", [chunked, sized])
-def test_a_body_is_judged_however_it_is_sent(engine, filtered, framed):
+def test_a_body_is_checked_in_every_encoding(engine, filtered, framed):
     path = filtered(3)
     refused = json.dumps({"hostConfig": {"privileged": True}}).encode()
     passed = json.dumps({"Image": "shop", "HostConfig": {"Privileged": False}}).encode()
@@ -137,7 +137,7 @@ def test_a_body_is_judged_however_it_is_sent(engine, filtered, framed):
 @pytest.mark.parametrize(
     "body", [b"{", b'{"a": 1, "a": 2}', b"[" * 100_000, b" " * 5_000_000, b"{} {}"]
 )
-def test_a_body_that_cannot_be_judged_is_refused(engine, filtered, body):
+def test_a_body_that_cannot_be_parsed_is_refused(engine, filtered, body):
     assert status_of(raw(filtered(3), CREATE + sized(body))) == 400
     assert engine.requests == []
 
@@ -160,7 +160,7 @@ def test_a_refused_upload_is_answered_before_its_end(engine, filtered):
         assert status_of(client.recv(65536)) == 403
 
 
-def test_half_a_request_reaches_nobody(engine, filtered):
+def test_half_a_request_is_not_passed_on(engine, filtered):
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(10)
         client.connect(str(filtered(3)))
@@ -194,8 +194,8 @@ def test_the_way_past_the_filter_is_hidden_under_every_name(engine, filtered, tm
     assert engine.requests == []
 
 
-def test_a_request_that_cannot_be_judged_is_not_passed_on(engine, filtered, monkeypatch):
-    monkeypatch.setattr("escalation.rooms.docker_rules.Rules.objection", lambda *_words: 1 / 0)
+def test_a_request_is_not_passed_on_when_the_rules_fail(engine, filtered, monkeypatch):
+    monkeypatch.setattr("escalation.sandbox.docker_rules.Rules.objection", lambda *_words: 1 / 0)
 
     assert raw(filtered(3), KILL) == b""
     assert engine.requests == []
@@ -242,7 +242,7 @@ def test_an_answer_that_breaks_off_does_not_look_like_an_end(broken_engine, filt
 @pytest.mark.parametrize(
     "words", [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 101 Hi\r\nUpgrade: x\r\n\r\n"]
 )
-def test_an_engine_that_talks_nonsense_is_not_believed(broken_engine, filtered, words):
+def test_an_invalid_answer_of_the_engine_is_not_passed_on(broken_engine, filtered, words):
     broken_engine(words)
 
     assert raw(filtered(1), b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n") == b""
@@ -261,7 +261,7 @@ def test_a_hundred_clients_at_once_are_all_answered(engine, filtered):
     assert {status_of(answer) for answer in answers} == {200}
 
 
-def test_at_the_end_the_socket_and_every_connection_are_gone(engine, tmp_path):
+def test_the_end_removes_the_socket_and_closes_connections(engine, tmp_path):
     path = tmp_path / "filter.sock"
     with socket.socket(socket.AF_UNIX) as client:
         with DockerFilter(path, tmp_path / "engine.sock", 1).serving():

@@ -6,19 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from escalation.rooms.docker_request import (
-    Asked,
-    NotClear,
+from escalation.sandbox.docker_rules import (
+    AmbiguousRequest,
+    DockerRequest,
+    Rules,
     is_hijacked,
+    parse_request,
     read_json,
-    read_target,
 )
-from escalation.rooms.docker_rules import Rules
+from tests.tables import each_row
 
 
 def objection(level: int, request: str, body: object = None, **rules) -> str:
     method, target = request.split(" ", 1)
-    asked = replace(read_target(method, target), body=body)
+    asked = replace(parse_request(method, target), body=body)
     return Rules(level=level, real_path=lambda path: path, **rules).objection(asked)
 
 
@@ -26,7 +27,7 @@ def lowest_level(request: str) -> int | None:
     return next((level for level in (1, 2, 3) if not objection(level, request)), None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "request_line",
     [
         "HEAD /_ping",
@@ -48,13 +49,13 @@ def test_every_tier_may_read(request_line):
     assert lowest_level(request_line) == 1
 
 
-@pytest.mark.parametrize("act", ["start", "stop", "restart", "kill"])
-@pytest.mark.parametrize("version", ["", "/v1.47"])
+@each_row("act", ["start", "stop", "restart", "kill"])
+@each_row("version", ["", "/v1.47"])
 def test_tier_2_may_start_and_stop_containers(act, version):
     assert lowest_level(f"POST {version}/containers/web/{act}?t=5&signal=KILL") == 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     "request_line",
     [
         "POST /containers/create?name=x",
@@ -78,7 +79,7 @@ def test_tier_3_may_do_the_rest(request_line):
     assert lowest_level(request_line) == 3
 
 
-@pytest.mark.parametrize(
+@each_row(
     "request_line",
     [
         *(
@@ -137,7 +138,7 @@ def test_the_engine_is_not_sent_to_other_hosts_below_tier_3(path):
     assert lowest_level(f"GET {path}") == 3
 
 
-@pytest.mark.parametrize(
+@each_row(
     "target",
     [
         "/containers/../volumes/x",
@@ -158,42 +159,42 @@ def test_the_engine_is_not_sent_to_other_hosts_below_tier_3(path):
         "/containers/json?a b",
     ],
 )
-def test_an_address_that_can_be_read_in_two_ways_is_not_read(target):
-    with pytest.raises(NotClear, match="address"):
-        read_target("GET", target)
+def test_an_ambiguous_address_is_refused(target):
+    with pytest.raises(AmbiguousRequest, match="address"):
+        parse_request("GET", target)
 
 
-def read_or_refused(target: str) -> Asked | None:
+def read_or_refused(target: str) -> DockerRequest | None:
     try:
-        return read_target("GET", target)
-    except NotClear:
+        return parse_request("GET", target)
+    except AmbiguousRequest:
         return None
 
 
 @given(some.text(alphabet="/.%2ef0d5c?a#v1\\", max_size=30))
-def test_what_is_judged_is_what_is_sent_on(path):
+def test_the_parsed_target_is_sent_on(path):
     asked = read_or_refused(f"/{path}")
 
-    assert asked is None or read_target("GET", asked.target) == asked
+    assert asked is None or parse_request("GET", asked.target) == asked
     assert asked is None or ".." not in asked.parts
 
 
 @pytest.mark.parametrize("slashes", ["//", "///", "/%2F"])
 def test_slashes_before_a_version_hide_nothing(slashes):
-    asked = read_target("POST", f"{slashes}v1.47/volumes/create")
+    asked = parse_request("POST", f"{slashes}v1.47/volumes/create")
 
     assert (asked.version, asked.parts) == ("/v1.47", ("volumes", "create"))
 
 
-def test_two_versions_are_not_clear():
-    with pytest.raises(NotClear, match="two versions"):
-        read_target("POST", "/v1.47/v1.40/volumes/create")
+def test_two_versions_are_refused():
+    with pytest.raises(AmbiguousRequest, match="two versions"):
+        parse_request("POST", "/v1.47/v1.40/volumes/create")
 
 
 def test_a_path_keeps_its_version_and_its_query():
-    asked = read_target("GET", "/v1.47//images/a%2Fb:1/json?filters=%7B%7D")
+    asked = parse_request("GET", "/v1.47//images/a%2Fb:1/json?filters=%7B%7D")
 
-    assert asked == Asked(
+    assert asked == DockerRequest(
         method="GET",
         version="/v1.47",
         parts=("images", "a", "b:1", "json"),
@@ -246,13 +247,13 @@ REFUSED_SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize("asked_for", REFUSED_SETTINGS, ids=str)
-@pytest.mark.parametrize("holder", ["HostConfig", "hostconfig", "Ho\u017ftConfig"])
+@each_row("asked_for", REFUSED_SETTINGS, ids=str)
+@each_row("holder", ["HostConfig", "hostconfig", "Ho\u017ftConfig"])
 def test_no_container_reaches_the_host(asked_for, holder):
     assert objection(3, CREATE, {"Image": "shop", holder: asked_for})
 
 
-@pytest.mark.parametrize(
+@each_row(
     "asked_for",
     [
         {},
@@ -271,7 +272,7 @@ def test_an_ordinary_container_is_made_at_tier_3(asked_for):
 
 def test_a_link_to_a_place_is_that_place():
     asked = replace(
-        read_target("POST", "/containers/create"),
+        parse_request("POST", "/containers/create"),
         body={"HostConfig": {"Binds": ["/srv/shop/link:/x"]}},
     )
 
@@ -279,7 +280,7 @@ def test_a_link_to_a_place_is_that_place():
 
 
 @pytest.mark.parametrize("source", ["/opt/ops/state", "/opt/ops/state/db", "/opt/ops"])
-def test_the_supervisors_own_directories_are_no_containers(source):
+def test_directories_of_the_installation_are_not_mounted(source):
     body = {"HostConfig": {"Binds": [f"{source}:/x"]}}
 
     assert objection(3, CREATE, body, hidden=("/opt/ops/state",))
@@ -304,8 +305,8 @@ def test_nothing_runs_privileged_in_a_container():
 
 @pytest.mark.parametrize("level", [2, 3])
 @pytest.mark.parametrize("query", ["checkpoint=c&checkpoint-dir=/srv/shop/c", "Checkpoint=c"])
-def test_a_container_starts_from_no_state_of_choice(level, query):
-    asked = read_target("POST", f"/containers/web/start?{query}")
+def test_a_container_starts_from_no_checkpoint(level, query):
+    asked = parse_request("POST", f"/containers/web/start?{query}")
 
     assert "checkpoint" in Rules(level=level).objection(asked).lower()
 
@@ -332,22 +333,22 @@ def test_a_service_gets_no_more_than_a_container(template):
     assert objection(3, "POST /services/create", {"TaskTemplate": {"ForceUpdate": 1}}) == ""
 
 
-@pytest.mark.parametrize("content", [b'{"a": 1, "a": 2}', b"{", b"\xff", b"[" * 100_000, b"{} {}"])
-def test_a_body_that_can_be_read_in_two_ways_is_not_read(content):
-    with pytest.raises(NotClear):
+@each_row("content", [b'{"a": 1, "a": 2}', b"{", b"\xff", b"[" * 100_000, b"{} {}"])
+def test_an_ambiguous_body_is_refused(content):
+    with pytest.raises(AmbiguousRequest):
         read_json(content)
 
 
 @pytest.mark.parametrize("source", ["/srv/\x00", "/srv/\ud800", "/srv/a\nb"])
-def test_a_path_that_is_none_is_not_clear(source):
-    with pytest.raises(NotClear):
+def test_an_invalid_path_is_refused(source):
+    with pytest.raises(AmbiguousRequest):
         objection(3, CREATE, {"HostConfig": {"Binds": [source]}})
 
 
-def test_two_spellings_of_one_name_are_not_clear():
+def test_two_spellings_of_one_name_are_refused():
     body = {"HostConfig": {"Privileged": False, "privileged": True}}
 
-    with pytest.raises(NotClear):
+    with pytest.raises(AmbiguousRequest):
         objection(3, CREATE, body)
 
 
@@ -357,8 +358,8 @@ def test_an_objection_tells_the_tier_and_what_it_may():
     )
 
 
-def test_only_terminals_take_a_connection_over():
-    assert is_hijacked(read_target("POST", "/v1.47/exec/abc/start"))
-    assert is_hijacked(read_target("POST", "/containers/web/attach"))
-    assert not is_hijacked(read_target("GET", "/containers/web/attach"))
-    assert not is_hijacked(read_target("POST", "/containers/web/start"))
+def test_only_terminals_hijack_a_connection():
+    assert is_hijacked(parse_request("POST", "/v1.47/exec/abc/start"))
+    assert is_hijacked(parse_request("POST", "/containers/web/attach"))
+    assert not is_hijacked(parse_request("GET", "/containers/web/attach"))
+    assert not is_hijacked(parse_request("POST", "/containers/web/start"))

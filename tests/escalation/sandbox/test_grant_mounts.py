@@ -7,8 +7,8 @@ import subprocess
 import threading
 from pathlib import Path
 
-from escalation.rooms.place import Operator
-from tests.escalation.rooms.places import IS_ROOT, Host
+from escalation.sandbox.layout import Operator
+from tests.escalation.sandbox.run_paths import IS_ROOT, Host
 
 REACH = """/usr/bin/python3 -c "
 import socket
@@ -55,7 +55,7 @@ def own_key(host: Host) -> Path:
     return key
 
 
-def test_the_docker_door_leads_to_the_filter_and_to_nothing_else(host):
+def test_the_docker_grant_leads_to_the_filter_and_to_nothing_else(host):
     engine = Engine(host.root / "state/run/filter.sock", "filtered")
     socket_path = host.root / "state/run/filter.sock"
     try:
@@ -80,7 +80,7 @@ def test_the_docker_client_asks_the_filter(host):
     assert "unix:///run/docker.sock" in said.stdout
 
 
-def test_without_the_door_there_is_no_engine(host):
+def test_without_the_grant_there_is_no_engine(host):
     engine = Engine(host.root / "state/run/filter.sock", "filtered")
     try:
         said = host.bash(
@@ -94,14 +94,14 @@ def test_without_the_door_there_is_no_engine(host):
     assert "filtered" not in said.stdout
 
 
-def test_a_docker_door_without_a_filter_leads_nowhere(host):
+def test_a_docker_grant_without_a_filter_leads_nowhere(host):
     assert host.bash("ls -A /run; echo $DOCKER_HOST", "docker").stdout == "\n"
 
 
-def test_keys_are_there_for_the_ssh_door_alone(host):
+def test_keys_are_there_for_the_ssh_grant_alone(host):
     key = own_key(host)
 
-    without, through = (host.bash(f"ssh-keygen -y -f '{key}'", *door) for door in ((), ("ssh",)))
+    without, through = (host.bash(f"ssh-keygen -y -f '{key}'", *grant) for grant in ((), ("ssh",)))
 
     assert without.stdout == ""
     assert through.stdout.split()[:2] == key.with_suffix(".pub").read_text().split()[:2]
@@ -143,13 +143,15 @@ def test_ssh_accepts_the_systems_settings(host):
     assert "Bad owner" not in said.stderr
 
 
-def test_the_agent_is_reached_through_the_ssh_door_alone(host):
+def test_the_agent_is_reached_through_the_ssh_grant_alone(host):
     path = host.root / "state/agent.sock"
     engine = Engine(path, "agent")
     operator = Operator(home=host.root / "home", ssh_agent=path)
     command = REACH.format(path="$SSH_AUTH_SOCK")
     try:
-        through, without = (host.bash(command, *door, operator=operator) for door in (("ssh",), ()))
+        through, without = (
+            host.bash(command, *grant, operator=operator) for grant in (("ssh",), ())
+        )
     finally:
         engine.close()
 
@@ -157,7 +159,7 @@ def test_the_agent_is_reached_through_the_ssh_door_alone(host):
     assert "agent" not in without.stdout
 
 
-def test_the_kube_door_shows_the_named_files_read_only(host):
+def test_the_kube_grant_shows_the_named_files_read_only(host):
     configs = [host.root / f"state/{name}.yaml" for name in ("one", "two")]
     for config in configs:
         config.write_text(f"{config.stem}: []\n")
@@ -165,14 +167,14 @@ def test_the_kube_door_shows_the_named_files_read_only(host):
     operator = Operator(home=host.root / "home", kubeconfigs=tuple(configs))
     command = 'cat ${KUBECONFIG//:/ }; echo x >> "${KUBECONFIG%%:*}"'
 
-    through, without = (host.bash(command, *door, operator=operator) for door in (("kube",), ()))
+    through, without = (host.bash(command, *grant, operator=operator) for grant in (("kube",), ()))
 
     assert through.stdout == "one: []\ntwo: []\n"
     assert "Read-only" in through.stderr
     assert without.stdout == ""
 
 
-def test_without_a_named_file_the_kube_door_shows_the_usual_place(host):
+def test_without_a_named_file_the_kube_grant_shows_the_usual_place(host):
     (host.root / "home/.kube").mkdir()
     (host.root / "home/.kube/config").write_text("clusters: []\n")
     (host.root / "home/.kube/ca.crt").write_text("beside it\n")
@@ -196,18 +198,18 @@ def test_no_link_leads_to_a_clusters_login_and_no_list_shows_its_place(host):
     assert "claudeops-logins" in said.stderr
 
 
-def test_a_kube_door_without_a_login_shows_nothing(host):
+def test_a_kube_grant_without_a_login_shows_nothing(host):
     assert host.bash('echo "$KUBECONFIG"; ls /run', "kube").stdout == "\n"
 
 
-def test_the_bus_door_shows_systemd_and_the_bus_and_no_more_of_run(host):
+def test_the_bus_grant_shows_systemd_and_the_bus_and_no_more_of_run(host):
     shown = set(host.bash("ls /run", "bus").stdout.split())
 
     assert shown == {name for name in ("systemd", "dbus") if Path("/run", name).is_dir()}
     assert shown
 
 
-def test_an_operator_is_what_the_environment_says():
+def test_the_operator_is_read_from_the_environment():
     operator = Operator.of({"SSH_AUTH_SOCK": "/a", "KUBECONFIG": "/b::/c"}, Path("/home/me"))
 
     assert operator == Operator(

@@ -1,4 +1,4 @@
-"""The process that runs the tier is killed in the middle: nothing in a room survives it."""
+"""The worker process is killed: nothing in a sandbox survives."""
 
 from __future__ import annotations
 
@@ -6,34 +6,35 @@ import os
 import subprocess
 import sys
 
-from escalation.rooms.cli_room import cli_room_argv
-from tests.escalation.rooms.places import PATH
-from tests.escalation.rooms.running import allowed, living, running, wait_until
+from escalation.sandbox.command_sandbox import cli_sandbox_argv
+from tests.escalation.sandbox.run_paths import PATH
+from tests.escalation.sandbox.running import allowed, living, running, wait_until
 
 RUNNER = """
 import os, sys
 from pathlib import Path
 import django
 django.setup()
-from escalation.gate.decision import Decision, Verdict
-from escalation.rooms.place import Operator, RunPlace
-from escalation.rooms.tool_runner import ToolRunner
+from escalation.command_policy.decision import Decision
+from sessions_app.models.session import Verdict
+from escalation.sandbox.layout import Operator, RunPaths
+from escalation.sandbox.command_runner import CommandRunner
 
 root = Path(sys.argv[1])
-place = RunPlace(
+paths = RunPaths(
     workdir=root / "system", config_directory=root / "state/config",
     temp_directory=root / "state/tmp", run_directory=root / "state/run",
     operator=Operator(home=root / "home"), tool_environment={"PATH": os.environ["PATH"]},
 )
 allowed = Decision(verdict=Verdict.ALLOW, rule="test")
-with ToolRunner(place, lambda command: allowed, lambda record: None).serving():
+with CommandRunner(paths, lambda command: allowed, lambda record: None).serving():
     print("serving", flush=True)
     sys.stdin.read()
 """
 
 
 def test_no_command_survives_the_death_of_its_runner(own_host):
-    with running(own_host.place(), allowed()) as ours:
+    with running(own_host.paths(), allowed()) as ours:
         pass  # writes the client
     runner = subprocess.Popen(
         [sys.executable, "-c", RUNNER, own_host.root],
@@ -58,11 +59,11 @@ def test_no_command_survives_the_death_of_its_runner(own_host):
 
     wait_until(lambda: not living("sleep 1013"))
     assert [client.returncode for client in clients] == [126, 126, 126]
-    assert all("tool runner is gone" in words for words in said)
+    assert all("runner has ended" in words for words in said)
 
 
-def test_the_room_of_the_cli_dies_with_the_process_that_started_it(own_host):
-    argv = cli_room_argv(["/bin/bash", "-c", "echo begun; setsid sleep 1014"], own_host.place())
+def test_the_cli_sandbox_dies_with_the_worker(own_host):
+    argv = cli_sandbox_argv(["/bin/bash", "-c", "echo begun; setsid sleep 1014"], own_host.paths())
     starter = subprocess.Popen(
         [sys.executable, "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])", *argv],
         stdout=subprocess.PIPE,

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from escalation.rooms.layout import (
+from escalation.sandbox.layout import (
     Hidden,
     Linked,
     Mount,
@@ -36,14 +36,14 @@ def test_a_shown_path_inside_a_hidden_one_comes_after_it_in_whatever_order_they_
 
 def test_a_hidden_path_inside_a_shown_one_comes_after_it():
     mounts: list[Mount] = [
-        Hidden(path="/srv/ops/state", sealed=True),
+        Hidden(path="/srv/ops/state", always=True),
         Shown(path="/srv", writable=True),
     ]
 
     assert mount_arguments(mounts)[:5] == ["--bind", "/srv", "/srv", "--tmpfs", "/srv/ops/state"]
 
 
-def test_what_lies_in_a_hidden_place_is_not_hidden_again():
+def test_a_path_in_a_hidden_directory_is_not_hidden_again():
     assert "/home/me/.ssh" not in mount_arguments(
         [Hidden(path="/home"), Hidden(path="/home/me/.ssh")]
     )
@@ -70,8 +70,11 @@ def test_at_the_same_path_what_is_named_wins_over_what_is_hidden_by_custom():
     assert "--tmpfs" not in mount_arguments([Hidden(path="/home"), Shown(path="/home")])
 
 
-def test_at_the_same_path_what_is_sealed_wins_over_what_is_named():
-    mounts: list[Mount] = [Shown(path="/state", writable=True), Hidden(path="/state", sealed=True)]
+def test_at_the_same_path_an_always_hidden_mount_wins():
+    mounts: list[Mount] = [
+        Shown(path="/state", writable=True),
+        Hidden(path="/state", always=True),
+    ]
 
     assert mount_arguments(mounts)[:2] == ["--tmpfs", "/state"]
 
@@ -111,7 +114,7 @@ def test_a_link_is_made_in_a_hidden_place_and_is_there_already_in_a_shown_one():
     assert "--symlink" not in mount_arguments([Hidden(path="/home"), Shown(path="/home/me"), link])
 
 
-def test_what_the_room_shows_from_the_beginning_needs_no_mount():
+def test_a_path_that_is_visible_anyway_needs_no_mount():
     assert mount_arguments([Shown(path="/srv"), Shown(path="/srv/app")]) == []
 
 

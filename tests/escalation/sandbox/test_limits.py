@@ -5,21 +5,21 @@ import resource
 
 import pytest
 
-from escalation.rooms.limits import (
+from escalation.sandbox.limits import (
     CommandGroup,
     ControlGroups,
-    Limits,
+    SandboxLimits,
     _remove_forgotten,
     find_control_groups,
     shell_limits,
 )
-from tests.escalation.rooms.running import allowed, running
+from tests.escalation.sandbox.running import allowed, running
 
 MEBIBYTE = 1024 * 1024
 
 
-def test_the_words_for_the_shell_hold_every_limit(host):
-    said = host.bash(f"{shell_limits(Limits())} && ulimit -c -u -d -f -n -t")
+def test_the_ulimit_call_has_every_limit(host):
+    said = host.bash(f"{shell_limits(SandboxLimits())} && ulimit -c -u -d -f -n -t")
 
     numbers = [line.split()[-1] for line in said.stdout.splitlines()]
     files = min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
@@ -27,7 +27,7 @@ def test_the_words_for_the_shell_hold_every_limit(host):
 
 
 def test_a_limit_cannot_be_raised_again(host):
-    said = host.bash(f"{shell_limits(Limits())}; ulimit -u 5000 || echo refused")
+    said = host.bash(f"{shell_limits(SandboxLimits())}; ulimit -u 5000 || echo refused")
 
     assert said.stdout == "refused\n"
 
@@ -35,12 +35,12 @@ def test_a_limit_cannot_be_raised_again(host):
 def test_no_limit_is_over_our_own(monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda number: (50, 50))
 
-    assert "-u 50 " in shell_limits(Limits())
+    assert "-u 50 " in shell_limits(SandboxLimits())
 
 
 def test_a_process_that_takes_too_much_memory_fails_alone(own_host):
-    limits = Limits(memory_bytes=200 * MEBIBYTE)
-    with running(own_host.place(), allowed(), limits) as runner:
+    limits = SandboxLimits(memory_bytes=200 * MEBIBYTE)
+    with running(own_host.paths(), allowed(), limits) as runner:
         said = runner.call("/usr/bin/python3 -c 'x = b\"x\" * 500_000_000'")
         after = runner.call("echo fine")
 
@@ -49,7 +49,7 @@ def test_a_process_that_takes_too_much_memory_fails_alone(own_host):
 
 
 def test_node_and_its_like_start_within_the_limits(own_host):
-    with running(own_host.place(), allowed()) as runner:
+    with running(own_host.paths(), allowed()) as runner:
         said = runner.call("node -e 'console.log(1 + 1)'")
 
     assert said.stdout == "2\n"
@@ -60,7 +60,7 @@ FORK_BOMB = "bomb() { bomb | bomb & }; bomb; sleep 0.5; echo survived"
 
 def test_a_fork_bomb_ends_with_its_command(own_host):
     before = len(os.listdir("/proc"))
-    with running(own_host.place(), allowed(), Limits(processes=60)) as runner:
+    with running(own_host.paths(), allowed(), SandboxLimits(processes=60)) as runner:
         runner.call(FORK_BOMB)
         most = len(os.listdir("/proc"))
         after = runner.call("echo fine")
@@ -83,16 +83,16 @@ print(made)"
 """
 
 
-def test_a_fork_bomb_of_an_ordinary_user_is_stopped_by_the_rooms_own_count(host):
+def test_a_fork_bomb_of_an_ordinary_user_is_stopped_by_the_sandboxes_own_count(host):
     """Root's processes are not counted: for root the control group does it."""
-    said = host.bash(f"{shell_limits(Limits(processes=40))}; {COUNT_FORKS}")
+    said = host.bash(f"{shell_limits(SandboxLimits(processes=40))}; {COUNT_FORKS}")
 
     assert (int(said.stdout) < 40) is (host.user != "root")
 
 
 def test_a_file_that_grows_too_large_is_cut(own_host):
-    limits = Limits(file_bytes=2 * MEBIBYTE)
-    with running(own_host.place(writable=True), allowed(), limits) as runner:
+    limits = SandboxLimits(file_bytes=2 * MEBIBYTE)
+    with running(own_host.paths(writable=True), allowed(), limits) as runner:
         said = runner.call("dd if=/dev/zero of=big bs=1M count=50")
 
     assert said.returncode != 0
@@ -108,7 +108,7 @@ def test_no_group_is_left_when_a_command_has_ended(own_host, monkeypatch):
         made.extend(self.paths)
 
     monkeypatch.setattr(CommandGroup, "make", noted)
-    with running(own_host.place(), allowed()) as runner:
+    with running(own_host.paths(), allowed()) as runner:
         runner.call("sleep 0.01 & true")
 
     assert [path for path in made if path.exists()] == []
@@ -128,7 +128,7 @@ def test_a_group_that_was_just_made_by_another_runner_is_left_alone(version_2):
 
 @pytest.fixture
 def version_2(tmp_path):
-    """Plain files in place of the kernel's: what is written can be read."""
+    """Plain files in paths of the kernel's: what is written can be read."""
     (tmp_path / "cgroup.controllers").write_text("memory pids")
     (tmp_path / "cgroup.procs").touch()
     return tmp_path
@@ -137,7 +137,7 @@ def version_2(tmp_path):
 def test_a_group_of_version_2_has_both_limits(version_2):
     (version_2 / "claudeops").mkdir()
     groups = ControlGroups(parents=((version_2 / "claudeops", ""),))
-    group = CommandGroup(groups, Limits(processes=7, memory_bytes=9))
+    group = CommandGroup(groups, SandboxLimits(processes=7, memory_bytes=9))
 
     group.make()
 
@@ -148,17 +148,17 @@ def test_a_group_of_version_2_has_both_limits(version_2):
     assert "version 2" in groups.in_force
 
 
-def test_where_no_group_can_be_made_the_words_say_so(tmp_path):
+def test_reports_when_no_control_group_can_be_created(tmp_path):
     groups = find_control_groups(tmp_path, tmp_path / "none")
 
     assert groups == ControlGroups()
     assert "no control group" in groups.in_force
-    assert CommandGroup(groups, Limits()).entering(["true"]) == ["true"]
+    assert CommandGroup(groups, SandboxLimits()).entering(["true"]) == ["true"]
 
 
 def test_a_group_that_cannot_be_entered_lets_nothing_run(tmp_path, own_host):
     groups = ControlGroups(parents=((tmp_path / "nowhere", "pids.max"),))
 
-    said = own_host.call(CommandGroup(groups, Limits()).entering(["/bin/echo", "ran"]), {})
+    said = own_host.call(CommandGroup(groups, SandboxLimits()).entering(["/bin/echo", "ran"]), {})
 
     assert (said.stdout, said.returncode) == ("", 126)

@@ -6,16 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from escalation.rooms.layout import Hidden, Linked, Shown
-from escalation.rooms.lookup import (
+from escalation.sandbox.layout import (
+    Hidden,
+    Linked,
+    Operator,
+    Shown,
     hidden_sockets,
     hiding,
-    room_home,
-    room_mounts,
+    sandbox_home,
+    sandbox_mounts,
     showing,
     why_unreachable,
 )
-from escalation.rooms.place import Operator
 
 
 def test_what_is_hidden_is_resolved_and_what_is_not_there_left_out(tmp_path):
@@ -63,9 +65,9 @@ def test_a_resolver_file_that_is_a_link_into_run_is_shown(own_host, tmp_path, mo
     real = tmp_path / "stub-resolv.conf"
     real.touch()
     (tmp_path / "resolv.conf").symlink_to(real)
-    monkeypatch.setattr("escalation.rooms.lookup.RESOLVER", str(tmp_path / "resolv.conf"))
+    monkeypatch.setattr("escalation.sandbox.layout.RESOLVER", str(tmp_path / "resolv.conf"))
 
-    assert Shown(path=str(real)) in room_mounts(own_host.place(), temporary_bytes=1)
+    assert Shown(path=str(real)) in sandbox_mounts(own_host.paths(), temporary_bytes=1)
 
 
 def test_listening_sockets_are_found_and_abstract_ones_are_none(tmp_path):
@@ -81,15 +83,15 @@ def test_listening_sockets_are_found_and_abstract_ones_are_none(tmp_path):
 
 
 def test_a_host_without_a_table_of_sockets_hides_the_known_ones_alone(monkeypatch):
-    monkeypatch.setattr("escalation.rooms.lookup.UNIX_SOCKETS", Path("/nowhere"))
+    monkeypatch.setattr("escalation.sandbox.layout.UNIX_SOCKETS", Path("/nowhere"))
 
     assert hidden_sockets() == []
 
 
-def test_without_a_home_of_its_own_the_room_uses_the_temporary_directory(own_host):
+def test_without_a_home_the_sandbox_uses_the_temporary_directory(own_host):
     homes = [Path("/"), Path("/nonexistent")]
 
-    assert [room_home(own_host.place(operator=Operator(home=home))) for home in homes] == [
+    assert [sandbox_home(own_host.paths(operator=Operator(home=home))) for home in homes] == [
         *("/tmp", "/tmp"),
     ]
 
@@ -97,7 +99,7 @@ def test_without_a_home_of_its_own_the_room_uses_the_temporary_directory(own_hos
 def test_secrets_in_a_home_that_is_shown_as_a_whole_stay_hidden(own_host):
     home = own_host.root / "home"
 
-    mounts = room_mounts(own_host.place(workdir=home), temporary_bytes=1)
+    mounts = sandbox_mounts(own_host.paths(workdir=home), temporary_bytes=1)
 
     assert Hidden(path=os.path.join(home, ".ssh")) in mounts
 
@@ -121,7 +123,7 @@ def test_what_lies_in_somebodys_private_directory_is_neither_hidden_nor_shown(pr
     assert hiding([str(private_to_another)]) == [Hidden(path=str(private_to_another))]
 
 
-def test_a_working_directory_that_no_room_can_show_is_said(private_to_another):
+def test_reports_a_working_directory_that_cannot_be_shown(private_to_another):
     why = why_unreachable(private_to_another / "app")
 
     assert str(private_to_another) in why

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from escalation.rehearsal.walls.docker_engine import Container, DockerEngine, docker_engine
-from escalation.rooms.docker_filter import DockerFilter
-from tests.escalation.rooms.test_docker_filter import raw, status_of
+from escalation.sandbox.docker_filter import DockerFilter
+from escalation.sandbox.proof.docker_engine import Container, DockerEngine, docker_engine
+from tests.escalation.sandbox.test_docker_filter import raw, status_of
 
 STATE = "/var/lib/claudeops"
 WORKER = Container(
@@ -121,6 +121,19 @@ def test_no_container_joins_ours_or_gets_its_volumes(engine, filtered, given):
 
     assert ask(filtered(3), "POST /containers/create", body) == 403
     assert engine.changes == []
+
+
+def test_volumes_of_ours_are_known_where_the_state_directory_is_a_link(engine, tmp_path):
+    state = tmp_path / "state"
+    state.symlink_to(STATE)
+    path = tmp_path / "linked.sock"
+    made = DockerFilter(
+        path, tmp_path / "engine.sock", 3, hidden=(str(state),), own_container=WORKER.id
+    )
+    body = {"Image": "shop", "HostConfig": {"Binds": ["kept:/s"]}}
+
+    with made.serving():
+        assert ask(path, "POST /containers/create", body) == 403
 
 
 @pytest.mark.parametrize("bind", ["/srv/shop:/s", "shop:/s", "/srv/other:/s", "cache:/s"])

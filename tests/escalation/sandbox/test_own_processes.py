@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from escalation.rooms.ourselves import alive, own_container, own_user
+from escalation.sandbox.setup import alive, own_container, own_user
 
 OURS = Path("/opt/claudeops")
 ID = "4f" * 32

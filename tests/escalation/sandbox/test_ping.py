@@ -4,26 +4,26 @@ import os
 
 import pytest
 
-from escalation.rooms import ping
+from escalation.sandbox import bubblewrap
 
 
 @pytest.fixture
 def groups(tmp_path, monkeypatch):
     path = tmp_path / "ping_group_range"
-    monkeypatch.setattr(ping, "GROUPS_THAT_MAY", path)
+    monkeypatch.setattr(bubblewrap, "GROUPS_THAT_MAY_PING", path)
     return path
 
 
 def test_it_works_where_the_kernel_lets_our_group(groups):
     groups.write_text(f"0\t{os.getegid()}\n")
 
-    assert ping.ping_in_rooms() == "works"
+    assert bubblewrap.ping_in_sandbox() == "works"
 
 
 def test_where_it_does_not_it_says_what_to_set(groups):
     groups.write_text("1\t0\n")
 
-    assert "net.ipv4.ping_group_range" in ping.ping_in_rooms()
+    assert "net.ipv4.ping_group_range" in bubblewrap.ping_in_sandbox()
 
 
 @pytest.mark.parametrize("text", [None, "", "many"])
@@ -31,4 +31,4 @@ def test_a_kernel_that_says_nothing_is_unknown(groups, text):
     if text is not None:
         groups.write_text(text)
 
-    assert ping.ping_in_rooms().startswith("unknown")
+    assert bubblewrap.ping_in_sandbox().startswith("unknown")

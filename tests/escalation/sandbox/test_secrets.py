@@ -3,7 +3,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from escalation.rooms.secrets import installation_paths
+from escalation.sandbox.layout import installation_paths
 
 
 def test_state_code_prompts_and_python_environment_are_among_them(settings):

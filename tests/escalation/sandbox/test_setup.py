@@ -1,4 +1,4 @@
-"""The walls around a run: what the CLI is given, what is recorded, and when the run must end."""
+"""The sandbox of a run: environment of the CLI, stored facts, and ends of the run."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import os
 
 import pytest
 
-from escalation.agent import Traces
+from escalation.agent.process import Traces
 from escalation.errors import CannotRun
-from escalation.rooms import bubblewrap
-from escalation.rooms.bubblewrap import RoomsState
-from escalation.run import runner, walls
-from escalation.run.unguarded import UnguardedCommands
+from escalation.run import runner
+from escalation.run.command_checks import BypassCheck
+from escalation.sandbox import bubblewrap, setup
+from escalation.sandbox.bubblewrap import SandboxState
 from escalation.tiers import get_tier
 from sessions_app.models import Session
 from tests.escalation.rows import HEALTHY, queued_session
@@ -56,8 +56,8 @@ def test_a_key_that_signs_by_itself_is_inside_and_the_record_says_so(
     environment = fake_cli.calls[0].environment
     assert environment["CLAUDE_CODE_USE_BEDROCK"] == "1"
     assert environment["AWS_REGION"] == "eu-central-1"
-    assert session.walls["key"] == "inside"
-    assert "Bedrock" in session.walls["why_key_inside"]
+    assert session.sandbox["key"] == "inside"
+    assert "Bedrock" in session.sandbox["why_key_inside"]
 
 
 def test_every_shell_command_goes_to_the_client(fake_cli, session):
@@ -72,25 +72,25 @@ def test_every_shell_command_goes_to_the_client(fake_cli, session):
 def test_what_was_in_force_is_kept_with_the_session(fake_cli, workdir):
     fake_cli.reports(HEALTHY)
     session = queued_session(workdir)
-    session.cycle.watch = WatchFactory(workdir=str(workdir), doors="-ssh write:/srv/data")
+    session.cycle.watch = WatchFactory(workdir=str(workdir), grants="-ssh write:/srv/data")
     session.cycle.save()
 
     session = run(session)
 
-    assert session.walls["rooms"] == ""
-    assert "CLAUDEOPS_ROOMS=off" in session.walls["why_no_rooms"]
-    assert session.walls["key"] == "gateway"
-    assert "ssh" not in session.walls["doors"]
-    assert "docker" in session.walls["doors"]
-    assert session.walls["writable"] == []  # at Tier 1 nothing is
+    assert session.sandbox["sandbox"] == ""
+    assert "CLAUDEOPS_SANDBOX=off" in session.sandbox["why_no_sandbox"]
+    assert session.sandbox["key"] == "proxy"
+    assert "ssh" not in session.sandbox["grants"]
+    assert "docker" in session.sandbox["grants"]
+    assert session.sandbox["writable"] == []  # at Tier 1 nothing is
 
 
-def test_where_rooms_are_insisted_on_and_impossible_nothing_runs(
+def test_where_sandboxes_are_insisted_on_and_impossible_nothing_runs(
     fake_cli, session, settings, monkeypatch
 ):
-    settings.CLAUDEOPS_ROOMS = "on"
-    no_rooms = RoomsState(in_force=False, why=bubblewrap.MISSING)
-    monkeypatch.setattr(walls, "rooms_state", lambda mode: no_rooms)
+    settings.CLAUDEOPS_SANDBOX = "on"
+    no_sandboxes = SandboxState(in_force=False, why=bubblewrap.MISSING)
+    monkeypatch.setattr(setup, "sandbox_state", lambda mode: no_sandboxes)
 
     session = run(session)
 
@@ -100,7 +100,7 @@ def test_where_rooms_are_insisted_on_and_impossible_nothing_runs(
 
 
 def test_a_command_that_the_gate_has_not_seen_ends_the_run(fake_cli, session, monkeypatch):
-    monkeypatch.setattr(runner, "UnguardedCommands", UnguardedCommands)
+    monkeypatch.setattr(runner, "BypassCheck", BypassCheck)
     fake_cli.then("init(); tool('docker restart web', 'web'); time.sleep(60)")
 
     session = run(session)
@@ -111,7 +111,7 @@ def test_a_command_that_the_gate_has_not_seen_ends_the_run(fake_cli, session, mo
 
 
 def test_a_run_that_was_already_over_has_failed_all_the_same(fake_cli, session, monkeypatch):
-    monkeypatch.setattr(runner, "UnguardedCommands", UnguardedCommands)
+    monkeypatch.setattr(runner, "BypassCheck", BypassCheck)
     fake_cli.reports(HEALTHY)  # says that it ran a command, and ends at once
 
     session = run(session)
@@ -133,43 +133,59 @@ def test_a_watch_that_lies_in_the_supervisors_own_place_does_not_run(
 
 
 def test_at_the_highest_tier_the_gate_holds_the_very_process_it_runs_in(workdir):
-    judge = walls.judge_of(
-        walls.WallsWanted(
+    judge = setup.decider_for(
+        setup.SandboxRequest(
             tier=get_tier(3),
             workdir=workdir,
             config_directory=workdir,
             run_directory=workdir,
-            surroundings={},
+            run_environment={},
             login={},
             traces=Traces(),
         )
     )
 
-    assert judge(f"sudo kill -9 {os.getpid()}").rule == "the supervisor's own"
+    assert judge(f"sudo kill -9 {os.getpid()}").rule == "supervisor is protected"
     assert judge(f"sudo kill -9 {2**22 + 1}").verdict == "allow"
 
 
 def test_a_program_is_not_looked_for_where_an_agent_may_put_one(tmp_path):
     path = f"/usr/bin:.:bin::{tmp_path}/bin:/bin"
 
-    assert walls.safe_path(path, [str(tmp_path)]) == "/usr/bin:/bin"
+    assert setup.safe_path(path, [str(tmp_path)]) == "/usr/bin:/bin"
 
 
-def test_insisting_on_rooms_is_no_matter_where_there_are_some(settings):
-    settings.CLAUDEOPS_ROOMS = "auto"
+def test_safe_path_leaves_out_entries_below_a_linked_working_directory(tmp_path):
+    real, link = tmp_path / "real", tmp_path / "link"
+    (real / "bin").mkdir(parents=True)
+    link.symlink_to(real)
 
-    assert walls.rooms_or_refusal() == bubblewrap.rooms_state("auto")
+    for writable in (real, link):
+        path = f"{link}/bin:/usr/bin:{real}/bin"
+        assert setup.safe_path(path, [str(writable)]) == "/usr/bin"
 
 
-def test_switched_off_rooms_are_no_refusal(settings):
-    assert not walls.rooms_or_refusal().in_force
+def test_safe_path_leaves_out_a_link_that_an_agent_could_change(tmp_path):
+    (tmp_path / "bin").symlink_to("/usr/bin")
+
+    assert setup.safe_path(f"{tmp_path}/bin:/usr/bin", [str(tmp_path)]) == "/usr/bin"
 
 
-def test_rooms_that_are_insisted_on_are_a_refusal_where_there_are_none(settings, monkeypatch):
-    settings.CLAUDEOPS_ROOMS = "on"
+def test_insisting_on_sandboxes_is_no_matter_where_there_are_some(settings):
+    settings.CLAUDEOPS_SANDBOX = "auto"
+
+    assert setup.sandbox_or_refusal() == bubblewrap.sandbox_state("auto")
+
+
+def test_switched_off_sandboxes_are_no_refusal(settings):
+    assert not setup.sandbox_or_refusal().in_force
+
+
+def test_sandboxes_that_are_insisted_on_are_a_refusal_where_there_are_none(settings, monkeypatch):
+    settings.CLAUDEOPS_SANDBOX = "on"
     monkeypatch.setattr(
-        walls, "rooms_state", lambda mode: RoomsState(in_force=False, why="no user namespaces")
+        setup, "sandbox_state", lambda mode: SandboxState(in_force=False, why="no user namespaces")
     )
 
     with pytest.raises(CannotRun, match="no user namespaces"):
-        walls.rooms_or_refusal()
+        setup.sandbox_or_refusal()

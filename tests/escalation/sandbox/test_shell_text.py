@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escalation.rooms.shell_text import NotACommand, read_shell_text
+from escalation.sandbox.command_runner import NotACommand, read_shell_text
+from tests.tables import each_row
 
 # As the CLIs wrote them for real; only the paths are shortened.
 OLDEST = (
@@ -63,7 +64,7 @@ REAL = {
 }
 
 
-@pytest.mark.parametrize(("text", "command"), REAL.values(), ids=REAL)
+@each_row(("text", "command"), REAL.values(), ids=REAL)
 def test_the_command_and_its_directory_file_are_found_in_the_text_of_a_real_cli(text, command):
     found = read_shell_text(text)
 
@@ -107,7 +108,7 @@ def test_a_directory_file_may_be_quoted():
     assert read_shell_text(text).directory_file == "/t/my dir/claude-1-cwd"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "end", ["", " < /dev/null", " && something else", " && pwd -P >| /t/$x", " && pwd -P >| /t/a b"]
 )
 def test_an_end_that_is_not_known_names_no_file(end):
@@ -116,7 +117,7 @@ def test_an_end_that_is_not_known_names_no_file(end):
     assert (found.command, found.directory_file) == ("ls", "")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         *("", "ls", "node /srv/hook.js", "eval", "eval ", "eval ; ls", "eval 'open", 'eval "open'),

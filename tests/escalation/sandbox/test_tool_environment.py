@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from escalation.rooms.tool_environment import clean_environment
+from escalation.sandbox.command_sandbox import clean_environment
+from tests.tables import each_row
 
 LOGINS = (
     *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_X"),
@@ -11,15 +12,15 @@ LOGINS = (
 
 
 def test_only_what_is_always_passed_and_what_the_operator_names_comes_through():
-    surroundings = {"PATH": "/bin", "TZ": "UTC", "APP_URL": "http://x", "OTHER": "x"}
+    run_environment = {"PATH": "/bin", "TZ": "UTC", "APP_URL": "http://x", "OTHER": "x"}
 
-    found = clean_environment(surroundings, also_pass=["APP_URL", "MISSING"], mark="run-1")
+    found = clean_environment(run_environment, also_pass=["APP_URL", "MISSING"], mark="run-1")
 
-    assert {**surroundings, "CLAUDEOPS_RUN": "run-1"}.items() - found.items() == {("OTHER", "x")}
+    assert {**run_environment, "CLAUDEOPS_RUN": "run-1"}.items() - found.items() == {("OTHER", "x")}
     assert "OTHER" not in found
 
 
-@pytest.mark.parametrize("name", LOGINS)
+@each_row("name", LOGINS)
 def test_no_key_and_nothing_that_changes_a_shell_comes_through_even_when_named(name):
     assert name not in clean_environment({name: "x"}, also_pass=[name])
 

@@ -1,4 +1,4 @@
-"""A command whose runner is gone, or which runs on the host, where no room holds it."""
+"""A command whose runner was killed, and commands on the host."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import multiprocessing
 
 import pytest
 
-from escalation.gate.decision import Verdict
-from tests.escalation.rooms.running import allowed, living, running, wait_until
+from sessions_app.models.session import Verdict
+from tests.escalation.sandbox.running import allowed, living, running, wait_until
 
 
 def test_a_command_dies_when_the_runners_process_is_killed(own_host):
-    place = own_host.place()
+    paths = own_host.paths()
 
     def serve() -> None:
-        with running(place, allowed()) as runner:
+        with running(paths, allowed()) as runner:
             runner.call("exec sleep 1009")
 
     process = multiprocessing.get_context("fork").Process(target=serve, daemon=True)
@@ -26,12 +26,12 @@ def test_a_command_dies_when_the_runners_process_is_killed(own_host):
     wait_until(lambda: not living("sleep 1009"))
 
 
-@pytest.mark.parametrize("rooms", [True, False])
-def test_on_the_host_nothing_runs_outside_the_directory_that_it_was_judged_in(own_host, rooms):
-    """`rm -f notes` was judged to be about the working directory's."""
+@pytest.mark.parametrize("sandboxed", [True, False])
+def test_on_the_host_nothing_runs_outside_its_directories(own_host, sandboxed):
+    """The decision on `rm -f notes` was about the working directory."""
     link = own_host.root / "system/link"
     link.symlink_to(own_host.root / "state")
-    with running(own_host.place(rooms=rooms), allowed("host")) as runner:
+    with running(own_host.paths(sandboxed=sandboxed), allowed("host")) as runner:
         for directory in (own_host.root / "state", link, "/"):
             said = runner.call("touch made", cwd=directory)
             assert said.returncode == 126

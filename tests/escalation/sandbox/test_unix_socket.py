@@ -3,7 +3,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from escalation.rooms.unix_socket import connect_to, listening_at
+from escalation.sandbox.command_runner import connect_to, listening_at
 
 
 def deep(tmp_path: Path) -> Path:

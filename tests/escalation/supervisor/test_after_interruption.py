@@ -6,20 +6,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from escalation.next_step.after_cut_off import (
+from escalation.supervisor.decision import (
     AskPerson,
-    ContinueAfterCutOff,
-    CutOff,
+    ContinueAfterInterruption,
+    Interruption,
     LimitMet,
     StartAgain,
-    after_cut_off,
+    after_interruption,
     after_limit,
 )
+from tests.tables import each_row
 
 LIMIT = 2
 
 
-def cut_off(**facts) -> CutOff:
+def cut_off(**facts) -> Interruption:
     """A Tier 1 run that was cut off for the first time, while the model was thinking."""
     usual = {
         "tier": 1,
@@ -28,7 +29,7 @@ def cut_off(**facts) -> CutOff:
         "answered": True,
         "interruptions": 1,
     }
-    return CutOff(**{**usual, **facts})
+    return Interruption(**{**usual, **facts})
 
 
 GOES_ON = [
@@ -58,57 +59,57 @@ ASKS = [
 ]
 
 
-@pytest.mark.parametrize("cut", GOES_ON)
+@each_row("cut", GOES_ON)
 def test_it_goes_on_where_only_looking_was_going_on(cut):
-    decision = after_cut_off(cut, limit=LIMIT)
+    decision = after_interruption(cut, limit=LIMIT)
 
-    assert isinstance(decision, ContinueAfterCutOff)
+    assert isinstance(decision, ContinueAfterInterruption)
     assert "checks the state first" in decision.reason
 
 
-@pytest.mark.parametrize(("cut", "words"), ASKS)
+@each_row(("cut", "words"), ASKS)
 def test_a_person_is_asked_and_told_why(cut, words):
-    decision = after_cut_off(cut, limit=LIMIT)
+    decision = after_interruption(cut, limit=LIMIT)
 
     assert isinstance(decision, AskPerson)
     assert words in decision.reason
 
 
 def test_a_tier_with_half_done_work_is_named():
-    decision = after_cut_off(cut_off(tier=3, tool_was_running=True), limit=LIMIT)
+    decision = after_interruption(cut_off(tier=3, tool_was_running=True), limit=LIMIT)
 
     assert "Tier 3" in decision.reason
 
 
 def test_a_limit_of_zero_forbids_to_go_on_at_all():
-    assert isinstance(after_cut_off(cut_off(), limit=0), AskPerson)
+    assert isinstance(after_interruption(cut_off(), limit=0), AskPerson)
 
 
 @pytest.mark.parametrize("tier", [1, 2, 3])
 def test_a_run_that_spoke_without_a_conversation_does_not_continue_by_itself(tier):
     cut = cut_off(tier=tier, can_be_continued=False)
 
-    assert isinstance(after_cut_off(cut, limit=LIMIT), AskPerson)
+    assert isinstance(after_interruption(cut, limit=LIMIT), AskPerson)
 
 
 @pytest.mark.parametrize("tier", [1, 2, 3])
 def test_a_run_that_was_cut_off_before_it_said_anything_is_started_again(tier):
     cut = cut_off(tier=tier, can_be_continued=False, answered=False)
 
-    assert isinstance(after_cut_off(cut, limit=LIMIT), StartAgain)
+    assert isinstance(after_interruption(cut, limit=LIMIT), StartAgain)
 
 
 def test_a_run_is_started_again_only_once():
     cut = cut_off(can_be_continued=False, answered=False, started_again=True)
 
-    decision = after_cut_off(cut, limit=LIMIT)
+    decision = after_interruption(cut, limit=LIMIT)
 
     assert isinstance(decision, AskPerson)
     assert "twice" in decision.reason
 
 
 anything = st.builds(
-    CutOff,
+    Interruption,
     tier=st.integers(1, 3),
     tool_was_running=st.booleans(),
     can_be_continued=st.booleans(),
@@ -124,34 +125,34 @@ quietly = settings(database=None, deadline=None)
 @given(anything, limits)
 @quietly
 def test_whatever_happened_there_is_a_reason(cut, limit):
-    assert after_cut_off(cut, limit=limit).reason.strip()
+    assert after_interruption(cut, limit=limit).reason.strip()
 
 
 @given(anything, limits)
 @quietly
 def test_half_done_work_never_goes_on_by_itself(cut, limit):
     if cut.tier >= 2 and cut.tool_was_running:
-        assert isinstance(after_cut_off(cut, limit=limit), AskPerson)
+        assert isinstance(after_interruption(cut, limit=limit), AskPerson)
 
 
 @given(anything, limits)
 @quietly
 def test_over_the_limit_nothing_goes_on(cut, limit):
     if cut.interruptions > limit:
-        assert isinstance(after_cut_off(cut, limit=limit), AskPerson)
+        assert isinstance(after_interruption(cut, limit=limit), AskPerson)
 
 
 @given(anything, limits)
 @quietly
 def test_a_question_is_never_asked_again_by_itself(cut, limit):
     if cut.is_question:
-        assert isinstance(after_cut_off(cut, limit=limit), AskPerson)
+        assert isinstance(after_interruption(cut, limit=limit), AskPerson)
 
 
 @given(anything, limits)
 @quietly
 def test_the_same_facts_give_the_same_answer(cut, limit):
-    assert after_cut_off(cut, limit=limit) == after_cut_off(cut, limit=limit)
+    assert after_interruption(cut, limit=limit) == after_interruption(cut, limit=limit)
 
 
 def limit_met(**facts) -> LimitMet:
@@ -160,11 +161,11 @@ def limit_met(**facts) -> LimitMet:
     return LimitMet(**{**usual, **facts})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("met", "follows"),
     [
-        (limit_met(), ContinueAfterCutOff),
-        (limit_met(times=3), ContinueAfterCutOff),
+        (limit_met(), ContinueAfterInterruption),
+        (limit_met(times=3), ContinueAfterInterruption),
         (limit_met(times=4), AskPerson),
         (limit_met(answered=False), StartAgain),
         (limit_met(answered=False, times=4), AskPerson),

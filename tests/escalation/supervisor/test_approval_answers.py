@@ -8,9 +8,11 @@ import pytest
 from django.utils import timezone
 from django_q.models import OrmQ
 
-from escalation.errors import OperationRefused
-from escalation.next_step.approval import approve, expire_overdue, reject
+from escalation.errors import RefusalCode
+from escalation.queue import enqueue_with
+from escalation.supervisor.approval_answers import approve, expire_overdue, reject
 from sessions_app.models import Approval, Cycle, Session, Watch
+from tests.escalation.refusals import refused
 from tests.factories import ApprovalFactory, user_with
 
 pytestmark = pytest.mark.django_db
@@ -47,8 +49,8 @@ def test_a_tier_that_cannot_be_queued_stays_unanswered(approver):
         raise RuntimeError("the queue is away")
 
     approval = ApprovalFactory()
-    with pytest.raises(RuntimeError):
-        approve(approval, by=approver, enqueue=broken)
+    with enqueue_with(broken), pytest.raises(RuntimeError):
+        approve(approval, by=approver)
 
     assert Approval.objects.get().state == State.WAITING
     assert session_of(approval).status == Status.AWAITING_APPROVAL
@@ -86,7 +88,7 @@ def test_nobody_answering_does_not_speak_against_the_watch():
 def test_an_answer_after_the_expiry_is_too_late_and_ends_it_at_once(approver):
     approval = overdue()
 
-    with pytest.raises(OperationRefused, match="has expired: nobody answered in time"):
+    with refused(RefusalCode.APPROVAL_EXPIRED):
         approve(approval, by=approver)
 
     assert session_of(approval).status == Status.EXPIRED
@@ -96,7 +98,7 @@ def test_an_answer_after_the_expiry_is_too_late_and_ends_it_at_once(approver):
 def test_a_second_answer_changes_nothing_and_is_told_who_was_first(approver):
     approval = reject(ApprovalFactory(), by=approver, note="No.")
 
-    with pytest.raises(OperationRefused, match="was rejected already by grace"):
+    with refused(RefusalCode.APPROVAL_ANSWERED, match="rejected .* by grace"):
         approve(approval, by=user_with("admin"))
 
     assert Approval.objects.get().state == State.REJECTED

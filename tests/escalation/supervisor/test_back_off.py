@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from escalation.next_step.breaker import LONGEST_WAIT, back_off_until
+from escalation.supervisor.breaker import LONGEST_WAIT, back_off_until
 from sessions_app.models import Watch
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -11,19 +11,15 @@ from django.utils import timezone
 from django_q.models import Schedule
 
 from escalation import tasks
-from escalation.host.schedules import schedule_name
-from escalation.next_step import cycles
-from escalation.next_step.breaker import (
-    Evidence,
-    LastRun,
-    evidence_of,
-    note_outcome,
-)
-from escalation.next_step.conclude import finish_cycle
+from escalation.supervisor import cycles
+from escalation.supervisor.breaker import CycleEvidence, LastRun, evidence_of, note_outcome
+from escalation.supervisor.conclude import finish_cycle
+from escalation.worker.schedules import schedule_name
 from sessions_app.models import Cycle, Session, Watch
 from tests.escalation.rows import ESCALATE, HEALTHY, a_report
 from tests.escalation.runs import run
 from tests.factories import CycleFactory, SessionFactory, WatchFactory
+from tests.tables import each_row
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -39,19 +35,19 @@ def fail(watch: Watch, times: int = 1, outcome: str = Outcome.COULD_NOT_RUN) -> 
 
 
 ENDINGS = {
-    (Outcome.HEALTHY, Status.COMPLETED): Evidence.WORKED,
-    (Outcome.FIXED, Status.COMPLETED): Evidence.WORKED,
-    (Outcome.COULD_NOT_RUN, Status.FAILED): Evidence.FAILED,
-    (Outcome.COULD_NOT_RUN, Status.EXPIRED): Evidence.FAILED,
-    (Outcome.NEEDS_PERSON, Status.FAILED): Evidence.FAILED,
-    (Outcome.NEEDS_PERSON, Status.TIMED_OUT): Evidence.FAILED,
-    (Outcome.NEEDS_PERSON, Status.INTERRUPTED): Evidence.FAILED,
-    (Outcome.NEEDS_PERSON, Status.EXPIRED): Evidence.FAILED,
-    (Outcome.NEEDS_PERSON, Status.CANCELLED): Evidence.NONE,
+    (Outcome.HEALTHY, Status.COMPLETED): CycleEvidence.WORKED,
+    (Outcome.FIXED, Status.COMPLETED): CycleEvidence.WORKED,
+    (Outcome.COULD_NOT_RUN, Status.FAILED): CycleEvidence.FAILED,
+    (Outcome.COULD_NOT_RUN, Status.EXPIRED): CycleEvidence.FAILED,
+    (Outcome.NEEDS_PERSON, Status.FAILED): CycleEvidence.FAILED,
+    (Outcome.NEEDS_PERSON, Status.TIMED_OUT): CycleEvidence.FAILED,
+    (Outcome.NEEDS_PERSON, Status.INTERRUPTED): CycleEvidence.FAILED,
+    (Outcome.NEEDS_PERSON, Status.EXPIRED): CycleEvidence.FAILED,
+    (Outcome.NEEDS_PERSON, Status.CANCELLED): CycleEvidence.NONE,
 }
 
 
-@pytest.mark.parametrize(("ending", "evidence"), ENDINGS.items())
+@each_row(("ending", "evidence"), ENDINGS.items())
 def test_what_the_end_of_a_cycle_says(ending, evidence):
     outcome, status = ending
 
@@ -69,18 +65,18 @@ def test_asking_a_person_through_a_valid_report_is_no_failure(status, has_report
 def test_a_run_that_somebody_stopped_says_nothing():
     last = LastRun(status=Status.INTERRUPTED, by_no_fault=True)
 
-    assert evidence_of(Outcome.NEEDS_PERSON, last) == Evidence.NONE
+    assert evidence_of(Outcome.NEEDS_PERSON, last) == CycleEvidence.NONE
 
 
 @pytest.mark.parametrize("status", [Status.FAILED, Status.TIMED_OUT])
 def test_a_run_that_failed_before_it_could_be_stopped_counts(status):
     last = LastRun(status=status, by_no_fault=True)
 
-    assert evidence_of(Outcome.NEEDS_PERSON, last) == Evidence.FAILED
+    assert evidence_of(Outcome.NEEDS_PERSON, last) == CycleEvidence.FAILED
 
 
 def test_a_cycle_without_a_single_run_has_failed():
-    assert evidence_of(Outcome.NEEDS_PERSON, None) == Evidence.FAILED
+    assert evidence_of(Outcome.NEEDS_PERSON, None) == CycleEvidence.FAILED
 
 
 @pytest.mark.django_db
@@ -121,6 +117,21 @@ def test_a_stopped_run_neither_closes_the_breaker_nor_counts():
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize("purpose", ["plan", "follow_up"])
+@pytest.mark.parametrize("ended", [{"failed": True}, {"report": dict(HEALTHY)}])
+def test_a_plan_or_a_question_neither_closes_the_breaker_nor_counts(purpose, ended):
+    watch = fail(WatchFactory(), 4)
+    cycle = CycleFactory(watch=watch, outcome=Outcome.NEEDS_PERSON)
+    SessionFactory(cycle=cycle, tier=2, status=Status.CANCELLED)
+    SessionFactory(cycle=cycle, tier=2, purpose=purpose, **ended)
+
+    note_outcome(cycle)
+
+    watch.refresh_from_db()
+    assert watch.failures_in_a_row == 4
+
+
+@pytest.mark.django_db
 def test_the_last_run_of_the_cycle_counts():
     cycle = CycleFactory(outcome=Outcome.NEEDS_PERSON)
     SessionFactory(cycle=cycle, failed=True)
@@ -135,7 +146,7 @@ def test_the_last_run_of_the_cycle_counts():
 def ran_cycles(watch: Watch, count: int) -> Watch:
     """Cycles run to their end, one after the other, by the real runner."""
     for _ in range(count):
-        cycle = cycles.start(watch, trigger=Cycle.Trigger.MANUAL, enqueue=cycles.leave_to_caller)
+        cycle = cycles.start(watch, trigger=Cycle.Trigger.MANUAL)
         while waiting := cycle.sessions.filter(status=Status.QUEUED).first():
             run(waiting)
     watch.refresh_from_db()
@@ -153,7 +164,7 @@ BROKEN_RUNS = {
 @pytest.mark.django_db
 @pytest.mark.parametrize("program", BROKEN_RUNS.values(), ids=BROKEN_RUNS)
 def test_cycles_that_came_to_no_usable_end_back_the_watch_off(program, fake_cli, workdir, settings):
-    settings.CLAUDEOPS_SILENCE = 1
+    settings.CLAUDEOPS_IDLE_TIMEOUT = 1
     settings.CLAUDEOPS_BREAKER_FAILURES = 2
     fake_cli.then(program)
 
@@ -235,7 +246,7 @@ def test_after_the_wait_the_schedule_runs_again():
 def test_a_backed_off_watch_can_still_be_run_by_hand():
     watch = fail(WatchFactory(), 3)
 
-    cycle = cycles.start(watch, trigger=Cycle.Trigger.MANUAL, enqueue=cycles.leave_to_caller)
+    cycle = cycles.start(watch, trigger=Cycle.Trigger.MANUAL)
 
     assert cycle.is_active
 
@@ -244,7 +255,7 @@ def test_a_backed_off_watch_can_still_be_run_by_hand():
 def test_the_dashboard_says_so(operator_client):
     fail(WatchFactory(), 3)
 
-    page = operator_client.get(reverse("sessions_app:dashboard")).content.decode()
+    page = operator_client.get(reverse("web:overview")).content.decode()
 
     assert "backed off" in page
     assert "failed 3 times in a row" in page
@@ -254,7 +265,7 @@ def test_the_dashboard_says_so(operator_client):
 def test_the_dashboard_says_when_it_is_tried_again_and_how_to_try_at_once(operator_client):
     with time_machine.travel(NOW.replace(hour=6, minute=20), tick=False):
         fail(WatchFactory(cron=EVERY_MORNING_HOUR), 3)
-        page = operator_client.get(reverse("sessions_app:dashboard")).content.decode()
+        page = operator_client.get(reverse("web:overview")).content.decode()
 
     words = " ".join(page.split())
     assert (
@@ -271,7 +282,7 @@ def test_the_time_shown_for_an_interval_is_the_first_due_time_after_the_wait(ope
             next_run=NOW + timedelta(minutes=30)
         )
         fail(watch, 3)
-        page = operator_client.get(reverse("sessions_app:dashboard")).content.decode()
+        page = operator_client.get(reverse("web:overview")).content.decode()
 
     assert "tries again at 2026-03-01 14:30 UTC;" in page
 
@@ -280,7 +291,7 @@ def test_the_time_shown_for_an_interval_is_the_first_due_time_after_the_wait(ope
 def test_a_paused_watch_that_is_backed_off_does_not_promise_a_next_try(operator_client):
     fail(WatchFactory(enabled=False), 3)
 
-    page = operator_client.get(reverse("sessions_app:dashboard")).content.decode()
+    page = operator_client.get(reverse("web:overview")).content.decode()
 
     assert "failed 3 times in a row" in page
     assert "The schedule tries again" not in page
@@ -290,6 +301,6 @@ def test_a_paused_watch_that_is_backed_off_does_not_promise_a_next_try(operator_
 def test_the_dashboard_is_silent_about_a_watch_that_runs(operator_client):
     fail(WatchFactory(), 2)
 
-    page = operator_client.get(reverse("sessions_app:dashboard")).content.decode()
+    page = operator_client.get(reverse("web:overview")).content.decode()
 
     assert "backed off" not in page

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
+import time_machine
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from escalation import tasks
-from escalation.errors import OperationRefused
-from escalation.next_step import by_person, cycles
-from escalation.next_step.cycles import leave_to_caller
-from escalation.policy.budgets import note_standing, refusal_for
-from escalation.policy.holding import held_back
-from sessions_app.models import BudgetNotice, Cycle, Happening, Session
-from sessions_app.models.policy import Policy
-from sessions_app.reading.budgets import Scope, Spent
-from sessions_app.reading.spending import budgets_of_cycle, budgets_of_watch, load_budgets
+from escalation.errors import RefusalCode, WhyNot
+from escalation.supervisor import cycles, manual
+from escalation.supervisor.budgets import held_back, notify_of_use, refusal_for
+from sessions_app.costs.budgets import Scope, Spent
+from sessions_app.costs.spending import budgets_of_cycle, budgets_of_watch, load_budgets
+from sessions_app.models import BudgetNotice, Cycle, Incident, Notification, Session
+from sessions_app.models.autonomy import Policy
+from tests.escalation.refusals import refused
 from tests.escalation.rows import ESCALATE, HEALTHY
 from tests.escalation.runs import child_of, run
 from tests.factories import CycleFactory, SessionFactory, WatchFactory
@@ -34,6 +36,14 @@ def limits(settings):
     settings.CLAUDEOPS_BUDGET_DAY = Decimal(10)
     settings.CLAUDEOPS_BUDGET_MONTH = Decimal(100)
     return settings
+
+
+def causes() -> set[tuple[str, str]]:
+    return set(Incident.objects.values_list("kind", "cause"))
+
+
+def told() -> list[str]:
+    return list(Notification.objects.order_by("pk").values_list("kind", flat=True))
 
 
 def spent_by_scope(cycle: Cycle, **options: Any) -> dict[str, Decimal]:
@@ -105,16 +115,60 @@ def test_yesterday_is_over_and_the_future_counts(limits):
     assert spent_by_scope(cycle)[Scope.DAY] == 2
 
 
+def test_the_budgets_of_a_new_cycle_are_read_along_indexes(limits):
+    """`cycle_id IS NULL`, on a column that is never null, makes SQLite read the whole table."""
+    watch = WatchFactory()
+
+    with CaptureQueriesContext(connection) as queries:
+        budgets_of_watch(watch)
+
+    assert [query["sql"] for query in queries if '"cycle_id" IS NULL' in query["sql"]] == []
+
+
+LOS_ANGELES, AUCKLAND, KOLKATA = "America/Los_Angeles", "Pacific/Auckland", "Asia/Kolkata"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "started", "is_today", "is_this_month"),
+    [
+        (LOS_ANGELES, "UTC", "2026-11-18T00:30Z", True, True),
+        ("UTC", LOS_ANGELES, "2026-11-17T09:00Z", True, True),
+        ("UTC", LOS_ANGELES, "2026-11-17T07:00Z", False, True),
+        ("UTC", LOS_ANGELES, "2026-11-18T04:00Z", True, True),
+        (AUCKLAND, "UTC", "2026-11-17T23:00Z", False, True),
+        ("UTC", AUCKLAND, "2026-11-17T11:30Z", True, True),
+        ("UTC", KOLKATA, "2026-11-17T18:45Z", True, True),
+        (AUCKLAND, KOLKATA, "2026-11-17T18:15Z", False, True),
+        ("UTC", AUCKLAND, "2026-10-31T11:30Z", False, True),
+        (AUCKLAND, "UTC", "2026-10-31T11:30Z", False, False),
+    ],
+)
+def test_budgets_are_right_at_once_after_a_change_of_time_zone(
+    limits, before, after, started, is_today, is_this_month
+):
+    """Without `rollups --rebuild`, which the sums by local day need."""
+    with time_machine.travel("2026-11-18T05:00Z", tick=False):
+        limits.TIME_ZONE = before
+        cycle = SessionFactory(started_at=datetime.fromisoformat(started), cost_usd=2).cycle
+        limits.TIME_ZONE = after
+
+        found, shown = spent_by_scope(CycleFactory(watch=cycle.watch)), load_budgets()
+
+    assert found[Scope.DAY] == found[Scope.WATCH_DAY] == (2 if is_today else 0)
+    assert found[Scope.MONTH] == (2 if is_this_month else 0)
+    shown_totals = {budget.scope: budget.spent.total for budget in shown.limited}
+    assert shown_totals == {scope: found[scope] for scope in shown_totals}
+    assert shown.costs.today == found[Scope.DAY]
+
+
 def test_over_a_budget_no_cycle_begins_and_nothing_is_continued(settings):
     settings.CLAUDEOPS_BUDGET_DAY = Decimal(1)
     ended = SessionFactory(failed=True, cost_usd=Decimal(1))
 
-    with pytest.raises(
-        OperationRefused, match="Raise CLAUDEOPS_BUDGET_DAY, or wait until tomorrow"
-    ):
-        cycles.start(WatchFactory(), trigger=Cycle.Trigger.MANUAL, enqueue=leave_to_caller)
-    with pytest.raises(OperationRefused, match="Nothing was started"):
-        by_person.follow_up(ended, "Why?", enqueue=leave_to_caller)
+    with refused(RefusalCode.BUDGET, match="CLAUDEOPS_BUDGET_DAY"):
+        cycles.start(WatchFactory(), trigger=Cycle.Trigger.MANUAL)
+    with refused(RefusalCode.BUDGET):
+        manual.follow_up(ended, "Why?")
 
     assert not Session.objects.filter(status="queued").exists()
 
@@ -128,7 +182,7 @@ def test_a_round_that_is_skipped_says_so_and_people_are_told_once(settings, monk
 
     assert said[0].startswith("Watch shop was skipped: $0.00 of the $0.00 for today is spent.")
     assert said[1] == said[0]
-    assert Happening.objects.get().kind == Happening.Kind.BUDGET
+    assert Notification.objects.get().kind == Notification.Kind.BUDGET
     assert not Cycle.objects.exists()
 
 
@@ -137,9 +191,11 @@ def test_people_are_told_at_80_and_at_100_percent_once_a_period(limits):
     cycle = CycleFactory(watch=watch)
     for cost in ("4.7", "0.1", "0.2", "1.0", "0.5"):
         SessionFactory(cycle=CycleFactory(watch=watch), cost_usd=Decimal(cost))
-        note_standing(budgets_of_cycle(cycle), watch)
+        notify_of_use(budgets_of_cycle(cycle), watch)
 
-    told = [(happening.watch, happening.severity) for happening in Happening.objects.all()]
+    told = [
+        (notification.watch, notification.severity) for notification in Notification.objects.all()
+    ]
     assert told == [(watch, 2), (watch, 3)]
     assert set(BudgetNotice.objects.values_list("budget", "percent")) == {
         (f"watch:{watch.pk}", 80),
@@ -178,6 +234,27 @@ def test_a_tier_that_waits_does_not_start_once_the_budget_is_spent(fake_cli, ses
     assert (ended.status, len(fake_cli.calls)) == (Session.Status.FAILED, 1)
     assert ended.error.startswith("The budget is spent: ")
     assert ended.cycle.outcome == Cycle.Outcome.NEEDS_PERSON
+    assert causes() == {(Incident.Kind.PROBLEM, "web")}, "the incident of the service says why"
+    assert told().count(Notification.Kind.BUDGET) == 1
+
+
+def test_a_cycle_that_a_spent_budget_keeps_from_starting_is_told_once(fake_cli, session, settings):
+    settings.CLAUDEOPS_BUDGET_DAY = Decimal(0)
+
+    ended = run(session)
+
+    assert (ended.cycle.outcome, fake_cli.calls) == (Cycle.Outcome.COULD_NOT_RUN, [])
+    assert causes() == {(Incident.Kind.COULD_NOT_RUN, WhyNot.BUDGET)}
+    assert told() == [Notification.Kind.BUDGET]
+
+
+def test_a_spent_chain_budget_has_no_notice_and_is_told_by_its_incident(session, settings):
+    settings.CLAUDEOPS_BUDGET_CHAIN = Decimal(0)
+
+    run(session)
+
+    assert causes() == {(Incident.Kind.COULD_NOT_RUN, WhyNot.CHAIN_BUDGET)}
+    assert told() == [Notification.Kind.INCIDENT_OPENED]
 
 
 def test_the_cli_is_given_what_is_left(fake_cli, session, settings):
@@ -207,4 +284,4 @@ def test_all_that_is_limited_is_shown_with_a_forecast(limits):
 
 def test_where_something_is_left_a_round_begins(limits):
     assert refusal_for(WatchFactory()) == ""
-    assert not Happening.objects.exists()
+    assert not Notification.objects.exists()

@@ -8,8 +8,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from escalation.approvals.asking import CommandAsked
-from escalation.approvals.commands import give_back, question_about, take
+from escalation.supervisor.approvals import CommandAsked, give_back, question_about, take
 from sessions_app.models import Approval, Session
 from tests.factories import SessionFactory
 
@@ -19,7 +18,7 @@ ASKED = CommandAsked(
     command="docker restart web",
     cwd="/srv",
     why="The operator wants to.",
-    doors=("docker",),
+    grants=("docker",),
     actions=("docker restart web",),
 )
 
@@ -53,7 +52,7 @@ def test_what_nobody_answered_is_asked_anew(session, state):
     [
         {"command": "docker restart  web"},
         {"cwd": "/srv/other"},
-        {"doors": ()},
+        {"grants": ()},
         {"actions": ("docker restart db",)},
     ],
     ids=lambda change: next(iter(change)),
@@ -64,7 +63,7 @@ def test_another_command_is_another_question(session, change):
     assert question_about(session, replace(ASKED, **change)) != first
 
 
-def test_two_commands_that_look_alike_when_masked_are_two(session):
+def test_two_commands_that_look_alike_when_redacted_are_two(session):
     one, other = (replace(ASKED, command=f"login --password={word}") for word in ("aaaa1", "bbbb2"))
     first = answered(question_about(session, one), State.APPROVED)
 

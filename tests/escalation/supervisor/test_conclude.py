@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from escalation.next_step.conclude import conclude, decision_after
-from escalation.next_step.cycles import leave_to_caller
-from escalation.next_step.decision import AskAgain, Decision, Escalate, Stop
-from escalation.next_step.ending import Ending
+from escalation.queue import enqueue_with
 from escalation.report import Report
+from escalation.supervisor.conclude import conclude, decision_after
+from escalation.supervisor.decision import AskAgain, Decision, Ending, Escalate, Stop
 from sessions_app.models import Cycle, Session
-from sessions_app.models.transitions import IllegalTransition
+from sessions_app.models.session import IllegalTransition
 from tests.escalation.rows import CONVERSATION, ESCALATE, HEALTHY
 from tests.factories import CycleFactory, SessionFactory, WatchFactory
 
@@ -23,7 +22,7 @@ def running() -> Session:
     return SessionFactory(running=True, session_id=CONVERSATION, workdir="/srv/shop")
 
 
-def finish(session: Session, report: Report | None, enqueue=leave_to_caller, **end) -> Decision:
+def finish(session: Session, report: Report | None, **end) -> Decision:
     ending = Ending(
         tier=session.tier,
         report=report,
@@ -36,7 +35,7 @@ def finish(session: Session, report: Report | None, enqueue=leave_to_caller, **e
         },
     )
     decision = decision_after(session, ending)
-    conclude(session, ending, decision, enqueue=enqueue)
+    conclude(session, ending, decision)
     return decision
 
 
@@ -106,7 +105,8 @@ def test_the_limits_are_those_of_the_cycle_not_of_the_edited_watch(limits):
 def test_the_successor_is_handed_on_once(running):
     handed: list[Session] = []
 
-    finish(running, ESCALATE, enqueue=handed.append)
+    with enqueue_with(handed.append):
+        finish(running, ESCALATE)
 
     assert handed == [running.children.get()]
 
@@ -116,8 +116,8 @@ def test_when_the_queue_refuses_nothing_has_changed(running, report):
     def refuse(session: Session) -> None:
         raise RuntimeError("the queue is gone")
 
-    with pytest.raises(RuntimeError):
-        finish(running, report, enqueue=refuse)
+    with enqueue_with(refuse), pytest.raises(RuntimeError):
+        finish(running, report)
 
     stored = Session.objects.get(pk=running.pk)
     assert (stored.status, stored.escalation_reason) == (Status.RUNNING, "")

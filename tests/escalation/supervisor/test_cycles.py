@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from escalation.errors import CycleActive
-from escalation.next_step import cycles
+from escalation.queue import enqueue_with
+from escalation.supervisor import cycles
 from sessions_app.models import Cycle, Session, Watch
 from tests.factories import CycleFactory, UserFactory, WatchFactory
 
@@ -13,7 +14,6 @@ pytestmark = pytest.mark.django_db
 def start(watch: Watch, **options) -> Cycle:
     options = {
         "trigger": Cycle.Trigger.MANUAL,
-        "enqueue": cycles.leave_to_caller,
         **options,
     }
     return cycles.start(watch, **options)
@@ -33,7 +33,8 @@ def test_it_creates_a_cycle_and_its_first_session():
 def test_it_hands_the_first_session_on():
     handed: list[Session] = []
 
-    cycle = start(WatchFactory(), enqueue=handed.append)
+    with enqueue_with(handed.append):
+        cycle = start(WatchFactory())
 
     assert handed == [cycle.sessions.get()]
 
@@ -93,7 +94,7 @@ def test_when_the_queue_refuses_there_is_no_cycle():
     def refuse(session: Session) -> None:
         raise RuntimeError("the queue is gone")
 
-    with pytest.raises(RuntimeError):
-        start(WatchFactory(), enqueue=refuse)
+    with enqueue_with(refuse), pytest.raises(RuntimeError):
+        start(WatchFactory())
 
     assert (Cycle.objects.count(), Session.objects.count()) == (0, 0)

@@ -6,18 +6,12 @@ from itertools import product
 
 import pytest
 
-from escalation.next_step.decision import (
-    AskAgain,
-    Escalate,
-    Stop,
-    decide,
-    wanted_because,
-)
-from escalation.next_step.ending import Ending
+from escalation.supervisor.decision import AskAgain, Ending, Escalate, Stop, decide, wanted_because
+from sessions_app.history.claims import Claim, ClaimCheck, Recorded
 from sessions_app.models import Cycle
-from sessions_app.models.policy import Policy
-from sessions_app.reading.claims import Claim, Finding, Recorded
+from sessions_app.models.autonomy import Policy
 from tests.escalation.rows import CONVERSATION, a_report
+from tests.tables import each_row
 
 Outcome = Cycle.Outcome
 
@@ -82,8 +76,8 @@ def asks_for_more(end: Ending) -> bool:
     return end.report is not None and end.report["escalation"]["needed"]
 
 
-@pytest.mark.parametrize("dry_run", [True, False])
-@pytest.mark.parametrize("max_tier", [1, 2, 3])
+@each_row("dry_run", [True, False])
+@each_row("max_tier", [1, 2, 3])
 def test_it_always_gives_a_reason(max_tier, dry_run):
     policy = Policy(max_tier=max_tier, dry_run=dry_run)
 
@@ -179,7 +173,7 @@ def test_it_needs_a_person_in_every_other_case():
     assert {decision.outcome for decision in others} == {Outcome.NEEDS_PERSON}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("report", "outcome"),
     [
         ("healthy", Outcome.HEALTHY),
@@ -223,7 +217,7 @@ def test_it_says_why_it_did_not_escalate(end, policy, why):
     assert why in decision.reason
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("end", "words"),
     [
         (
@@ -286,7 +280,7 @@ def test_a_report_about_no_service_is_never_healthy():
     assert decision == Stop(Outcome.NEEDS_PERSON, "Tier 1 reported on no service at all.")
 
 
-def claimed(finding: Finding) -> Claim:
+def claimed(finding: ClaimCheck) -> Claim:
     seen = Recorded(action="docker restart web", told="exit code 1")
     return Claim(
         action="restarted web", service="web", result="succeeded", finding=finding, evidence=seen
@@ -298,7 +292,7 @@ def mended() -> Ending:
 
 
 def test_a_claim_that_the_record_contradicts_is_for_a_person():
-    claims = [claimed(Finding.SEEN), claimed(Finding.OTHERWISE)]
+    claims = [claimed(ClaimCheck.SEEN), claimed(ClaimCheck.OTHERWISE)]
 
     decision = decide(mended(), Policy(max_tier=3, dry_run=False), claims=claims)
 
@@ -309,7 +303,7 @@ def test_a_claim_that_the_record_contradicts_is_for_a_person():
     )
 
 
-@pytest.mark.parametrize("finding", [Finding.SEEN, Finding.CLAIMED, Finding.NOTHING])
+@pytest.mark.parametrize("finding", [ClaimCheck.SEEN, ClaimCheck.CLAIMED, ClaimCheck.NOTHING])
 def test_every_other_finding_leaves_a_fix_a_fix(finding):
     decision = decide(mended(), Policy(max_tier=3, dry_run=False), claims=[claimed(finding)])
 

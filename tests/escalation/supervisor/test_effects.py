@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from escalation.gate.decision import decide
-from escalation.gate.doors import doors_for
-from escalation.gate.policy import GatePolicy
-from escalation.policy.effects import effects_of, service_behind
+from escalation.command_policy.decision import CommandPolicy, decide
+from escalation.command_policy.grants import grants_for
+from escalation.supervisor.cooldowns import effects_of, service_behind
+from tests.tables import each_row
 
-FULL = GatePolicy(tier=3, doors=doors_for(3), workdir="/srv/shop")
+FULL = CommandPolicy(tier=3, grants=grants_for(3), workdir="/srv/shop")
 RESTART, REDEPLOY = "restart", "redeploy"
 
 TABLE = [
@@ -72,7 +72,7 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize(("command", "expected"), TABLE, ids=[row[0] for row in TABLE])
+@each_row(("command", "expected"), TABLE, ids=[row[0] for row in TABLE])
 def test_what_a_command_does_to_which_service(command, expected):
     effects = effects_of(decide(FULL, command).changes)
 
@@ -87,7 +87,7 @@ def test_a_service_far_behind_in_a_long_command_is_seen():
     assert [effect.service for effect in effects] == many
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "for i in 1 2 3; do docker restart web; done",
@@ -109,12 +109,12 @@ def test_what_runs_once_is_not(command):
     assert not decide(FULL, command).may_repeat
 
 
-@pytest.mark.parametrize("name", ["web", "Web ", "/web", "web.service", "deploy/web", "shop-web-1"])
+@each_row("name", ["web", "Web ", "/web", "web.service", "deploy/web", "shop-web-1"])
 def test_one_service_has_one_spelling(name):
     assert service_behind(name) == "web"
 
 
-@pytest.mark.parametrize("name", ["", "*", "…", "-", "web" * 500, "shop--1", "\u202eweb", "1-2-3"])
+@each_row("name", ["", "*", "…", "-", "web" * 500, "shop--1", "\u202eweb", "1-2-3"])
 def test_nonsense_has_a_spelling_too(name):
     assert service_behind(service_behind(name)) == service_behind(name) or len(name) < 6
     assert len(service_behind(name)) <= 200

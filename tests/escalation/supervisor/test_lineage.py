@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from escalation.next_step.lineage import lineage_of
+from escalation.supervisor.successors import lineage_of
 from sessions_app.models import Session
 from tests.factories import SessionFactory
 
@@ -92,7 +92,7 @@ def test_an_earlier_start_of_the_same_run_is_known():
 
 
 def test_the_accounts_limit_is_counted_apart_from_interruptions():
-    limit = Session.StopCause.ACCOUNT_LIMIT
+    limit = Session.StopCause.RATE_LIMIT
     first = cut_off(stop_cause=limit)
     second = cut_off(cut_off(first), stop_cause=limit)
     third = cut_off(cut_off(second, stop_cause=limit), stop_cause=limit)

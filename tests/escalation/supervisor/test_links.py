@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 from django_q.models import OrmQ
 
-from escalation.approvals.links import SALT, link_for
+from escalation.supervisor.approvals import SALT, link_for
 from sessions_app.models import Approval, Session
 from tests.factories import ApprovalFactory, user_with
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from django.contrib.auth.models import User
 
-from escalation.errors import OperationRefused
-from escalation.next_step import by_person
-from escalation.next_step.cycles import leave_to_caller
+from escalation.errors import RefusalCode
+from escalation.queue import enqueue_with
+from escalation.supervisor import manual
+from sessions_app.history.session_actions import LONGEST_REASON, LONGEST_REQUEST
 from sessions_app.models import Cycle, Session
-from sessions_app.reading.session_actions import LONGEST_REASON, LONGEST_REQUEST
 from tests.escalation.continuation_cases import FENCE
+from tests.escalation.refusals import refused
 from tests.escalation.rows import ESCALATE, HEALTHY, a_report
 from tests.escalation.runs import change, run
 from tests.factories import CycleFactory, SessionFactory
@@ -32,17 +33,17 @@ def with_status(status: str, **fields) -> Session:
 
 
 OPERATIONS = {
-    "follow up": lambda session, **options: by_person.follow_up(session, "Why?", **options),
-    "fork": lambda session, **options: by_person.fork(session, "Another way", **options),
-    "retry": lambda session, **options: by_person.retry(session, **options),
-    "escalate": lambda session, **options: by_person.escalate(session, "Help", **options),
+    "follow up": lambda session, **options: manual.follow_up(session, "Why?", **options),
+    "fork": lambda session, **options: manual.fork(session, "Another way", **options),
+    "retry": lambda session, **options: manual.retry(session, **options),
+    "escalate": lambda session, **options: manual.escalate(session, "Help", **options),
 }
 every_operation = pytest.mark.parametrize("operate", OPERATIONS.values(), ids=OPERATIONS.keys())
 
 
 def test_a_follow_up_asks_in_the_same_conversation_with_reading_tools(fake_cli, finished):
     fake_cli.then("init(); say(); result(None, result='The disk was full.')")
-    asked = by_person.follow_up(finished, "Why is web down?", enqueue=leave_to_caller)
+    asked = manual.follow_up(finished, "Why is web down?")
 
     answered = run(asked)
 
@@ -59,7 +60,7 @@ def test_a_follow_up_asks_in_the_same_conversation_with_reading_tools(fake_cli, 
 def test_after_a_follow_up_the_outcome_of_the_cycle_stands(fake_cli, finished, program):
     fake_cli.then(program)
     before = Cycle.objects.get(pk=finished.cycle_id)
-    asked = by_person.follow_up(finished, "Why?", enqueue=leave_to_caller)
+    asked = manual.follow_up(finished, "Why?")
     while_it_runs = Cycle.objects.get(pk=finished.cycle_id).state
 
     run(asked)
@@ -74,7 +75,7 @@ def test_a_follow_up_that_cannot_resume_is_told_by_handoff(fake_cli, finished):
     change(finished, session_id="")
     fake_cli.then("init(); say(); result(None)")
 
-    run(by_person.follow_up(finished, "Why?", enqueue=leave_to_caller))
+    run(manual.follow_up(finished, "Why?"))
 
     asked = fake_cli.calls[1].stdin
     assert "disk is 100% full" in FENCE.split(asked)[1]
@@ -85,7 +86,7 @@ def test_a_follow_up_that_cannot_resume_is_told_by_handoff(fake_cli, finished):
 def test_a_fork_tries_another_way_and_leaves_the_original_as_it_is(fake_cli, finished):
     before = Session.objects.filter(pk=finished.pk).values().get()
     fake_cli.reports(HEALTHY)
-    forked = by_person.fork(finished, "Look at the cache", enqueue=leave_to_caller)
+    forked = manual.fork(finished, "Look at the cache")
 
     ran = run(forked)
 
@@ -98,10 +99,10 @@ def test_a_fork_tries_another_way_and_leaves_the_original_as_it_is(fake_cli, fin
 
 def test_two_forks_of_one_session_are_two_branches(fake_cli, finished):
     fake_cli.reports(HEALTHY)
-    first = run(by_person.fork(finished, "this way", enqueue=leave_to_caller))
+    first = run(manual.fork(finished, "this way"))
     finished = Session.objects.get(pk=finished.pk)
 
-    second = run(by_person.fork(finished, "that way", enqueue=leave_to_caller))
+    second = run(manual.fork(finished, "that way"))
 
     assert set(finished.children.all()) == {first, second}
     assert len({first.session_id, second.session_id, finished.session_id}) == 3
@@ -112,7 +113,7 @@ def test_a_retry_runs_the_tier_again_from_the_state_of_its_parent(fake_cli, sess
     first = run(session)
     failed = run(first.children.get())
 
-    again = run(by_person.retry(failed, enqueue=leave_to_caller))
+    again = run(manual.retry(failed))
 
     assert (again.purpose, again.tier) == (Purpose.RETRY, 2)
     assert again.parent_session == first
@@ -125,7 +126,7 @@ def test_a_retry_of_a_first_run_begins_afresh(fake_cli, session):
     fake_cli.then("sys.exit(1)").reports(HEALTHY)
     failed = run(session)
 
-    again = run(by_person.retry(failed, enqueue=leave_to_caller))
+    again = run(manual.retry(failed))
 
     assert (again.parent_session, again.continued_by) == (None, "fresh")
     assert again.cycle.outcome == Cycle.Outcome.HEALTHY
@@ -135,7 +136,7 @@ def test_a_retry_can_be_asked_to_start_anew(fake_cli, session):
     fake_cli.reports(ESCALATE).then("init(); say(); sys.exit(1)").reports(HEALTHY)
     failed = run(run(session).children.get())
 
-    again = run(by_person.retry(failed, enqueue=leave_to_caller, force_fresh=True))
+    again = run(manual.retry(failed, force_fresh=True))
 
     assert again.continued_guard == "force_fresh"
     assert "--resume" not in fake_cli.calls[2].argv
@@ -147,16 +148,14 @@ def test_a_retry_of_a_question_is_a_question_again_with_no_more_rights():
         Status.FAILED, tier=3, purpose=Purpose.FOLLOW_UP, request="Why?", cycle=cycle
     )
 
-    again = by_person.retry(question, enqueue=leave_to_caller)
+    again = manual.retry(question)
 
     assert (again.purpose, again.request) == (Purpose.FOLLOW_UP, "Why?")
 
 
 def test_an_escalation_by_hand_sends_the_findings_on_with_the_reason(fake_cli, finished, operator):
     fake_cli.reports(HEALTHY)
-    second = by_person.escalate(
-        finished, "web must be back by noon", enqueue=leave_to_caller, requested_by=operator
-    )
+    second = manual.escalate(finished, "web must be back by noon", requested_by=operator)
 
     ran = run(second)
 
@@ -171,7 +170,7 @@ def test_an_escalation_by_hand_sends_the_findings_on_with_the_reason(fake_cli, f
 def test_the_reason_of_a_person_reaches_the_tier_that_is_to_act_on_it(fake_cli, finished):
     fake_cli.reports(HEALTHY)
 
-    run(by_person.escalate(finished, "web must be back by noon", enqueue=leave_to_caller))
+    run(manual.escalate(finished, "web must be back by noon"))
 
     assert "web must be back by noon" in fake_cli.calls[1].stdin
 
@@ -180,7 +179,8 @@ def test_the_reason_of_a_person_reaches_the_tier_that_is_to_act_on_it(fake_cli, 
 def test_every_operation_is_handed_on_once_with_who_asked(operate, operator):
     handed: list[Session] = []
 
-    created = operate(with_status(Status.FAILED), enqueue=handed.append, requested_by=operator)
+    with enqueue_with(handed.append):
+        created = operate(with_status(Status.FAILED), requested_by=operator)
 
     assert handed == [created]
     assert (created.status, created.requested_by) == (Status.QUEUED, operator)
@@ -191,8 +191,8 @@ def test_every_operation_is_handed_on_once_with_who_asked(operate, operator):
 def test_nothing_is_done_while_the_cycle_is_under_way(operate):
     session = with_status(Status.FAILED, cycle=CycleFactory(running=True))
 
-    with pytest.raises(OperationRefused, match="is still running; wait for it"):
-        operate(session, enqueue=leave_to_caller)
+    with refused(RefusalCode.CYCLE_ACTIVE):
+        operate(session)
 
     assert not Session.objects.filter(status=Status.QUEUED).exists()
 
@@ -202,8 +202,8 @@ def test_nothing_is_done_while_the_watch_has_another_cycle(operate):
     session = with_status(Status.FAILED)
     CycleFactory(running=True, watch=session.cycle.watch)
 
-    with pytest.raises(OperationRefused, match="Another cycle of .* is under way"):
-        operate(session, enqueue=leave_to_caller)
+    with refused(RefusalCode.CYCLE_ACTIVE):
+        operate(session)
 
     stored = Session.objects.get(pk=session.pk)
     assert (stored.status, stored.cycle.state) == (Status.FAILED, Cycle.State.FINISHED)
@@ -214,8 +214,8 @@ def test_nothing_is_done_while_the_watch_has_another_cycle(operate):
 def test_a_queue_that_refuses_leaves_everything_as_it_was(operate):
     session = with_status(Status.FAILED)
 
-    with pytest.raises(RuntimeError):
-        operate(session, enqueue=_refuse)
+    with enqueue_with(_refuse), pytest.raises(RuntimeError):
+        operate(session)
 
     stored = Session.objects.get(pk=session.pk)
     assert (stored.status, stored.cycle.state) == (Status.FAILED, Cycle.State.FINISHED)
@@ -227,10 +227,10 @@ def test_of_two_operations_on_one_cycle_at_the_same_moment_one_wins(operate):
     """Both have read the cycle as finished before either of them begins."""
     session = with_status(Status.FAILED)
     first, second = (Session.objects.select_related("cycle").get(pk=session.pk) for _ in range(2))
-    by_person.follow_up(first, "Why?", enqueue=leave_to_caller)
+    manual.follow_up(first, "Why?")
 
-    with pytest.raises(OperationRefused):
-        operate(second, enqueue=leave_to_caller)
+    with refused(RefusalCode.CYCLE_ACTIVE):
+        operate(second)
 
     assert Session.objects.filter(status=Status.QUEUED).count() == 1
 
@@ -239,36 +239,34 @@ def test_of_two_operations_on_one_cycle_at_the_same_moment_one_wins(operate):
 @pytest.mark.parametrize(
     ("operate", "what"),
     [
-        (by_person.follow_up, "a question"),
-        (by_person.fork, "what to try instead"),
-        (by_person.escalate, "a reason"),
+        (manual.follow_up, "a question"),
+        (manual.fork, "what to try instead"),
+        (manual.escalate, "a reason"),
     ],
 )
 def test_an_operation_needs_words(operate, what, text):
-    with pytest.raises(OperationRefused, match=f"Say {what}."):
-        operate(with_status(Status.COMPLETED), text, enqueue=leave_to_caller)
+    with refused(RefusalCode.TEXT_MISSING, match=what):
+        operate(with_status(Status.COMPLETED), text)
 
 
 WORDY = [
-    (by_person.follow_up, "a question", LONGEST_REQUEST),
-    (by_person.fork, "what to try instead", LONGEST_REQUEST),
-    (by_person.escalate, "a reason", LONGEST_REASON),
+    (manual.follow_up, "a question", LONGEST_REQUEST),
+    (manual.fork, "what to try instead", LONGEST_REQUEST),
+    (manual.escalate, "a reason", LONGEST_REASON),
 ]
 
 
 @pytest.mark.parametrize(("operate", "what", "limit"), WORDY)
 def test_what_a_person_adds_is_limited_and_the_limit_is_named(operate, what, limit):
-    with pytest.raises(
-        OperationRefused, match=f"Say {what} in at most {limit} characters: this has {limit + 1}."
-    ):
-        operate(with_status(Status.COMPLETED), "x" * (limit + 1), enqueue=leave_to_caller)
+    with refused(RefusalCode.TEXT_TOO_LONG, match=f"{what} .* {limit} .* {limit + 1}"):
+        operate(with_status(Status.COMPLETED), "x" * (limit + 1))
 
 
 @pytest.mark.parametrize(("operate", "_what", "limit"), WORDY)
 def test_line_ends_of_a_form_count_once(operate, _what, limit):
     text = "\r\n".join(["x", "x" * (limit - 2)])
 
-    created = operate(with_status(Status.COMPLETED), text, enqueue=leave_to_caller)
+    created = operate(with_status(Status.COMPLETED), text)
 
     assert created.request == text
 
@@ -279,10 +277,10 @@ def test_only_a_run_that_did_not_end_well_can_be_tried_again(status):
     allowed = {"failed", "timed_out", "interrupted", "cancelled"}
 
     if status in allowed:
-        assert by_person.retry(session, enqueue=leave_to_caller).status == Status.QUEUED
+        assert manual.retry(session).status == Status.QUEUED
     else:
-        with pytest.raises(OperationRefused, match="did not end well"):
-            by_person.retry(session, enqueue=leave_to_caller)
+        with refused(RefusalCode.SESSION_STATUS):
+            manual.retry(session)
 
 
 @pytest.mark.parametrize("status", Status)
@@ -291,10 +289,10 @@ def test_only_a_finished_run_can_be_escalated_by_hand(status):
     allowed = {"completed", "failed", "timed_out", "interrupted"}
 
     if status in allowed:
-        assert by_person.escalate(session, "Help", enqueue=leave_to_caller).tier == 2
+        assert manual.escalate(session, "Help").tier == 2
     else:
-        with pytest.raises(OperationRefused, match="escalated already, or cannot be"):
-            by_person.escalate(session, "Help", enqueue=leave_to_caller)
+        with refused(RefusalCode.SESSION_STATUS):
+            manual.escalate(session, "Help")
         assert Session.objects.get(pk=session.pk).status == status
 
 
@@ -310,8 +308,8 @@ def test_only_a_finished_run_can_be_escalated_by_hand(status):
 def test_no_escalation_goes_above_the_policy(tier, max_tier, why):
     session = with_status(Status.COMPLETED, tier=tier, cycle=CycleFactory(max_tier=max_tier))
 
-    with pytest.raises(OperationRefused, match=why):
-        by_person.escalate(session, "Help", enqueue=leave_to_caller)
+    with refused(RefusalCode.POLICY, match=why):
+        manual.escalate(session, "Help")
 
     assert Session.objects.get(pk=session.pk).status == Status.COMPLETED
 
@@ -319,8 +317,8 @@ def test_no_escalation_goes_above_the_policy(tier, max_tier, why):
 def test_an_escalation_that_was_refused_leaves_the_cycle_finished():
     session = with_status(Status.ESCALATED)
 
-    with pytest.raises(OperationRefused):
-        by_person.escalate(session, "Help", enqueue=leave_to_caller)
+    with refused(RefusalCode.SESSION_STATUS):
+        manual.escalate(session, "Help")
 
     assert Cycle.objects.get(pk=session.cycle_id).state == Cycle.State.FINISHED
 
@@ -329,13 +327,13 @@ def test_a_drill_has_no_watch_in_its_way():
     session = with_status(Status.COMPLETED, drill=True)
     CycleFactory(drilled=True, running=True)
 
-    assert by_person.follow_up(session, "Why?", enqueue=leave_to_caller)
+    assert manual.follow_up(session, "Why?")
 
 
 def test_the_person_who_asked_is_stored(operator: User):
     session = with_status(Status.COMPLETED)
 
-    asked = by_person.follow_up(session, "Why?", enqueue=leave_to_caller, requested_by=operator)
+    asked = manual.follow_up(session, "Why?", requested_by=operator)
 
     assert (asked.requested_by, asked.request) == (operator, "Why?")
 

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import logging
 import socket
+import sys
 import threading
+import time
 from collections.abc import Iterator
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
 
-from escalation.next_step import conclude as conclude_module
-from escalation.next_step import ping as ping_module
-from escalation.next_step.ping import ping
-from sessions_app.models import Cycle
+from escalation.supervisor import conclude as conclude_module
+from escalation.supervisor import conclude as ping_module
+from escalation.supervisor.conclude import due_pings, ping, send_ping
+from escalation.supervisor.decision import Ending, Stop
+from escalation.worker.notifier import Notifier
+from sessions_app.models import Cycle, Session
 from tests.escalation.rows import HEALTHY
 from tests.escalation.runs import run
-from tests.factories import CycleFactory
+from tests.factories import ApprovalFactory, CycleFactory, SessionFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -25,6 +33,8 @@ class Monitor(HTTPServer):
     """Keeps every ping, with its path and its words."""
 
     status = 200
+    seconds = 0.0
+    """Before it answers."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -40,6 +50,7 @@ class _Handler(BaseHTTPRequestHandler):
         assert isinstance(self.server, Monitor)
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         self.server.pings.append((self.path, body))
+        time.sleep(self.server.seconds)
         self.send_response(self.server.status)
         self.end_headers()
 
@@ -148,7 +159,7 @@ def test_an_answer_that_is_no_http_is_only_logged(rude, caplog):
 
 
 def test_a_monitor_that_never_answers_is_not_waited_for(settings, caplog, monkeypatch):
-    monkeypatch.setattr(ping_module, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(ping_module, "TIMEOUT_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         settings.CLAUDEOPS_PING_URL = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         ping(CycleFactory())
@@ -168,10 +179,12 @@ def test_a_run_that_ends_its_cycle_is_told(
 
 
 def test_nothing_is_told_before_it_is_stored(monitor, django_capture_on_commit_callbacks):
-    cycle = CycleFactory(running=True)
+    session = SessionFactory(running=True)
+    ending = Ending(tier=session.tier, status=Session.Status.COMPLETED, report=HEALTHY)
 
     with django_capture_on_commit_callbacks() as callbacks:
-        conclude_module.finish_cycle(cycle, Cycle.Outcome.HEALTHY, "well")
+        decision = Stop(Cycle.Outcome.HEALTHY, "well")
+        conclude_module.conclude(session, ending, decision)
 
     assert monitor.pings == []
     assert len(callbacks) == 1
@@ -189,3 +202,68 @@ def test_a_ping_that_fails_changes_nothing_of_the_cycle(
 
     assert ended.cycle.outcome == Cycle.Outcome.HEALTHY
     assert "The ping after cycle" in caplog.text
+
+
+def waiting_session() -> Session:
+    cycle = CycleFactory(running=True, state="queued")
+    return SessionFactory(running=True, cycle=cycle, status="queued", started_at=None)
+
+
+def stop_in_browser(client: Client) -> Cycle:
+    cycle = waiting_session().cycle
+    client.post(reverse("web:stop_cycle", args=[cycle.pk]))
+    return cycle
+
+
+def reject_in_browser(client: Client) -> Cycle:
+    approval = ApprovalFactory()
+    client.post(reverse("web:reject", args=[approval.pk]), {"note": "No."})
+    return approval.session.cycle
+
+
+def expire_in_admin(client: Client) -> Cycle:
+    session = waiting_session()
+    form = {"action": "expire", "_selected_action": [session.pk]}
+    client.post(reverse("admin:sessions_app_session_changelist"), form)
+    return session.cycle
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("act", [stop_in_browser, reject_in_browser, expire_in_admin])
+def test_a_request_that_ends_a_cycle_does_not_wait_for_the_monitor(monitor, operator_client, act):
+    monitor.seconds = 5
+    began = time.monotonic()
+
+    cycle = act(operator_client)
+
+    assert time.monotonic() - began < 4
+    assert Cycle.objects.get(pk=cycle.pk).outcome
+    assert monitor.pings == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_worker_sends_the_ping_of_a_cycle_that_a_request_ended(monitor, operator_client):
+    cycle = stop_in_browser(operator_client)
+    for _ in range(2):
+        at_work = Notifier()
+        at_work.look()
+        at_work.finish(20)
+
+    reason = Cycle.objects.get(pk=cycle.pk).outcome_reason
+    assert monitor.pings == [("/ping/abc/fail", reason)]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_ping_is_sent_again_after_its_sender_has_died(monitor, operator_client, monkeypatch):
+    cycle = stop_in_browser(operator_client)
+    with monkeypatch.context() as patched:
+        patched.setattr("urllib.request.urlopen", lambda *_given, **_options: sys.exit(1))
+        with pytest.raises(SystemExit):
+            send_ping(cycle.pk)
+    assert send_ping(cycle.pk) is False
+    Cycle.objects.update(ping_due_at=timezone.now() - timedelta(seconds=1))
+
+    assert due_pings() == [cycle.pk]
+    assert send_ping(cycle.pk) is True
+    assert len(monitor.pings) == 1
+    assert due_pings() == []

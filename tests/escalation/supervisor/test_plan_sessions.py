@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from django.urls import reverse
 
-from escalation.errors import OperationRefused
-from escalation.next_step.approval import approve, expire_overdue, plan, reject
-from escalation.next_step.cycles import leave_to_caller
-from escalation.next_step.lineage import lineage_of
-from sessions_app.models import Approval, Cycle, Happening, Session
+from escalation.errors import RefusalCode
+from escalation.supervisor.approval_answers import approve, expire_overdue, plan, reject
+from escalation.supervisor.successors import lineage_of
+from sessions_app.models import Approval, Cycle, Incident, Notification, ServiceState, Session
+from tests.escalation.refusals import refused
 from tests.escalation.rows import ESCALATE, HEALTHY, a_report, queued_session
 from tests.escalation.runs import run
 from tests.factories import ApprovalFactory, user_with
@@ -41,7 +41,7 @@ def planning(approval: Approval) -> Session:
 def test_its_plan_is_shown_with_the_approval_which_still_waits(fake_cli, workdir, approver):
     approval = asked(fake_cli, workdir)
     fake_cli.reports(PLAN)
-    fork = plan(approval, by=approver, enqueue=leave_to_caller)
+    fork = plan(approval, by=approver)
 
     ended = run(fork)
 
@@ -58,10 +58,10 @@ def test_it_is_told_to_change_nothing_and_held_to_it(fake_cli, workdir, approver
     approval = asked(fake_cli, workdir)
     fake_cli.reports(PLAN)
 
-    ended = run(plan(approval, by=approver, enqueue=leave_to_caller))
+    ended = run(plan(approval, by=approver))
 
-    assert ended.walls["changes_nothing"]
-    assert ended.walls["writable"] == []
+    assert ended.sandbox["changes_nothing"]
+    assert ended.sandbox["writable"] == []
     assert "they want to see its plan" in ended.prompt
     assert "**Dry run:** change nothing" in ended.prompt
     assert "Write" not in ended.argv[ended.argv.index("--tools") + 1].split(",")
@@ -71,8 +71,8 @@ def test_the_tier_itself_begins_where_it_would_have_begun(fake_cli, workdir, app
     approval = asked(fake_cli, workdir)
     fake_cli.reports(PLAN)
     fake_cli.reports(HEALTHY)
-    fork = run(plan(approval, by=approver, enqueue=leave_to_caller))
-    approve(approval, by=approver, enqueue=leave_to_caller)
+    fork = run(plan(approval, by=approver))
+    approve(approval, by=approver)
 
     ended = run(approval.session)
 
@@ -84,9 +84,9 @@ def test_the_tier_itself_begins_where_it_would_have_begun(fake_cli, workdir, app
 def test_with_the_option_it_runs_first_and_people_are_told_when_the_plan_is_there(
     fake_cli, workdir, settings
 ):
-    settings.CLAUDEOPS_DRY_FORK = True
+    settings.CLAUDEOPS_PLAN_SESSIONS = True
     approval = asked(fake_cli, workdir)
-    wanted = Happening.objects.filter(kind=Happening.Kind.APPROVAL_WANTED)
+    wanted = Notification.objects.filter(kind=Notification.Kind.APPROVAL_WANTED)
     told_before = wanted.count()
     fake_cli.reports(PLAN)
 
@@ -96,14 +96,25 @@ def test_with_the_option_it_runs_first_and_people_are_told_when_the_plan_is_ther
     assert "First I move the logs away." in wanted.get().text
 
 
+def test_a_rejected_plan_changes_neither_incident_nor_service(fake_cli, workdir, approver):
+    approval = asked(fake_cli, workdir)
+    fake_cli.reports(a_report(actions=(("restarted web", "succeeded"),)))
+    run(plan(approval, by=approver))
+
+    reject(approval, by=approver, note="No.")
+
+    assert Incident.objects.get().state == Incident.State.OPEN
+    assert ServiceState.objects.get().status == ServiceState.Status.DOWN
+
+
 def test_a_fork_that_fails_leaves_the_question_as_it_was(fake_cli, workdir, approver):
     approval = asked(fake_cli, workdir)
     fake_cli.then("import sys; sys.exit(3)")
 
-    run(plan(approval, by=approver, enqueue=leave_to_caller))
+    run(plan(approval, by=approver))
 
     approval.refresh_from_db()
-    assert "The dry fork gave no plan" in approval.plan
+    assert "gave no plan" in approval.plan
     assert approval.state == State.WAITING
     assert Cycle.objects.get().is_active
 
@@ -111,10 +122,10 @@ def test_a_fork_that_fails_leaves_the_question_as_it_was(fake_cli, workdir, appr
 @pytest.mark.parametrize("answer", ["approve", "reject", "expire"])
 def test_an_answer_does_not_wait_for_the_plan(fake_cli, workdir, approver, answer):
     approval = asked(fake_cli, workdir)
-    plan(approval, by=approver, enqueue=leave_to_caller)
+    plan(approval, by=approver)
     match answer:
         case "approve":
-            approve(approval, by=approver, enqueue=leave_to_caller)
+            approve(approval, by=approver)
         case "reject":
             reject(approval, by=approver, note="No.")
         case "expire":
@@ -125,9 +136,9 @@ def test_an_answer_does_not_wait_for_the_plan(fake_cli, workdir, approver, answe
 
 def test_a_running_fork_is_stopped_by_the_answer(fake_cli, workdir, approver):
     approval = asked(fake_cli, workdir)
-    plan(approval, by=approver, enqueue=leave_to_caller).claim()
+    plan(approval, by=approver).claim()
 
-    approve(approval, by=approver, enqueue=leave_to_caller)
+    approve(approval, by=approver)
 
     assert planning(approval).stop_cause == Session.StopCause.PERSON
 
@@ -136,12 +147,12 @@ def test_it_is_asked_for_once_and_only_of_what_continues_a_conversation(
     fake_cli, workdir, approver
 ):
     approval = asked(fake_cli, workdir)
-    plan(approval, by=approver, enqueue=leave_to_caller)
+    plan(approval, by=approver)
 
-    with pytest.raises(OperationRefused, match="was asked for already"):
-        plan(approval, by=approver, enqueue=leave_to_caller)
-    with pytest.raises(OperationRefused, match="no conversation before this"):
-        plan(ApprovalFactory(), by=approver, enqueue=leave_to_caller)
+    with refused(RefusalCode.PLAN_REQUESTED):
+        plan(approval, by=approver)
+    with refused(RefusalCode.NO_CONVERSATION):
+        plan(ApprovalFactory(), by=approver)
     assert Session.objects.filter(purpose=Purpose.PLAN).count() == 1
 
 
@@ -150,7 +161,7 @@ def test_the_page_offers_it_and_leads_to_it(fake_cli, workdir, operator_client):
     page = operator_client.get(approval.get_absolute_url()).content.decode()
 
     assert "Ask for its plan first" in page
-    url = reverse("escalation:plan", args=[approval.pk])
+    url = reverse("web:plan", args=[approval.pk])
     page = operator_client.post(url, follow=True).content.decode()
     assert planning(approval).get_absolute_url() in page
     assert "Ask for its plan first" not in page

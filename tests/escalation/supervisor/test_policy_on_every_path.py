@@ -9,10 +9,10 @@ from django.core.management import CommandError, call_command
 from django.urls import reverse
 from django_q.models import OrmQ
 
-from escalation.errors import OperationRefused
-from escalation.next_step import by_person, cycles
-from escalation.next_step.cycles import leave_to_caller
+from escalation.errors import RefusalCode
+from escalation.supervisor import cycles, manual
 from sessions_app.models import Cycle, Session, Watch
+from tests.escalation.refusals import refused
 from tests.escalation.rows import ESCALATE, HEALTHY, a_report
 from tests.escalation.runs import child_of, run
 from tests.factories import CycleFactory, SessionFactory, WatchFactory
@@ -28,9 +28,9 @@ every_policy = pytest.mark.parametrize(
     ids=["max tier", "dry, max tier"],
 )
 BY_HAND = {
-    "escalate": (1, lambda session: by_person.escalate(session, "Help", enqueue=leave_to_caller)),
-    "fork": (2, lambda session: by_person.fork(session, "Other way", enqueue=leave_to_caller)),
-    "retry": (2, lambda session: by_person.retry(session, enqueue=leave_to_caller)),
+    "escalate": (1, lambda session: manual.escalate(session, "Help")),
+    "fork": (2, lambda session: manual.fork(session, "Other way")),
+    "retry": (2, lambda session: manual.retry(session)),
 }
 every_operation = pytest.mark.parametrize(("tier", "operate"), BY_HAND.values(), ids=BY_HAND.keys())
 
@@ -48,7 +48,7 @@ def nothing_was_started() -> bool:
 def test_by_hand_it_is_refused_with_what_to_do(policy, why, tier, operate):
     session = failed(tier, CycleFactory(**policy))
 
-    with pytest.raises(OperationRefused, match=f"{why}. If it should run, change the watch"):
+    with refused(RefusalCode.POLICY, match=why):
         operate(session)
 
     assert Session.objects.get(pk=session.pk).status == Status.FAILED
@@ -63,28 +63,28 @@ def test_by_hand_a_policy_that_was_tightened_since_counts(policy, why, tier, ope
     assert session.cycle.watch is not None
     Watch.objects.filter(pk=session.cycle.watch.pk).update(**policy)
 
-    with pytest.raises(OperationRefused, match=why):
+    with refused(RefusalCode.POLICY, match=why):
         operate(session)
 
 
 def test_a_question_about_a_higher_tier_is_allowed_because_it_only_reads():
     session = failed(2, CycleFactory(**DRY_RUN))
 
-    assert by_person.follow_up(session, "Why?", enqueue=leave_to_caller)
+    assert manual.follow_up(session, "Why?")
 
 
 def test_a_question_can_be_tried_again_for_the_same_reason():
     question = failed(2, CycleFactory(**DRY_RUN))
     Session.objects.filter(pk=question.pk).update(purpose=Purpose.FOLLOW_UP, request="Why?")
 
-    assert by_person.retry(Session.objects.get(pk=question.pk), enqueue=leave_to_caller)
+    assert manual.retry(Session.objects.get(pk=question.pk))
 
 
 @every_policy
 @pytest.mark.parametrize("name", ["escalate_session", "fork_session", "retry_session"])
 def test_the_page_refuses_it(operator_client, policy, why, name):
     session = failed(1 if name == "escalate_session" else 2, CycleFactory(**policy))
-    url = reverse(f"escalation:{name}", args=[session.pk])
+    url = reverse(f"web:{name}", args=[session.pk])
 
     page = operator_client.post(url, {"request": "Help", "confirm": "on"}, follow=True)
 
@@ -132,8 +132,8 @@ def test_run_cycle_refuses_to_begin_there_before_it_asks_anything(workdir, polic
 def test_no_cycle_begins_there_whoever_starts_it(workdir, policy, why):
     watch = WatchFactory(workdir=str(workdir), **policy)
 
-    with pytest.raises(OperationRefused, match=why):
-        cycles.start(watch, trigger=Cycle.Trigger.MANUAL, enqueue=leave_to_caller, tier=2)
+    with refused(RefusalCode.POLICY, match=why):
+        cycles.start(watch, trigger=Cycle.Trigger.MANUAL, tier=2)
 
 
 @every_policy
@@ -182,14 +182,13 @@ def test_escalating_by_hand_in_a_dry_run_starts_a_tier_that_can_write_nothing(fa
     cycle = cycles.start(
         WatchFactory(workdir=str(workdir), dry_run=True),
         trigger=Cycle.Trigger.MANUAL,
-        enqueue=leave_to_caller,
     )
     looked = run(cycle.sessions.get())
 
-    thought = run(by_person.escalate(looked, "Do it", enqueue=leave_to_caller))
+    thought = run(manual.escalate(looked, "Do it"))
 
     assert thought.status == Status.COMPLETED
-    assert (thought.walls["changes_nothing"], thought.walls["writable"]) == (True, [])
+    assert (thought.sandbox["changes_nothing"], thought.sandbox["writable"]) == (True, [])
     allowed = thought.argv[thought.argv.index("--allowedTools") + 1]
     denied = thought.argv[thought.argv.index("--disallowedTools") + 1]
     assert not {"Write", "Edit"} & set(allowed.split(","))

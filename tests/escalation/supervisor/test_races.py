@@ -7,19 +7,19 @@ from tests.escalation.contenders import CONTENDERS
 
 RUNS_OF_ONE_WATCH = f"""
 from datetime import UTC, datetime
-from escalation.gate.decision import Verdict
-from escalation.rooms.records import GateRecord
-from escalation.run.changes import RunChanges
+from sessions_app.models.session import Verdict
+from escalation.sandbox.command_runner import DecisionRecord
+from escalation.run.command_checks import RunChanges
 
 def restart(service):
     command = f"docker restart {{service}}"
-    return GateRecord(
-        command=command, verdict=Verdict.ALLOW, rule="understood", reason="", doors=(),
+    return DecisionRecord(
+        command=command, verdict=Verdict.ALLOW, rule="understood", reason="", grants=(),
         actions=(command,), changes=(command,), decision_ms=1, cwd="/", at=datetime.now(UTC),
     )
 
 def asked(session, records):
-    # By threads, as the gate asks; the run's own thread answers.
+    # In threads, as the command policy asks; the thread of the session answers.
     import threading
     changes, refusals = RunChanges(session), []
     ask = lambda record: refusals.append(changes.objection(record))
@@ -50,7 +50,7 @@ answer = [refusal.reason for refusal in refusals if refusal], refusals.count(Non
         look="""
 changes = Change.objects.filter(watch=first.cycle.watch, service="web")
 opened = Incident.objects.filter(watch=first.cycle.watch).count()
-told = Happening.objects.filter(watch=first.cycle.watch, kind="incident_opened").count()
+told = Notification.objects.filter(watch=first.cycle.watch, kind="incident_opened").count()
 seen = [changes.count(), opened, told]
 """,
     )
@@ -88,7 +88,7 @@ ALMOST_SPENT = f"""
 from decimal import Decimal
 from django.conf import settings
 from django.utils import timezone
-from escalation.run.admission import admit
+from escalation.run.runner import admit
 from sessions_app.models import PeriodCost
 Session.objects.exclude(status="failed").update(status="failed", started_at=None)
 PeriodCost.objects.all().delete()

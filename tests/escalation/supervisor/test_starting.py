@@ -10,11 +10,10 @@ from django.core.management import call_command
 from django.urls import reverse
 from django_q.models import OrmQ
 
-from escalation import queue
-from escalation.next_step import by_person, cycles
-from escalation.next_step.approval import approve
-from escalation.next_step.cycles import leave_to_caller
-from sessions_app.models import Approval, Cycle, Happening, Session, Watch
+from escalation.errors import WhyNot
+from escalation.supervisor import cycles, manual
+from escalation.supervisor.approval_answers import approve
+from sessions_app.models import Approval, Cycle, Incident, Notification, Session, Watch
 from tests.escalation.rows import ESCALATE, HEALTHY, queued_session
 from tests.escalation.runs import child_of, run
 from tests.factories import CycleFactory, SessionFactory, WatchFactory, user_with
@@ -23,9 +22,9 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
 Status, State, Purpose = Session.Status, Approval.State, Session.Purpose
 TWO: dict[str, Any] = {"approval": "2"}
 BY_HAND = {
-    "escalate": (1, lambda session, **by: by_person.escalate(session, "Help", **by)),
-    "fork": (2, lambda session, **by: by_person.fork(session, "Other way", **by)),
-    "retry": (2, lambda session, **by: by_person.retry(session, **by)),
+    "escalate": (1, lambda session, **by: manual.escalate(session, "Help", **by)),
+    "fork": (2, lambda session, **by: manual.fork(session, "Other way", **by)),
+    "retry": (2, lambda session, **by: manual.retry(session, **by)),
 }
 every_operation = pytest.mark.parametrize(("tier", "operate"), BY_HAND.values(), ids=BY_HAND.keys())
 
@@ -64,17 +63,15 @@ def test_people_are_told_with_the_page_to_go_to(fake_cli, workdir):
 
     run(queued_session(workdir, **TWO))
 
-    happening = Happening.objects.get(kind=Happening.Kind.APPROVAL_WANTED)
+    notification = Notification.objects.get(kind=Notification.Kind.APPROVAL_WANTED)
     approval = Approval.objects.get()
-    assert (happening.approval, happening.path) == (approval, approval.get_absolute_url())
-    assert "may Tier 2 start?" in happening.title
+    assert (notification.approval, notification.path) == (approval, approval.get_absolute_url())
+    assert "may Tier 2 start?" in notification.title
 
 
 @every_operation
 def test_by_hand_somebody_without_the_right_causes_it_to_be_asked(tier, operate):
-    created = operate(
-        failed(tier), enqueue=queue.enqueue, requested_by=user_with("operator"), confirmed=True
-    )
+    created = operate(failed(tier), requested_by=user_with("operator"), confirmed=True)
 
     assert waits(created)
 
@@ -83,7 +80,7 @@ def test_by_hand_somebody_without_the_right_causes_it_to_be_asked(tier, operate)
 def test_by_hand_who_may_approve_and_confirms_it_has_approved_it(tier, operate):
     approver = user_with("approver")
 
-    created = operate(failed(tier), enqueue=queue.enqueue, requested_by=approver, confirmed=True)
+    created = operate(failed(tier), requested_by=approver, confirmed=True)
 
     approval = created.approvals.get()
     assert created.status == Status.QUEUED
@@ -93,13 +90,13 @@ def test_by_hand_who_may_approve_and_confirms_it_has_approved_it(tier, operate):
 
 @every_operation
 def test_by_hand_without_a_confirmation_it_is_asked(tier, operate):
-    created = operate(failed(tier), enqueue=queue.enqueue, requested_by=user_with("approver"))
+    created = operate(failed(tier), requested_by=user_with("approver"))
 
     assert waits(created)
 
 
 def test_a_question_needs_no_approval():
-    asked = by_person.follow_up(failed(2), "Why?", enqueue=leave_to_caller)
+    asked = manual.follow_up(failed(2), "Why?")
 
     assert asked.status == Status.QUEUED
 
@@ -108,11 +105,11 @@ def test_a_question_needs_no_approval():
 def test_the_page_says_what_it_waits_for(client, role):
     client.force_login(user_with(role))
     session = failed(1)
-    url = reverse("escalation:escalate_session", args=[session.pk])
+    url = reverse("web:escalate_session", args=[session.pk])
 
     page = client.post(url, {"request": "Help", "confirm": "on"}, follow=True).content.decode()
 
-    said = "waits until somebody approves Tier 2" if role == "operator" else "is queued"
+    said = "waits for approval of Tier 2" if role == "operator" else "is queued"
     assert said in page
 
 
@@ -140,7 +137,7 @@ def test_run_cycle_says_who_is_waited_for_and_ends_with_1(workdir):
 def test_a_cycle_that_begins_there_waits_whoever_starts_it(workdir):
     watch = WatchFactory(workdir=str(workdir), **TWO)
 
-    cycle = cycles.start(watch, trigger=Cycle.Trigger.SCHEDULE, enqueue=queue.enqueue, tier=2)
+    cycle = cycles.start(watch, trigger=Cycle.Trigger.SCHEDULE, tier=2)
 
     assert waits(cycle.sessions.get())
 
@@ -157,14 +154,25 @@ def test_a_tier_that_was_queued_before_it_needed_approval_does_not_start(
     ended = run(waiting)
 
     assert (ended.status, len(fake_cli.calls)) == (Status.FAILED, 1)
-    assert "needs approval, and nobody has approved it" in ended.error
+    assert "needs approval" in ended.error
+    assert not Incident.objects.filter(kind=Incident.Kind.COULD_NOT_RUN).exists()
+
+
+def test_a_cycle_that_came_to_need_approval_has_an_incident_that_says_so(fake_cli, workdir):
+    session = queued_session(workdir, tier=2)
+    Watch.objects.filter(pk=session.cycle.watch_id).update(**TWO)
+
+    ended = run(session)
+
+    assert (ended.status, fake_cli.calls) == (Status.FAILED, [])
+    assert Incident.objects.get().cause == WhyNot.APPROVAL
 
 
 def test_an_approved_tier_starts_and_its_approval_is_used(fake_cli, workdir):
     fake_cli.reports(ESCALATE)
     fake_cli.reports(HEALTHY)
     waiting = child_of(run(queued_session(workdir, **TWO)))
-    approve(waiting.approvals.get(), by=user_with("approver"), enqueue=leave_to_caller)
+    approve(waiting.approvals.get(), by=user_with("approver"))
 
     ended = run(waiting)
 
@@ -178,7 +186,7 @@ def test_what_goes_on_with_an_approved_tier_needs_no_approval_of_its_own(fake_cl
     fake_cli.then("init(); say('I forgot'); result(None)")
     fake_cli.reports(HEALTHY)
     waiting = child_of(run(queued_session(workdir, **TWO)))
-    approve(waiting.approvals.get(), by=user_with("approver"), enqueue=leave_to_caller)
+    approve(waiting.approvals.get(), by=user_with("approver"))
 
     again = child_of(run(waiting))
 

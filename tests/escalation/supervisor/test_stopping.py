@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from escalation.next_step.conclude import conclude
-from escalation.next_step.cycles import leave_to_caller
-from escalation.next_step.decision import Escalate
-from escalation.next_step.ending import Ending
-from escalation.next_step.stopping import Stopped, stop_cycle
+from escalation.queue import enqueue_with
 from escalation.run.runner import run as run_tier
+from escalation.supervisor.conclude import conclude
+from escalation.supervisor.decision import Ending, Escalate
+from escalation.supervisor.manual import Stopped, stop_cycle
 from sessions_app.models import Approval, Cycle, Incident, Session
 from tests.escalation.rows import ESCALATE, HEALTHY
 from tests.escalation.runs import run
@@ -32,7 +31,7 @@ def test_a_queued_cycle_is_cancelled_and_ends_as_stopped_by_that_person(session)
 def test_what_was_cancelled_never_runs(fake_cli, session):
     stop_cycle(session.cycle, by="ada")
 
-    assert not run_tier(session, enqueue=leave_to_caller)
+    assert not run_tier(session)
     assert fake_cli.calls == []
 
 
@@ -105,7 +104,8 @@ def test_a_stop_that_meets_an_escalation_keeps_the_next_tier_from_starting(sessi
     started: list[Session] = []
     ending = Ending(tier=1, status=Status.COMPLETED, stored={"report": ESCALATE})
 
-    conclude(session, ending, Escalate(2, "It asks for help."), enqueue=started.append)
+    with enqueue_with(started.append):
+        conclude(session, ending, Escalate(2, "It asks for help."))
 
     cycle = Cycle.objects.get(pk=session.cycle_id)
     assert started == []

@@ -9,13 +9,13 @@ import pytest
 from django.db import OperationalError, connection
 
 from escalation.errors import OperationRefused
-from escalation.next_step import by_person
-from escalation.next_step.cycles import leave_to_caller
+from escalation.supervisor import manual
 from sessions_app.models import Session
-from sessions_app.models.transitions import ALLOWED, IllegalTransition, sources_of
+from sessions_app.models.session import ALLOWED, IllegalTransition, sources_of
 from tests.escalation.rows import ESCALATE, HEALTHY, queued_session
 from tests.escalation.runs import child_of, run
 from tests.factories import SessionFactory
+from tests.tables import each_row
 
 Status = Session.Status
 
@@ -54,7 +54,7 @@ def test_the_table_is_this_one_and_names_every_status():
     assert set(ALLOWED) == set(Status)
 
 
-@pytest.mark.parametrize("target", Status)
+@each_row("target", Status)
 def test_the_sources_of_a_status_are_read_from_the_table(target):
     assert set(sources_of(target)) == {
         status for status, targets in TABLE.items() if target in targets
@@ -171,7 +171,7 @@ def test_two_escalations_of_one_session_at_the_same_moment_one_wins_and_the_othe
         try:
             mine = Session.objects.select_related("cycle__watch").get(pk=session.pk)
             gate.wait()
-            by_person.escalate(mine, f"asked by {who}", enqueue=leave_to_caller)
+            manual.escalate(mine, f"asked by {who}")
             answers.append("won")
         except (OperationRefused, OperationalError) as refused:
             answers.append(type(refused).__name__)

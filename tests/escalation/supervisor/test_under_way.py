@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escalation.policy.under_way import UnderWay, promised_away, usual_cost
-from escalation.queue.places import start_waiting
-from escalation.run.admission import admit, objection
+from escalation.queue.slots import start_waiting
+from escalation.run.runner import admit, objection
+from escalation.supervisor.budgets import UnderWay, promised_away, usual_cost
+from sessions_app.costs.budgets import Budget, Scope, Spent
 from sessions_app.models import Cycle, Session
-from sessions_app.reading.budgets import Budget, Scope, Spent
 from tests.factories import CycleFactory, SessionFactory, WatchFactory
+from tests.tables import each_row
 
 MONEY = st.decimals(0, 10, places=2)
 
@@ -29,7 +30,7 @@ def under_way(still_to_come: str, *, cycle: int = 1, watch: int = 1) -> UnderWay
 OURS = Cycle(pk=1, watch_id=1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("budget", "running", "waits"),
     [
         (day("0.90", "1.00"), [], False),
@@ -90,7 +91,7 @@ def test_the_second_waits_until_the_first_has_told_what_it_cost(settings):
     first, second = queued(), queued()
 
     assert admit(first) == ""
-    assert "what runs now may need the rest" in admit(second)
+    assert "running sessions may need the rest" in admit(second)
 
     first.finish(Session.Status.COMPLETED, "done", cost_usd=Decimal("0.05"))
     assert start_waiting() == 1

@@ -9,9 +9,9 @@ import pytest
 from django.utils import timezone
 from django_q.models import OrmQ
 
-from escalation import queue, tasks
-from escalation.next_step.cycles import leave_to_caller
-from escalation.next_step.verification import due, taking, verify_due, verify_watch
+from escalation import tasks
+from escalation.queue import enqueue_with
+from escalation.supervisor.verification import due, taking, verify_due, verify_watch
 from sessions_app.models import Cycle, Incident, PauseSwitch, Watch
 from tests.escalation.rows import HEALTHY
 from tests.factories import CycleFactory, IncidentFactory, WatchFactory
@@ -40,7 +40,7 @@ def a_fix(watch: Watch | None, minutes: int = -1, **facts) -> Incident:
 def test_what_is_due_gets_one_round_of_tier_1(watch):
     web, db = a_fix(watch), a_fix(watch)
 
-    [cycle] = verify_due(leave_to_caller)
+    [cycle] = verify_due()
 
     assert (cycle.trigger, cycle.max_tier) == (Cycle.Trigger.VERIFICATION, 1)
     assert cycle.sessions.get().tier == 1
@@ -52,7 +52,7 @@ def test_what_is_due_gets_one_round_of_tier_1(watch):
 def test_the_round_is_told_nothing_of_a_fix(watch):
     a_fix(watch)
 
-    [cycle] = verify_due(leave_to_caller)
+    [cycle] = verify_due()
 
     assert (cycle.prompt, cycle.instructions) == ("", watch.instructions)
 
@@ -66,51 +66,51 @@ def test_a_clock_that_is_set_back_leaves_no_fix_unverified(watch):
 def test_what_is_not_due_yet_waits(watch):
     a_fix(watch, minutes=5)
 
-    assert verify_due(leave_to_caller) == []
+    assert verify_due() == []
 
 
 def test_it_is_started_once(watch):
     a_fix(watch)
 
-    verify_due(leave_to_caller)
+    verify_due()
 
-    assert verify_due(leave_to_caller) == []
+    assert verify_due() == []
     assert watch.cycles.count() == 1
 
 
 def test_an_active_cycle_is_waited_for(watch):
     incident, active = a_fix(watch), CycleFactory(watch=watch, running=True)
-    assert verify_due(leave_to_caller) == []
+    assert verify_due() == []
 
     active.finish("healthy", "well")
 
-    assert len(verify_due(leave_to_caller)) == 1
+    assert len(verify_due()) == 1
     assert incident.cycles.count() == 1
 
 
 def test_a_paused_watch_and_the_pause_switch_are_waited_for(watch):
     a_fix(watch)
     PauseSwitch.objects.create(pk=PauseSwitch.THE_ONE, paused=True)
-    assert verify_due(leave_to_caller) == []
+    assert verify_due() == []
     PauseSwitch.objects.all().delete()
     Watch.objects.update(enabled=False)
-    assert verify_due(leave_to_caller) == []
+    assert verify_due() == []
     assert due().count() == 1
 
     Watch.objects.update(enabled=True)
 
-    assert len(verify_due(leave_to_caller)) == 1
+    assert len(verify_due()) == 1
 
 
 def test_a_spent_budget_is_waited_for(watch, settings):
     a_fix(watch)
     settings.CLAUDEOPS_BUDGET_DAY = Decimal(0)
-    assert verify_due(leave_to_caller) == []
+    assert verify_due() == []
     assert due().count() == 1
 
     settings.CLAUDEOPS_BUDGET_DAY = None
 
-    assert len(verify_due(leave_to_caller)) == 1
+    assert len(verify_due()) == 1
 
 
 def test_a_queue_that_refuses_leaves_the_fix_due(watch):
@@ -119,8 +119,8 @@ def test_a_queue_that_refuses_leaves_the_fix_due(watch):
     def refuse(session: object) -> None:
         raise RuntimeError
 
-    with pytest.raises(RuntimeError):
-        verify_watch(watch, refuse)
+    with enqueue_with(refuse), pytest.raises(RuntimeError):
+        verify_watch(watch)
 
     assert due().count() == 1
     assert not watch.cycles.exists()
@@ -141,18 +141,18 @@ def test_whoever_comes_second_starts_nothing(watch):
 def test_the_fix_of_a_removed_watch_is_left_to_a_person():
     incident = a_fix(None, scope="watch:9")
 
-    verify_due(leave_to_caller)
+    verify_due()
 
     incident.refresh_from_db()
     assert (incident.state, incident.verify_at) == (State.OPEN, None)
 
 
-def test_the_task_hands_the_round_to_the_queue(watch):
+def test_the_task_enqueues_the_verification_cycle(watch):
     a_fix(watch)
 
     said = tasks.verify_fixes()
 
-    assert said == "Rounds that look whether a fix holds: 1."
+    assert said.endswith(": 1.")
     assert OrmQ.objects.count() == 1
 
 
@@ -187,7 +187,7 @@ def test_a_schedule_that_is_skipped_for_want_of_a_key_opens_one_incident(watch, 
 def test_a_fix_that_holds_is_verified_by_a_whole_run(watch, fake_cli):
     incident = a_fix(watch, cause="web")
     fake_cli.reports(HEALTHY)
-    [cycle] = verify_due(queue.enqueue)
+    [cycle] = verify_due()
 
     tasks.run_session(cycle.sessions.get().pk)
 

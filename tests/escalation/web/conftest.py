@@ -17,8 +17,8 @@ from django.conf import settings
 from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
 
+from tests.escalation.web.visiting import Visit, wait_until
 from tests.factories import UserFactory
-from tests.sessions_app.pages.visiting import Visit, wait_until
 
 CHROMIUM = "/usr/bin/chromium"
 QUIET = [

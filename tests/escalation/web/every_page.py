@@ -5,15 +5,16 @@ from __future__ import annotations
 from django.contrib import admin
 from django.urls import reverse
 
-from escalation.rehearsal.benchmarks.page_walk import pages
-from sessions_app.models import Session, WorkerBeat
+from escalation.web import urls
+from sessions_app.models import Session, WorkerHeartbeat
+from tests.devtools.benchmarks.pages import pages
 from tests.factories import (
     ApprovalFactory,
     ChangeFactory,
-    HappeningFactory,
+    ChannelFactory,
     IncidentFactory,
     MessageFactory,
-    TargetFactory,
+    NotificationFactory,
     UserFactory,
 )
 
@@ -31,14 +32,15 @@ def fill_every_page(session: Session, words: str = "web") -> None:
     )
     incident.cycles.add(session.cycle)
     incident.events.create(kind="did_not_hold", text=words, session=session)
-    HappeningFactory(title=words[:200], text=words, incident=incident)
-    MessageFactory(target=TargetFactory(), title=words[:200], body=words, error=words[:300])
-    WorkerBeat.objects.update_or_create(host=words[:200], defaults={"pid": 1})
+    NotificationFactory(title=words[:200], text=words, incident=incident)
+    MessageFactory(channel=ChannelFactory(), title=words[:200], body=words, error=words[:300])
+    WorkerHeartbeat.objects.update_or_create(host=words[:200], defaults={"pid": 1})
 
 
 def every_page() -> list[str]:
     """Addresses of all pages for people, the admin's index, and some further views of them."""
-    shown = [page.url for page in pages() if page.name.startswith("sessions_app:") and not page.way]
+    shows = {f"web:{page.name}" for page in urls.pages}
+    shown = [page.url for page in pages() if page.name in shows and not page.way]
     return [*dict.fromkeys(shown), *ASKED_BESIDES, reverse("admin:index")]
 
 

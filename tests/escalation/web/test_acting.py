@@ -13,28 +13,27 @@ from django.urls import reverse
 from django.utils import timezone
 from django_q.models import OrmQ
 
-from escalation.host.pause import pause
-from escalation.rehearsal.urls import urlpatterns as drills
-from escalation.web.urls import urlpatterns
+from escalation.web.urls import actions
+from escalation.worker.schedules import pause
 from sessions_app.models import (
-    AccountClock,
     Approval,
+    Channel,
     Cycle,
     Incident,
     PauseSwitch,
+    RateLimit,
+    SandboxProof,
     Session,
-    Target,
-    WallsProof,
     Watch,
 )
 from tests.factories import (
     ApprovalFactory,
+    ChannelFactory,
     CycleFactory,
     IncidentFactory,
+    SandboxProofFactory,
     SessionEventFactory,
     SessionFactory,
-    TargetFactory,
-    WallsProofFactory,
     WatchFactory,
     user_with,
 )
@@ -45,7 +44,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
 # The link asks for no login and has tests of its own.
 ONLY_SHOWING = {"healthz", "readyz", "approval_link"}
 # Read from the addresses themselves: an endpoint that is added is tried here too.
-ENDPOINTS = [str(route.name) for route in [*urlpatterns, *drills] if route.name not in ONLY_SHOWING]
+ENDPOINTS = [str(route.name) for route in actions if route.name not in ONLY_SHOWING]
 every_endpoint = pytest.mark.parametrize("name", ENDPOINTS)
 FORM = {
     **{"request": "Why?", "confirm": "on", "scenario": "all-healthy", "reason": "fire"},
@@ -67,17 +66,17 @@ def subject(workdir) -> dict[str, int]:
         "watches": watch.pk,
         "sessions": failed.pk,
         "cycles": waiting.cycle_id,
-        "walls": WallsProofFactory(worse=True).pk,
+        "sandbox": SandboxProofFactory(worse=True).pk,
         "incidents": IncidentFactory(watch=watch).pk,
         "approvals": ApprovalFactory(session=waiting).pk,
-        "targets": TargetFactory().pk,
+        "channels": ChannelFactory().pk,
     }
 
 
 def address(name: str, subject: dict[str, int]) -> str:
-    route = next(str(route.pattern) for route in [*urlpatterns, *drills] if route.name == name)
+    route = next(str(route.pattern) for route in actions if route.name == name)
     numbers = [number for kind, number in subject.items() if route.startswith(f"{kind}/<")]
-    return reverse(f"escalation:{name}", args=numbers)
+    return reverse(f"web:{name}", args=numbers)
 
 
 def everything() -> list[object]:
@@ -87,10 +86,10 @@ def everything() -> list[object]:
         list(Cycle.objects.values()),
         list(Session.objects.values()),
         list(PauseSwitch.objects.values()),
-        list(WallsProof.objects.values()),
+        list(SandboxProof.objects.values()),
         list(Incident.objects.values()),
         list(Approval.objects.values()),
-        list(Target.objects.values()),
+        list(Channel.objects.values()),
         OrmQ.objects.count(),
     ]
 
@@ -166,7 +165,7 @@ def test_an_admin_may_do_everything_here(subject, name):
 
 @every_endpoint
 def test_an_approver_may_do_all_but_manage_keys(subject, name):
-    expected = {403} if name.endswith("_target") else DONE
+    expected = {403} if name.endswith("_channel") else DONE
 
     assert a_client("approver").post(address(name, subject), FORM).status_code in expected
 
@@ -183,21 +182,21 @@ def test_a_right_that_was_taken_is_gone_with_the_next_request(subject):
 def pages(client: Client, subject: dict[str, int]) -> str:
     running = SessionFactory(running=True)
     addresses = [
-        reverse("sessions_app:dashboard"),
-        f"{reverse('sessions_app:start')}?new=1",
-        reverse("sessions_app:new_watch"),
-        reverse("sessions_app:watch_settings", args=[subject["watches"]]),
-        reverse("sessions_app:watch_removal", args=[subject["watches"]]),
-        reverse("sessions_app:cycle", args=[subject["cycles"]]),
-        reverse("sessions_app:walls"),
-        reverse("sessions_app:approval", args=[subject["approvals"]]),
-        reverse("sessions_app:session", args=[subject["sessions"]]),
-        reverse("sessions_app:session", args=[running.pk]),
-        reverse("sessions_app:cycle", args=[running.cycle_id]),
-        reverse("sessions_app:incident", args=[subject["incidents"]]),
-        reverse("sessions_app:trust", args=[subject["watches"]]),
-        reverse("sessions_app:targets"),
-        *(reverse("sessions_app:target", args=[target.pk]) for target in Target.objects.all()),
+        reverse("web:overview"),
+        f"{reverse('web:start')}?new=1",
+        reverse("web:new_watch"),
+        reverse("web:watch_settings", args=[subject["watches"]]),
+        reverse("web:watch_removal", args=[subject["watches"]]),
+        reverse("web:cycle", args=[subject["cycles"]]),
+        reverse("web:sandbox"),
+        reverse("web:approval", args=[subject["approvals"]]),
+        reverse("web:session", args=[subject["sessions"]]),
+        reverse("web:session", args=[running.pk]),
+        reverse("web:cycle", args=[running.cycle_id]),
+        reverse("web:incident", args=[subject["incidents"]]),
+        reverse("web:autonomy", args=[subject["watches"]]),
+        reverse("web:channels"),
+        *(reverse("web:channel", args=[target.pk]) for target in Channel.objects.all()),
         IncidentFactory(state=Incident.State.RESOLVED).get_absolute_url(),
     ]
     return "".join(client.get(url).content.decode() for url in addresses)
@@ -225,8 +224,8 @@ def test_who_may_not_act_cannot_lift_a_pause(subject):
 def test_who_may_act_is_offered_every_form(subject):
     WatchFactory(enabled=False)
     in_an_hour = timezone.now() + timedelta(hours=1)
-    AccountClock.objects.create(pk=AccountClock.THE_ONE, until=in_an_hour)
-    TargetFactory(enabled=False)
+    RateLimit.objects.create(pk=RateLimit.THE_ONE, until=in_an_hour)
+    ChannelFactory(enabled=False)
     shown = pages(a_client("admin"), subject)
     pause("x")
 
@@ -245,7 +244,7 @@ def test_output_is_shown_to_those_who_may_see_it(role, is_shown):
         failed=True, prompt=f"{OUTPUT} 1", result=f"{OUTPUT} 2", handoff=f"{OUTPUT} 3"
     )
     SessionEventFactory(session=session, payload={"text": f"{OUTPUT} 4"})
-    page = reverse("sessions_app:session", args=[session.pk])
+    page = reverse("web:session", args=[session.pk])
 
     client = a_client(role)
     shown = client.get(page).content.decode()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.sessions_app.pages.every_page import every_admin_list, fill_every_page
-from tests.sessions_app.pages.test_pages_in_browser import busy_installation
+from tests.escalation.web.every_page import every_admin_list, fill_every_page
+from tests.escalation.web.test_pages_in_browser import busy_installation
 
 LAPTOP = {"width": 1280, "height": 800}
 TOO_WIDE = "document.documentElement.scrollWidth > innerWidth"

@@ -60,13 +60,13 @@ def test_what_waits_stands_before_what_is_over():
     ApprovalFactory(of_a_command=True, command="touch waits")
     ApprovalFactory(of_a_command=True, command="touch over", state=State.REJECTED)
 
-    page = client_of("operator").get(reverse("sessions_app:approvals")).content.decode()
+    page = client_of("operator").get(reverse("web:approvals")).content.decode()
 
     assert page.index("touch waits") < page.index("touch over")
 
 
 def test_an_empty_page_says_what_would_be_here():
-    page = client_of("operator").get(reverse("sessions_app:approvals")).content.decode()
+    page = client_of("operator").get(reverse("web:approvals")).content.decode()
 
     assert "Nothing waits." in page
     assert "Nobody has been asked yet." in page
@@ -95,7 +95,7 @@ def test_the_sessions_page_says_that_it_waits_for_a_person(kind):
 
 def test_approving_queues_the_tier():
     approval = ApprovalFactory()
-    url = reverse("escalation:approve", args=[approval.pk])
+    url = reverse("web:approve", args=[approval.pk])
 
     page = client_of("approver").post(url, {"note": "Go."}, follow=True).content.decode()
 
@@ -105,17 +105,17 @@ def test_approving_queues_the_tier():
 
 def test_rejecting_without_a_note_asks_for_one():
     approval = ApprovalFactory()
-    url = reverse("escalation:reject", args=[approval.pk])
+    url = reverse("web:reject", args=[approval.pk])
 
     page = client_of("approver").post(url, follow=True).content.decode()
 
-    assert "Say why it is rejected" in page
+    assert "Give a reason for the rejection" in page
     assert Approval.objects.get().state == State.WAITING
 
 
 def test_an_answer_that_comes_too_late_is_told_so():
     approval = ApprovalFactory(expires_at=timezone.now() - timedelta(seconds=1))
-    url = reverse("escalation:approve", args=[approval.pk])
+    url = reverse("web:approve", args=[approval.pk])
 
     page = client_of("approver").post(url, follow=True).content.decode()
 
@@ -126,7 +126,7 @@ def test_an_answer_that_comes_too_late_is_told_so():
 @pytest.mark.parametrize("length", [2_000, 999_000])
 def test_a_long_note_is_refused_with_a_clear_word(length):
     approval = ApprovalFactory()
-    url = reverse("escalation:approve", args=[approval.pk])
+    url = reverse("web:approve", args=[approval.pk])
 
     page = client_of("approver").post(url, {"note": "x" * length}, follow=True).content.decode()
 

@@ -11,15 +11,14 @@ from django.db import connection
 from django.urls import reverse
 from playwright.sync_api import expect
 
-from escalation.approvals.links import link_for
-from escalation.next_step.cycles import leave_to_caller
-from escalation.rehearsal.drills.drill import drill_directory, start_drill
+from escalation.drills.drill import drill_directory, start_drill
 from escalation.run import runner
-from escalation.run.foreground import next_session
+from escalation.run.runner import next_session
+from escalation.supervisor.approvals import link_for
 from sessions_app.models import Approval, Cycle, Session
+from tests.escalation.web.test_pages_in_browser import LONG_WORD, PHONE
+from tests.escalation.web.visiting import wait_until
 from tests.factories import ApprovalFactory, SessionFactory, user_with
-from tests.sessions_app.pages.test_pages_in_browser import LONG_WORD, PHONE
-from tests.sessions_app.pages.visiting import wait_until
 
 
 def test_a_tier_is_approved_on_its_page(visit):
@@ -68,7 +67,7 @@ def full_of_everything() -> list[str]:
     session = SessionFactory(running=True, tier=2)
     ApprovalFactory(of_a_command=True, session=session, command=LONG_WORD)
     link = link_for(command, user_with("approver"))
-    pages = [reverse("sessions_app:approvals"), command.get_absolute_url(), link]
+    pages = [reverse("web:approvals"), command.get_absolute_url(), link]
     return [*pages, session.get_absolute_url(), "/"]
 
 
@@ -97,12 +96,12 @@ def test_an_approval_is_answered_without_javascript(browser, context, origin):
 def drill(transactional_db, settings, tmp_path: Path) -> Iterator[Cycle]:
     """The drill with the real CLI, tier after tier, beside the browser."""
     settings.CLAUDEOPS_STATE_DIR = tmp_path / "state"
-    cycle = start_drill("asks-before-acting", enqueue=leave_to_caller)
+    cycle = start_drill("asks-before-acting")
 
     def run_all() -> None:
         try:
             while session := next_session(cycle):
-                runner.run(session, enqueue=leave_to_caller)
+                runner.run(session)
         finally:
             connection.close()
 
@@ -123,7 +122,7 @@ def test_the_real_cli_waits_until_a_person_has_approved_in_the_browser(visit, dr
     session = Session.objects.get(tier=2)
     page.goto(visit.origin + session.get_absolute_url())
     expect(page.get_by_text("It waits for a person.")).to_be_visible()
-    expect(page.locator("#log").get_by_text("Waits for a person")).to_be_visible()
+    expect(page.locator("#log").get_by_text("Waits for approval")).to_be_visible()
 
     page.get_by_role("link", name="May docker restart web run?").click()
     page.get_by_role("button", name="Approve").click()

@@ -6,14 +6,14 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from sessions_app.models.trust import Step
+from sessions_app.models.autonomy import AutonomyLevel
 from tests.factories import CycleFactory, GateEventFactory, SessionFactory, WatchFactory, user_with
 
 pytestmark = pytest.mark.django_db
 
 
 def page_of(client, watch) -> str:
-    return str(client.get(reverse("sessions_app:trust", args=[watch.pk])).content.decode())
+    return str(client.get(reverse("web:autonomy", args=[watch.pk])).content.decode())
 
 
 @pytest.fixture
@@ -26,12 +26,12 @@ def test_the_page_shows_the_step_in_force_and_all_others(operator_client, watch)
 
     assert "Now: look" in page
     assert page.count("in force") == 1
-    assert page.count("Raise trust to this") == 4
-    assert all(step.meaning.replace("'", "&#x27;") in page for step in Step)
+    assert page.count("Raise to this level") == 4
+    assert all(step.meaning.replace("'", "&#x27;") in page for step in AutonomyLevel)
     assert "It does not run by itself." in page
 
 
-def test_it_shows_what_more_trust_would_have_done(operator_client, watch):
+def test_it_shows_what_more_autonomy_would_have_done(operator_client, watch):
     session = SessionFactory(cycle=CycleFactory(watch=watch))
     GateEventFactory(
         session=session, command="docker restart web", verdict="deny", more={"allowed_from": 2}
@@ -51,7 +51,7 @@ def test_settings_that_are_no_step_are_said_to_be_by_hand(operator_client, watch
 
     assert "Now: by hand: up to Tier 3, dry run" in page
     assert "in force" not in page
-    assert page.count("Trust it with this") == 5
+    assert page.count("Set this level") == 5
 
 
 def test_a_viewer_sees_no_commands_and_no_buttons(watch):

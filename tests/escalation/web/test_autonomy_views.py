@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.urls import reverse
 
-from sessions_app.models.trust import Step
+from sessions_app.models.autonomy import AutonomyLevel
 from tests.factories import WatchFactory
 
 pytestmark = pytest.mark.django_db
@@ -16,29 +16,29 @@ def watch():
     return WatchFactory(max_tier=1, dry_run=True, approval="3")
 
 
-def set_trust(client, watch, **form: str) -> str:
-    page = client.post(reverse("escalation:set_trust", args=[watch.pk]), form, follow=True)
+def set_autonomy(client, watch, **form: str) -> str:
+    page = client.post(reverse("web:set_autonomy", args=[watch.pk]), form, follow=True)
     watch.refresh_from_db()
     return str(page.content.decode())
 
 
-@pytest.mark.parametrize("step", Step)
+@pytest.mark.parametrize("step", AutonomyLevel)
 def test_every_step_can_be_taken_with_a_confirmation(operator_client, watch, step):
-    said = set_trust(operator_client, watch, step=step.value, confirm="on")
+    said = set_autonomy(operator_client, watch, step=step.value, confirm="on")
 
-    assert watch.step == step
-    assert f"is now trusted with: {step.label}." in said
+    assert watch.autonomy_level == step
+    assert f"now has autonomy {step.label}." in said
 
 
 def test_without_a_tick_nothing_is_changed(operator_client, watch):
-    said = set_trust(operator_client, watch, step="all")
+    said = set_autonomy(operator_client, watch, step="all")
 
-    assert watch.step == Step.LOOK
+    assert watch.autonomy_level == AutonomyLevel.LOOK
     assert "Nothing was changed: tick that" in said
 
 
 @pytest.mark.parametrize("step", ["", "everything", "ALL", "../all", "all\0"])
 def test_a_step_that_is_none_changes_nothing(operator_client, watch, step):
-    set_trust(operator_client, watch, step=step, confirm="on")
+    set_autonomy(operator_client, watch, step=step, confirm="on")
 
-    assert watch.step == Step.LOOK
+    assert watch.autonomy_level == AutonomyLevel.LOOK

@@ -22,7 +22,7 @@ def base_page(**context: object) -> str:
 
 
 def test_the_footer_names_the_version(operator_client, settings):
-    page = operator_client.get(reverse("sessions_app:dashboard")).content.decode()
+    page = operator_client.get(reverse("web:overview")).content.decode()
 
     assert f"Claude Ops {settings.CLAUDEOPS_VERSION} · " in page
 

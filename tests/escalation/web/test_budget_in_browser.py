@@ -14,7 +14,7 @@ from tests.factories import CycleFactory, SessionFactory, WatchFactory
 def test_a_spent_budget_is_seen_and_stops_a_run_by_hand(visit):
     watch = WatchFactory(name="shop", budget_day_usd=Decimal(1))
     SessionFactory(cycle=CycleFactory(watch=watch), cost_usd=Decimal("1.25"))
-    page = visit.go(reverse("sessions_app:dashboard"))
+    page = visit.go(reverse("web:overview"))
     expect(page.get_by_text("Today, shop: the budget is spent.")).to_be_visible()
 
     page.get_by_role("button", name="Run shop now").click()

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.django_db
 
 
 def page_of(client, name: str, **parameters: str) -> str:
-    page = client.get(reverse(f"sessions_app:{name}"), parameters).content.decode()
+    page = client.get(reverse(f"web:{name}"), parameters).content.decode()
     return " ".join(str(page).split())
 
 
@@ -33,7 +33,7 @@ def test_what_is_spent_stands_beside_what_is_allowed(operator_client, settings):
         cycle=CycleFactory(watch=watch), cost_usd=None, estimated_cost_usd=Decimal("0.25")
     )
 
-    costs, dashboard = page_of(operator_client, "costs"), page_of(operator_client, "dashboard")
+    costs, dashboard = page_of(operator_client, "costs"), page_of(operator_client, "overview")
 
     assert 'Today, shop <span class="badge tone-warn">nearly spent</span>' in costs
     assert "≈ $0.25 estimated" in costs
@@ -44,7 +44,7 @@ def test_what_is_spent_stands_beside_what_is_allowed(operator_client, settings):
 def test_a_spent_budget_is_said_on_the_dashboard(operator_client, settings):
     settings.CLAUDEOPS_BUDGET_MONTH = Decimal(0)
 
-    page = page_of(operator_client, "dashboard")
+    page = page_of(operator_client, "overview")
 
     assert "This month, all watches: the budget is spent." in page
     assert "Raise CLAUDEOPS_BUDGET_MONTH" in page

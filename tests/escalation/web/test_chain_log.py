@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.urls import reverse
 
-from sessions_app.pages import chain_log
+from escalation.web import cycle as chain_log
 from tests.factories import SessionEventFactory, SessionFactory
 
 pytestmark = pytest.mark.django_db
@@ -35,7 +35,7 @@ def test_a_long_chain_shows_its_last_output_and_where_the_rest_is(operator_clien
 
 
 def test_earlier_output_is_loaded_by_stretches_across_tiers(operator_client, long_chain):
-    url = reverse("sessions_app:cycle_events", args=[long_chain.cycle_id])
+    url = reverse("web:cycle_events", args=[long_chain.cycle_id])
 
     page = operator_client.get(url, {"before": f"{long_chain.pk}:2"}, headers=HTMX).content.decode()
 
@@ -47,6 +47,6 @@ def test_earlier_output_is_loaded_by_stretches_across_tiers(operator_client, lon
 
 @pytest.mark.parametrize("odd", ["", "x", "-1", "1:x", "9" * 30, "²:1"])
 def test_an_odd_place_to_begin_is_not_an_error(operator_client, long_chain, odd):
-    url = reverse("sessions_app:cycle_events", args=[long_chain.cycle_id])
+    url = reverse("web:cycle_events", args=[long_chain.cycle_id])
 
     assert operator_client.get(url, {"before": odd}).status_code == 200

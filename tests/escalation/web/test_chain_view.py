@@ -9,8 +9,8 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
+from escalation.web.cycle import load_chain_page
 from sessions_app.models import Approval, Session
-from sessions_app.pages.chain_page import load_chain_page
 from tests.factories import (
     ApprovalFactory,
     ChangeFactory,
@@ -49,7 +49,7 @@ def test_it_asks_a_stranger_to_log_in(client):
 
 
 def test_an_unknown_cycle_is_not_found(operator_client):
-    assert operator_client.get(reverse("sessions_app:cycle", args=[99])).status_code == 404
+    assert operator_client.get(reverse("web:cycle", args=[99])).status_code == 404
 
 
 def test_req4_the_page_shows_the_full_chain_in_its_order(operator_client):
@@ -177,7 +177,7 @@ def test_an_incident_is_shown_with_what_it_wants(operator_client):
     page = page_of(operator_client, session.cycle)
 
     assert f'<a href="{incident.get_absolute_url()}">Incident #{incident.pk}: web is down' in page
-    assert "Look at it: nobody has it yet." in page
+    assert "Look at it: it has no owner yet." in page
 
 
 def test_a_change_is_shown_from_the_record(operator_client):

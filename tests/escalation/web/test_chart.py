@@ -2,10 +2,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-import pytest
-
-from sessions_app.reading.chart import Chart, Column, chart_of, step_for
-from sessions_app.reading.formatting import money
+from escalation.web.chart import Chart, Column, chart_of, step_for
+from sessions_app.text import money
+from tests.tables import each_row
 
 
 def drawn(*amounts: str) -> Chart:
@@ -16,7 +15,7 @@ def drawn(*amounts: str) -> Chart:
     return chart_of(columns, money)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("highest", "step"),
     [
         ("0", "1"),
@@ -61,7 +60,7 @@ def test_a_day_that_cost_nothing_has_no_bar():
     assert len(drawn("1", "0").bars) == 1
 
 
-@pytest.mark.parametrize("count", [1, 2, 7, 30, 90])
+@each_row("count", [1, 2, 7, 30, 90])
 def test_only_some_columns_are_named_and_the_last_always(count):
     places = drawn(*["1"] * count).places
 

@@ -6,9 +6,9 @@ from decimal import Decimal
 
 import pytest
 
+from escalation.web import resume_comparison
+from escalation.web.resume_comparison import Way, compare_ways
 from sessions_app.models import Session
-from sessions_app.reading import continuity
-from sessions_app.reading.continuity import Way, compare_ways
 from tests.factories import SessionFactory
 from tests.sessions_app.tool_events import store_commands
 
@@ -93,7 +93,7 @@ def test_a_step_that_is_still_running_is_not_compared():
 
 
 def test_only_the_latest_steps_are_read(monkeypatch):
-    monkeypatch.setattr(continuity, "STEPS_MEASURED", 2)
+    monkeypatch.setattr(resume_comparison, "STEPS_MEASURED", 2)
     steps = [step("resume") for _ in range(3)]
 
     comparison = compare_ways(Session.objects.real())

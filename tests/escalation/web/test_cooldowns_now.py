@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from escalation.policy.cooldowns import Done, Limit
-from escalation.policy.effects import EVERYTHING
-from escalation.web.cooldowns_now import rows_of
+from escalation.supervisor.cooldowns import EVERYTHING, Done, Limit
+from escalation.web.watches import rows_of
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 LIMITS = {"restart": Limit(allowed=2, hours=4), "redeploy": Limit(allowed=1, hours=24)}

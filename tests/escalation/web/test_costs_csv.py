@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 from django.urls import reverse
 
-from sessions_app.pages.costs_csv import harmless
+from escalation.web.costs import harmless
 from tests.factories import CycleFactory, SessionFactory, WatchFactory
 
 pytestmark = pytest.mark.django_db
@@ -20,7 +20,7 @@ def rows_of(response) -> list[dict[str, str]]:
 
 def test_the_page_links_to_the_file_of_what_it_shows(operator_client):
     SessionFactory(drill=True)
-    url = reverse("sessions_app:costs")
+    url = reverse("web:costs")
 
     page = operator_client.get(url, {"period": "7", "drills": "yes"}).content.decode()
 
@@ -31,7 +31,7 @@ def test_each_row_is_a_day_a_watch_a_tier_and_a_model(operator_client):
     cycle = CycleFactory(watch=WatchFactory(name="shop"), watch_name="shop")
     SessionFactory(cycle=cycle, cost_usd=Decimal("0.0300000001"))
 
-    response = operator_client.get(reverse("sessions_app:costs"), {"format": "csv"})
+    response = operator_client.get(reverse("web:costs"), {"format": "csv"})
 
     (row,) = rows_of(response)
     assert response["Content-Type"] == "text/csv; charset=utf-8"
@@ -42,7 +42,7 @@ def test_each_row_is_a_day_a_watch_a_tier_and_a_model(operator_client):
 
 def test_drills_are_in_a_file_of_their_own(operator_client):
     SessionFactory(drill=True)
-    url = reverse("sessions_app:costs")
+    url = reverse("web:costs")
 
     real = rows_of(operator_client.get(url, {"format": "csv"}))
     drills = rows_of(operator_client.get(url, {"format": "csv", "drills": "yes", "period": "all"}))
@@ -67,7 +67,7 @@ def test_a_hostile_name_breaks_no_row(operator_client):
     cycle = CycleFactory(watch_name='=cmd|"/c calc"!A1,\r\nx')
     SessionFactory(cycle=cycle)
 
-    (row,) = rows_of(operator_client.get(reverse("sessions_app:costs"), {"format": "csv"}))
+    (row,) = rows_of(operator_client.get(reverse("web:costs"), {"format": "csv"}))
 
     assert row["watch"].startswith("'=cmd|")
     assert row["runs"] == "1"

@@ -10,7 +10,7 @@ import time_machine
 from django.urls import reverse
 from django.utils import timezone
 
-from sessions_app.pages.costs_page import load_costs
+from escalation.web.costs import load_costs
 from tests.factories import (
     CycleFactory,
     IncidentFactory,
@@ -28,7 +28,7 @@ NOON = datetime(2026, 3, 15, 12, 0, tzinfo=UTC)
 
 @pytest.fixture
 def url() -> str:
-    return reverse("sessions_app:costs")
+    return reverse("web:costs")
 
 
 def days_ago(days: int) -> datetime:
@@ -44,7 +44,7 @@ def test_it_refuses_to_be_posted_to(operator_client, url):
 
 
 def test_the_page_is_in_the_navigation(operator_client, url):
-    page = operator_client.get(reverse("sessions_app:dashboard")).content.decode()
+    page = operator_client.get(reverse("web:overview")).content.decode()
 
     assert f'<a href="{url}">Costs</a>' in page
 

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.messages import get_messages
 from django.urls import reverse
 
-from escalation.web.cycle_views import UNCONFIRMED
+from escalation.web.cycle import UNCONFIRMED
 from sessions_app.models import Cycle, Session
 from tests.factories import CycleFactory, SessionFactory
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
 
 
 def stop(client, cycle: Cycle, **form: str):
-    return client.post(reverse("escalation:stop_cycle", args=[cycle.pk]), form)
+    return client.post(reverse("web:stop_cycle", args=[cycle.pk]), form)
 
 
 def said(response) -> list[str]:
@@ -57,4 +57,4 @@ def test_what_has_ended_says_so(operator_client):
 
 
 def test_an_unknown_cycle_is_not_found(operator_client):
-    assert operator_client.post(reverse("escalation:stop_cycle", args=[99])).status_code == 404
+    assert operator_client.post(reverse("web:stop_cycle", args=[99])).status_code == 404

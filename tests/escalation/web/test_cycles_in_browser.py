@@ -20,7 +20,7 @@ def three_cycles() -> list[int]:
 
 def test_filters_stay_in_the_address_and_survive_a_reload(visit):
     three_cycles()
-    page = visit.go(reverse("sessions_app:cycles"))
+    page = visit.go(reverse("web:cycles"))
 
     page.get_by_label("Outcome").select_option("fixed")
     expect(page.locator("[data-row]")).to_have_count(1)
@@ -36,7 +36,7 @@ def test_filters_stay_in_the_address_and_survive_a_reload(visit):
 
 def test_keys_move_search_and_open(visit):
     newest = three_cycles()[-1]
-    page = visit.go(reverse("sessions_app:cycles"))
+    page = visit.go(reverse("web:cycles"))
     links = page.locator("[data-open]")
 
     page.keyboard.press("j")
@@ -67,7 +67,7 @@ def test_both_lists_fit_a_phone(visit):
     visit.page.set_viewport_size(PHONE)
 
     for name in ("cycles", "changes"):
-        page = visit.go(reverse(f"sessions_app:{name}"))
+        page = visit.go(reverse(f"web:{name}"))
         page.evaluate("for (const d of document.querySelectorAll('details')) d.open = true")
         assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"], name
 
@@ -75,7 +75,7 @@ def test_both_lists_fit_a_phone(visit):
 def test_changes_are_filtered_in_the_address(visit):
     ChangeFactory()
     ChangeFactory(kind="edit", path="/srv/a", action="edit /srv/a", diff="-a\n+b", service="")
-    page = visit.go(reverse("sessions_app:changes"))
+    page = visit.go(reverse("web:changes"))
 
     page.get_by_label("Kind").select_option("edit")
 

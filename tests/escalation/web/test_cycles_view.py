@@ -13,8 +13,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from escalation.web import cycle_list
 from sessions_app.models import Cycle, Session
-from sessions_app.pages import cycles_page
 from tests.factories import (
     ChangeFactory,
     CycleFactory,
@@ -158,7 +158,7 @@ def test_a_word_that_is_too_short_says_so(operator_client):
 
 @pytest.mark.parametrize("query", ["", "&outcome=healthy", "&tier=1", "&q=healthy"])
 def test_every_cycle_is_on_one_page_and_one_only(operator_client, monkeypatch, query):
-    monkeypatch.setattr(cycles_page, "PER_PAGE", 2)
+    monkeypatch.setattr(cycle_list, "PER_PAGE", 2)
     made = [ended(outcome_reason="All healthy.") for _ in range(5)]
     for cycle in made[:3]:
         first = cycle.sessions.get()
@@ -176,7 +176,7 @@ def test_every_cycle_is_on_one_page_and_one_only(operator_client, monkeypatch, q
 
 
 def test_a_rare_match_is_looked_for_page_by_page(operator_client, monkeypatch):
-    monkeypatch.setattr(cycles_page, "LOOKED_AT", 2)
+    monkeypatch.setattr(cycle_list, "LOOKED_AT", 2)
     rare = three_tier_chain()[0].cycle
     for _ in range(4):
         ended()

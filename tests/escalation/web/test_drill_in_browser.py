@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from escalation.next_step.cycles import leave_to_caller
-from escalation.rehearsal.drills.drill import start_drill
-from escalation.run.foreground import run_to_end
+from escalation.drills.drill import start_drill
+from escalation.run.runner import run_to_end
 
 REMEMBER = """
 window.seen = [];
@@ -33,7 +32,7 @@ def clocks_in(page: Page) -> set[str]:
 
 
 def test_a_drill_is_seen_from_its_queue_to_its_end_on_one_page(visit):
-    cycle = start_drill("three-tiers", enqueue=leave_to_caller)
+    cycle = start_drill("three-tiers")
     page = visit.go(cycle.get_absolute_url())
     expect(page.locator("#live-status")).to_have_text("live")
     page.evaluate(REMEMBER)

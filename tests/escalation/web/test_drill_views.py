@@ -13,7 +13,7 @@ from sessions_app.models import Cycle
 # Every page names the CLI, so there is one to name.
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
 
-ADDRESS = reverse("escalation:start_drill")
+ADDRESS = reverse("web:start_drill")
 
 
 def said(response) -> list[str]:
@@ -51,7 +51,7 @@ def test_a_drill_is_laid_out_and_queued(operator_client, operator, settings):
 
 
 @pytest.mark.parametrize("scenario", ["", "nonsense", "../../etc/passwd", "all-healthy.toml"])
-def test_an_unknown_scenario_says_which_are_known(operator_client, scenario):
+def test_unknown_scenario_is_reported_with_the_known_ones(operator_client, scenario):
     response = operator_client.post(ADDRESS, {"scenario": scenario})
 
     (message,) = said(response)

@@ -6,8 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from sessions_app.reading.chain import chain_of
-from sessions_app.reading.duplicate_work import RepeatedWork, measure
+from escalation.web.resume_comparison import RepeatedWork, measure
+from sessions_app.history.chain import chain_of
 from tests.factories import SessionFactory, three_tier_chain
 from tests.sessions_app.tool_events import call, said, store, store_commands
 

@@ -11,21 +11,21 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from sessions_app.access.operator_log import note_added, note_changed
-from sessions_app.models import Happening, IncidentEvent
-from sessions_app.models.happening import NOT_IN_A_STORY
-from sessions_app.pages import events_page
+from escalation.web import events
+from sessions_app.access.roles import note_added, note_changed
+from sessions_app.models import IncidentEvent, Notification
+from sessions_app.models.notification import NO_INCIDENT_EVENT
 from tests.factories import (
     ApprovalFactory,
-    HappeningFactory,
     IncidentFactory,
+    NotificationFactory,
     UserFactory,
     WatchFactory,
     user_with,
 )
 
 pytestmark = pytest.mark.django_db
-ADDRESS = "sessions_app:events"
+ADDRESS = "web:events"
 
 
 def titles(client: Client, query: str = "") -> list[str]:
@@ -44,7 +44,7 @@ def test_all_three_are_one_list_newest_first(operator_client, operator):
     watch = WatchFactory(name="shop")
     incident = IncidentFactory(watch=watch, title="web is down")
     incident.events.create(kind="opened", at=now - timedelta(minutes=3))
-    HappeningFactory(incident=None, title="The budget is spent", at=now - timedelta(minutes=2))
+    NotificationFactory(incident=None, title="The budget is spent", at=now - timedelta(minutes=2))
     note_changed(operator, watch, "Paused.")
 
     assert titles(operator_client) == [
@@ -55,9 +55,9 @@ def test_all_three_are_one_list_newest_first(operator_client, operator):
 
 
 def test_an_incident_is_told_once_and_not_for_every_round(operator_client):
-    happening = HappeningFactory()
-    happening.incident.events.create(kind="opened")
-    happening.incident.events.create(kind="seen")
+    notification = NotificationFactory()
+    notification.incident.events.create(kind="opened")
+    notification.incident.events.create(kind="seen")
 
     assert len(titles(operator_client)) == 1
 
@@ -78,12 +78,12 @@ def test_each_event_says_who_and_leads_to_its_page(operator_client):
 
 
 def test_every_event_is_on_exactly_one_page(operator_client, operator, monkeypatch):
-    monkeypatch.setattr(events_page, "PER_PAGE", 3)
+    monkeypatch.setattr(events, "PER_PAGE", 3)
     now, incident = timezone.now(), IncidentFactory()
     for number in range(5):
         at = now - timedelta(minutes=number)
         incident.events.create(kind="noted", at=at)
-        HappeningFactory(incident=None, title=f"word {number}", at=at)
+        NotificationFactory(incident=None, title=f"word {number}", at=at)
         note_added(operator, WatchFactory(name=f"made {number}"))
     seen: list[tuple[str, int]] = []
     query = ""
@@ -108,8 +108,8 @@ def test_what_is_done_to_accounts_is_for_those_who_manage_keys():
 
 def test_a_command_that_waits_is_shown_to_those_who_see_output():
     approval = ApprovalFactory(of_a_command=True)
-    HappeningFactory(
-        kind=Happening.Kind.APPROVAL_WANTED,
+    NotificationFactory(
+        kind=Notification.Kind.APPROVAL_WANTED,
         approval=approval,
         title="shop: may `docker restart web` run?",
         text="The plan.",
@@ -119,12 +119,12 @@ def test_a_command_that_waits_is_shown_to_those_who_see_output():
     viewer = as_role("viewer").get(reverse(ADDRESS)).content.decode()
     assert "docker restart" not in viewer
     assert "The plan." not in viewer
-    assert "An approval is wanted" in viewer
+    assert "Approval needed" in viewer
 
 
 @pytest.mark.parametrize("query", ["story=-1", "word=x", "act=99999999999999999999", "story=0"])
 def test_a_place_that_makes_no_sense_is_the_beginning(operator_client, query):
-    HappeningFactory(incident=None, title="told")
+    NotificationFactory(incident=None, title="told")
 
     assert titles(operator_client, query) == ["told"]
 
@@ -139,11 +139,11 @@ def test_it_says_so_where_nothing_has_happened(operator_client):
     ("rows", "index"),
     [
         (IncidentEvent.objects.exclude(kind="seen"), "incidentevent_told"),
-        (Happening.objects.filter(NOT_IN_A_STORY), "happening_alone"),
+        (Notification.objects.filter(NO_INCIDENT_EVENT), "happening_alone"),
     ],
 )
 def test_what_is_passed_over_is_not_read(rows, index):
-    """A year of rounds that saw the same problem must not stand before the events."""
+    """A year of cycles that saw the same problem must not stand before the events."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:  # an empty table is read whole, whatever index it has
             cursor.execute("SET LOCAL enable_seqscan = off")

@@ -9,15 +9,15 @@ import pytest
 from django.urls import reverse
 
 from sessions_app.models import Cycle, Session, Watch
+from tests.escalation.web.every_page import every_admin_list, every_page, fill_every_page
 from tests.factories import (
     CycleFactory,
     GateEventFactory,
+    SandboxProofFactory,
     SessionEventFactory,
-    WallsProofFactory,
     WatchFactory,
     three_tier_chain,
 )
-from tests.sessions_app.pages.every_page import every_admin_list, every_page, fill_every_page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.timeout(600)]  # every page
 
@@ -57,12 +57,12 @@ def hostile_record() -> Session:
             "cli_version": HOSTILE[:100],
         },
         **{"continuation_facts": {HOSTILE: HOSTILE}, "stop_requested": HOSTILE[:200]},
-        walls={"rooms": HOSTILE, "doors": [HOSTILE], "writable": [HOSTILE]},
+        sandbox={"rooms": HOSTILE, "doors": [HOSTILE], "writable": [HOSTILE]},
     )
     SessionEventFactory(session=session, sequence=1, said=HOSTILE)
     SessionEventFactory(session=session, sequence=2, said=WITHOUT_A_SPACE)
     GateEventFactory(session=session, sequence=3, command=HOSTILE, more={"reason": HOSTILE})
-    WallsProofFactory(rows=[{"tier": 1, "command": HOSTILE, "happened": HOSTILE}], host=HOSTILE)
+    SandboxProofFactory(rows=[{"tier": 1, "command": HOSTILE, "happened": HOSTILE}], host=HOSTILE)
     fill_every_page(session, HOSTILE)
     return session
 

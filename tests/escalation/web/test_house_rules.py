@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from escalation.run.situation import MANIFEST_LENGTH
-from escalation.web.house_rules import draft_for, house_rules
+from escalation.run.prompts import MANIFEST_LENGTH
+from escalation.web.watches import draft_for, house_rules
 from tests.factories import WatchFactory
 
 
@@ -16,14 +16,14 @@ def watch(workdir):
     return WatchFactory.build(name="shop", workdir=str(workdir))
 
 
-def test_it_is_masked_and_cut(watch, workdir):
+def test_it_is_redacted_and_cut(watch, workdir):
     key = "ghp_" + "a1B2" * 9
     (workdir / "CLAUDE-OPS.md").write_text(f"token {key}\n" + "x" * MANIFEST_LENGTH)
 
     rules = house_rules(watch)
 
     assert key not in rules.text
-    assert "[masked" in rules.text
+    assert "[redacted" in rules.text
     assert rules.is_cut
 
 

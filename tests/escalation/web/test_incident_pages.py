@@ -8,9 +8,9 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
+from escalation.web.incidents import told
+from escalation.web.overview import load_inbox
 from sessions_app.models import Incident, IncidentEvent
-from sessions_app.pages.inbox import load_inbox
-from sessions_app.pages.incident_page import told
 from tests.factories import (
     ChangeFactory,
     IncidentFactory,
@@ -30,7 +30,7 @@ def titles() -> list[str]:
 
 
 def page_of(client, **parameters: str) -> str:
-    page: str = client.get(reverse("sessions_app:incidents"), parameters).content.decode()
+    page: str = client.get(reverse("web:incidents"), parameters).content.decode()
     return page
 
 
@@ -46,7 +46,7 @@ def test_the_inbox_has_who_asks_first_and_then_the_worst():
 def test_nothing_unresolved_leaves_the_inbox():
     for state in State:
         IncidentFactory(state=state)
-    IncidentFactory(healthy_rounds=1)
+    IncidentFactory(healthy_cycles=1)
     IncidentFactory(snoozed_until=LATER)
 
     assert load_inbox().unresolved == len(titles()) == 6
@@ -68,7 +68,7 @@ def test_what_came_and_went_while_nobody_looked_is_told_for_a_day(operator_clien
     IncidentFactory(**over, resolved_at=timezone.now())
     IncidentFactory(**over, resolved_at=timezone.now() - timedelta(days=2))
 
-    page = operator_client.get(reverse("sessions_app:dashboard")).content.decode()
+    page = operator_client.get(reverse("web:overview")).content.decode()
 
     assert "1 resolved within the last day" in page
 
@@ -154,7 +154,7 @@ def test_sightings_in_a_row_are_one_line():
 
 
 def test_of_a_long_story_the_last_steps_are_shown(operator_client, monkeypatch):
-    monkeypatch.setattr("sessions_app.pages.incident_page.LONGEST_STORY", 2)
+    monkeypatch.setattr("escalation.web.incidents.LONGEST_STORY", 2)
     incident = IncidentFactory()
     for text in ("first", "second", "third"):
         incident.events.create(kind="noted", text=text)
@@ -200,7 +200,7 @@ def test_its_watch_is_run_again_from_its_page(operator_client, tmp_path):
     page = operator_client.get(incident.get_absolute_url()).content.decode()
     assert "Run shop again" in page
 
-    operator_client.post(reverse("escalation:run_watch", args=[watch.pk]))
+    operator_client.post(reverse("web:run_watch", args=[watch.pk]))
 
     assert watch.cycles.get().trigger == "manual"
 

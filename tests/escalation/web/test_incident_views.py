@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.conf import settings
 from django.urls import reverse
 from django.utils import timezone
 
-from claudeops.body_limit import LONGEST_BODY
 from sessions_app.models import Incident
 from tests.factories import IncidentFactory, user_with
 
@@ -23,7 +23,7 @@ def incident() -> Incident:
 
 
 def act(client, incident: Incident, name: str, **data: str) -> str:
-    address = reverse(f"escalation:{name}_incident", args=[incident.pk])
+    address = reverse(f"web:{name}_incident", args=[incident.pk])
     page: str = client.post(address, data, follow=True).content.decode()
     incident.refresh_from_db()
     return page
@@ -76,9 +76,10 @@ def test_a_snooze_of_no_known_length_is_refused(operator_client, incident, perio
 
 
 def test_a_note_of_a_megabyte_is_refused_with_a_clear_sentence(operator_client, incident):
-    almost = act(operator_client, incident, "note", note="x" * (LONGEST_BODY - 100_000))
-    address = reverse("escalation:note_incident", args=[incident.pk])
-    too_much = operator_client.post(address, {"note": "x" * (LONGEST_BODY + 1)})
+    longest = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    almost = act(operator_client, incident, "note", note="x" * (longest - 100_000))
+    address = reverse("web:note_incident", args=[incident.pk])
+    too_much = operator_client.post(address, {"note": "x" * (longest + 1)})
 
     assert "A note has at most 5,000 characters" in almost
     assert too_much.status_code in (400, 413)

@@ -10,7 +10,7 @@ from tests.factories import IncidentFactory
 
 def test_an_incident_is_acknowledged_snoozed_and_resolved(visit):
     incident = IncidentFactory(title="web is down")
-    page = visit.go(reverse("sessions_app:dashboard"))
+    page = visit.go(reverse("web:overview"))
     page.locator(".inbox").get_by_role("link", name="web is down").click()
 
     page.get_by_role("button", name="Acknowledge").click()

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase as DatabaseCase
 
+from escalation.web.lists import PagePosition, page_of, position_in
 from sessions_app.models import Session
-from sessions_app.pages.keyset import Position, page_of, position_in
 from tests.factories import CycleFactory, SessionFactory
 
 pytestmark = pytest.mark.django_db
@@ -19,13 +19,13 @@ pytestmark = pytest.mark.django_db
 
 def walk(size: int) -> list[list[int]]:
     """From the newest to the oldest, as somebody does who follows `Older`."""
-    pages, position = [], Position()
+    pages, position = [], PagePosition()
     while True:
         page = page_of(Session.objects.all(), position, size)
         pages.append([row.pk for row in page.rows])
         if page.older is None:
             return pages
-        position = Position(before=page.older)
+        position = PagePosition(before=page.older)
 
 
 class EveryRowOnce(DatabaseCase):
@@ -43,19 +43,19 @@ class EveryRowOnce(DatabaseCase):
 
 def test_rows_that_come_meanwhile_move_nothing_to_another_page():
     old = [SessionFactory().pk for _ in range(4)]
-    first = page_of(Session.objects.all(), Position(), 2)
+    first = page_of(Session.objects.all(), PagePosition(), 2)
     SessionFactory(), SessionFactory()
 
-    second = page_of(Session.objects.all(), Position(before=first.older), 2)
+    second = page_of(Session.objects.all(), PagePosition(before=first.older), 2)
 
     assert [row.pk for row in (*first.rows, *second.rows)] == old[::-1]
 
 
 def test_the_way_back_leads_to_the_page_before():
     numbers = [SessionFactory().pk for _ in range(6)][::-1]
-    third = page_of(Session.objects.all(), Position(before=numbers[3]), 2)
+    third = page_of(Session.objects.all(), PagePosition(before=numbers[3]), 2)
 
-    second = page_of(Session.objects.all(), Position(after=third.newer), 2)
+    second = page_of(Session.objects.all(), PagePosition(after=third.newer), 2)
 
     assert [row.pk for row in second.rows] == numbers[2:4]
     assert (second.older, second.newer, second.is_first) == (numbers[3], numbers[2], False)
@@ -64,7 +64,7 @@ def test_the_way_back_leads_to_the_page_before():
 def test_the_way_back_ends_on_a_full_first_page():
     numbers = [SessionFactory().pk for _ in range(4)][::-1]
 
-    page = page_of(Session.objects.all(), Position(after=numbers[1]), 3)
+    page = page_of(Session.objects.all(), PagePosition(after=numbers[1]), 3)
 
     assert [row.pk for row in page.rows] == numbers[:3]
     assert page.is_first
@@ -74,11 +74,11 @@ def test_the_way_back_ends_on_a_full_first_page():
 def test_a_page_with_everything_on_it_leads_nowhere():
     SessionFactory()
 
-    page = page_of(Session.objects.all(), Position(), 2)
+    page = page_of(Session.objects.all(), PagePosition(), 2)
 
     assert page.is_all
 
 
 @pytest.mark.parametrize("odd", ["x", "-3", "1e3", "٣", "9" * 30, ""])
 def test_what_is_no_number_counts_as_not_given(odd):
-    assert position_in(QueryDict(urlencode({"before": odd, "after": odd}))) == Position()
+    assert position_in(QueryDict(urlencode({"before": odd, "after": odd}))) == PagePosition()

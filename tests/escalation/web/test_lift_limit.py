@@ -8,8 +8,8 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
-from sessions_app.models import AccountClock
-from sessions_app.pages.dashboard import dashboard_version
+from escalation.web.overview import overview_version
+from sessions_app.models import RateLimit
 from tests.factories import SessionFactory, UserFactory
 
 pytestmark = pytest.mark.django_db
@@ -18,47 +18,47 @@ DASHBOARD = "/"
 
 
 @pytest.fixture
-def reached() -> AccountClock:
+def reached() -> RateLimit:
     until = timezone.now() + timedelta(hours=3, minutes=12, seconds=30)
     windows = {"five_hour": {"share": 0.97, "resets_at": until.timestamp()}}
-    return AccountClock.objects.create(
-        pk=AccountClock.THE_ONE, until=until, words="<b>Stop</b>", windows=windows
+    return RateLimit.objects.create(
+        pk=RateLimit.THE_ONE, until=until, words="<b>Stop</b>", windows=windows
     )
 
 
 def test_the_dashboard_counts_down_to_the_end_of_the_limit(operator_client, reached):
     page = operator_client.get(DASHBOARD).content.decode()
 
-    assert "The account's limit is reached." in page
+    assert "The rate limit is reached." in page
     assert "3\xa0hours, 12\xa0minutes" in page
-    assert "97% of the account" in page
+    assert "97%" in page
     assert "<b>Stop</b>" not in page
 
 
 def test_without_a_limit_the_dashboard_is_silent(operator_client):
-    assert "limit is reached" not in operator_client.get(DASHBOARD).content.decode()
+    assert "The rate limit is reached." not in operator_client.get(DASHBOARD).content.decode()
 
 
 def test_the_dashboard_changes_when_the_limit_is_met(reached):
-    with_limit = dashboard_version()
-    AccountClock.objects.all().delete()
+    with_limit = overview_version()
+    RateLimit.objects.all().delete()
 
-    assert dashboard_version() != with_limit
+    assert overview_version() != with_limit
 
 
 def test_an_operator_does_not_wait(operator_client, operator, reached):
     SessionFactory(status="queued", waiting_since=timezone.now())
 
-    response = operator_client.post(reverse("escalation:lift_limit"), follow=True)
+    response = operator_client.post(reverse("web:lift_limit"), follow=True)
 
-    assert "Sessions that were called: 1." in response.content.decode()
-    assert AccountClock.current().lifted_by == operator
-    assert not AccountClock.current().is_holding
+    assert "Sessions started: 1." in response.content.decode()
+    assert RateLimit.current().lifted_by == operator
+    assert not RateLimit.current().is_holding
 
 
 def test_a_viewer_may_not_lift_it(client, reached):
     client.force_login(UserFactory())
 
     assert "Do not wait" not in client.get(DASHBOARD).content.decode()
-    assert client.post(reverse("escalation:lift_limit")).status_code == 403
-    assert AccountClock.current().is_holding
+    assert client.post(reverse("web:lift_limit")).status_code == 403
+    assert RateLimit.current().is_holding

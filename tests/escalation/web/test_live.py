@@ -13,13 +13,11 @@ from django.test import AsyncClient
 from django.urls import reverse
 from django.utils import timezone
 
-from sessions_app.access import still_allowed
+from escalation.web import live
+from escalation.web.live import LivePosition, Subject, data_lines, live_events, look_at, sse_message
+from sessions_app.access import streams
 from sessions_app.access.roles import Right
-from sessions_app.access.still_allowed import Ticket
-from sessions_app.pages import live, live_feed, live_look
-from sessions_app.pages.live import live_events
-from sessions_app.pages.live_look import Subject, data_lines, look_at, sse_message
-from sessions_app.pages.live_position import Position
+from sessions_app.access.streams import Ticket
 from tests.factories import SessionEventFactory, SessionFactory, user_with
 
 pytestmark = pytest.mark.django_db
@@ -27,9 +25,9 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr(live_feed, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(live, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(live, "WAIT_SECONDS", 0.02)
-    monkeypatch.setattr(live_look, "LAST_WORDS", timedelta(0))
+    monkeypatch.setattr(live, "LAST_WORDS", timedelta(0))
 
 
 async def read_all(stream: AsyncIterator[str], limit: int = 50) -> list[str]:
@@ -48,7 +46,7 @@ def a_ticket() -> Ticket:
 
 def streamed(session, after: int = -1, limit: int = 50) -> list[str]:
     return async_to_sync(read_all)(
-        live_events(Subject(session.pk), Position({session.pk: after}), a_ticket()), limit
+        live_events(Subject(session.pk), LivePosition({session.pk: after}), a_ticket()), limit
     )
 
 
@@ -98,7 +96,7 @@ def test_events_that_are_written_while_it_runs_appear():
     session = SessionFactory(running=True)
 
     async def watch_it_run() -> list[str]:
-        stream = live_events(Subject(session.pk), Position(), a_ticket())
+        stream = live_events(Subject(session.pk), LivePosition(), a_ticket())
         opening = await anext(stream)
         waiting = asyncio.ensure_future(anext(stream))
         await sync_to_async(SessionEventFactory)(session=session, sequence=1, said="just now")
@@ -113,20 +111,20 @@ def test_events_that_are_written_while_it_runs_appear():
 
 
 def test_it_is_not_done_while_the_session_runs():
-    assert not look_at(Subject(SessionFactory(running=True).pk), Position()).done
+    assert not look_at(Subject(SessionFactory(running=True).pk), LivePosition()).done
 
 
 def test_it_waits_a_moment_for_the_last_words_of_the_supervisor(monkeypatch):
-    monkeypatch.setattr(live_look, "LAST_WORDS", timedelta(seconds=1))
+    monkeypatch.setattr(live, "LAST_WORDS", timedelta(seconds=1))
     ended_just_now = SessionFactory()
     ended_before = SessionFactory(finished_at=timezone.now() - timedelta(seconds=2))
 
-    assert not look_at(Subject(ended_just_now.pk), Position()).done
-    assert look_at(Subject(ended_before.pk), Position()).done
+    assert not look_at(Subject(ended_just_now.pk), LivePosition()).done
+    assert look_at(Subject(ended_before.pk), LivePosition()).done
 
 
 def test_it_is_not_done_before_all_events_were_sent(monkeypatch):
-    monkeypatch.setattr(live_look, "EVENTS_PER_LOOK", 2)
+    monkeypatch.setattr(live, "EVENTS_PER_LOOK", 2)
     session = SessionFactory()
     for number in range(5):
         SessionEventFactory(session=session, sequence=number)
@@ -141,9 +139,9 @@ def test_an_event_with_nothing_to_say_is_passed_over():
     session = SessionFactory()
     SessionEventFactory(session=session, sequence=3, kind="stream_event")
 
-    look = look_at(Subject(session.pk), Position())
+    look = look_at(Subject(session.pk), LivePosition())
 
-    assert (look.messages, look.last) == ((), Position({session.pk: 3}))
+    assert (look.messages, look.last) == ((), LivePosition({session.pk: 3}))
 
 
 def test_a_silent_run_sends_a_heartbeat(monkeypatch):
@@ -164,7 +162,7 @@ def test_a_deleted_session_is_done():
     session = SessionFactory(running=True)
     session.delete()
 
-    assert look_at(Subject(99_999), Position()).done
+    assert look_at(Subject(99_999), LivePosition()).done
 
 
 def test_hostile_text_is_escaped_and_stays_in_its_message():
@@ -187,7 +185,7 @@ def test_the_view_streams_without_being_buffered(operator):
     session = SessionFactory()
     SessionEventFactory(session=session, sequence=1, said="words")
 
-    response, text = open_stream(operator, reverse("sessions_app:session_live", args=[session.pk]))
+    response, text = open_stream(operator, reverse("web:session_live", args=[session.pk]))
 
     assert response.headers["Content-Type"] == "text/event-stream"
     assert response.headers["X-Accel-Buffering"] == "no"
@@ -206,7 +204,7 @@ def test_the_view_goes_on_after_what_the_browser_saw(operator, query, headers):
     session = SessionFactory()
     SessionEventFactory(session=session, sequence=1, said="seen already")
     SessionEventFactory(session=session, sequence=2, said="news")
-    url = reverse("sessions_app:session_live", args=[session.pk]) + query
+    url = reverse("web:session_live", args=[session.pk]) + query
 
     _response, text = open_stream(operator, url, headers)
 
@@ -218,7 +216,7 @@ def test_the_view_goes_on_after_what_the_browser_saw(operator, query, headers):
 def test_an_odd_number_counts_as_not_given(operator, odd):
     session = SessionFactory()
     SessionEventFactory(session=session, sequence=1, said="words")
-    url = reverse("sessions_app:session_live", args=[session.pk])
+    url = reverse("web:session_live", args=[session.pk])
 
     _response, text = open_stream(operator, f"{url}?after={odd}", {"Last-Event-ID": odd})
 
@@ -226,23 +224,25 @@ def test_an_odd_number_counts_as_not_given(operator, odd):
 
 
 def test_the_stream_of_an_unknown_session_is_not_found(operator):
-    response, _text = open_stream(operator, reverse("sessions_app:session_live", args=[99]))
+    response, _text = open_stream(operator, reverse("web:session_live", args=[99]))
 
     assert response.status_code == 404
 
 
 def test_a_stranger_gets_no_stream(client):
-    url = reverse("sessions_app:session_live", args=[SessionFactory().pk])
+    url = reverse("web:session_live", args=[SessionFactory().pk])
 
     assert async_to_sync(AsyncClient().get)(url).status_code == 302
 
 
 def test_a_stream_ends_for_somebody_whose_right_was_taken(monkeypatch):
-    monkeypatch.setattr(still_allowed, "ASK_AGAIN_SECONDS", 0)
+    monkeypatch.setattr(streams, "ASK_AGAIN_SECONDS", 0)
     session, viewer = SessionFactory(running=True), user_with("viewer")
     ticket = Ticket(viewer.pk, viewer.get_session_auth_hash(), Right.SEE_OUTPUT)
 
     async def all_of_it() -> list[str]:
-        return [message async for message in live_events(Subject(session.pk), Position(), ticket)]
+        return [
+            message async for message in live_events(Subject(session.pk), LivePosition(), ticket)
+        ]
 
     assert async_to_sync(all_of_it)() == ["retry: 1000\n\n"]

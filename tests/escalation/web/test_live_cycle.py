@@ -11,15 +11,13 @@ import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.urls import reverse
 
+from escalation.web import live
+from escalation.web.live import LivePosition, Subject, live_events, look_at, read_position
 from sessions_app.access.roles import Right
-from sessions_app.access.still_allowed import Ticket
+from sessions_app.access.streams import Ticket
 from sessions_app.models import Cycle, Session
-from sessions_app.pages import live, live_feed, live_look
-from sessions_app.pages.live import live_events
-from sessions_app.pages.live_look import Subject, look_at
-from sessions_app.pages.live_position import Position, read_position
+from tests.escalation.web.test_live import open_stream
 from tests.factories import CycleFactory, SessionEventFactory, SessionFactory
-from tests.sessions_app.pages.test_live import open_stream
 
 pytestmark = pytest.mark.django_db
 
@@ -28,9 +26,9 @@ NAMED = re.compile(r'id="((?:event|tier)-[\d-]+)"')
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr(live_feed, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(live, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(live, "WAIT_SECONDS", 0.02)
-    monkeypatch.setattr(live_look, "LAST_WORDS", timedelta(0))
+    monkeypatch.setattr(live, "LAST_WORDS", timedelta(0))
 
 
 @pytest.fixture
@@ -47,9 +45,9 @@ def say(session: Session, *numbers: int) -> None:
         SessionEventFactory(session=session, sequence=number, said=f"line {number}")
 
 
-def viewer(cycle: Cycle, after: Position | None = None) -> AsyncIterator[str]:
+def viewer(cycle: Cycle, after: LivePosition | None = None) -> AsyncIterator[str]:
     ticket = Ticket(user_pk=0, auth_hash="", right=Right.SEE_OUTPUT)
-    return live_events(Subject(cycle.pk, is_cycle=True), after or Position(), ticket)
+    return live_events(Subject(cycle.pk, is_cycle=True), after or LivePosition(), ticket)
 
 
 async def seen_by(stream: AsyncIterator[str], until: str = "") -> tuple[list[str], str]:
@@ -135,7 +133,7 @@ def test_two_viewers_who_came_at_different_times_get_the_same(cycle):
         await asyncio.sleep(0.03)
         second = await sync_to_async(a_tier)(cycle, 2, first)
         await sync_to_async(say)(second, 1)
-        late = asyncio.ensure_future(seen_by(viewer(cycle, Position({first.pk: 1}))))
+        late = asyncio.ensure_future(seen_by(viewer(cycle, LivePosition({first.pk: 1}))))
         await asyncio.sleep(0.03)
         await sync_to_async(say)(first, 2)
         await asyncio.sleep(0.03)
@@ -152,12 +150,12 @@ def test_two_viewers_who_came_at_different_times_get_the_same(cycle):
 def test_it_is_not_done_between_two_tiers(cycle):
     SessionFactory(escalated=True, cycle=cycle)
 
-    assert not look_at(Subject(cycle.pk, is_cycle=True), Position()).done
+    assert not look_at(Subject(cycle.pk, is_cycle=True), LivePosition()).done
 
 
 def test_a_cycle_without_a_session_is_waited_for(cycle):
-    assert not look_at(Subject(cycle.pk, is_cycle=True), Position()).done
-    assert look_at(Subject(99, is_cycle=True), Position()).done
+    assert not look_at(Subject(cycle.pk, is_cycle=True), LivePosition()).done
+    assert look_at(Subject(99, is_cycle=True), LivePosition()).done
 
 
 def test_the_view_goes_on_after_what_the_browser_saw_of_each_session(operator, cycle):
@@ -166,7 +164,7 @@ def test_the_view_goes_on_after_what_the_browser_saw_of_each_session(operator, c
     say(first, 1, 2)
     say(second, 1, 2)
     cycle.finish("healthy", "All is well.")
-    url = reverse("sessions_app:cycle_live", args=[cycle.pk])
+    url = reverse("web:cycle_live", args=[cycle.pk])
 
     _response, text = open_stream(
         operator, f"{url}?after={first.pk}:1", {"Last-Event-ID": f"{first.pk}:2,{second.pk}:1"}
@@ -180,7 +178,7 @@ def test_an_odd_id_counts_as_not_given(operator, cycle, odd):
     session = a_tier(cycle)
     say(session, 1)
     cycle.finish("healthy", "All is well.")
-    url = reverse("sessions_app:cycle_live", args=[cycle.pk])
+    url = reverse("web:cycle_live", args=[cycle.pk])
 
     _response, text = open_stream(operator, url, {"Last-Event-ID": odd})
 
@@ -191,7 +189,7 @@ def test_hostile_text_stays_in_its_message(cycle):
     session = a_tier(cycle)
     SessionEventFactory(session=session, sequence=1, said="<script>\r\nevent: x\n\nid: 9")
 
-    message = look_at(Subject(cycle.pk, is_cycle=True), Position()).messages[1]
+    message = look_at(Subject(cycle.pk, is_cycle=True), LivePosition()).messages[1]
 
     assert "<script>" not in message.data
     assert all(line.startswith("data: ") for line in message.data.rstrip("\n").split("\n"))

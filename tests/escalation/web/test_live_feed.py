@@ -10,12 +10,10 @@ import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import DatabaseError
 
+from escalation.web import live
+from escalation.web.live import LivePosition, Subject, live_events
 from sessions_app.access.roles import Right
-from sessions_app.access.still_allowed import Ticket
-from sessions_app.pages import live, live_feed, live_look
-from sessions_app.pages.live import live_events
-from sessions_app.pages.live_look import Subject
-from sessions_app.pages.live_position import Position
+from sessions_app.access.streams import Ticket
 from tests.factories import SessionEventFactory, SessionFactory
 
 pytestmark = pytest.mark.django_db
@@ -23,28 +21,28 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr(live_feed, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(live, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(live, "WAIT_SECONDS", 0.02)
-    monkeypatch.setattr(live_look, "LAST_WORDS", timedelta(0))
+    monkeypatch.setattr(live, "LAST_WORDS", timedelta(0))
 
 
 @pytest.fixture
 def looks(monkeypatch) -> list[int]:
     """From which number on each look at the database was."""
     seen: list[int] = []
+    original = live.look_at
 
-    def look_at(subject: Subject, after: Position) -> live_look.Look:
+    def look_at(subject: Subject, after: LivePosition) -> live.Look:
         seen.append(after.of(subject.pk))
-        return live_look.look_at(subject, after)
+        return original(subject, after)
 
-    monkeypatch.setattr(live_feed, "look_at", look_at)
     monkeypatch.setattr(live, "look_at", look_at)
     return seen
 
 
 def viewer(session, after: int = -1) -> AsyncIterator[str]:
     ticket = Ticket(user_pk=0, auth_hash="", right=Right.SEE_OUTPUT)
-    return live_events(Subject(session.pk), Position({session.pk: after}), ticket)
+    return live_events(Subject(session.pk), LivePosition({session.pk: after}), ticket)
 
 
 async def numbers_of(stream: AsyncIterator[str], until: int | None = None) -> list[int]:
@@ -124,7 +122,7 @@ def test_one_that_comes_late_gets_what_it_missed_and_then_the_rest():
 
 
 def test_a_slow_one_loses_nothing_and_holds_up_nobody(monkeypatch):
-    monkeypatch.setattr(live_feed, "MESSAGES_KEPT", 2)
+    monkeypatch.setattr(live, "MESSAGES_KEPT", 2)
     session = SessionFactory(running=True)
 
     async def story() -> None:
@@ -170,11 +168,11 @@ def test_the_last_one_to_leave_ends_the_reading():
         await anext(stream)
         waiting = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0.02)
-        assert len(live_feed._feeds[asyncio.get_running_loop()]) == 1
+        assert len(live._feeds[asyncio.get_running_loop()]) == 1
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
 
-        assert live_feed._feeds[asyncio.get_running_loop()] == {}
+        assert live._feeds[asyncio.get_running_loop()] == {}
 
     played(story)
 
@@ -198,14 +196,15 @@ def test_a_database_that_fails_for_a_moment_sends_nobody_away(monkeypatch):
     session = SessionFactory(running=True)
     add_events(session, 1)
     failures = [DatabaseError("locked")]
+    original = live.look_at
 
-    def look_at(subject: Subject, after: Position) -> live_look.Look:
+    def look_at(subject: Subject, after: LivePosition) -> live.Look:
         if failures:
             raise failures.pop()
-        return live_look.look_at(subject, after)
+        return original(subject, after)
 
-    monkeypatch.setattr(live_feed, "look_at", look_at)
-    monkeypatch.setattr("sessions_app.pages.live_feed.connection.close", lambda: None)
+    monkeypatch.setattr(live, "look_at", look_at)
+    monkeypatch.setattr("escalation.web.live.connection.close", lambda: None)
 
     async def story() -> None:
         assert await numbers_of(viewer(session), until=1) == [1]
@@ -214,17 +213,17 @@ def test_a_database_that_fails_for_a_moment_sends_nobody_away(monkeypatch):
 
 
 def test_long_lines_are_not_kept_for_ever(monkeypatch):
-    monkeypatch.setattr(live_feed, "CHARACTERS_KEPT", 100)
+    monkeypatch.setattr(live, "CHARACTERS_KEPT", 100)
 
     async def story() -> None:
-        feed = live_feed.Feed(Subject(7), Position({7: 0}))
+        feed = live.Feed(Subject(7), LivePosition({7: 0}))
         feed.stop()
-        newer = live_look.Message(7, 2, "y" * 90)
-        feed._keep([live_look.Message(7, 1, "x" * 90), newer])
+        newer = live.LiveMessage(7, 2, "y" * 90)
+        feed._keep([live.LiveMessage(7, 1, "x" * 90), newer])
 
-        assert feed.since(Position({7: 0})) is None
-        assert feed.since(Position({7: 1})) == live_look.Look(
-            (newer,), Position({7: 1}), False, place=2
+        assert feed.since(LivePosition({7: 0})) is None
+        assert feed.since(LivePosition({7: 1})) == live.Look(
+            (newer,), LivePosition({7: 1}), False, place=2
         )
 
     played(story)

@@ -7,17 +7,17 @@ from decimal import Decimal
 
 import pytest
 
+from escalation.templatetags import ops_format
+from escalation.web.resume_comparison import NOT_MEASURED, ContinuedSession, RepeatedWork
+from sessions_app.history.chain import Chain
 from sessions_app.models import Cycle, Session
-from sessions_app.reading.chain import Chain
-from sessions_app.reading.continuity import Step
-from sessions_app.reading.duplicate_work import NOT_MEASURED, RepeatedWork
-from sessions_app.reading.formatting import ago, duration, exact_money, money, tokens
-from sessions_app.templatetags import ops_format
+from sessions_app.text import ago, duration, exact_money, money, tokens
+from tests.tables import each_row
 
 NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("amount", "text"),
     [
         (None, "unknown"),
@@ -37,7 +37,7 @@ def test_money_is_exact_up_to_what_matters(amount, text):
     assert money(amount) == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("amount", "text"),
     [
         (None, "unknown"),
@@ -85,8 +85,10 @@ def test_req5_an_estimate_is_never_added_silently(runs, text):
     assert ops_format.chain_cost(chain) == text
 
 
-def step(*, parent: Session | None = None, work: RepeatedWork = NOT_MEASURED, **facts) -> Step:
-    return Step(session=Session(**facts), parent=parent, work=work)
+def step(
+    *, parent: Session | None = None, work: RepeatedWork = NOT_MEASURED, **facts
+) -> ContinuedSession:
+    return ContinuedSession(session=Session(**facts), parent=parent, work=work)
 
 
 @pytest.mark.parametrize(
@@ -130,16 +132,7 @@ def test_what_could_not_be_measured_is_not_called_nothing():
     assert "not measured" in ops_format.repeated(step())
 
 
-@pytest.mark.parametrize(
-    ("share", "height", "top"),
-    [("0", "0.0", "100.0"), ("0.001", "2.0", "98.0"), ("1", "100.0", "0.0")],
-)
-def test_a_bar_stands_on_the_ground_and_is_seen_when_there_is_any_cost(share, height, top):
-    assert ops_format.bar_height(Decimal(share)) == height
-    assert ops_format.bar_top(Decimal(share)) == top
-
-
-@pytest.mark.parametrize(
+@each_row(
     ("milliseconds", "text"),
     [
         (None, "–"),
@@ -154,7 +147,7 @@ def test_duration_is_in_units_that_people_say(milliseconds, text):
     assert duration(milliseconds) == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("count", "text"),
     [(None, "–"), (950, "950"), (15_000, "15.0k"), (170_000, "170k"), (1_250_000, "1.25M")],
 )
@@ -162,7 +155,7 @@ def test_tokens_are_short(count, text):
     assert tokens(count) == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("seconds", "text"),
     [
         (0, "just now"),
@@ -205,7 +198,7 @@ def test_the_cost_of_an_ended_run_without_a_figure_is_unknown():
     assert ops_format.cost(Session(status="failed")) == "unknown"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sessions", "text"),
     [
         ([("completed", "0.03")], "$0.03"),
@@ -256,7 +249,7 @@ def test_a_command_can_be_pasted_into_a_shell():
     )
 
 
-@pytest.mark.parametrize("odd", [None, {}, 3, "text", [1, None, {"a": 1}]])
+@each_row("odd", [None, {}, 3, "text", [1, None, {"a": 1}]])
 def test_an_odd_command_is_shown_all_the_same(odd):
     assert isinstance(ops_format.shell_quoted(odd), str)
 

@@ -7,18 +7,18 @@ from decimal import Decimal
 
 from django.utils import timezone
 
-from sessions_app.reading.rounds import Round
-from sessions_app.templatetags.now_format import clock, coming, strip
+from escalation.templatetags.ops_format import clock, coming, history_bar
+from sessions_app.history.cycles import PastCycle
 
 NOW = timezone.now()
 
 
-def a_round(number: int, kind: str = "healthy", word: str = "healthy") -> Round:
-    return Round(cycle=number, kind=kind, word=word, began=NOW, cost=Decimal("0.03"))
+def a_cycle(number: int, kind: str = "healthy", word: str = "healthy") -> PastCycle:
+    return PastCycle(cycle=number, kind=kind, word=word, began=NOW, cost=Decimal("0.03"))
 
 
 def test_a_strip_leads_to_each_round_and_says_it_in_words():
-    html = strip([a_round(7, "needs_person", "needs a person")])
+    html = history_bar([a_cycle(7, "needs_person", "needs a person")])
 
     assert 'class="mark mark-needs_person"' in html
     assert 'href="/cycles/7/"' in html
@@ -27,14 +27,14 @@ def test_a_strip_leads_to_each_round_and_says_it_in_words():
 
 
 def test_only_the_newest_round_is_a_stop_for_the_tab_key():
-    html = strip([a_round(1), a_round(2), a_round(3)])
+    html = history_bar([a_cycle(1), a_cycle(2), a_cycle(3)])
 
     assert html.count('tabindex="-1"') == 2
     assert html.index('href="/cycles/3/"') < html.index('tabindex="0"')
 
 
 def test_a_strip_shows_hostile_words_as_text():
-    html = strip([a_round(1, "stopped", 'stopped by "><script>\u202e')])
+    html = history_bar([a_cycle(1, "stopped", 'stopped by "><script>\u202e')])
 
     assert "<script>" not in html
     assert "\u202e" not in html

@@ -11,10 +11,11 @@ from django.db import connection
 from django.urls import reverse
 from playwright.sync_api import Page, expect
 
-from escalation.next_step.cycles import leave_to_caller
 from escalation.run import runner
-from escalation.run.foreground import next_session
+from escalation.run.runner import next_session
 from sessions_app.models import Approval, Cycle, Session, Watch
+from tests.escalation.web.test_pages_in_browser import LONG_WORD, PHONE
+from tests.escalation.web.visiting import wait_until
 from tests.factories import (
     ApprovalFactory,
     CycleFactory,
@@ -23,8 +24,6 @@ from tests.factories import (
     SessionFactory,
     WatchFactory,
 )
-from tests.sessions_app.pages.test_pages_in_browser import LONG_WORD, PHONE
-from tests.sessions_app.pages.visiting import wait_until
 
 WIDTHS = (390, 768, 1280, 1920)
 
@@ -94,7 +93,7 @@ def test_the_arrow_keys_walk_along_a_strip(visit):
     watch = WatchFactory()
     cycles = [CycleFactory(watch=watch) for _ in range(3)]
     page = visit.go("/")
-    page.locator(".strip a").last.focus()
+    page.locator(".history-bar a").last.focus()
 
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Enter")
@@ -117,7 +116,7 @@ def test_the_menu_unfolds_on_a_phone_without_javascript(browser, context, origin
     open_the_menu(page)
     page.get_by_role("link", name="Costs", exact=True).click()
 
-    expect(page).to_have_url(origin + reverse("sessions_app:costs"))
+    expect(page).to_have_url(origin + reverse("web:costs"))
     plain.close()
 
 
@@ -140,13 +139,13 @@ def test_now_fits_every_width_in_light_and_dark(visit, scheme):
 
     for width in WIDTHS:
         visit.page.set_viewport_size({"width": width, "height": 900})
-        for path in ("/", reverse("sessions_app:start"), reverse("sessions_app:start") + "?new=1"):
+        for path in ("/", reverse("web:start"), reverse("web:start") + "?new=1"):
             page = visit.go(path)
             page.evaluate("for (const d of document.querySelectorAll('details')) d.open = true")
             assert page.evaluate("document.documentElement.scrollWidth") == width, (width, path)
 
 
-def test_the_guide_leads_from_an_empty_page_to_what_was_found(visit, tmp_path, monkeypatch):
+def test_the_guide_leads_from_an_empty_page_to_what_was_found(visit, workdir, monkeypatch):
     monkeypatch.setattr("escalation.web.context_processors.credentials_configured", lambda: True)
     page = visit.go("/")
     page.get_by_role("link", name="Open the guide").click()
@@ -155,9 +154,9 @@ def test_the_guide_leads_from_an_empty_page_to_what_was_found(visit, tmp_path, m
     page.get_by_role("button", name="Make the watch").click()
     expect(page.get_by_text("There is no directory /nowhere/at/all.")).to_be_visible()
 
-    page.get_by_role("textbox", name="Directory").fill(str(tmp_path))
+    page.get_by_role("textbox", name="Directory").fill(str(workdir))
     page.get_by_role("button", name="Make the watch").click()
-    page.get_by_role("button", name="Run the first round").click()
+    page.get_by_role("button", name="Run the first cycle").click()
     expect(page.get_by_text("It is in the queue")).to_be_visible()
 
     watch = Watch.objects.get()
@@ -187,7 +186,7 @@ def state(transactional_db, settings, tmp_path: Path) -> Iterator[Path]:
 def run_all(cycle: Cycle) -> None:
     try:
         while session := next_session(cycle):
-            runner.run(session, enqueue=leave_to_caller)
+            runner.run(session)
     finally:
         connection.close()
 

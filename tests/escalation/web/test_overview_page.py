@@ -10,8 +10,8 @@ import time_machine
 from django.urls import reverse
 from django.utils import timezone
 
+from escalation.web.overview import load_overview, overview_version
 from sessions_app.models import Cycle
-from sessions_app.pages.dashboard import dashboard_version, load_dashboard
 from tests.factories import (
     CycleFactory,
     IncidentFactory,
@@ -29,7 +29,7 @@ HOSTILE = "<script>alert(1)</script>"
 
 @pytest.fixture
 def url() -> str:
-    return reverse("sessions_app:dashboard")
+    return reverse("web:overview")
 
 
 def test_it_asks_a_stranger_to_log_in(client, url):
@@ -56,8 +56,8 @@ def test_it_shows_a_watch_with_its_buttons(operator_client, url):
 
     assert "homelab" in page
     assert "/srv/homelab" in page
-    assert reverse("escalation:run_watch", args=[watch.pk]) in page
-    assert reverse("escalation:pause_watch", args=[watch.pk]) in page
+    assert reverse("web:run_watch", args=[watch.pk]) in page
+    assert reverse("web:pause_watch", args=[watch.pk]) in page
 
 
 def test_a_watch_can_be_run_with_a_request_and_a_new_conversation(operator_client, url):
@@ -86,8 +86,8 @@ def test_a_paused_watch_can_be_unpaused(operator_client, url):
 
     page = operator_client.get(url).content.decode()
 
-    assert reverse("escalation:unpause_watch", args=[watch.pk]) in page
-    assert reverse("escalation:pause_watch", args=[watch.pk]) not in page
+    assert reverse("web:unpause_watch", args=[watch.pk]) in page
+    assert reverse("web:pause_watch", args=[watch.pk]) not in page
 
 
 def test_a_watch_shows_its_last_outcome_and_why(operator_client, url):
@@ -138,7 +138,7 @@ def test_htmx_gets_the_fragment_alone(operator_client, url):
     page = operator_client.get(url, headers=HTMX).content.decode()
 
     assert "<html" not in page
-    assert 'id="dashboard"' in page
+    assert 'id="overview-page"' in page
 
 
 def test_a_boosted_request_gets_the_whole_page(operator_client, url):
@@ -152,14 +152,14 @@ def test_an_unchanged_dashboard_answers_no_content(operator_client, url):
 
     # The minute is part of the version.
     with time_machine.travel(timezone.now(), tick=False):
-        response = operator_client.get(url, {"version": dashboard_version()}, headers=HTMX)
+        response = operator_client.get(url, {"version": overview_version()}, headers=HTMX)
 
     assert (response.status_code, response.content) == (204, b"")
 
 
 def test_a_changed_dashboard_answers_with_the_fragment(operator_client, url):
     session = SessionFactory(running=True)
-    before = dashboard_version()
+    before = overview_version()
     session.finish("completed", cost_usd=Decimal("0.03"))
 
     response = operator_client.get(url, {"version": before}, headers=HTMX)
@@ -169,12 +169,12 @@ def test_a_changed_dashboard_answers_with_the_fragment(operator_client, url):
 
 def test_pausing_a_watch_changes_the_version():
     watch = WatchFactory()
-    before = dashboard_version()
+    before = overview_version()
 
     watch.enabled = False
     watch.save(update_fields=["enabled"])
 
-    assert dashboard_version() != before
+    assert overview_version() != before
 
 
 def test_page_and_fragment_are_not_mixed_up_by_a_cache(operator_client, url):
@@ -186,7 +186,7 @@ def test_costs_are_counted_by_period():
     for days, cost in ((0, "1"), (3, "10"), (20, "100"), (40, "1000")):
         SessionFactory(started_at=now - timedelta(days=days), cost_usd=Decimal(cost))
 
-    costs = load_dashboard().budgets.costs
+    costs = load_overview().budgets.costs
 
     assert [costs.today, costs.week, costs.month] == [Decimal(n) for n in (1, 11, 111)]
 
@@ -194,42 +194,42 @@ def test_costs_are_counted_by_period():
 def test_drills_never_count_as_cost():
     SessionFactory(drill=True, cost_usd=Decimal("5"))
 
-    assert load_dashboard().budgets.costs.month == 0
+    assert load_overview().budgets.costs.month == 0
 
 
 def test_a_run_without_a_figure_is_counted_as_such():
     SessionFactory(failed=True)
     SessionFactory(running=True)
 
-    assert load_dashboard().budgets.costs.without_figure == 1
+    assert load_overview().budgets.costs.without_figure == 1
 
 
 def test_who_needs_a_person_is_told_by_the_incidents_and_not_by_the_last_cycle(
     operator_client, url
 ):
     CycleFactory(outcome=Cycle.Outcome.NEEDS_PERSON)
-    assert load_dashboard().inbox.needs_person == 0
+    assert load_overview().inbox.needs_person == 0
 
     incident = IncidentFactory(title="web is down")
 
-    assert load_dashboard().inbox.needs_person == 1
+    assert load_overview().inbox.needs_person == 1
     page = operator_client.get(url).content.decode()
     assert page.index("web is down") < page.index('id="watches-heading"')
     assert incident.get_absolute_url() in page
 
 
 def test_a_change_of_an_incident_changes_the_version():
-    incident, before = IncidentFactory(), dashboard_version()
+    incident, before = IncidentFactory(), overview_version()
 
     incident.events.create(kind="acknowledged")
 
-    assert dashboard_version() != before
+    assert overview_version() != before
 
 
 def test_running_and_waiting_cycles_are_told_apart():
     SessionFactory(running=True)
     CycleFactory(running=True, state=Cycle.State.QUEUED)
 
-    dashboard = load_dashboard()
+    dashboard = load_overview()
 
     assert (dashboard.running, dashboard.waiting) == (1, 1)

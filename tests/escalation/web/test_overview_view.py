@@ -11,8 +11,8 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from escalation.web.overview import load_overview, overview_version
 from sessions_app.models import PauseSwitch
-from sessions_app.pages.dashboard import dashboard_version, load_dashboard
 from tests.factories import (
     ApprovalFactory,
     CycleFactory,
@@ -65,7 +65,7 @@ def test_an_incident_can_be_handled_where_it_stands(operator_client):
     page = page_of(operator_client)
 
     for name in ("acknowledge_incident", "snooze_incident", "resolve_incident"):
-        assert reverse(f"escalation:{name}", args=[incident.pk]) in page
+        assert reverse(f"web:{name}", args=[incident.pk]) in page
 
 
 def test_who_may_only_see_is_offered_no_button():
@@ -76,7 +76,7 @@ def test_who_may_only_see_is_offered_no_button():
     assert incident.title in page
     assert "may a command of Tier 2 run?" in page
     assert "/incidents/" in page
-    assert reverse("escalation:acknowledge_incident", args=[incident.pk]) not in page
+    assert reverse("web:acknowledge_incident", args=[incident.pk]) not in page
     assert approval.command not in page
     assert "Approve or reject" not in page
     assert 'id="drills"' not in page
@@ -131,11 +131,11 @@ def test_who_may_not_see_output_is_told_the_kind_of_step_alone():
 
 
 def test_the_next_step_of_a_run_changes_the_version():
-    session, before = SessionFactory(running=True), dashboard_version()
+    session, before = SessionFactory(running=True), overview_version()
 
     a_call(session, "probe web")
 
-    assert dashboard_version() != before
+    assert overview_version() != before
 
 
 def test_page_and_poll_agree_on_the_version():
@@ -145,7 +145,7 @@ def test_page_and_poll_agree_on_the_version():
     ApprovalFactory()
     IncidentFactory().events.create(kind="opened")
 
-    assert load_dashboard().version == dashboard_version()
+    assert load_overview().version == overview_version()
 
 
 def test_what_has_run_for_long_is_not_lost_below_newer_cycles():
@@ -153,7 +153,7 @@ def test_what_has_run_for_long_is_not_lost_below_newer_cycles():
     for _ in range(25):
         CycleFactory()
 
-    dashboard = load_dashboard()
+    dashboard = load_overview()
 
     assert [row.cycle for row in dashboard.active] == [session.cycle]
     assert session.cycle not in [row.cycle for row in dashboard.cycles]
@@ -173,11 +173,11 @@ def test_a_paused_installation_says_so_where_the_queue_is(operator_client):
 
 
 def test_pausing_everything_changes_the_version():
-    before = dashboard_version()
+    before = overview_version()
 
     PauseSwitch.objects.create(pk=PauseSwitch.THE_ONE, paused=True, reason="a storm")
 
-    assert dashboard_version() != before
+    assert overview_version() != before
 
 
 def test_the_cards_are_sorted_by_what_is_wrong():
@@ -187,12 +187,12 @@ def test_the_cards_are_sorted_by_what_is_wrong():
     warned = IncidentFactory(watch__name="d warned", severity=2).watch
     critical = IncidentFactory(watch__name="e critical", severity=3).watch
 
-    found = [card.watch for card in load_dashboard().watches]
+    found = [card.watch for card in load_overview().watches]
 
     assert found == [critical, warned, failed, healthy, paused]
 
 
-def test_a_card_shows_its_strip_next_run_cost_and_trust(operator_client):
+def test_a_card_shows_its_strip_next_run_cost_and_autonomy(operator_client):
     watch = WatchFactory(name="shop")
     for outcome in ("healthy", "healthy", "fixed"):
         SessionFactory(cycle=CycleFactory(watch=watch, outcome=outcome), cost_usd=Decimal("0.03"))
@@ -201,7 +201,7 @@ def test_a_card_shows_its_strip_next_run_cost_and_trust(operator_client):
 
     page = page_of(operator_client)
 
-    assert "Last 3 rounds of shop, oldest first: 1 fixed, 2 healthy" in page
+    assert "Last 3 cycles of shop, oldest first: 1 fixed, 2 healthy" in page
     assert page.count('class="mark mark-healthy" href') == 2
     assert "in 30 min" in page
     assert "$0.03" in page
@@ -220,11 +220,11 @@ def test_a_deliberate_stop_is_told_by_who_wanted_it(operator_client):
 
 def test_the_guide_is_offered_until_a_watch_has_run(operator_client):
     CycleFactory(drilled=True)
-    assert reverse("sessions_app:start") in page_of(operator_client)
+    assert reverse("web:start") in page_of(operator_client)
 
     CycleFactory()
 
-    assert reverse("sessions_app:start") not in page_of(operator_client)
+    assert reverse("web:start") not in page_of(operator_client)
 
 
 def test_the_cost_of_today_stands_against_its_budget(operator_client, settings):
@@ -254,7 +254,7 @@ def test_the_navigation_counts_what_waits_on_every_page(operator_client):
     IncidentFactory()
     ApprovalFactory()
 
-    page = operator_client.get(reverse("sessions_app:walls")).content.decode()
+    page = operator_client.get(reverse("web:sandbox")).content.decode()
 
     assert 'id="count-incidents" class="nav-count tone-warn">1<' in page
     assert 'id="count-approvals" class="nav-count tone-warn">1<' in page
@@ -264,4 +264,4 @@ def test_the_navigation_links_only_what_is_there(operator_client):
     page = page_of(operator_client)
 
     assert 'href=""' not in page
-    assert 'aria-current="page">Now</a>' in page
+    assert 'aria-current="page">Overview</a>' in page

@@ -18,9 +18,9 @@ from tests.factories import (
     CycleFactory,
     GateEventFactory,
     IncidentFactory,
+    SandboxProofFactory,
     SessionEventFactory,
     SessionFactory,
-    WallsProofFactory,
     WatchFactory,
     three_tier_chain,
     user_with,
@@ -53,10 +53,10 @@ def busy_installation() -> Session:
     GateEventFactory(session=session, sequence=2, **refused)
     GateEventFactory(session=session, sequence=3, more={"reason": LONG_WORD, "cwd": LONG_WORD})
     Session.objects.filter(pk=session.pk).update(
-        walls={"writable": [LONG_WORD], "limits": "x", "changes_nothing": True}
+        sandbox={"writable": [LONG_WORD], "limits": "x", "changes_nothing": True}
     )
     rows = [{"tier": 1, "command": LONG_WORD, "happened": LONG_WORD, "rule": LONG_WORD}]
-    WallsProofFactory(rows=rows, worse=True, kernel=LONG_WORD[:200])
+    SandboxProofFactory(rows=rows, worse=True, kernel=LONG_WORD[:200])
     incident = IncidentFactory(title=LONG_WORD[:200], detail=LONG_WORD, remedy=LONG_WORD[:300])
     incident.cycles.add(session.cycle)
     ChangeFactory(session=session, action=LONG_WORD[:300], command=f"{LONG_WORD} x")
@@ -77,24 +77,24 @@ def busy_installation() -> Session:
 
 def addresses(session: Session) -> list[str]:
     return [
-        reverse("sessions_app:dashboard"),
-        reverse("sessions_app:start"),
-        reverse("sessions_app:sessions"),
-        reverse("sessions_app:costs"),
+        reverse("web:overview"),
+        reverse("web:start"),
+        reverse("web:sessions"),
+        reverse("web:costs"),
         session.get_absolute_url(),
         session.cycle.get_absolute_url(),
-        reverse("sessions_app:cycle_events", args=[session.cycle_id]),
-        reverse("sessions_app:session_events", args=[session.pk]),
-        reverse("sessions_app:session_commands", args=[session.pk]),
-        reverse("sessions_app:walls"),
-        reverse("sessions_app:incidents"),
+        reverse("web:cycle_events", args=[session.cycle_id]),
+        reverse("web:session_events", args=[session.pk]),
+        reverse("web:session_commands", args=[session.pk]),
+        reverse("web:sandbox"),
+        reverse("web:incidents"),
         session.cycle.incidents.get().get_absolute_url(),
-        reverse("sessions_app:trust", args=[session.cycle.watch_id]),
-        reverse("sessions_app:changes"),
-        f"{reverse('sessions_app:cycles')}?q=averyvery",
-        reverse("sessions_app:health"),
-        reverse("sessions_app:approvals"),
-        reverse("sessions_app:costs") + "?view=continuity",
+        reverse("web:autonomy", args=[session.cycle.watch_id]),
+        reverse("web:changes"),
+        f"{reverse('web:cycles')}?q=averyvery",
+        reverse("web:health"),
+        reverse("web:approvals"),
+        reverse("web:costs") + "?view=continuity",
         reverse("admin:index"),
         reverse("admin:sessions_app_session_changelist"),
     ]
@@ -149,7 +149,7 @@ def test_output_appears_while_the_session_runs_and_the_page_ends_with_it(visit):
 
 
 def test_a_broken_connection_loses_and_repeats_nothing(visit, monkeypatch):
-    monkeypatch.setattr("sessions_app.pages.live.LONGEST_STREAM_SECONDS", 0.2)
+    monkeypatch.setattr("escalation.web.live.LONGEST_STREAM_SECONDS", 0.2)
     session = SessionFactory(running=True)
     page = visit.go(session.get_absolute_url())
 
@@ -208,30 +208,30 @@ def test_what_the_reader_opened_stays_open_when_the_page_refreshes(visit):
 
 def test_the_dashboard_refreshes_by_itself(visit):
     session = SessionFactory(running=True)
-    page = visit.go(reverse("sessions_app:dashboard"))
-    expect(page.locator("#dashboard")).to_contain_text("Tier 1 running")
+    page = visit.go(reverse("web:overview"))
+    expect(page.locator("#overview-page")).to_contain_text("Tier 1 running")
 
     session.finish("completed", cost_usd=Decimal("0.03"))
     session.cycle.finish("healthy", "Nothing to do here.")
 
-    expect(page.locator("#dashboard")).to_contain_text("Nothing to do here.", timeout=8_000)
+    expect(page.locator("#overview-page")).to_contain_text("Nothing to do here.", timeout=8_000)
 
 
 def test_a_refresh_does_not_undo_the_choice_of_a_drill(visit):
     session = SessionFactory(running=True)
-    page = visit.go(reverse("sessions_app:dashboard"))
+    page = visit.go(reverse("web:overview"))
     page.get_by_label("Scenario").select_option(index=1)
     chosen = page.get_by_label("Scenario").input_value()
 
     session.finish("completed")
 
-    expect(page.locator("#dashboard")).to_contain_text("Tier 1 completed", timeout=8_000)
+    expect(page.locator("#overview-page")).to_contain_text("Tier 1 completed", timeout=8_000)
     assert page.get_by_label("Scenario").input_value() == chosen
 
 
 def test_the_list_is_filtered_without_leaving_the_page(visit):
     failed, good = SessionFactory(failed=True), SessionFactory()
-    page = visit.go(reverse("sessions_app:sessions"))
+    page = visit.go(reverse("web:sessions"))
 
     page.get_by_label("Status").select_option("failed")
 
@@ -241,7 +241,7 @@ def test_the_list_is_filtered_without_leaving_the_page(visit):
 
 
 def test_earlier_output_is_loaded_in_place(visit, monkeypatch):
-    monkeypatch.setattr("sessions_app.pages.session_page.EVENTS_SHOWN", 3)
+    monkeypatch.setattr("escalation.web.sessions.EVENTS_SHOWN", 3)
     session = SessionFactory()
     for number in range(5):
         SessionEventFactory(session=session, sequence=number)
@@ -273,13 +273,13 @@ def test_a_person_escalates_by_hand_with_a_reason_and_a_confirmation(visit):
 
 def test_a_refresh_does_not_undo_what_somebody_is_writing(visit):
     watch, session = WatchFactory(), SessionFactory(running=True)
-    page = visit.go(reverse("sessions_app:dashboard"))
+    page = visit.go(reverse("web:overview"))
     page.locator(f"#run-options-{watch.pk} > summary").click()
     page.locator(f"#prompt-{watch.pk}").fill("Look at the backups")
 
     session.finish("completed")
 
-    expect(page.locator("#dashboard")).to_contain_text("Tier 1 completed", timeout=8_000)
+    expect(page.locator("#overview-page")).to_contain_text("Tier 1 completed", timeout=8_000)
     expect(page.locator(f"#prompt-{watch.pk}")).to_have_value("Look at the backups")
     expect(page.locator(f"#prompt-{watch.pk}")).to_be_visible()
 
@@ -296,7 +296,7 @@ def test_the_actions_appear_when_the_run_has_ended(visit):
 
 
 def test_a_poll_after_logging_out_leads_to_the_login_page(visit, context):
-    page = visit.go(reverse("sessions_app:dashboard"))
+    page = visit.go(reverse("web:overview"))
 
     context.clear_cookies()
 
@@ -308,7 +308,7 @@ def test_every_page_works_without_javascript(browser, context, origin):
     plain = browser.new_context(java_script_enabled=False, storage_state=context.storage_state())
     page = plain.new_page()
 
-    page.goto(origin + reverse("sessions_app:sessions"))
+    page.goto(origin + reverse("web:sessions"))
     page.get_by_label("Tier").select_option("3")
     page.get_by_role("button", name="Filter").click()
     page.locator(".id").get_by_role("link", name=f"#{session.pk}").click()

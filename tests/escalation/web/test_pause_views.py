@@ -8,13 +8,13 @@ from django.test import Client
 from django.urls import reverse
 from django_q.models import OrmQ
 
-from escalation.host.pause import pause
+from escalation.worker.schedules import pause
 from sessions_app.models import PauseSwitch, Session
 from tests.factories import SessionFactory
 
 pytestmark = pytest.mark.django_db
 
-PAUSE, UNPAUSE = reverse("escalation:pause_all"), reverse("escalation:unpause_all")
+PAUSE, UNPAUSE = reverse("web:pause_all"), reverse("web:unpause_all")
 HOSTILE = "<script>alert(1)</script>"
 
 
@@ -23,7 +23,7 @@ def said(response) -> list[str]:
 
 
 def dashboard(client: Client) -> str:
-    return client.get(reverse("sessions_app:dashboard")).content.decode()
+    return client.get(reverse("web:overview")).content.decode()
 
 
 @pytest.mark.parametrize("url", [PAUSE, UNPAUSE])
@@ -53,7 +53,7 @@ def test_the_operator_can_pause(operator_client, operator):
 
     switch = PauseSwitch.current()
     assert (switch.paused, switch.reason, switch.changed_by) == (True, "new disks", operator)
-    assert response.url == reverse("sessions_app:dashboard")
+    assert response.url == reverse("web:overview")
     assert said(response) == ["Paused: no new tier starts. 0 running tiers were asked to stop."]
 
 
@@ -96,8 +96,8 @@ def test_the_operator_can_unpause(operator_client):
 def test_every_page_says_that_it_is_paused_by_whom_and_why(operator_client, operator, fake_cli):
     pause("new disks", by=operator)
 
-    for name in ("dashboard", "sessions", "costs"):
-        page = operator_client.get(reverse(f"sessions_app:{name}")).content.decode()
+    for name in ("overview", "sessions", "costs"):
+        page = operator_client.get(reverse(f"web:{name}")).content.decode()
         assert "Paused: no new tier starts." in page
         assert "new disks (operator)" in " ".join(page.split())
         assert UNPAUSE in page

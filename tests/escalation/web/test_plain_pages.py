@@ -9,10 +9,9 @@ import pytest
 from django.http import HttpResponse
 from django.urls import reverse
 
+from escalation.web.live import LivePosition, Subject, data_lines, look_at, sse_message
+from escalation.web.responses import plain_pages
 from sessions_app.models import SessionEvent
-from sessions_app.pages.live_look import Subject, data_lines, look_at, sse_message
-from sessions_app.pages.live_position import Position
-from sessions_app.pages.plain_pages import plain_pages
 from tests.factories import CycleFactory, SessionFactory, WatchFactory
 
 HOSTILE = "\x1b]0;owned\x07 \x9b2J \u202ekcatta\u2066 \r\x08 \u200bx"
@@ -46,8 +45,8 @@ def session(db):
 
 def test_no_page_shows_a_raw_control_character(session, operator_client):
     addresses = [
-        reverse("sessions_app:dashboard"),
-        reverse("sessions_app:sessions"),
+        reverse("web:overview"),
+        reverse("web:sessions"),
         reverse("admin:sessions_app_watch_changelist"),
         session.get_absolute_url(),
         session.cycle.get_absolute_url(),
@@ -59,7 +58,7 @@ def test_no_page_shows_a_raw_control_character(session, operator_client):
 
 
 def test_no_live_line_carries_one(session):
-    messages = [message.data for message in look_at(Subject(session.pk), Position()).messages]
+    messages = [message.data for message in look_at(Subject(session.pk), LivePosition()).messages]
 
     assert len(messages) == 4
     assert all("‹U+202E›" in message and not RAW.search(message) for message in messages)
@@ -84,7 +83,7 @@ def test_a_page_is_as_long_as_it_says_after_its_marks_are_put_in(operator_client
     """In a field of a form, where no filter stands before it."""
     watch = WatchFactory(name="a\u202eb")
 
-    page = operator_client.get(reverse("sessions_app:watch_settings", args=[watch.pk]))
+    page = operator_client.get(reverse("web:watch_settings", args=[watch.pk]))
 
     assert "a‹U+202E›b" in page.content.decode()
     assert int(page["Content-Length"]) == len(page.content)

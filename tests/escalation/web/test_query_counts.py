@@ -10,22 +10,22 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from sessions_app.access.operator_log import note_added
-from sessions_app.models import Approval, Session, WallsProof, Watch
-from sessions_app.pages.dashboard import dashboard_version
+from escalation.web.overview import overview_version
+from sessions_app.access.roles import note_added
+from sessions_app.models import Approval, SandboxProof, Session, Watch
 from tests.factories import (
     ApprovalFactory,
     ChangeFactory,
     CycleFactory,
     GateEventFactory,
-    HappeningFactory,
     IncidentFactory,
     MessageFactory,
+    NotificationFactory,
+    SandboxProofFactory,
     ServiceStateFactory,
     SessionEventFactory,
     SessionFactory,
     UserFactory,
-    WallsProofFactory,
     WatchFactory,
     three_tier_chain,
     user_with,
@@ -42,7 +42,7 @@ BUDGETS = 2  # what is spent by watch: as it was reported, and as it is guessed
 DATABASE_SIZE = int(connection.vendor == "postgresql")
 MOST = 12
 EXPECTED = {
-    "dashboard": LOGIN + GLANCE + 6 + BUDGETS,
+    "overview": LOGIN + GLANCE + 6 + BUDGETS,
     "start": LOGIN + GLANCE + 2,
     "incidents": LOGIN + GLANCE + 5,
     "incident": LOGIN + GLANCE + 6,
@@ -51,14 +51,14 @@ EXPECTED = {
     "cycle": LOGIN + GLANCE + 5,
     "cycle_events": LOGIN + GLANCE + 3,
     "session_commands": LOGIN + GLANCE + 2,
-    "walls": LOGIN + GLANCE + 3,
+    "sandbox": LOGIN + GLANCE + 3,
     "health": LOGIN + GLANCE + 6 + DATABASE_SIZE,
-    "trust": LOGIN + GLANCE + 4,
+    "autonomy": LOGIN + GLANCE + 4,
     "watches": LOGIN + GLANCE + 4,
     "watch": LOGIN + GLANCE + 8,
     "services": LOGIN + GLANCE + 3,
     "events": LOGIN + GLANCE + 3,
-    "targets": LOGIN + GLANCE + 4,
+    "channels": LOGIN + GLANCE + 4,
     "approvals": LOGIN + GLANCE + 3,
     "approval": LOGIN + GLANCE + 3,
     "costs": LOGIN + GLANCE + 6 + BUDGETS,
@@ -83,13 +83,13 @@ def add_data() -> Session:
     incident.events.create(kind="opened", cycle=sessions[2].cycle)
     ChangeFactory(session=sessions[2])
     IncidentFactory(state="resolved", resolved_as="agent", resolved_at=timezone.now())
-    for kind in WallsProof.Kind:
-        WallsProofFactory(kind=kind)
-    MessageFactory().target.watches.add(WatchFactory())
+    for kind in SandboxProof.Kind:
+        SandboxProofFactory(kind=kind)
+    MessageFactory().channel.watches.add(WatchFactory())
     ApprovalFactory(of_a_command=True)
     ApprovalFactory(state=Approval.State.REJECTED)
     ServiceStateFactory(watch=sessions[2].cycle.watch)
-    HappeningFactory(incident=None)
+    NotificationFactory(incident=None)
     note_added(UserFactory(), WatchFactory())
     return sessions[2]
 
@@ -98,15 +98,15 @@ def address(name: str, session: Session) -> str:
     if name == "admin":
         return reverse("admin:sessions_app_session_changelist")
     if name == "incident":
-        return reverse("sessions_app:incident", args=[session.cycle.incidents.get().pk])
-    if name in {"trust", "watch"}:
-        return reverse(f"sessions_app:{name}", args=[session.cycle.watch_id])
+        return reverse("web:incident", args=[session.cycle.incidents.get().pk])
+    if name in {"autonomy", "watch"}:
+        return reverse(f"web:{name}", args=[session.cycle.watch_id])
     if name == "approval":
         return Approval.objects.latest("pk").get_absolute_url()
     if name in ("cycle", "cycle_events"):
-        return reverse(f"sessions_app:{name}", args=[session.cycle_id])
+        return reverse(f"web:{name}", args=[session.cycle_id])
     args = [session.pk] if name.startswith("session") and name != "sessions" else []
-    return reverse(f"sessions_app:{name}", args=args)
+    return reverse(f"web:{name}", args=args)
 
 
 def count_queries(call: Callable[[], object]) -> int:
@@ -137,7 +137,7 @@ def test_an_account_with_a_role_costs_one_query_more(client, name):
     assert count_queries(lambda: client.get(url)) == EXPECTED[name] + 1 <= MOST
 
 
-@pytest.mark.parametrize("name", ["dashboard", "costs", "watch"])
+@pytest.mark.parametrize("name", ["overview", "costs", "watch"])
 def test_limits_of_watches_cost_no_further_query(operator_client, name):
     url = address(name, add_data())
     Watch.objects.update(budget_day_usd=5)
@@ -147,10 +147,10 @@ def test_limits_of_watches_cost_no_further_query(operator_client, name):
 
 def test_an_unchanged_dashboard_costs_a_few_short_queries(operator_client):
     add_data()
-    parameters, htmx = {"version": dashboard_version()}, {"HX-Request": "true"}
+    parameters, htmx = {"version": overview_version()}, {"HX-Request": "true"}
 
     def poll() -> object:
-        return operator_client.get(reverse("sessions_app:dashboard"), parameters, headers=htmx)
+        return operator_client.get(reverse("web:overview"), parameters, headers=htmx)
 
     assert count_queries(poll) == LOGIN + 6
 

@@ -6,16 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessions_app.reading.reversal import (
-    NOT_KNOWN,
-    NOTHING_LEFT,
-    OPPOSITES,
-    reversal_of,
-    reversal_of_edit,
-)
+from escalation.web.changes import NOT_KNOWN, NOTHING_LEFT, OPPOSITES, reversal_of, reversal_of_edit
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("action", "command"),
     [
         ("docker stop web", "docker start web"),
@@ -55,7 +50,7 @@ def test_a_restart_leaves_nothing_to_take_back(action):
     assert reversal_of(action).text == NOTHING_LEFT
 
 
-@pytest.mark.parametrize(
+@each_row(
     "action",
     [
         "",

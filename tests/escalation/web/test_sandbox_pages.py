@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.urls import reverse
 
-from sessions_app.models import SessionEvent, WallsProof
-from tests.factories import GateEventFactory, SessionFactory, WallsProofFactory
+from sessions_app.models import SandboxProof, SessionEvent
+from tests.factories import GateEventFactory, SandboxProofFactory, SessionFactory
 
 pytestmark = pytest.mark.django_db
 HTMX = {"HX-Request": "true"}
@@ -30,20 +30,20 @@ def trial(
 
 
 def page(client, name: str, *args: object, **parameters: str) -> str:
-    response = client.get(reverse(f"sessions_app:{name}", args=args), parameters)
+    response = client.get(reverse(f"web:{name}", args=args), parameters)
     return html.unescape(response.content.decode())
 
 
 def test_without_a_proof_the_page_says_how_to_get_one(operator_client):
-    assert "claudeops walls" in page(operator_client, "walls")
+    assert "claudeops sandbox prove" in page(operator_client, "sandbox")
 
 
 def test_the_last_proof_of_each_kind_is_shown_with_where_it_ran(operator_client):
-    WallsProofFactory(kernel="5.0")
-    WallsProofFactory(kernel="6.6", rows=[trial("docker restart web")])
-    WallsProofFactory(kind=WallsProof.Kind.ATTACKS, rows=[trial("cat /proc/1/environ")])
+    SandboxProofFactory(kernel="5.0")
+    SandboxProofFactory(kernel="6.6", rows=[trial("docker restart web")])
+    SandboxProofFactory(kind=SandboxProof.Kind.ATTACKS, rows=[trial("cat /proc/1/environ")])
 
-    shown = page(operator_client, "walls")
+    shown = page(operator_client, "sandbox")
 
     assert "kernel 6.6" in shown
     assert "CLI 2.1.325, bubblewrap 0.8.0" in shown
@@ -53,22 +53,22 @@ def test_the_last_proof_of_each_kind_is_shown_with_where_it_ran(operator_client)
 
 def test_a_sceptic_is_told_what_was_done_and_what_each_word_means(operator_client):
     attack = {key: value for key, value in trial("env").items() if key != "expect"}
-    WallsProofFactory(rows=[trial("docker restart web")])
-    WallsProofFactory(kind=WallsProof.Kind.ATTACKS, rows=[attack])
+    SandboxProofFactory(rows=[trial("docker restart web")])
+    SandboxProofFactory(kind=SandboxProof.Kind.ATTACKS, rows=[attack])
 
-    shown = page(operator_client, "walls")
+    shown = page(operator_client, "sandbox")
 
-    assert "<em>contain</em> may only compute" in shown
+    assert "<em>isolate</em> may only compute" in shown
     assert "Each attack was played through the real CLI" in shown
     assert '<td data-label="Expected">nothing</td>' in shown
 
 
 def test_trials_can_be_filtered_by_failure_and_tier(operator_client):
     rows = [trial("held-1"), trial("failed-1", ok=False), trial("failed-2", ok=False, tier=2)]
-    WallsProofFactory(rows=rows, failed=2)
+    SandboxProofFactory(rows=rows, failed=2)
 
-    failed = page(operator_client, "walls", failed="yes")
-    failed_at_2 = page(operator_client, "walls", failed="yes", tier="2")
+    failed = page(operator_client, "sandbox", failed="yes")
+    failed_at_2 = page(operator_client, "sandbox", failed="yes", tier="2")
 
     assert "held-1" not in failed
     assert "failed-1" in failed
@@ -77,54 +77,57 @@ def test_trials_can_be_filtered_by_failure_and_tier(operator_client):
     assert "a container was restarted" in failed_at_2
 
 
-def test_what_came_out_otherwise_than_before_is_named(operator_client):
-    WallsProofFactory(rows=[trial("sneaky"), trial("old"), trial("same")], cli_version="2.1.1")
-    WallsProofFactory(rows=[trial("sneaky", ok=False, decision="allow"), trial("same")])
+def test_changed_results_are_listed(operator_client):
+    SandboxProofFactory(rows=[trial("sneaky"), trial("old"), trial("same")], cli_version="2.1.1")
+    SandboxProofFactory(rows=[trial("sneaky", ok=False, decision="allow"), trial("same")])
 
-    shown = page(operator_client, "walls")
+    shown = page(operator_client, "sandbox")
 
-    assert "1 came out otherwise" in shown
+    assert "1 result changed" in shown
     assert "deny, passed" in shown
-    assert "1 no longer tried" in shown
+    assert "1 removed" in shown
     assert "The CLI was 2.1.1" in shown
 
 
 def test_rows_of_any_shape_are_shown(operator_client):
-    WallsProofFactory(rows=[None, 7, {"command": ["odd"]}, {"tier": {}, "ok": "yes"}], tried=4)
-    WallsProof.objects.filter(rows=[]).update(rows="nonsense")
+    SandboxProofFactory(rows=[None, 7, {"command": ["odd"]}, {"tier": {}, "ok": "yes"}], tried=4)
+    SandboxProof.objects.filter(rows=[]).update(rows="nonsense")
 
-    assert "What happened" in page(operator_client, "walls")
+    assert "Effect" in page(operator_client, "sandbox")
 
 
-def test_walls_that_got_worse_are_announced_until_they_are_accepted(operator_client, operator):
-    proof = WallsProofFactory(worse=True)
-    before = page(operator_client, "walls") + page(operator_client, "dashboard")
+def test_sandbox_that_got_worse_are_announced_until_they_are_accepted(operator_client, operator):
+    proof = SandboxProofFactory(worse=True)
+    before = page(operator_client, "sandbox") + page(operator_client, "overview")
 
-    operator_client.post(reverse("escalation:accept_walls", args=[proof.pk]), {"confirm": "on"})
+    operator_client.post(reverse("web:accept_proof", args=[proof.pk]), {"confirm": "on"})
 
-    after = page(operator_client, "walls")
-    assert before.count("Tier 2 and 3 wait") == 2
-    assert "Tier 2 and 3 wait" not in after + page(operator_client, "dashboard")
+    after = page(operator_client, "sandbox")
+    assert before.count("Tiers above Tier 1 wait") == 2
+    assert "Tiers above Tier 1 wait" not in after + page(operator_client, "overview")
     assert f"Accepted by {operator.username}" in after
 
 
 def test_the_gates_words_are_counted_by_day(operator_client):
     session = SessionFactory()
-    for verdict in ("deny", "deny", "ask", "ask", "ask", "contain", "allow"):
+    for verdict in ("deny", "deny", "ask", "ask", "ask", "isolate", "allow"):
         GateEventFactory(session=session, verdict=verdict)
 
-    shown = page(operator_client, "walls")
+    shown = page(operator_client, "sandbox")
 
     cells = "".join(f'<td class="number">{count}</td>' for count in (2, 3, 1, 1))
     assert cells in shown
 
 
-def test_a_session_shows_what_held_it(operator_client):
+@pytest.mark.parametrize(
+    ("sandbox", "key", "grants"), [("sandbox", "proxy", "grants"), ("rooms", "gateway", "doors")]
+)
+def test_a_session_shows_its_sandbox_also_of_version_0_2(operator_client, sandbox, key, grants):
     session = SessionFactory(
-        walls={
-            "rooms": "bubblewrap 0.8.0",
-            "key": "gateway",
-            "doors": ["docker", "ssh"],
+        sandbox={
+            sandbox: "bubblewrap 0.8.0",
+            "key": key,
+            grants: ["docker", "ssh"],
             "writable": ["/srv/shop"],
             "limits": "512 processes",
         }
@@ -132,22 +135,28 @@ def test_a_session_shows_what_held_it(operator_client):
 
     shown = page(operator_client, "session", session.pk)
 
-    for words in ("bubblewrap 0.8.0", "held by the gateway", ">ssh<", "/srv/shop", "512 processes"):
+    for words in (
+        "bubblewrap 0.8.0",
+        "held by the API proxy",
+        ">ssh<",
+        "/srv/shop",
+        "512 processes",
+    ):
         assert words in shown
 
 
-def test_a_session_without_rooms_says_why(operator_client):
-    walls = {"why_no_rooms": "no user namespaces", "why_key_inside": "Bedrock", "key": "inside"}
-    shown = page(operator_client, "session", SessionFactory(walls=walls).pk)
+def test_a_session_without_sandboxes_says_why(operator_client):
+    sandbox = {"why_no_sandbox": "no user namespaces", "why_key_inside": "Bedrock", "key": "inside"}
+    shown = page(operator_client, "session", SessionFactory(sandbox=sandbox).pk)
 
     assert "no user namespaces" in shown
     assert "Bedrock" in shown
 
 
 def test_the_dashboard_shows_what_is_in_force_now(operator_client, settings):
-    settings.CLAUDEOPS_ROOMS = "off"
+    settings.CLAUDEOPS_SANDBOX = "off"
 
-    assert "CLAUDEOPS_ROOMS=off" in page(operator_client, "dashboard")
+    assert "CLAUDEOPS_SANDBOX=off" in page(operator_client, "overview")
 
 
 def test_commands_stand_on_the_session_denied_ones_first(operator_client):
@@ -164,7 +173,7 @@ def test_commands_stand_on_the_session_denied_ones_first(operator_client):
     shown = page(operator_client, "session", session.pk)
     table = shown[shown.index('id="commands"') :]
 
-    assert "2 judged by the gate" in table
+    assert "2 judged by the command policy" in table
     assert table.index("docker restart web") < table.index("uptime")
     assert "Not at Tier 1: ask for escalation." in table
     assert "did not run" in table
@@ -174,9 +183,9 @@ def test_commands_stand_on_the_session_denied_ones_first(operator_client):
 def test_commands_can_be_filtered_by_verdict(operator_client):
     session = SessionFactory()
     GateEventFactory(session=session, command="uptime")
-    GateEventFactory(session=session, command="python3 -c x", verdict="contain")
+    GateEventFactory(session=session, command="python3 -c x", verdict="isolate")
 
-    shown = page(operator_client, "session_commands", session.pk, verdict="contain")
+    shown = page(operator_client, "session_commands", session.pk, verdict="isolate")
 
     assert "python3 -c x" in shown
     assert "uptime" not in shown
@@ -184,7 +193,7 @@ def test_commands_can_be_filtered_by_verdict(operator_client):
 
 def test_an_end_belongs_to_its_command(operator_client):
     session = SessionFactory()
-    ended = {"source": SessionEvent.Source.SUPERVISOR, "kind": "gate_end", "session": session}
+    ended = {"source": SessionEvent.Source.SUPERVISOR, "kind": "command_end", "session": session}
     GateEventFactory(session=session, command="first", more={"call": "a"})
     GateEventFactory(session=session, command="second", more={"call": "b"})
     GateEventFactory(**ended, payload={"call": "b", "exit_code": 7, "milliseconds": 1500})
@@ -197,7 +206,7 @@ def test_an_end_belongs_to_its_command(operator_client):
 def test_an_unchanged_table_of_commands_is_not_sent_again(operator_client):
     session = SessionFactory(running=True)
     GateEventFactory(session=session, sequence=3)
-    url = reverse("sessions_app:session_commands", args=[session.pk])
+    url = reverse("web:session_commands", args=[session.pk])
 
     same = operator_client.get(url, {"version": "3-open"}, headers=HTMX)
     other = operator_client.get(url, {"version": "2-open"}, headers=HTMX)
@@ -211,7 +220,7 @@ def test_a_gate_event_of_any_shape_is_shown(operator_client, payload):
     session = SessionFactory()
     GateEventFactory(session=session, payload=payload)
 
-    assert "1 judged by the gate" in page(operator_client, "session", session.pk)
+    assert "1 judged by the command policy" in page(operator_client, "session", session.pk)
 
 
 def test_the_live_output_has_a_line_for_a_denied_command(operator_client):
@@ -223,4 +232,4 @@ def test_the_live_output_has_a_line_for_a_denied_command(operator_client):
         more={"rule": "needs Tier 2", "reason": "Ask for escalation."},
     )
 
-    assert "Gate · denied · needs Tier 2" in page(operator_client, "session", session.pk)
+    assert "Command · denied · needs Tier 2" in page(operator_client, "session", session.pk)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from django.urls import reverse
 
-from escalation.queue import places
-from tests.factories import WallsProofFactory
+from escalation.queue import slots
+from tests.factories import SandboxProofFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -20,17 +20,17 @@ def called(monkeypatch) -> list[bool]:
         found.append(True)
         return 1
 
-    monkeypatch.setattr(places, "start_waiting", start_waiting)
+    monkeypatch.setattr(slots, "start_waiting", start_waiting)
     return found
 
 
 def accept(client, proof, **form: str) -> None:
-    client.post(reverse("escalation:accept_walls", args=[proof.pk]), form)
+    client.post(reverse("web:accept_proof", args=[proof.pk]), form)
     proof.refresh_from_db()
 
 
 def test_who_and_when_are_recorded_and_those_who_wait_are_called(operator_client, operator, called):
-    proof = WallsProofFactory(worse=True)
+    proof = SandboxProofFactory(worse=True)
 
     accept(operator_client, proof, confirm="on")
 
@@ -41,7 +41,7 @@ def test_who_and_when_are_recorded_and_those_who_wait_are_called(operator_client
 
 
 def test_without_a_tick_nothing_is_accepted(operator_client, called):
-    proof = WallsProofFactory(worse=True)
+    proof = SandboxProofFactory(worse=True)
 
     accept(operator_client, proof)
 
@@ -52,7 +52,7 @@ def test_without_a_tick_nothing_is_accepted(operator_client, called):
 def test_what_holds_nothing_up_is_not_accepted_and_a_second_time_changes_nothing(
     operator_client, called
 ):
-    fine, worse = WallsProofFactory(), WallsProofFactory(worse=True)
+    fine, worse = SandboxProofFactory(), SandboxProofFactory(worse=True)
     accept(operator_client, fine, confirm="on")
     accept(operator_client, worse, confirm="on")
     first = worse.accepted_at

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from django.urls import reverse
 
-from sessions_app.pages import services_page
+from escalation.web import services
 from tests.factories import IncidentFactory, ServiceStateFactory, WatchFactory
 
 pytestmark = pytest.mark.django_db
-ADDRESS = "sessions_app:services"
+ADDRESS = "web:services"
 
 
 def names(response) -> list[str]:
@@ -51,7 +51,7 @@ def test_filters_combine_and_nonsense_is_left_out(operator_client):
 
 
 def test_every_service_is_on_exactly_one_page(operator_client, monkeypatch):
-    monkeypatch.setattr(services_page, "PER_PAGE", 2)
+    monkeypatch.setattr(services, "PER_PAGE", 2)
     for number in range(5):
         ServiceStateFactory(service="web", name=f"web {number}", status="down")
     ServiceStateFactory(service="db", status="healthy")

@@ -7,7 +7,7 @@ import re
 import pytest
 from django.urls import reverse
 
-from sessions_app.pages import views
+from escalation.web import sessions as session_pages
 from tests.factories import CycleFactory, SessionFactory, WatchFactory, three_tier_chain
 
 pytestmark = pytest.mark.django_db
@@ -20,14 +20,14 @@ def listed(operator_client):
     """The numbers of the sessions that the list shows for some filters."""
 
     def listed_numbers(**filters: object) -> list[int]:
-        page = operator_client.get(reverse("sessions_app:sessions"), filters).content.decode()
+        page = operator_client.get(reverse("web:sessions"), filters).content.decode()
         return [int(number) for number in re.findall(r'class="id"><a [^>]*>#(\d+)<', page)]
 
     return listed_numbers
 
 
 def test_it_asks_a_stranger_to_log_in(client):
-    assert client.get(reverse("sessions_app:sessions")).status_code == 302
+    assert client.get(reverse("web:sessions")).status_code == 302
 
 
 def test_it_lists_the_newest_first(listed):
@@ -37,7 +37,7 @@ def test_it_lists_the_newest_first(listed):
 
 
 def test_an_empty_list_says_what_to_do_next(operator_client):
-    page = operator_client.get(reverse("sessions_app:sessions")).content.decode()
+    page = operator_client.get(reverse("web:sessions")).content.decode()
 
     assert "No session has run yet" in page
 
@@ -45,7 +45,7 @@ def test_an_empty_list_says_what_to_do_next(operator_client):
 def test_an_empty_answer_offers_all_sessions(operator_client):
     SessionFactory()
 
-    page = operator_client.get(reverse("sessions_app:sessions"), {"tier": 3}).content.decode()
+    page = operator_client.get(reverse("web:sessions"), {"tier": 3}).content.decode()
 
     assert "No session matches these filters" in page
 
@@ -92,7 +92,7 @@ def test_it_filters_by_purpose(listed):
 def test_it_shows_the_purpose_of_a_run_that_is_not_a_tiers(operator_client):
     SessionFactory(purpose="follow_up")
 
-    page = operator_client.get(reverse("sessions_app:sessions")).content.decode()
+    page = operator_client.get(reverse("web:sessions")).content.decode()
 
     assert ">follow-up</span>" in page
 
@@ -100,7 +100,7 @@ def test_it_shows_the_purpose_of_a_run_that_is_not_a_tiers(operator_client):
 def test_an_estimated_cost_is_marked_as_one(operator_client):
     SessionFactory(failed=True, estimated_cost_usd="0.012")
 
-    page = operator_client.get(reverse("sessions_app:sessions")).content.decode()
+    page = operator_client.get(reverse("web:sessions")).content.decode()
 
     assert "≈ $0.012 (estimate)" in page
 
@@ -157,29 +157,27 @@ def test_a_filter_that_makes_no_sense_is_left_out(listed, filters):
 
 
 def test_it_shows_a_page_at_a_time_and_keeps_the_filters(operator_client, listed, monkeypatch):
-    monkeypatch.setattr(views, "SESSIONS_PER_PAGE", 2)
+    monkeypatch.setattr(session_pages, "SESSIONS_PER_PAGE", 2)
     sessions = [SessionFactory() for _ in range(3)]
 
-    page = operator_client.get(
-        reverse("sessions_app:sessions"), {"tier": 1, "q": ""}
-    ).content.decode()
+    page = operator_client.get(reverse("web:sessions"), {"tier": 1, "q": ""}).content.decode()
 
     assert f'href="/sessions/?tier=1&amp;before={sessions[1].pk}"' in page
     assert listed(tier=1, before=sessions[1].pk) == [sessions[0].pk]
 
 
 def test_every_htmx_link_repeats_its_address(operator_client, monkeypatch):
-    monkeypatch.setattr(views, "SESSIONS_PER_PAGE", 1)
+    monkeypatch.setattr(session_pages, "SESSIONS_PER_PAGE", 1)
     SessionFactory(), SessionFactory()
 
-    page = operator_client.get(reverse("sessions_app:sessions")).content.decode()
+    page = operator_client.get(reverse("web:sessions")).content.decode()
 
     for link in re.findall(r"<a [^>]*hx-get[^>]*>", page):
         assert re.findall(r'[ ]href="([^"]*)"', link) == re.findall(r'hx-get="([^"]*)"', link)
 
 
 def test_htmx_gets_the_table_alone(operator_client):
-    page = operator_client.get(reverse("sessions_app:sessions"), headers=HTMX).content.decode()
+    page = operator_client.get(reverse("web:sessions"), headers=HTMX).content.decode()
 
     assert "<html" not in page
     assert 'id="session-table"' in page
@@ -188,7 +186,7 @@ def test_htmx_gets_the_table_alone(operator_client):
 def test_drills_are_marked(operator_client):
     SessionFactory(drill=True)
 
-    page = operator_client.get(reverse("sessions_app:sessions")).content.decode()
+    page = operator_client.get(reverse("web:sessions")).content.decode()
 
     assert '<span class="badge drill">drill</span>' in page
 
@@ -196,6 +194,6 @@ def test_drills_are_marked(operator_client):
 def test_it_escapes_hostile_text(operator_client):
     SessionFactory(model='"><script>', cycle=CycleFactory(drill="<script>"))
 
-    page = operator_client.get(reverse("sessions_app:sessions")).content.decode()
+    page = operator_client.get(reverse("web:sessions")).content.decode()
 
     assert "<script>" not in page

@@ -8,9 +8,9 @@ import pytest
 from django.db import connection
 from django.urls import reverse
 
+from escalation.web import sessions
+from escalation.web.sessions import load_overview
 from sessions_app.models import PauseSwitch
-from sessions_app.pages import session_page
-from sessions_app.pages.session_page import load_overview
 from tests.factories import CycleFactory, SessionEventFactory, SessionFactory, three_tier_chain
 
 pytestmark = pytest.mark.django_db
@@ -34,7 +34,7 @@ def test_it_asks_a_stranger_to_log_in(client):
 
 
 def test_an_unknown_session_is_not_found(operator_client):
-    assert operator_client.get(reverse("sessions_app:session", args=[99])).status_code == 404
+    assert operator_client.get(reverse("web:session", args=[99])).status_code == 404
 
 
 def test_it_shows_the_error_of_a_failed_run(operator_client):
@@ -172,7 +172,7 @@ def test_a_new_tier_changes_the_version():
 
 @pytest.fixture
 def long_session(monkeypatch):
-    monkeypatch.setattr(session_page, "EVENTS_SHOWN", 3)
+    monkeypatch.setattr(sessions, "EVENTS_SHOWN", 3)
     session = SessionFactory()
     for number in range(1, 9):
         SessionEventFactory(session=session, sequence=number, said=f"word-{number}.")
@@ -188,7 +188,7 @@ def test_it_shows_the_last_events_of_a_long_session(operator_client, long_sessio
 
 
 def test_earlier_events_are_loaded_by_stretches(operator_client, long_session):
-    url = reverse("sessions_app:session_events", args=[long_session.pk])
+    url = reverse("web:session_events", args=[long_session.pk])
 
     page = operator_client.get(url, {"before": 6}, headers=HTMX).content.decode()
 
@@ -198,20 +198,20 @@ def test_earlier_events_are_loaded_by_stretches(operator_client, long_session):
 
 
 def test_the_earliest_stretch_has_no_earlier_one(operator_client, long_session):
-    url = reverse("sessions_app:session_events", args=[long_session.pk])
+    url = reverse("web:session_events", args=[long_session.pk])
 
     assert "?before=" not in operator_client.get(url, {"before": 3}, headers=HTMX).content.decode()
 
 
 def test_earlier_events_are_a_page_without_javascript(operator_client, long_session):
-    url = reverse("sessions_app:session_events", args=[long_session.pk])
+    url = reverse("web:session_events", args=[long_session.pk])
 
     assert "<html" in operator_client.get(url, {"before": "6"}).content.decode()
 
 
 @pytest.mark.parametrize("odd", ["", "x", "-1", "9" * 30, "²"])
 def test_an_odd_place_to_begin_is_not_an_error(operator_client, long_session, odd):
-    url = reverse("sessions_app:session_events", args=[long_session.pk])
+    url = reverse("web:session_events", args=[long_session.pk])
 
     assert operator_client.get(url, {"before": odd}).status_code == 200
 

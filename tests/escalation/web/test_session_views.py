@@ -7,7 +7,7 @@ from django.contrib.messages import get_messages
 from django.urls import reverse
 from django_q.models import OrmQ
 
-from escalation.web.session_views import UNCONFIRMED
+from escalation.web.sessions import UNCONFIRMED
 from sessions_app.models import Cycle, Session
 from tests.factories import CycleFactory, SessionFactory, WatchFactory
 
@@ -19,7 +19,7 @@ every_endpoint = pytest.mark.parametrize("name", EVERY_ENDPOINT)
 
 
 def address(name: str, session: Session) -> str:
-    return reverse(f"escalation:{name}", args=[session.pk])
+    return reverse(f"web:{name}", args=[session.pk])
 
 
 def said(response) -> list[str]:
@@ -42,7 +42,7 @@ def failed(workdir) -> Session:
 
 @every_endpoint
 def test_an_unknown_session_is_not_found(operator_client, name):
-    url = reverse(f"escalation:{name}", args=[987])
+    url = reverse(f"web:{name}", args=[987])
 
     assert operator_client.post(url, {"request": "Why?", "confirm": "on"}).status_code == 404
 
@@ -146,14 +146,12 @@ def test_two_escalations_by_two_people_one_is_told_that_it_came_too_late(operato
 def test_the_dashboard_switch_starts_a_cycle_that_is_fresh_at_every_tier(operator_client, workdir):
     watch = WatchFactory(workdir=str(workdir))
 
-    operator_client.post(reverse("escalation:run_watch", args=[watch.pk]), {"fresh": "on"})
+    operator_client.post(reverse("web:run_watch", args=[watch.pk]), {"fresh": "on"})
 
     assert watch.cycles.get().force_fresh
 
 
 def test_a_drill_can_be_started_fresh_at_every_tier(operator_client):
-    operator_client.post(
-        reverse("escalation:start_drill"), {"scenario": "all-healthy", "fresh": "on"}
-    )
+    operator_client.post(reverse("web:start_drill"), {"scenario": "all-healthy", "fresh": "on"})
 
     assert Cycle.objects.get().force_fresh

@@ -27,7 +27,7 @@ REPORT = {
 
 @pytest.fixture
 def url() -> str:
-    return reverse("sessions_app:start")
+    return reverse("web:start")
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_it_asks_for_name_directory_and_what_to_look_at(operator_client, url):
 
     for name in ("name", "workdir", "instructions"):
         assert f'name="{name}"' in page
-    assert "Run the first round" not in page
+    assert "Run the first cycle" not in page
 
 
 def test_who_may_not_make_a_watch_is_told_whom_to_ask(url):
@@ -79,8 +79,8 @@ def test_who_may_not_make_a_watch_is_told_whom_to_ask(url):
 def test_a_watch_can_be_run_from_here(operator_client, url, watch):
     page = page_of(operator_client, url)
 
-    assert reverse("escalation:run_watch", args=[watch.pk]) in page
-    assert "Run the first round" in page
+    assert reverse("web:run_watch", args=[watch.pk]) in page
+    assert "Run the first cycle" in page
     assert "hx-trigger" not in page
 
 
@@ -119,8 +119,8 @@ def test_afterwards_it_says_what_was_found_and_what_would_have_been_done(
     assert "web answers 502." in page
     assert "docker restart web" in page
     assert "It must be restarted." in page
-    assert reverse("escalation:unpause_watch", args=[watch.pk]) in page
-    assert reverse("sessions_app:trust", args=[watch.pk]) in page
+    assert reverse("web:unpause_watch", args=[watch.pk]) in page
+    assert reverse("web:autonomy", args=[watch.pk]) in page
     assert len(queries) <= 12
 
 
@@ -128,6 +128,20 @@ def test_a_round_that_wanted_nothing_more_says_so(operator_client, url, watch):
     SessionFactory(cycle=CycleFactory(watch=watch), report={"summary": "All is well."})
 
     assert "it asked for no more than it was given" in page_of(operator_client, url)
+
+
+def test_the_report_and_the_wishes_of_a_plan_are_not_shown(operator_client, url, watch):
+    cycle = CycleFactory(watch=watch, outcome="needs_person")
+    SessionFactory(cycle=cycle, report={"summary": "web answers 502."})
+    asks = {"needed": True, "reason": "It must be redeployed."}
+    planned = {"summary": "web is mended.", "escalation": asks}
+    SessionFactory(cycle=cycle, tier=2, purpose="plan", report=planned)
+
+    page = page_of(operator_client, url)
+
+    assert "web answers 502." in page
+    assert "web is mended." not in page
+    assert "It must be redeployed." not in page
 
 
 def test_a_round_that_was_stopped_is_told_as_such(operator_client, url, watch):

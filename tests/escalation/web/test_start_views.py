@@ -5,7 +5,7 @@ from django.contrib.messages import get_messages
 from django.urls import reverse
 
 from sessions_app.models import Watch
-from sessions_app.models.trust import Step
+from sessions_app.models.autonomy import AutonomyLevel
 from tests.factories import WatchFactory
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
 
 @pytest.fixture
 def url() -> str:
-    return reverse("escalation:first_watch")
+    return reverse("web:first_watch")
 
 
 def test_the_first_watch_is_off_dry_and_only_looks(operator_client, url, workdir, settings):
@@ -23,10 +23,10 @@ def test_the_first_watch_is_off_dry_and_only_looks(operator_client, url, workdir
     response = operator_client.post(url, said)
 
     watch = Watch.objects.get()
-    assert response.url == reverse("sessions_app:start")
+    assert response.url == reverse("web:start")
     assert (watch.name, watch.workdir, watch.instructions) == tuple(said.values())
     assert (watch.enabled, watch.dry_run, watch.max_tier) == (False, True, 1)
-    assert watch.step == Step.LOOK
+    assert watch.autonomy_level == AutonomyLevel.LOOK
     assert [str(one) for one in get_messages(response.wsgi_request)] == [
         "The watch shop is made. It is off, and it will change nothing."
     ]
@@ -38,7 +38,7 @@ def test_nobody_can_slip_in_more_than_the_guide_asks_for(operator_client, url, w
     operator_client.post(url, {"name": "shop", "workdir": str(workdir), **more})
 
     watch = Watch.objects.get()
-    assert (watch.enabled, watch.dry_run, watch.max_tier, watch.doors) == (False, True, 1, "")
+    assert (watch.enabled, watch.dry_run, watch.max_tier, watch.grants) == (False, True, 1, "")
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_nobody_can_slip_in_more_than_the_guide_asks_for(operator_client, url, w
     [
         ({"name": "x", "workdir": "/nowhere/at/all"}, "There is no directory /nowhere/at/all."),
         ({"name": "x", "workdir": "relative"}, "must be absolute"),
-        ({"name": "x", "workdir": "/"}, "is the whole machine"),
+        ({"name": "x", "workdir": "/"}, "is the whole file system"),
         ({"name": "", "workdir": "/srv"}, "This field is required."),
         ({"name": "taken", "workdir": "/srv"}, "already exists"),
     ],

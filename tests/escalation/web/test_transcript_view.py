@@ -10,10 +10,10 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from sessions_app.archive.transcript_store import append_entries
+from escalation.web import transcripts
+from sessions_app.archive.transcripts import append_entries
 from sessions_app.models import Session, TranscriptChunk
-from sessions_app.pages import transcript_page
-from tests.factories import SessionFactory, TargetFactory
+from tests.factories import ChannelFactory, SessionFactory
 
 PROJECT = "-srv-shop"
 HTMX = {"HX-Request": "true"}
@@ -74,7 +74,7 @@ def talk(session: Session) -> Talk:
 
 
 def address(session: Session, query: str = "") -> str:
-    return reverse("sessions_app:transcript", args=[session.pk]) + query
+    return reverse("web:transcript", args=[session.pk]) + query
 
 
 def page(client: Client, session: Session, query: str = "", **headers: str) -> str:
@@ -325,8 +325,8 @@ def test_it_cuts_what_is_endless(operator_client, session, talk):
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({"running": True}, transcript_page.NOT_YET),
-        ({"status": Session.Status.QUEUED, "session_id": ""}, transcript_page.NOT_STARTED),
+        ({"running": True}, transcripts.NOT_YET),
+        ({"status": Session.Status.QUEUED, "session_id": ""}, transcripts.NOT_STARTED),
         ({"failed": True, "session_id": ""}, "the CLI never named one"),
         ({}, "No transcript of this conversation is archived."),
     ],
@@ -359,7 +359,7 @@ def test_it_wants_a_login(session):
 
 
 def test_it_knows_no_other_session(db, operator_client):
-    assert operator_client.get(reverse("sessions_app:transcript", args=[999])).status_code == 404
+    assert operator_client.get(reverse("web:transcript", args=[999])).status_code == 404
 
 
 def test_its_queries_do_not_grow_with_the_conversation(
@@ -371,22 +371,22 @@ def test_its_queries_do_not_grow_with_the_conversation(
         page(operator_client, session)
 
 
-def test_a_transcript_is_shown_masked(operator_client, session, talk):
+def test_a_transcript_is_shown_redacted(operator_client, session, talk):
     talk.ask("u1", "Look.").say("a1", "The password=hunter22 works.").keep()
 
     shown = page(operator_client, session)
 
-    assert "password=[masked: password] works" in shown
+    assert "password=[redacted: password] works" in shown
     assert "hunter22" not in shown
 
 
-def test_the_address_of_a_target_is_masked_where_a_transcript_is_shown(
+def test_the_address_of_a_target_is_redacted_where_a_transcript_is_shown(
     operator_client, session, talk
 ):
-    TargetFactory(address="ntfy://a-topic-is-a-password")
+    ChannelFactory(address="ntfy://a-topic-is-a-password")
     talk.ask("u1", "It posts to ntfy://a-topic-is-a-password.").keep()
 
     shown = page(operator_client, session)
 
-    assert "It posts to [masked: notification address]" in shown
+    assert "It posts to [redacted: notification address]" in shown
     assert "a-topic-is-a-password" not in shown

@@ -21,7 +21,7 @@ def watch(workdir):
 
 
 def address(name: str, watch) -> str:
-    return reverse(f"escalation:{name}", args=[watch.pk])
+    return reverse(f"web:{name}", args=[watch.pk])
 
 
 def said(response) -> list[str]:
@@ -81,13 +81,13 @@ def test_a_second_run_says_which_cycle_is_in_the_way(operator_client, watch):
     response = operator_client.post(address("run_watch", watch))
 
     assert said(response) == [f"Cycle {active.pk} of shop is still running; wait for it to finish."]
-    assert response.url == reverse("sessions_app:dashboard")
+    assert response.url == reverse("web:overview")
     assert watch.cycles.count() == 1
 
 
 @pytest.mark.parametrize("name", ["run_watch", "pause_watch", "unpause_watch"])
 def test_an_unknown_watch_is_not_found(operator_client, name):
-    url = reverse(f"escalation:{name}", args=[987])
+    url = reverse(f"web:{name}", args=[987])
 
     assert operator_client.post(url).status_code == 404
 

@@ -53,8 +53,8 @@ def test_an_unchanged_page_is_answered_with_nothing_by_a_few_short_queries(
 
 
 NEWS: dict[str, Callable[[Watch], object]] = {
-    "a round begins": lambda watch: CycleFactory(watch=watch, state=Cycle.State.FINISHED),
-    "a round ends": lambda watch: watch.cycles.get().finish("healthy", "All is well."),
+    "a cycle begins": lambda watch: CycleFactory(watch=watch, state=Cycle.State.FINISHED),
+    "a cycle ends": lambda watch: watch.cycles.get().finish("healthy", "All is well."),
     "a tier ends": lambda watch: Session.objects.update(status="completed"),
     "a tier begins": lambda watch: SessionFactory(running=True, cycle=watch.cycles.get(), tier=2),
     "an incident opens": lambda watch: IncidentFactory(watch=watch).events.create(kind="opened"),
@@ -86,12 +86,12 @@ def test_a_refresh_brings_what_changes_and_the_counts_of_the_navigation(operator
     assert page.strip().startswith('<div id="watch-now"')
     assert "web is down" in page
     assert 'id="count-incidents" class="nav-count tone-warn" hx-swap-oob="true"' in page
-    assert "Trust, approvals and limits" not in page
+    assert "Autonomy, approvals and limits" not in page
 
 
 def test_what_a_round_comes_to_is_said_aloud(operator_client, watch):
     assert (
-        'data-announce="shop: a round is under way."'
+        'data-announce="shop: a cycle is running."'
         in asked_again(operator_client, watch, "").content.decode()
     )
 

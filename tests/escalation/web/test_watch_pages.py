@@ -47,18 +47,18 @@ def test_the_list_names_each_watch_with_its_state_and_rhythm(operator_client, wa
     IncidentFactory(watch=watch)
     WatchFactory(name="lab", enabled=False, cron="0 3 * * *")
 
-    page = operator_client.get(reverse("sessions_app:watches")).content.decode()
+    page = operator_client.get(reverse("web:watches")).content.decode()
 
     for words in ("shop", "every 30 minutes", "All is well.", "1 incident open", "next run"):
         assert words in page
-    assert "when on: at 03:00 every day" in page
+    assert "when on: at 03:00, every day" in page
 
 
 def test_an_empty_list_says_how_to_begin(operator_client):
-    page = operator_client.get(reverse("sessions_app:watches")).content.decode()
+    page = operator_client.get(reverse("web:watches")).content.decode()
 
     assert "Make the first one" in page
-    assert reverse("sessions_app:new_watch") in page
+    assert reverse("web:new_watch") in page
 
 
 def test_the_page_says_when_it_runs_next_with_the_zone(operator_client, watch, settings):
@@ -82,9 +82,9 @@ def test_each_service_has_a_mark_for_each_round(operator_client, watch):
 
     page = page_of(operator_client, watch)
 
-    assert 'aria-label="The last 2 rounds: 1 down, 1 not named."' in page
+    assert 'aria-label="The last 2 cycles: 1 down, 1 not named."' in page
     assert page.count('class="mark mark-good tone-good" href=') == 2
-    assert reverse("sessions_app:cycle", args=[state.cycle.pk]) in page
+    assert reverse("web:cycle", args=[state.cycle.pk]) in page
 
 
 def test_open_incidents_come_before_those_that_are_over(operator_client, watch):
@@ -109,7 +109,7 @@ def test_changes_cost_and_approvals_of_the_watch_are_shown(operator_client, watc
     page = page_of(operator_client, watch)
 
     assert "failed with exit code 3" in page
-    assert "$0.30" in page  # a round
+    assert "$0.30" in page  # a cycle
     assert "$0.60 of $0.70" in page
     assert "nearly spent" in page
     assert "may Tier 3 start?" in page
@@ -140,7 +140,7 @@ def test_without_house_rules_there_is_a_draft_with_the_services(operator_client,
 
     assert "There is none." in page
     assert "- Web shop: what it does" in page
-    assert list(tmp_path.iterdir()) == []
+    assert not (tmp_path / "CLAUDE-OPS.md").exists()
 
 
 def test_a_viewer_sees_neither_instructions_nor_house_rules_nor_buttons(watch, tmp_path):
@@ -160,20 +160,20 @@ def test_an_operator_runs_and_pauses_but_does_not_edit(watch):
 
     assert "Run now" in page
     assert "Pause" in page
-    assert reverse("sessions_app:watch_settings", args=[watch.pk]) not in page
+    assert reverse("web:watch_settings", args=[watch.pk]) not in page
 
 
 def test_hostile_words_are_only_words(operator_client, watch):
     Watch.objects.filter(pk=watch.pk).update(
-        name=HOSTILE[:90], instructions=HOSTILE, doors="write:/<script>"
+        name=HOSTILE[:90], instructions=HOSTILE, grants="write:/<script>"
     )
     ServiceStateFactory(watch=watch, name=HOSTILE, detail=HOSTILE, status="down")
     IncidentFactory(watch=watch, title=HOSTILE)
 
     for page in (
         page_of(operator_client, watch),
-        operator_client.get(reverse("sessions_app:watches")).content.decode(),
-        operator_client.get(reverse("sessions_app:services")).content.decode(),
+        operator_client.get(reverse("web:watches")).content.decode(),
+        operator_client.get(reverse("web:services")).content.decode(),
     ):
         assert "<script>alert" not in page
         assert "\x1b" not in page
@@ -182,7 +182,7 @@ def test_hostile_words_are_only_words(operator_client, watch):
 
 def test_the_page_asks_before_a_watch_is_removed(operator_client, watch):
     IncidentFactory(watch=watch)
-    address = reverse("sessions_app:watch_removal", args=[watch.pk])
+    address = reverse("web:watch_removal", args=[watch.pk])
 
     page = operator_client.get(address).content.decode()
 
@@ -193,7 +193,7 @@ def test_the_page_asks_before_a_watch_is_removed(operator_client, watch):
 def test_a_watch_at_work_is_not_offered_for_removal(operator_client, watch):
     CycleFactory(watch=watch, running=True)
 
-    page = operator_client.get(reverse("sessions_app:watch_removal", args=[watch.pk]))
+    page = operator_client.get(reverse("web:watch_removal", args=[watch.pk]))
 
     assert "It is at work." in page.content.decode()
     assert "Remove it" not in page.content.decode()

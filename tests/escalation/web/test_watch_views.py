@@ -48,7 +48,7 @@ def said(response) -> str:
 
 
 def test_a_new_watch_is_made_and_is_off(operator_client, form):
-    response = operator_client.post(reverse("escalation:add_watch"), {**form, "enabled": "on"})
+    response = operator_client.post(reverse("web:add_watch"), {**form, "enabled": "on"})
 
     watch = Watch.objects.get()
     assert response.url == watch.get_absolute_url()
@@ -62,7 +62,7 @@ def test_all_mistakes_are_shown_at_their_fields_and_nothing_is_lost(operator_cli
         **{"name": "", "interval_minutes": "0", "instructions": "My long instructions."},
     }
 
-    response = operator_client.post(reverse("escalation:add_watch"), {**form, **wrong})
+    response = operator_client.post(reverse("web:add_watch"), {**form, **wrong})
 
     page = response.content.decode()
     assert response.status_code == 422
@@ -72,14 +72,14 @@ def test_all_mistakes_are_shown_at_their_fields_and_nothing_is_lost(operator_cli
 
 
 def test_a_name_that_is_taken_is_refused_at_its_field(operator_client, form, watch):
-    response = operator_client.post(reverse("escalation:add_watch"), form)
+    response = operator_client.post(reverse("web:add_watch"), form)
 
     assert response.status_code == 422
     assert "already exists" in response.content.decode()
 
 
 def test_an_edit_changes_what_was_written_and_the_schedule(operator_client, form, watch):
-    address = reverse("escalation:edit_watch", args=[watch.pk])
+    address = reverse("web:edit_watch", args=[watch.pk])
 
     response = operator_client.post(address, {**form, "cron": "0 3 * * *", "approval": ""})
 
@@ -91,7 +91,7 @@ def test_an_edit_changes_what_was_written_and_the_schedule(operator_client, form
 
 
 def test_an_edit_that_is_wrong_changes_nothing(operator_client, form, watch):
-    address = reverse("escalation:edit_watch", args=[watch.pk])
+    address = reverse("web:edit_watch", args=[watch.pk])
 
     response = operator_client.post(address, {**form, "name": "other", "workdir": "relative"})
 
@@ -104,7 +104,7 @@ def test_an_edit_that_is_wrong_changes_nothing(operator_client, form, watch):
 def test_an_edit_does_not_undo_a_pause_that_came_meanwhile(operator_client, form, watch):
     Watch.objects.filter(pk=watch.pk).update(enabled=False)
 
-    operator_client.post(reverse("escalation:edit_watch", args=[watch.pk]), {**form, "name": "new"})
+    operator_client.post(reverse("web:edit_watch", args=[watch.pk]), {**form, "name": "new"})
 
     watch.refresh_from_db()
     assert (watch.name, watch.enabled) == ("new", False)
@@ -112,7 +112,7 @@ def test_an_edit_does_not_undo_a_pause_that_came_meanwhile(operator_client, form
 
 def test_a_watch_is_removed_after_a_confirmation_and_its_name_stays(operator_client, watch):
     cycle = CycleFactory(watch=watch, watch_name="shop")
-    address = reverse("escalation:remove_watch", args=[watch.pk])
+    address = reverse("web:remove_watch", args=[watch.pk])
 
     refused = operator_client.post(address)
     assert Watch.objects.exists()
@@ -128,7 +128,7 @@ def test_a_watch_is_removed_after_a_confirmation_and_its_name_stays(operator_cli
 
 def test_a_watch_at_work_is_not_removed(operator_client, watch):
     CycleFactory(watch=watch, running=True)
-    address = reverse("escalation:remove_watch", args=[watch.pk])
+    address = reverse("web:remove_watch", args=[watch.pk])
 
     response = operator_client.post(address, {"confirm": "on"})
 
@@ -141,15 +141,13 @@ def test_a_watch_at_work_is_not_removed(operator_client, watch):
 def test_what_was_asked_on_the_watch_s_page_leads_back_there(operator_client, watch, act):
     CycleFactory(watch=watch, running=True)
 
-    response = operator_client.post(
-        reverse(f"escalation:{act}", args=[watch.pk]), {"from": "watch"}
-    )
+    response = operator_client.post(reverse(f"web:{act}", args=[watch.pk]), {"from": "watch"})
 
     assert response.url == watch.get_absolute_url()
 
 
 def test_switching_it_is_written_down(operator_client, operator, watch):
-    operator_client.post(reverse("escalation:pause_watch", args=[watch.pk]))
+    operator_client.post(reverse("web:pause_watch", args=[watch.pk]))
 
     entry = LogEntry.objects.get()
     assert (entry.user, entry.change_message) == (operator, "Paused.")

@@ -12,8 +12,8 @@ from sessions_app.models import Cycle, Watch
 from tests.factories import (
     ChangeFactory,
     CycleFactory,
-    HappeningFactory,
     IncidentFactory,
+    NotificationFactory,
     ServiceStateFactory,
     SessionFactory,
     WatchFactory,
@@ -44,7 +44,7 @@ def a_busy_watch(system: Path) -> Watch:
     IncidentFactory(watch=watch, state="resolved", title=HOSTILE[:200], resolved_as="agent")
     session = SessionFactory(cycle=CycleFactory(watch=watch), tier=2)
     ChangeFactory(session=session, action=HOSTILE[:300], service=LONG_WORD[:200])
-    HappeningFactory(incident=None, title=HOSTILE[:200], text=HOSTILE)
+    NotificationFactory(incident=None, title=HOSTILE[:200], text=HOSTILE)
     (system / "CLAUDE-OPS.md").write_text(f"{HOSTILE}\n\x1b]0;title\x07\r\nevent: x\n")
     return watch
 
@@ -52,16 +52,13 @@ def a_busy_watch(system: Path) -> Watch:
 def pages_of(watch: Watch) -> list[str]:
     own = ("watch", "watch_settings", "watch_removal")
     return [
-        *(reverse(f"sessions_app:{name}", args=[watch.pk]) for name in own),
-        *(
-            reverse(f"sessions_app:{name}")
-            for name in ("watches", "new_watch", "services", "events")
-        ),
+        *(reverse(f"web:{name}", args=[watch.pk]) for name in own),
+        *(reverse(f"web:{name}") for name in ("watches", "new_watch", "services", "events")),
     ]
 
 
 def test_a_watch_lives_in_the_browser(visit, system):
-    page = visit.go(reverse("sessions_app:watches"))
+    page = visit.go(reverse("web:watches"))
     page.get_by_role("link", name="Make a watch").click()
 
     page.get_by_label("Name").fill("shop")
@@ -81,12 +78,12 @@ def test_a_watch_lives_in_the_browser(visit, system):
     page.get_by_label("Or a cron expression").fill("0 3 * * *")
     page.get_by_role("button", name="Make it").click()
     expect(page.get_by_role("heading", name="shop paused")).to_be_visible()
-    expect(page.get_by_text("Switched on, it runs at 03:00 every day.")).to_be_visible()
+    expect(page.get_by_text("Switched on, it runs at 03:00, every day.")).to_be_visible()
     expect(page.get_by_text("There is none.")).to_be_visible()
 
     page.get_by_role("link", name="Edit", exact=True).click()
     page.get_by_label("Or a cron expression").fill("")
-    page.get_by_label("Minutes between two rounds").fill("30")
+    page.get_by_label("Minutes between two cycles").fill("30")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("Switched on, it runs every 30 minutes.")).to_be_visible()
 
@@ -106,7 +103,7 @@ def test_a_watch_lives_in_the_browser(visit, system):
     assert not Watch.objects.exists()
     assert Cycle.objects.get(pk=cycle.pk).subject == "shop (removed)"
 
-    page = visit.go(reverse("sessions_app:events"))
+    page = visit.go(reverse("web:events"))
     expect(page.get_by_role("main").get_by_role("listitem")).to_have_count(5)
     expect(page.get_by_text("Switched on.")).to_be_visible()
 
@@ -156,7 +153,7 @@ def test_a_page_in_the_background_asks_for_nothing_until_it_is_seen(visit, syste
 def test_services_are_filtered_without_leaving_the_page(visit):
     ServiceStateFactory(service="web", status="down")
     ServiceStateFactory(service="db")
-    page = visit.go(reverse("sessions_app:services"))
+    page = visit.go(reverse("web:services"))
     expect(page.get_by_role("heading", name="db")).to_be_visible()
 
     page.get_by_label("Status").select_option("down")

@@ -13,10 +13,10 @@ def test_what_was_done_on_now_leads_back_to_now(operator_client, name):
     incident = IncidentFactory()
 
     response = operator_client.post(
-        reverse(f"escalation:{name}", args=[incident.pk]), {"back": "now", "for": "1h"}
+        reverse(f"web:{name}", args=[incident.pk]), {"back": "overview", "for": "1h"}
     )
 
-    assert response.url == reverse("sessions_app:dashboard")
+    assert response.url == reverse("web:overview")
 
 
 @pytest.mark.parametrize("back", ["", "https://example.org/", "//example.org", "watches"])
@@ -24,7 +24,7 @@ def test_any_other_word_leads_to_the_incident(operator_client, back):
     incident = IncidentFactory()
 
     response = operator_client.post(
-        reverse("escalation:acknowledge_incident", args=[incident.pk]), {"back": back}
+        reverse("web:acknowledge_incident", args=[incident.pk]), {"back": back}
     )
 
     assert response.url == incident.get_absolute_url()
@@ -33,9 +33,7 @@ def test_any_other_word_leads_to_the_incident(operator_client, back):
 def test_a_round_that_was_started_in_the_guide_leads_back_to_it(operator_client, workdir):
     watch = WatchFactory(workdir=str(workdir))
 
-    response = operator_client.post(
-        reverse("escalation:run_watch", args=[watch.pk]), {"back": "start"}
-    )
+    response = operator_client.post(reverse("web:run_watch", args=[watch.pk]), {"back": "start"})
 
     assert watch.cycles.count() == 1
-    assert response.url == reverse("sessions_app:start")
+    assert response.url == reverse("web:start")

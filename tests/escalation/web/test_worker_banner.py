@@ -8,7 +8,7 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
-from sessions_app.models import WorkerBeat
+from sessions_app.models import WorkerHeartbeat
 from tests.factories import SessionFactory
 
 pytestmark = pytest.mark.django_db
@@ -17,14 +17,14 @@ BANNER = "No worker has been seen for two minutes"
 
 
 def seen(**ago: float) -> None:
-    WorkerBeat.objects.create(host="here", pid=1, seen_at=timezone.now() - timedelta(**ago))
+    WorkerHeartbeat.objects.create(host="here", pid=1, seen_at=timezone.now() - timedelta(**ago))
 
 
-@pytest.fixture(params=["dashboard", "sessions", "costs", "session"])
+@pytest.fixture(params=["overview", "sessions", "costs", "session"])
 def page(request, operator_client, fake_cli):
     """Asks for a page, each in turn."""
     arguments = [SessionFactory().pk] if request.param == "session" else []
-    url = reverse(f"sessions_app:{request.param}", args=arguments)
+    url = reverse(f"web:{request.param}", args=arguments)
     return lambda: operator_client.get(url).content.decode()
 
 
@@ -45,7 +45,7 @@ def test_a_worker_that_was_seen_lately_is_no_news(page):
 
 
 def test_the_banner_says_what_to_do(operator_client, fake_cli):
-    page = operator_client.get(reverse("sessions_app:dashboard")).content.decode()
+    page = operator_client.get(reverse("web:overview")).content.decode()
 
     assert "claudeops up" in page
     assert "claudeops worker" in page

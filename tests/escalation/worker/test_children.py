@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from escalation.host import children
-from escalation.host.children import (
+from escalation.worker import parent
+from escalation.worker.parent import (
     PROJECT,
     SHORT_LIVES,
     Child,
@@ -105,7 +105,7 @@ def test_a_child_has_a_session_of_its_own(started):
 
 
 def test_all_children_are_stopped_together(started, tmp_path, monkeypatch):
-    monkeypatch.setattr(children, "STOP_PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(parent, "STOP_TIMEOUT_SECONDS", 0.5)
     deaf, sleeper = started(DEAF, str(tmp_path / "deaf")), started(SLEEPER)
     _wait_for(tmp_path / "deaf")
     began = time.monotonic()
@@ -121,7 +121,7 @@ def test_watching_ends_when_a_stop_is_asked_for(started):
 
 
 def test_the_end_of_a_child_is_noticed_at_once(started, monkeypatch):
-    monkeypatch.setattr(children, "LOOK_SECONDS", 600)
+    monkeypatch.setattr(parent, "LOOK_SECONDS", 600)
 
     child = started("raise SystemExit(3)")
 
@@ -131,7 +131,7 @@ def test_the_end_of_a_child_is_noticed_at_once(started, monkeypatch):
 
 
 def test_the_parent_needs_no_django():
-    program = "import sys, escalation.host.parent; sys.exit('django' in sys.modules)"
+    program = "import sys, escalation.worker.parent; sys.exit('django' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", program], cwd=PROJECT, check=False).returncode == 0
 
@@ -170,7 +170,7 @@ def test_a_long_life_makes_up_for_short_ones(started, monkeypatch):
     child.process.wait()
     child.start_again()
     child.process.wait()
-    monkeypatch.setattr(children, "SHORT_LIFE_SECONDS", 0.0)
+    monkeypatch.setattr(parent, "SHORT_LIFE_SECONDS", 0.0)
 
     child.start_again()
 

@@ -14,10 +14,10 @@ from django.utils import timezone
 from django_q.models import Schedule
 
 from escalation import tasks
-from escalation.continuity import transcripts
-from escalation.host.cleaning import Cleaned, clean
-from escalation.host.schedules import ensure_housekeeping
-from escalation.next_step import cycles
+from escalation.resume import transcripts
+from escalation.supervisor import cycles
+from escalation.worker.housekeeping import Cleaned, clean
+from escalation.worker.schedules import ensure_housekeeping
 from sessions_app.models import Conversation, Cycle, Session, SessionEvent, Transcript
 from tests.escalation.rows import HEALTHY
 from tests.escalation.runs import run, transcript_of
@@ -28,7 +28,7 @@ Status, State = Session.Status, Conversation.State
 NOW = timezone.now()
 DAY = timedelta(days=1)
 # Of a cleaning that finds nothing to do, however much there is to look at.
-QUERIES = 17
+QUERIES = 16
 
 
 def conversation(age: timedelta, **fields) -> Conversation:
@@ -159,7 +159,7 @@ def test_a_watch_whose_session_expired_in_the_queue_can_run_again():
 
     watch = Session.objects.get(pk=old.pk).cycle.watch
     assert watch is not None
-    assert cycles.start(watch, trigger="manual", enqueue=cycles.leave_to_caller).is_active
+    assert cycles.start(watch, trigger="manual").is_active
 
 
 def test_a_question_that_expires_in_the_queue_leaves_the_outcome_as_it_was():
@@ -297,6 +297,17 @@ def test_a_transcript_that_could_not_be_archived_is_not_deleted(ran, monkeypatch
     clean(now=NOW)
 
     assert transcript_of(ran).exists()
+
+
+def test_a_handoff_file_that_vanishes_does_not_stop_the_cleaning(settings):
+    """A link to nothing is listed and cannot be looked at, as a file that was just removed."""
+    handoffs = settings.CLAUDEOPS_STATE_DIR / "handoffs"
+    left = old_file(handoffs / "left.json")
+    (handoffs / "gone.json").symlink_to(handoffs / "nothing")
+
+    cleaned = clean(now=NOW)
+
+    assert (cleaned.handoff_files_removed, left.exists()) == (1, False)
 
 
 def test_a_leftover_handoff_file_goes_with_a_warning_and_a_new_one_stays(settings, caplog):

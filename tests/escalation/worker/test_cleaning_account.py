@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from escalation.host.cleaning import clean
-from sessions_app.models import AccountClock
+from escalation.worker.housekeeping import clean
+from sessions_app.models import RateLimit
 from tests.factories import CycleFactory, SessionFactory
 
 pytestmark = pytest.mark.django_db
@@ -18,7 +18,7 @@ DAY = timedelta(days=1)
 
 @pytest.mark.parametrize(("over_since", "status"), [(-DAY, "queued"), (2 * DAY, "expired")])
 def test_who_waited_for_the_account_does_not_expire_by_that(over_since, status):
-    AccountClock.objects.create(pk=AccountClock.THE_ONE, until=NOW - over_since)
+    RateLimit.objects.create(pk=RateLimit.THE_ONE, until=NOW - over_since)
     session = SessionFactory(
         status="queued", cycle=CycleFactory(running=True), created_at=NOW - 3 * DAY
     )

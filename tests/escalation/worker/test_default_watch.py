@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from escalation.host.default_watch import ensure_default_watch
+from escalation.worker.schedules import ensure_default_watch
 from sessions_app.models import Watch
 from tests.factories import WatchFactory
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from escalation.host.backup.document import (
+from escalation.worker.backup import (
     FORMAT,
     MARK,
     BackupUnusable,
@@ -92,7 +92,7 @@ def test_a_foreign_file_is_called_so(tmp_path, content):
     path = tmp_path / "foreign"
     path.write_bytes(content)
 
-    with pytest.raises(BackupUnusable, match="is no backup of Claude Ops. Nothing was changed"):
+    with pytest.raises(BackupUnusable, match="is not a backup"):
         read_heading(path)
 
 

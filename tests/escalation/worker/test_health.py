@@ -11,14 +11,14 @@ from django.db import OperationalError, connection
 from django.utils import timezone
 from django_q.models import OrmQ
 
-from escalation.host.health import (
+from escalation.worker.health import (
     LEAST_DISK_BYTES,
     LONGEST_QUEUE_AGE,
     Check,
     readiness,
     worker_was_seen,
 )
-from sessions_app.models import WorkerBeat
+from sessions_app.models import WorkerHeartbeat
 
 pytestmark = pytest.mark.django_db
 
@@ -38,7 +38,7 @@ def well(fake_cli) -> None:
 
 
 def seen(ago: timedelta, host: str = "here") -> None:
-    WorkerBeat.objects.create(host=host, pid=1, seen_at=timezone.now() - ago)
+    WorkerHeartbeat.objects.create(host=host, pid=1, seen_at=timezone.now() - ago)
 
 
 def waits(ago: timedelta) -> None:
@@ -71,7 +71,7 @@ def test_without_any_worker_it_says_how_to_start_one(fake_cli):
 
 @pytest.mark.parametrize(
     ("ago", "ok"),
-    [(SECOND, True), (WorkerBeat.SILENCE - SECOND, True), (WorkerBeat.SILENCE, False)],
+    [(SECOND, True), (WorkerHeartbeat.SILENCE - SECOND, True), (WorkerHeartbeat.SILENCE, False)],
 )
 def test_a_worker_is_there_while_it_was_seen_lately(fake_cli, ago, ok):
     seen(ago)
@@ -139,9 +139,9 @@ def test_a_broken_database_is_told_and_does_not_hide_the_rest(well, monkeypatch)
 
 def test_a_database_without_its_tables_is_told(well, monkeypatch):
     def refuse(*order: str) -> None:
-        raise OperationalError("no such table: sessions_app_workerbeat")
+        raise OperationalError("no such table: sessions_app_workerheartbeat")
 
-    monkeypatch.setattr(WorkerBeat.objects, "order_by", refuse)
+    monkeypatch.setattr(WorkerHeartbeat.objects, "order_by", refuse)
 
     assert not all(check.ok for check in readiness())
 

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from escalation.host.listening import why_not_bound
+from escalation.worker.web_server import why_not_bound
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def listening():
 
 
 def test_a_taken_port_is_named_as_such(listening):
-    assert "is taken by another program" in why_not_bound("127.0.0.1", listening)
+    assert "used by another program" in why_not_bound("127.0.0.1", listening)
     assert "CLAUDEOPS_PORT" in why_not_bound("127.0.0.1", listening)
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from escalation.host import log_file
-from escalation.host.log_file import fresh_log
+from escalation.worker import web_server
+from escalation.worker.web_server import fresh_log
 
 
 def test_the_log_is_for_its_owner_alone_and_goes_on(tmp_path):
@@ -13,7 +13,7 @@ def test_the_log_is_for_its_owner_alone_and_goes_on(tmp_path):
 
 
 def test_a_large_log_is_put_aside(tmp_path, monkeypatch):
-    monkeypatch.setattr(log_file, "LARGEST_BYTES", 3)
+    monkeypatch.setattr(web_server, "LARGEST_BYTES", 3)
     fresh_log(tmp_path).write_text("long")
 
     assert fresh_log(tmp_path).read_text() == ""

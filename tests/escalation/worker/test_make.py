@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from escalation.host.backup import make
-from escalation.host.backup.make import make_backup
-from escalation.host.backup.rows import rows_of
+from escalation.worker import backup
+from escalation.worker.backup import make_backup, rows_of
 from sessions_app.models import Cycle, Session, SessionEvent
 from tests.factories import CycleFactory, SessionEventFactory, SessionFactory
 
@@ -114,7 +113,7 @@ def test_a_writer_does_not_wait_for_a_backup(target, monkeypatch):
             other.join()
         return rows_of(model, alias)
 
-    monkeypatch.setattr(make, "rows_of", reading)
+    monkeypatch.setattr(backup, "rows_of", reading)
 
     make_backup(target, quiet)
 
@@ -126,7 +125,7 @@ def test_a_full_disk_leaves_nothing_behind(target, monkeypatch):
     def full(model, alias):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(make, "rows_of", full)
+    monkeypatch.setattr(backup, "rows_of", full)
     before = set(target.parent.iterdir())
 
     with pytest.raises(OSError, match="No space left"):

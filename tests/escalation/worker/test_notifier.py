@@ -9,13 +9,13 @@ import pytest
 from django.db import DatabaseError
 from django.utils import timezone
 
-from escalation.host import lookout, postman
-from escalation.host.postman import Postman
-from escalation.word import courier, outbox
-from escalation.word.courier import Answer
-from sessions_app.models import Happening, Message, WorkerBeat
-from tests.escalation.word.post_offices import webhook
-from tests.factories import HappeningFactory, TargetFactory
+from escalation.notifications import outbox, sending
+from escalation.notifications.sending import DeliveryResult
+from escalation.worker import notifier, watchdog
+from escalation.worker.notifier import Notifier
+from sessions_app.models import Message, Notification, WorkerHeartbeat
+from tests.escalation.notifications.post_offices import webhook
+from tests.factories import ChannelFactory, NotificationFactory
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -30,7 +30,7 @@ def wait_until(condition, seconds: float = 20) -> None:
 @pytest.fixture
 def round_of():
     """One round, and all that it sent."""
-    at_work = Postman()
+    at_work = Notifier()
 
     def go() -> None:
         at_work.look(rarely=True)
@@ -41,13 +41,13 @@ def round_of():
 
 def test_what_happened_reaches_the_target(round_of):
     with webhook() as hook:
-        TargetFactory(address=hook.address)
-        HappeningFactory(title="web is down")
+        ChannelFactory(address=hook.address)
+        NotificationFactory(title="web is down")
 
         round_of()
 
         assert [got["title"] for got in hook.got] == [
-            f"{Happening.objects.get().watch}: web is down"
+            f"{Notification.objects.get().watch}: web is down"
         ]
         assert Message.objects.get().state == Message.State.SENT
 
@@ -56,20 +56,20 @@ def test_a_target_that_hangs_holds_up_no_other(monkeypatch):
     hanging, released = threading.Event(), threading.Event()
     sent: list[str] = []
 
-    def deliver(address: str, **word: str) -> Answer:
+    def deliver(address: str, **word: str) -> DeliveryResult:
         if "hangs" in address:
             hanging.set()
             released.wait(30)
         sent.append(address)
-        return Answer(True, "")
+        return DeliveryResult(True, "")
 
-    monkeypatch.setattr(courier, "deliver", deliver)
-    at_work = Postman()
-    TargetFactory(name="a hanging one", address="json://hangs.example.org/")
-    TargetFactory(name="one that works", address="json://works.example.org/")
+    monkeypatch.setattr(sending, "deliver", deliver)
+    at_work = Notifier()
+    ChannelFactory(name="a hanging one", address="json://hangs.example.org/")
+    ChannelFactory(name="one that works", address="json://works.example.org/")
     delivered = Message.objects.filter(state=Message.State.SENT)
     for expected in (1, 2, 3):
-        HappeningFactory()
+        NotificationFactory()
         at_work.look()
         hanging.wait(10)
         wait_until(lambda expected=expected: delivered.count() == expected)
@@ -88,18 +88,18 @@ def test_a_database_that_is_away_is_logged_and_tried_again(monkeypatch, caplog, 
 
     round_of()
 
-    assert "it is tried again" in caplog.text
+    assert "retrying" in caplog.text
 
 
 def test_it_works_until_it_is_told_to_stop(monkeypatch):
-    monkeypatch.setattr(postman, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(courier, "deliver", lambda address, **word: Answer(True, ""))
-    TargetFactory()
+    monkeypatch.setattr(notifier, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(sending, "deliver", lambda address, **word: DeliveryResult(True, ""))
+    ChannelFactory()
     stop = threading.Event()
-    working = threading.Thread(target=Postman().work_until, args=(stop,))
+    working = threading.Thread(target=Notifier().work_until, args=(stop,))
     working.start()
 
-    HappeningFactory()
+    NotificationFactory()
     wait_until(lambda: Message.objects.filter(state=Message.State.SENT).exists())
     stop.set()
     working.join(10)
@@ -107,31 +107,31 @@ def test_it_works_until_it_is_told_to_stop(monkeypatch):
     assert not working.is_alive()
 
 
-def silent_worker() -> WorkerBeat:
-    return WorkerBeat.objects.create(
-        host="lab", pid=1, seen_at=timezone.now() - 2 * WorkerBeat.SILENCE
+def silent_worker() -> WorkerHeartbeat:
+    return WorkerHeartbeat.objects.create(
+        host="lab", pid=1, seen_at=timezone.now() - 2 * WorkerHeartbeat.SILENCE
     )
 
 
 def test_the_web_server_notices_that_no_worker_lives_and_sends_by_itself():
     silent_worker()
     with webhook() as hook:
-        TargetFactory(address=hook.address)
-        at_work = Postman()
+        ChannelFactory(address=hook.address)
+        at_work = Notifier()
 
-        lookout.look(at_work)
-        lookout.look(at_work)
+        watchdog.look(at_work)
+        watchdog.look(at_work)
         at_work.finish(60)
 
         assert [got["title"] for got in hook.got] == ["The worker on lab is silent"]
 
 
 def test_while_a_worker_lives_the_web_server_sends_nothing(monkeypatch):
-    WorkerBeat.objects.create(host="lab", pid=1)
-    TargetFactory()
-    HappeningFactory()
+    WorkerHeartbeat.objects.create(host="lab", pid=1)
+    ChannelFactory()
+    NotificationFactory()
 
-    lookout.look(Postman())
+    watchdog.look(Notifier())
 
     assert outbox.something_waits()
 
@@ -140,18 +140,18 @@ def test_a_look_that_fails_is_logged(monkeypatch, caplog):
     def fail() -> int:
         raise DatabaseError("gone")
 
-    monkeypatch.setattr(lookout, "tell_of_silent_workers", fail)
+    monkeypatch.setattr(watchdog, "tell_of_silent_workers", fail)
 
-    lookout.look(Postman())
+    watchdog.look(Notifier())
 
-    assert "it is tried again" in caplog.text
+    assert "retrying" in caplog.text
 
 
 def test_a_storm_against_a_broken_service_costs_few_tries(round_of):
     with webhook() as hook:
         hook.status = 500
-        TargetFactory(address=hook.address)
-        HappeningFactory.create_batch(30)
+        ChannelFactory(address=hook.address)
+        NotificationFactory.create_batch(30)
 
         round_of()
 

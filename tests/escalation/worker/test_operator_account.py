@@ -5,7 +5,7 @@ import re
 import pytest
 from django.contrib.auth.models import User
 
-from escalation.host.operator_account import ensure_operator
+from escalation.worker.installation import ensure_operator
 from tests.factories import UserFactory
 
 pytestmark = pytest.mark.django_db
@@ -51,7 +51,7 @@ def test_a_new_password_in_the_environment_replaces_a_forgotten_one(settings):
     said = ensure_operator()
 
     assert User.objects.get().check_password("a new one")
-    assert "set anew" in said
+    assert "CLAUDEOPS_ADMIN_PASSWORD" in said
 
 
 def test_the_same_password_again_changes_nothing(settings):

@@ -6,9 +6,9 @@ import pytest
 from django_q.models import OrmQ
 
 from escalation import queue, tasks
-from escalation.host.pause import pause, unpause
-from escalation.next_step.cycles import leave_to_caller
+from escalation.queue import enqueue_with
 from escalation.run import runner
+from escalation.worker.schedules import pause, unpause
 from sessions_app.models import Cycle, PauseSwitch, Session
 from tests.escalation.recovery_cases import Handed
 from tests.escalation.rows import HEALTHY
@@ -37,7 +37,7 @@ def test_a_pause_keeps_its_reason_its_person_and_its_time():
 def test_unpausing_switches_off_and_forgets_the_reason():
     pause("x")
 
-    unpause(enqueue=leave_to_caller)
+    unpause()
 
     assert not PauseSwitch.is_on()
     assert str(PauseSwitch.current()) == "running"
@@ -59,7 +59,7 @@ def test_a_reason_of_any_length_is_taken():
 def test_a_paused_session_does_not_start_and_stays_queued(fake_cli, session):
     pause("x")
 
-    assert runner.run(session, enqueue=leave_to_caller) is False
+    assert runner.run(session) is False
     session.refresh_from_db()
     assert session.status == Session.Status.QUEUED
     assert fake_cli.calls == []
@@ -85,7 +85,7 @@ def test_it_is_looked_at_again_at_the_moment_of_spawn(fake_cli, session, monkeyp
     fake_cli.reports(HEALTHY)
     monkeypatch.setattr(runner, "resume_limits", lambda: pause("just now") or "none")
 
-    runner.run(session, enqueue=leave_to_caller)
+    runner.run(session)
 
     session.refresh_from_db()
     assert fake_cli.calls == []
@@ -97,7 +97,7 @@ def test_a_pause_at_the_moment_of_spawn_is_no_failure_of_the_watch(fake_cli, ses
     fake_cli.reports(HEALTHY)
     monkeypatch.setattr(runner, "resume_limits", lambda: pause("just now") or "none")
 
-    runner.run(session, enqueue=leave_to_caller)
+    runner.run(session)
 
     session.cycle.watch.refresh_from_db()
     assert session.cycle.watch.failures_in_a_row == 0
@@ -107,7 +107,7 @@ def test_an_escalation_during_a_pause_waits(fake_cli, session):
     second = escalated(fake_cli, session)
     pause("x")
 
-    assert runner.run(second, enqueue=leave_to_caller) is False
+    assert runner.run(second) is False
 
 
 def test_running_tiers_are_left_alone_unless_asked():
@@ -142,7 +142,7 @@ def test_a_running_tier_that_is_asked_ends_as_interrupted(fake_cli, session):
         if event.kind == "assistant":
             pause("fire in the rack", stop_running=True)
 
-    runner.run(session, enqueue=leave_to_caller, listener=pause_when_it_speaks)
+    runner.run(session, listener=pause_when_it_speaks)
 
     session.refresh_from_db()
     assert session.status == Session.Status.INTERRUPTED
@@ -155,15 +155,16 @@ def test_unpausing_hands_on_what_waited():
     pause("x")
     handed = Handed()
 
-    assert unpause(enqueue=handed) == 1
+    with enqueue_with(handed):
+        assert unpause() == 1
     assert handed.pks == [waiting.pk]
 
 
 def test_unpausing_leaves_alone_what_has_its_task():
-    queue.enqueue(SessionFactory(status=Session.Status.QUEUED))
+    queue.enqueue_session(SessionFactory(status=Session.Status.QUEUED))
     pause("x")
 
-    assert unpause(enqueue=queue.enqueue) == 0
+    assert unpause() == 0
     assert OrmQ.objects.count() == 1
 
 
@@ -171,17 +172,17 @@ def test_unpausing_twice_hands_on_once():
     SessionFactory(status=Session.Status.QUEUED)
     pause("x")
 
-    assert [unpause(enqueue=queue.enqueue) for _ in range(2)] == [1, 0]
+    assert [unpause() for _ in range(2)] == [1, 0]
     assert OrmQ.objects.count() == 1
 
 
 def test_after_a_pause_the_session_runs(fake_cli, session):
     fake_cli.reports(HEALTHY)
     pause("x")
-    runner.run(session, enqueue=leave_to_caller)
-    unpause(enqueue=leave_to_caller)
+    runner.run(session)
+    unpause()
 
-    runner.run(session, enqueue=leave_to_caller)
+    runner.run(session)
 
     session.refresh_from_db()
     assert session.status == Session.Status.COMPLETED

@@ -8,7 +8,7 @@ import pytest
 import time_machine
 from django_q.models import Schedule
 
-from escalation.host.schedules import ensure_housekeeping
+from escalation.worker.schedules import ensure_housekeeping
 from sessions_app.models import Watch
 from tests.factories import WatchFactory
 
@@ -167,15 +167,15 @@ def test_housekeeping_is_made_once():
     assert sorted(Schedule.objects.values_list("name", "func")) == [
         ("cleaning", "escalation.tasks.clean_up"),
         ("recovery", "escalation.tasks.recover_orphans"),
+        ("sandbox-proof", "escalation.tasks.prove_sandbox"),
         ("verification", "escalation.tasks.verify_fixes"),
-        ("walls", "escalation.tasks.prove_walls"),
     ]
 
 
-def test_the_walls_are_not_tried_while_somebody_waits_for_the_first_round():
+def test_the_first_sandbox_proof_is_delayed():
     ensure_housekeeping()
 
-    first = Schedule.objects.get(name="walls").next_run
+    first = Schedule.objects.get(name="sandbox-proof").next_run
     assert first > datetime.now(UTC) + timedelta(minutes=5)
 
 
@@ -186,3 +186,15 @@ def test_the_operators_changes_to_housekeeping_stay():
     ensure_housekeeping()
 
     assert Schedule.objects.get(name="recovery").minutes == 7
+
+
+def test_schedules_of_an_old_version_are_renamed_and_keep_their_changes():
+    Schedule.objects.create(
+        name="walls", func="escalation.tasks.prove_walls", schedule_type=Schedule.DAILY
+    )
+
+    ensure_housekeeping()
+
+    proof = Schedule.objects.get(name="sandbox-proof")
+    assert (proof.func, proof.schedule_type) == ("escalation.tasks.prove_sandbox", Schedule.DAILY)
+    assert not Schedule.objects.filter(name="walls").exists()

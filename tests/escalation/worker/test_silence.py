@@ -7,53 +7,53 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from escalation.word.silence import tell_of_silent_workers
-from sessions_app.models import Happening, Incident, WorkerBeat
+from escalation.worker.notifier import NOBODY_LEFT, OTHERS_LEFT, tell_of_silent_workers
+from sessions_app.models import Incident, Notification, WorkerHeartbeat
 
 pytestmark = pytest.mark.django_db
 
 
-def beat(host: str, minutes_ago: float) -> WorkerBeat:
+def beat(host: str, minutes_ago: float) -> WorkerHeartbeat:
     seen = timezone.now() - timedelta(minutes=minutes_ago)
-    return WorkerBeat.objects.create(host=host, pid=1, seen_at=seen)
+    return WorkerHeartbeat.objects.create(host=host, pid=1, seen_at=seen)
 
 
-def test_a_worker_that_is_seen_is_no_news():
+def test_a_worker_with_a_heartbeat_sends_no_notification():
     beat("lab", 1)
 
     assert tell_of_silent_workers() == 0
 
 
-def test_where_there_never_was_one_nobody_is_told():
+def test_no_notification_without_any_worker():
     assert tell_of_silent_workers() == 0
 
 
-def test_a_silence_is_told_once_and_is_critical():
+def test_a_silent_worker_sends_one_critical_notification():
     beat("lab", 5)
 
     assert tell_of_silent_workers() == 1
     assert tell_of_silent_workers() == 0
 
-    told = Happening.objects.get()
-    assert told.kind == Happening.Kind.WORKER_SILENT
+    told = Notification.objects.get()
+    assert told.kind == Notification.Kind.WORKER_SILENT
     assert told.severity == Incident.Severity.CRITICAL
-    assert "last seen 5 min ago" in told.text
-    assert "No other worker is seen" in told.text
+    assert "5 min ago" in told.text
+    assert NOBODY_LEFT in told.text
 
 
-def test_with_others_left_it_says_that_they_go_on():
+def test_the_notification_names_other_running_workers():
     beat("lab", 5)
     beat("other", 0)
 
     tell_of_silent_workers()
 
-    assert "Workers on other hosts go on" in Happening.objects.get().text
+    assert OTHERS_LEFT in Notification.objects.get().text
 
 
-def test_the_next_silence_is_told_again():
+def test_the_next_silence_sends_another_notification():
     worker = beat("lab", 60)
     tell_of_silent_workers()
-    WorkerBeat.objects.filter(pk=worker.pk).update(
+    WorkerHeartbeat.objects.filter(pk=worker.pk).update(
         seen_at=timezone.now() - timedelta(minutes=3),
         silence_told_at=timezone.now() - timedelta(minutes=55),
     )

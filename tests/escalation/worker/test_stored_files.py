@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from escalation.host.backup.stored_files import place_of, put, stored_files
+from escalation.worker.backup import path_of, put, stored_files
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def state(settings, tmp_path) -> Path:
 def test_a_name_from_outside_leads_nowhere(state, settings, tmp_path, name):
     settings.CLAUDEOPS_ARCHIVE_DIR = str(tmp_path / "archive")
 
-    assert place_of(name) is None
+    assert path_of(name) is None
 
 
 def test_every_stored_file_has_the_place_that_it_came_from(state, settings, tmp_path):
@@ -39,7 +39,7 @@ def test_every_stored_file_has_the_place_that_it_came_from(state, settings, tmp_
     found = list(stored_files())
 
     assert len(found) == 5
-    assert all(place_of(stored.name) == stored.path for stored in found)
+    assert all(path_of(stored.name) == stored.path for stored in found)
 
 
 def test_a_link_is_not_followed(state, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from django.urls import reverse
 
 from escalation.checks import check_user
-from escalation.host.superuser import INSTEAD_OF_ROOT, RUNS_AS_ROOT
+from escalation.worker.health import INSTEAD_OF_ROOT, RUNS_AS_ROOT
 
 
 @pytest.fixture(params=[0, 1000], ids=["root", "user"])
@@ -24,7 +24,7 @@ def test_a_check_for_deployment_says_so(is_root):
 
 
 def test_the_dashboard_says_so(is_root, operator_client):
-    page = operator_client.get(reverse("sessions_app:dashboard")).content.decode()
+    page = operator_client.get(reverse("web:overview")).content.decode()
 
     assert (RUNS_AS_ROOT in page) == is_root
     assert ("User=claudeops" in page) == is_root

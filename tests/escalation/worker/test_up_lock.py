@@ -6,57 +6,59 @@ import sys
 
 import pytest
 
-from escalation.host import up_lock
-from escalation.host.children import PROJECT
+from escalation.worker import installation
+from escalation.worker.parent import PROJECT
 
 
 @pytest.fixture
 def taken(tmp_path):
-    descriptor = up_lock.take(tmp_path, "http://127.0.0.1:8000/")
+    descriptor = installation.take(tmp_path, "http://127.0.0.1:8000/")
     yield tmp_path
     os.close(descriptor)
 
 
 def test_nobody_holds_a_directory_at_first(tmp_path):
-    assert up_lock.holder_of(tmp_path) is None
+    assert installation.holder_of(tmp_path) is None
 
 
 def test_the_holder_is_known_by_address_and_process(taken):
-    holder = up_lock.holder_of(taken)
+    holder = installation.holder_of(taken)
 
     assert holder is not None
     assert (holder.pid, holder.address) == (os.getpid(), "http://127.0.0.1:8000/")
 
 
 def test_a_second_one_is_told_where_the_first_runs(taken):
-    with pytest.raises(up_lock.Taken, match=f"http://127.0.0.1:8000/, process {os.getpid()}"):
-        up_lock.take(taken, "http://127.0.0.1:9000/")
+    with pytest.raises(installation.Taken, match=f"http://127.0.0.1:8000/, process {os.getpid()}"):
+        installation.take(taken, "http://127.0.0.1:9000/")
 
 
 def test_another_directory_is_another_installation(taken, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
 
-    os.close(up_lock.take(other, "http://127.0.0.1:9000/"))
+    os.close(installation.take(other, "http://127.0.0.1:9000/"))
 
 
 def test_a_process_that_was_killed_leaves_no_lock(tmp_path):
     program = (
-        "import os, sys; from pathlib import Path; from escalation.host import up_lock;"
-        "up_lock.take(Path(sys.argv[1]), 'x'); os.kill(os.getpid(), 9)"
+        "import os, sys, django; django.setup(); from pathlib import Path;"
+        "from escalation.worker import installation;"
+        "installation.take(Path(sys.argv[1]), 'x'); os.kill(os.getpid(), 9)"
     )
 
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=PROJECT, check=False)
 
-    assert (tmp_path / up_lock.NAME).exists()
-    assert up_lock.holder_of(tmp_path) is None
+    assert (tmp_path / installation.NAME).exists()
+    assert installation.holder_of(tmp_path) is None
 
 
 def test_the_lock_outlives_a_change_of_the_program(tmp_path):
     """As `up` turns into the parent of its children."""
     program = (
-        "import os, sys; from pathlib import Path; from escalation.host import up_lock;"
-        "up_lock.take(Path(sys.argv[1]), 'x');"
+        "import os, sys, django; django.setup(); from pathlib import Path;"
+        "from escalation.worker import installation;"
+        "installation.take(Path(sys.argv[1]), 'x');"
         "os.execv('/bin/sh', ['sh', '-c', 'echo held; read line'])"
     )
     process = subprocess.Popen(
@@ -68,15 +70,15 @@ def test_the_lock_outlives_a_change_of_the_program(tmp_path):
     assert process.stdout
     process.stdout.readline()
 
-    holder = up_lock.holder_of(tmp_path)
+    holder = installation.holder_of(tmp_path)
     process.communicate(b"end\n")
 
     assert holder is not None
     assert holder.pid == process.pid
-    assert up_lock.holder_of(tmp_path) is None
+    assert installation.holder_of(tmp_path) is None
 
 
 def test_a_lock_whose_words_are_not_written_yet_is_a_lock(taken):
-    (taken / up_lock.NAME).write_text("")
+    (taken / installation.NAME).write_text("")
 
-    assert up_lock.holder_of(taken) is not None
+    assert installation.holder_of(taken) is not None

@@ -7,9 +7,10 @@ import pytest
 from django.db.migrations.recorder import MigrationRecorder
 from django.utils import timezone
 
-from escalation.host.upgrading import Upgrade, living_workers, upgrade_ahead
-from sessions_app.models import Session, WorkerBeat
+from escalation.worker.installation import Upgrade, living_workers, upgrade_ahead
+from sessions_app.models import Session, WorkerHeartbeat
 from tests.factories import SessionFactory
+from tests.tables import each_row
 
 NOTHING = {"waiting": (), "unknown": (), "is_new": False, "running": (), "workers": ()}
 WAITING = {"waiting": ("sessions_app.0099_next",)}
@@ -54,7 +55,7 @@ def test_what_a_crash_left_behind_keeps_nobody_from_upgrading():
     assert upgrade_ahead().running == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("facts", "words"),
     [
         ({**WAITING}, ""),
@@ -82,6 +83,6 @@ def test_what_stands_in_the_way_is_said(facts, words):
     ids=["this process", "none of this host", "one of another host"],
 )
 def test_a_worker_of_this_host_lives_as_long_as_its_process(host, pid, is_living):
-    WorkerBeat.objects.create(host=host, pid=pid, seen_at=timezone.now())
+    WorkerHeartbeat.objects.create(host=host, pid=pid, seen_at=timezone.now())
 
     assert bool(living_workers()) == is_living

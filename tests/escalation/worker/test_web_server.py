@@ -12,7 +12,7 @@ from email.utils import parsedate_to_datetime
 import pytest
 from django.utils import timezone
 
-from escalation.host.children import Child, start_web_server, stop_children, wait_for_web
+from escalation.worker.parent import Child, start_web_server, stop_children, wait_for_web
 
 
 def free_port() -> int:

@@ -18,9 +18,9 @@ from django.db import OperationalError, connection
 from django_q.models import Schedule
 
 from escalation.agent.process_tree import boot_id
-from escalation.host import worker
 from escalation.queue.broker import WakingBroker
-from sessions_app.models import Session, WorkerBeat
+from escalation.worker import worker
+from sessions_app.models import Session, WorkerHeartbeat
 from tests.escalation.recovery_cases import living_runner, orphan
 from tests.factories import SessionFactory
 
@@ -68,8 +68,8 @@ def cluster(monkeypatch) -> Iterator[type[StandInCluster]]:
     monkeypatch.setattr(StandInCluster, "before_stop", _a_moment, raising=False)
     monkeypatch.setattr(StandInCluster, "while_stopping", _nothing, raising=False)
     monkeypatch.setattr(worker, "new_cluster", StandInCluster)
-    monkeypatch.setattr(worker, "GUARD_LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(WakingBroker, "closing", None)
+    monkeypatch.setattr(worker, "SENTINEL_CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(WakingBroker, "is_closing", staticmethod(lambda: False))
     yield StandInCluster
     gc.unfreeze()
     for number, handler in before.items():
@@ -94,7 +94,7 @@ def wait_until(condition: Callable[[], Any], seconds: float = 5.0) -> bool:
 
 
 def beat_is_stored() -> bool:
-    return WorkerBeat.objects.exists()
+    return WorkerHeartbeat.objects.exists()
 
 
 def is_running(session: Session) -> bool:
@@ -143,7 +143,7 @@ def test_it_brings_its_own_housekeeping(cluster):
     worker.run_worker()
 
     names = set(Schedule.objects.values_list("name", flat=True))
-    assert names == {"cleaning", "recovery", "verification", "walls"}
+    assert names == {"cleaning", "recovery", "verification", "sandbox-proof"}
 
 
 def test_the_housekeeping_is_there_before_the_cluster_begins(cluster, monkeypatch):
@@ -170,7 +170,7 @@ def test_what_every_process_needs_is_loaded_before_they_are_forked(cluster, monk
 
     worker.run_worker()
 
-    assert cluster.happened == [*worker.LOADED_ONCE, "start", "stop"]
+    assert cluster.happened == [*worker.PRELOADED, "start", "stop"]
 
 
 def test_it_shows_that_it_lives(cluster):
@@ -178,18 +178,18 @@ def test_it_shows_that_it_lives(cluster):
 
     worker.run_worker()
 
-    beat = WorkerBeat.objects.get()
+    beat = WorkerHeartbeat.objects.get()
     assert (beat.host, beat.pid) == (socket.gethostname(), os.getpid())
 
 
 def test_it_goes_on_to_show_it(cluster, monkeypatch):
-    monkeypatch.setattr(worker, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(worker, "HEARTBEAT_SECONDS", 0.05)
     seen = []
 
     def look() -> None:
         wait_until(beat_is_stored)
-        first = WorkerBeat.objects.get().seen_at
-        seen.append(wait_until(lambda: WorkerBeat.objects.get().seen_at > first))
+        first = WorkerHeartbeat.objects.get().seen_at
+        seen.append(wait_until(lambda: WorkerHeartbeat.objects.get().seen_at > first))
 
     cluster.before_stop = look
 
@@ -200,8 +200,8 @@ def test_it_goes_on_to_show_it(cluster, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_one_beat_that_the_database_refuses_is_not_the_last(cluster, monkeypatch):
-    monkeypatch.setattr(worker, "BEAT_SECONDS", 0.05)
-    store = WorkerBeat.objects.update_or_create
+    monkeypatch.setattr(worker, "HEARTBEAT_SECONDS", 0.05)
+    store = WorkerHeartbeat.objects.update_or_create
     refusals = [OperationalError("database is locked")]
 
     def refuse_once(*args: Any, **options: Any) -> Any:
@@ -209,7 +209,7 @@ def test_one_beat_that_the_database_refuses_is_not_the_last(cluster, monkeypatch
             raise refusals.pop()
         return store(*args, **options)
 
-    monkeypatch.setattr(WorkerBeat.objects, "update_or_create", refuse_once)
+    monkeypatch.setattr(WorkerHeartbeat.objects, "update_or_create", refuse_once)
     cluster.before_stop = lambda: wait_until(beat_is_stored, 2.0)
 
     worker.run_worker()
@@ -221,7 +221,7 @@ def test_a_run_whose_runner_died_is_taken_over_without_waiting_for_the_schedule(
     cluster, monkeypatch, tmp_path
 ):
     """The schedule goes by the clock of the host that looked last, and that may be the dead one."""
-    monkeypatch.setattr(worker, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(worker, "HEARTBEAT_SECONDS", 0.05)
     ended = []
 
     def a_runner_dies() -> None:
@@ -236,12 +236,14 @@ def test_a_run_whose_runner_died_is_taken_over_without_waiting_for_the_schedule(
 
 
 def test_a_second_worker_of_this_host_takes_the_beat_over(cluster):
-    WorkerBeat.objects.create(host=socket.gethostname(), pid=1)
-    cluster.before_stop = lambda: wait_until(lambda: WorkerBeat.objects.get().pid == os.getpid())
+    WorkerHeartbeat.objects.create(host=socket.gethostname(), pid=1)
+    cluster.before_stop = lambda: wait_until(
+        lambda: WorkerHeartbeat.objects.get().pid == os.getpid()
+    )
 
     worker.run_worker()
 
-    assert WorkerBeat.objects.get().pid == os.getpid()
+    assert WorkerHeartbeat.objects.get().pid == os.getpid()
 
 
 def test_its_runs_are_asked_to_stop_while_the_cluster_waits_for_them(cluster):
@@ -328,5 +330,5 @@ def test_a_worker_whose_guard_has_died_ends_to_be_started_again(cluster, monkeyp
     monkeypatch.setattr(cluster, "guard_lives", False)
     monkeypatch.setattr(cluster, "start", lambda self: None)
 
-    with pytest.raises(SystemExit, match="guard of the queue has died"):
+    with pytest.raises(SystemExit, match="sentinel has died"):
         worker.run_worker()

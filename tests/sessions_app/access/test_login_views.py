@@ -7,14 +7,14 @@ from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
-from sessions_app.access import login_limit
-from sessions_app.access.login_limit import KEPT, PER_ADDRESS, PER_NAME, WINDOW, Attempt
+from sessions_app.access import login
+from sessions_app.access.login import KEPT, PER_ADDRESS, PER_NAME, WINDOW, Attempt
 from sessions_app.models import LoginFailure
 from tests.factories import PASSWORD, user_with
 
 pytestmark = pytest.mark.django_db
 WRONG = "not it"
-ALLOWED = login_limit.PER_NAME_AND_ADDRESS
+ALLOWED = login.PER_NAME_AND_ADDRESS
 
 
 def log_in(name: str = "ada", password: str = WRONG, address: str = "10.0.0.1"):
@@ -33,7 +33,23 @@ def test_after_a_few_wrong_passwords_the_right_one_has_to_wait_too(ada):
     refused = log_in(password=PASSWORD)
 
     assert refused.status_code == 429
-    assert "Too many attempts to log in. Wait 15 minutes" in refused.content.decode()
+    assert "Too many login attempts. Wait 15 minutes" in refused.content.decode()
+
+
+def test_attempts_at_once_gain_nothing():
+    """All begin before the password of the first was looked at."""
+    attempt = Attempt.of("ada", "10.0.0.1")
+
+    assert [login.begin(attempt) for _ in range(30)] == [True] * ALLOWED + [False] * 25
+
+
+def test_a_header_that_anybody_can_send_is_no_other_address(ada):
+    form = {"username": "ada", "password": WRONG}
+    client = Client(REMOTE_ADDR="10.0.0.1")
+    for number in range(ALLOWED):
+        client.post(reverse("login"), form, headers={"x-forwarded-for": f"10.0.9.{number}"})
+
+    assert log_in(password=PASSWORD).status_code == 429
 
 
 def test_it_is_over_after_a_while_however_often_it_was_tried(ada, time_machine):
@@ -70,9 +86,9 @@ def test_an_address_that_tries_many_names_is_refused(ada):
 
 def test_a_name_that_is_tried_from_everywhere_is_refused(ada):
     for number in range(PER_NAME):
-        assert login_limit.begin(Attempt.of("ada", f"10.0.1.{number}"))
+        assert login.begin(Attempt.of("ada", f"10.0.1.{number}"))
 
-    assert not login_limit.begin(Attempt.of("ada", "10.0.2.1"))
+    assert not login.begin(Attempt.of("ada", "10.0.2.1"))
 
 
 def test_who_logs_in_is_no_longer_counted(ada):
@@ -92,10 +108,10 @@ def test_attempts_are_in_the_log_without_the_password(ada, caplog):
 
 def test_old_failures_go_by_themselves(time_machine):
     time_machine.move_to("2026-01-01 12:00:00Z", tick=False)
-    login_limit.begin(Attempt.of("ada", "10.0.0.1"))
+    login.begin(Attempt.of("ada", "10.0.0.1"))
     time_machine.shift(KEPT * 2)
 
-    login_limit.begin(Attempt.of("bob", "10.0.0.1"))
+    login.begin(Attempt.of("bob", "10.0.0.1"))
 
     assert [failure.username for failure in LoginFailure.objects.all()] == ["bob"]
 

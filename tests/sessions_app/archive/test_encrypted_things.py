@@ -10,10 +10,10 @@ from claude_agent_sdk.types import SessionKey
 from cryptography.fernet import Fernet
 
 from escalation.checks import check_encryption_key
-from escalation.host.worker import _complain_about_the_key
-from sessions_app.archive.sealed_things import locked_things, what_the_key_opens
-from sessions_app.archive.transcript_store import append_entries
-from tests.factories import TargetFactory
+from escalation.worker.worker import _check_encryption_key
+from sessions_app.archive.encryption_key import check_keys, undecryptable_data
+from sessions_app.archive.transcripts import append_entries
+from tests.factories import ChannelFactory
 
 pytestmark = pytest.mark.django_db
 KEY: SessionKey = {"project_key": "-srv-shop", "session_id": "11111111-1111-4111-8111-111111111111"}
@@ -24,7 +24,7 @@ def kept(request, settings, tmp_path: Path) -> None:
     in_directory = request.param == "directory"
     settings.CLAUDEOPS_ARCHIVE_DIR = str(tmp_path / "archive") if in_directory else ""
     append_entries(KEY, [{"type": "user", "uuid": "a"}])
-    TargetFactory(name="mail")
+    ChannelFactory(name="mail")
 
 
 @pytest.fixture
@@ -33,29 +33,32 @@ def another_key(settings) -> None:
 
 
 def test_where_the_key_opens_all_nothing_is_said(kept):
-    assert locked_things() == []
-    assert what_the_key_opens()[0]
+    assert undecryptable_data() == []
+    assert check_keys()[0]
     assert check_encryption_key(databases=["default"]) == []
 
 
-def test_what_another_key_has_sealed_is_named(kept, another_key):
-    assert locked_things() == [
+def test_what_another_key_has_encrypted_is_named(kept, another_key):
+    assert undecryptable_data() == [
         "The address of mail",
         "Transcript 11111111-1111-4111-8111-111111111111 #0",
     ]
-    opens, said = what_the_key_opens()
+    opens, said = check_keys()
     assert not opens
-    assert "The address of mail and 1 more cannot be opened: it was sealed with another key" in said
+    assert (
+        "The address of mail and 1 more cannot be decrypted: it was encrypted with another key"
+        in said
+    )
 
 
 def test_the_check_and_the_worker_say_it(kept, another_key, caplog):
     [found] = check_encryption_key(databases=["default"])
     with caplog.at_level(logging.ERROR):
-        _complain_about_the_key()
+        _check_encryption_key()
 
     assert found.id == "escalation.E007"
-    assert "sealed with another key" in found.msg
-    assert "sealed with another key" in caplog.text
+    assert "encrypted with another key" in found.msg
+    assert "encrypted with another key" in caplog.text
 
 
 def test_the_check_asks_the_database_only_when_it_may(django_assert_num_queries):

@@ -13,18 +13,23 @@ from cryptography.fernet import Fernet
 from django.conf import settings
 from django.utils import timezone
 
-from sessions_app.archive.keeping import (
+from sessions_app.archive.encryption_key import (
+    encrypt_chunks,
+    encrypt_with_first_key,
     old_transcripts,
+    older_keys_status,
     remove_old,
-    seal_clear_chunks,
-    seal_with_first_key,
 )
-from sessions_app.archive.sealed_things import about_older_keys
-from sessions_app.archive.transcript_chunks import TranscriptLocked, encode
-from sessions_app.archive.transcript_store import append_entries, append_missing, load_entries
+from sessions_app.archive.transcripts import (
+    TranscriptLocked,
+    append_entries,
+    append_missing,
+    encode,
+    load_entries,
+)
 from sessions_app.models import Session, Transcript, TranscriptChunk
-from sessions_app.reading.target_addresses import address_of
-from tests.factories import SessionFactory, TargetFactory
+from sessions_app.redaction.channel_addresses import address_of
+from tests.factories import ChannelFactory, SessionFactory
 
 pytestmark = pytest.mark.django_db
 KEY: SessionKey = {"project_key": "-srv-shop", "session_id": "11111111-1111-4111-8111-111111111111"}
@@ -70,7 +75,7 @@ def readable(content: bytes) -> bool:
         return b"ghp_" in content
 
 
-def test_what_is_kept_is_sealed_and_comes_back_as_it_was(place):
+def test_what_is_kept_is_encrypted_and_comes_back_as_it_was(place):
     append_entries(KEY, [SAID])
 
     assert not readable(stored(place))
@@ -84,55 +89,55 @@ def test_what_was_kept_in_the_clear_is_still_read(place):
     assert load_entries(KEY) == [SAID]
 
 
-def test_what_was_kept_in_the_clear_is_sealed_once(place, django_capture_on_commit_callbacks):
+def test_what_was_kept_in_the_clear_is_encrypted_once(place, django_capture_on_commit_callbacks):
     kept_in_the_clear(place, SAID)
 
     with django_capture_on_commit_callbacks(execute=True):
-        assert seal_clear_chunks() == 1
+        assert encrypt_chunks() == 1
 
     assert not readable(stored(place))
     assert load_entries(KEY) == [SAID]
-    assert seal_clear_chunks() == 0
+    assert encrypt_chunks() == 0
 
 
-def test_a_chunk_whose_file_is_gone_does_not_keep_others_from_being_sealed(place, caplog):
+def test_a_chunk_whose_file_is_gone_does_not_keep_others_from_being_encrypted(place, caplog):
     first = kept_in_the_clear(place, SAID)
     TranscriptChunk.objects.create(
         transcript=first.transcript, number=1, entries=1, stored_as="nowhere.z"
     )
 
-    assert seal_clear_chunks() == 1
-    assert "could not be sealed" in caplog.text
+    assert encrypt_chunks() == 1
+    assert "Could not encrypt" in caplog.text
 
 
-def test_what_an_older_key_sealed_is_sealed_anew_and_the_old_key_can_be_dropped(
+def test_what_an_older_key_encrypted_is_encrypted_anew_and_the_old_key_can_be_dropped(
     place, settings, django_capture_on_commit_callbacks
 ):
     append_entries(KEY, [SAID])
-    target = TargetFactory(address="json://me:hunter2hunter2@127.0.0.1:9/")
-    assert about_older_keys() == ""
+    target = ChannelFactory(address="json://me:hunter2hunter2@127.0.0.1:9/")
+    assert older_keys_status() == ""
     settings.CLAUDEOPS_ENCRYPTION_KEYS = (*OTHER_KEYS, *KEYS)
-    before = about_older_keys()
+    before = older_keys_status()
 
     with django_capture_on_commit_callbacks(execute=True):
-        assert seal_with_first_key() == 2
+        assert encrypt_with_first_key() == 2
 
-    after = about_older_keys()
-    assert seal_with_first_key() == 0
+    after = older_keys_status()
+    assert encrypt_with_first_key() == 0
     settings.CLAUDEOPS_ENCRYPTION_KEYS = OTHER_KEYS
     target.refresh_from_db()
     assert load_entries(KEY) == [SAID]
     assert address_of(target) == "json://me:hunter2hunter2@127.0.0.1:9/"
-    assert ("still needed for 2" in before, "can be dropped" in after) == (True, True)
+    assert ("2 items" in before, "can be removed" in after) == (True, True)
     assert len(list(place.rglob("*.sealed"))) <= 1
 
 
-def test_what_none_of_our_keys_sealed_stays_as_it_is(place, settings):
+def test_what_none_of_our_keys_encrypted_stays_as_it_is(place, settings):
     append_entries(KEY, [SAID])
-    TargetFactory()
+    ChannelFactory()
     settings.CLAUDEOPS_ENCRYPTION_KEYS = (*OTHER_KEYS, Fernet.generate_key().decode())
 
-    assert seal_with_first_key() == 0
+    assert encrypt_with_first_key() == 0
 
     settings.CLAUDEOPS_ENCRYPTION_KEYS = KEYS
     assert load_entries(KEY) == [SAID]
@@ -142,14 +147,14 @@ def test_with_one_key_the_archive_is_not_looked_through(place, django_assert_num
     append_entries(KEY, [SAID])
 
     with django_assert_num_queries(0):
-        assert seal_with_first_key() == 0
+        assert encrypt_with_first_key() == 0
 
 
 def test_another_key_opens_nothing_and_loses_nothing(place, settings):
     append_entries(KEY, [SAID])
     settings.CLAUDEOPS_ENCRYPTION_KEYS = OTHER_KEYS
 
-    with pytest.raises(TranscriptLocked, match="sealed with another key"):
+    with pytest.raises(TranscriptLocked, match="encrypted with another key"):
         load_entries(KEY)
     with pytest.raises(TranscriptLocked):
         append_missing(KEY, [SAID, {**SAID, "uuid": "b"}])
@@ -158,7 +163,7 @@ def test_another_key_opens_nothing_and_loses_nothing(place, settings):
     assert load_entries(KEY) == [SAID]
 
 
-def test_the_summary_beside_it_is_masked(place):
+def test_the_summary_beside_it_is_redacted(place):
     append_entries(KEY, [{**SAID, "message": {"role": "user", "content": SECRET}}])
 
     assert SECRET not in str(Transcript.objects.get().summary)

@@ -1,4 +1,4 @@
-"""The archive of transcripts: the SDK's own suite, both places, and what can go wrong in them."""
+"""The archive of transcripts: both places, and what can go wrong in them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,12 @@ from typing import Any
 
 import pytest
 import time_machine
-from asgiref.sync import async_to_sync
-from claude_agent_sdk import list_sessions_from_store, project_key_for_directory
-from claude_agent_sdk.testing import run_session_store_conformance
 from claude_agent_sdk.types import SessionKey
 from django.db import connection, transaction
 
-from sessions_app.archive import transcript_chunks, transcript_store
-from sessions_app.archive.sdk_store import OrmSessionStore
-from sessions_app.archive.transcript_chunks import TranscriptDamaged
-from sessions_app.archive.transcript_store import (
+from sessions_app.archive import transcripts
+from sessions_app.archive.transcripts import (
+    TranscriptDamaged,
     append_entries,
     append_missing,
     delete_transcript,
@@ -48,14 +44,6 @@ def either_place(request, settings, tmp_path: Path) -> None:
 
 def files_in(directory: Path) -> list[Path]:
     return [path for path in directory.rglob("*") if path.is_file()]
-
-
-def test_it_passes_the_conformance_suite_of_the_sdk(db, either_place):
-    async def make_store() -> OrmSessionStore:
-        await Transcript.objects.all().adelete()
-        return OrmSessionStore()
-
-    async_to_sync(run_session_store_conformance)(make_store)
 
 
 def test_it_gives_back_what_no_database_text_could_hold(db, either_place):
@@ -100,7 +88,7 @@ def test_it_adds_nothing_when_nothing_is_new(db):
 
 
 def test_it_cuts_a_long_transcript_into_chunks(db, monkeypatch):
-    monkeypatch.setattr(transcript_chunks, "CHUNK_BYTES", 200)
+    monkeypatch.setattr(transcripts, "CHUNK_BYTES", 200)
     entries = [said(str(number)) for number in range(10)]
 
     append_entries(KEY, entries)
@@ -139,7 +127,7 @@ def test_it_leaves_no_file_behind_when_the_database_fails(db, archive_dir, monke
     def fail(*args: object) -> None:
         raise RuntimeError("the database went away")
 
-    monkeypatch.setattr(transcript_store, "_note_change", fail)
+    monkeypatch.setattr(transcripts, "_note_change", fail)
 
     with pytest.raises(RuntimeError):
         append_entries(KEY, [said("a")])
@@ -184,16 +172,7 @@ def test_it_keeps_the_transcript_when_the_summary_cannot_be_made(db, monkeypatch
     append_entries(KEY, [said("a")])
 
     assert load_entries(KEY) == [said("a")]
-    assert "summary cannot be brought up to date" in caplog.text
-
-
-def test_it_lists_sessions_through_the_reader_of_the_sdk(db, tmp_path):
-    key: SessionKey = {**KEY, "project_key": project_key_for_directory(tmp_path)}
-    append_entries(key, [{**said("a", "Look at the shop."), "cwd": str(tmp_path)}])
-
-    sessions = async_to_sync(list_sessions_from_store)(OrmSessionStore(), directory=str(tmp_path))
-
-    assert [session.summary for session in sessions] == ["Look at the shop."]
+    assert "Could not update the summary" in caplog.text
 
 
 def test_it_remembers_what_the_cli_says_about_a_subagent(db):

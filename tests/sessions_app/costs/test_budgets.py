@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessions_app.reading.budgets import (
+from sessions_app.costs.budgets import (
     SETTINGS,
     WHOSE,
     Budget,
@@ -22,6 +22,7 @@ from sessions_app.reading.budgets import (
     start_of_day,
     start_of_month,
 )
+from tests.tables import each_row
 
 amounts = st.decimals(min_value=0, max_value=10**6, places=4)
 days = st.dates(min_value=date(2020, 1, 1), max_value=date(2040, 12, 31))
@@ -38,7 +39,7 @@ def budget(
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("limit", "spent", "left", "tone"),
     [
         (10, 0, 10, "good"),
@@ -94,7 +95,7 @@ def test_a_refusal_names_the_setting_and_what_is_an_estimate(scope):
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("now", "day", "month"),
     [
         # 23:30 in UTC is the next day, and the next month, in Berlin
@@ -120,7 +121,7 @@ def test_a_period_has_begun_and_is_not_over(now):
     assert now - start_of_day(now, BERLIN) < timedelta(hours=25)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("spent", "week", "first", "today", "low", "high"),
     [
         ("10", "7", None, date(2026, 4, 10), "30", "30"),

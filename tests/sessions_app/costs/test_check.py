@@ -6,9 +6,9 @@ from decimal import Decimal
 
 import pytest
 
+from sessions_app.costs.check import CostCheckResult, check_costs, check_path
+from sessions_app.history.chain import Chain
 from sessions_app.models import Session
-from sessions_app.reading.chain import Chain
-from sessions_app.reading.cost_check import Finding, check_costs, check_path
 
 
 def run(pk: int, own: str | None, reported: str | None, **facts) -> Session:
@@ -51,7 +51,7 @@ def test_req5_the_check_line_names_both_figures_exactly():
 def test_req5_a_difference_is_told_and_not_ticked():
     check = check_path([run(1, "0.03", "0.03"), run(2, "0.47", "0.47")])
 
-    assert check.finding == Finding.DIFFERENT
+    assert check.finding == CostCheckResult.DIFFERENT
     assert "$0.50 ≠" in check.sentence
     assert "$0.03 apart" in check.sentence
     assert "✓" not in check.sentence
@@ -88,7 +88,7 @@ def test_req5_rounding_of_the_last_place_is_no_difference():
 def test_req5_an_unknown_cost_is_said_instead_of_a_tick():
     check = check_path([run(1, "0.03", "0.03"), run(2, None, None, status="failed")])
 
-    assert check.finding == Finding.UNKNOWN
+    assert check.finding == CostCheckResult.UNKNOWN
     assert "without #2, whose cost is unknown" in check.sentence
     assert "✓" not in check.sentence
 
@@ -98,7 +98,7 @@ def test_req5_an_estimate_is_said_instead_of_a_tick():
 
     check = check_path([run(1, "0.03", "0.03"), guessed])
 
-    assert check.finding == Finding.ESTIMATED
+    assert check.finding == CostCheckResult.ESTIMATED
     assert "Sum of tiers $0.03, without #2" in check.sentence
     assert "≈ $0.012 is an estimate" in check.sentence
 
@@ -106,14 +106,14 @@ def test_req5_an_estimate_is_said_instead_of_a_tick():
 def test_req5_a_run_that_is_under_way_is_waited_for():
     check = check_path([run(1, "0.03", "0.03"), run(2, None, None, status="running")])
 
-    assert check.finding == Finding.PENDING
+    assert check.finding == CostCheckResult.PENDING
     assert "after the end of #2" in check.sentence
 
 
 def test_req5_a_record_without_reported_figures_proves_nothing():
     check = check_path([run(1, "0.03", None)])
 
-    assert check.finding == Finding.NOT_REPORTED
+    assert check.finding == CostCheckResult.NOT_REPORTED
     assert "no reported figure" in check.sentence
 
 

@@ -9,9 +9,9 @@ from django.core.management import call_command
 from django.db import connection
 from django.db.models import F
 
+from sessions_app.costs.rollups import rebuild
+from sessions_app.costs.rollups_check import check
 from sessions_app.models import Cycle, DailyVerdict, PeriodCost, SearchText, Session
-from sessions_app.reading.rollups import rebuild
-from sessions_app.reading.rollups_check import check
 from tests.factories import GateEventFactory, SessionFactory, three_tier_chain
 
 pytestmark = pytest.mark.django_db
@@ -54,7 +54,7 @@ def test_a_wrong_sum_is_found_and_mended(record, change):
 def test_a_run_that_changed_behind_the_sums_is_found(record):
     Session.objects.filter(pk=record.pk).update(cost_usd=Decimal("9"))
 
-    assert "the runs give 1 runs, $9.00" in " ".join(check().differences)
+    assert "the sessions give 1 sessions, $9.00" in " ".join(check().differences)
 
 
 def test_a_wrong_count_of_verdicts_is_found(record):
@@ -68,7 +68,7 @@ def test_a_wrong_count_of_verdicts_is_found(record):
 def test_words_that_are_not_the_sessions_are_found(record):
     SearchText.objects.filter(pk=record.pk).update(text="other words")
 
-    assert f"session {record.pk} is searched for by words" in " ".join(check().differences)
+    assert f"session {record.pk} has an outdated search text" in " ".join(check().differences)
     rebuild()
     assert check().is_right
 

@@ -8,8 +8,8 @@ from decimal import Decimal
 import pytest
 from django.utils import timezone
 
-from sessions_app.reading import unit_costs as module
-from sessions_app.reading.unit_costs import unit_costs
+from sessions_app.costs import spending as module
+from sessions_app.costs.spending import unit_costs
 from tests.factories import CycleFactory, SessionFactory, three_tier_chain
 
 pytestmark = pytest.mark.django_db

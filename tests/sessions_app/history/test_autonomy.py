@@ -8,16 +8,16 @@ from itertools import product
 import pytest
 from django.utils import timezone
 
-from sessions_app.models.trust import Step
-from sessions_app.reading.trust_record import (
+from sessions_app.history.autonomy import (
     Fate,
-    Kind,
-    Wish,
+    PermissionKind,
+    RequestedPermission,
     examples,
     fate_of,
     recorded_wishes,
     what_if,
 )
+from sessions_app.models.autonomy import AutonomyLevel
 from tests.factories import (
     ChangeFactory,
     CycleFactory,
@@ -25,35 +25,38 @@ from tests.factories import (
     SessionFactory,
     WatchFactory,
 )
+from tests.tables import each_row
 
 NOW = timezone.now()
 EVERY_WISH = [
-    Wish(kind=kind, what=f"{kind} {tier}", tier=tier, given=given, at=NOW, session=1)
-    for kind, tier, given in product(Kind, (1, 2, 3, 4), (True, False))
+    RequestedPermission(kind=kind, what=f"{kind} {tier}", tier=tier, given=given, at=NOW, session=1)
+    for kind, tier, given in product(PermissionKind, (1, 2, 3, 4), (True, False))
 ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("step", "tier", "fate"),
     [
-        (Step.LOOK, 2, Fate.REFUSED),
-        (Step.SAFE_WITH_APPROVAL, 2, Fate.ASKED),
-        (Step.SAFE_WITH_APPROVAL, 3, Fate.REFUSED),
-        (Step.SAFE, 2, Fate.DONE),
-        (Step.SAFE, 3, Fate.REFUSED),
-        (Step.ALL_WITH_APPROVAL, 2, Fate.DONE),
-        (Step.ALL_WITH_APPROVAL, 3, Fate.ASKED),
-        (Step.ALL, 3, Fate.DONE),
-        (Step.ALL, 4, Fate.REFUSED),
+        (AutonomyLevel.LOOK, 2, Fate.REFUSED),
+        (AutonomyLevel.SAFE_WITH_APPROVAL, 2, Fate.ASKED),
+        (AutonomyLevel.SAFE_WITH_APPROVAL, 3, Fate.REFUSED),
+        (AutonomyLevel.SAFE, 2, Fate.DONE),
+        (AutonomyLevel.SAFE, 3, Fate.REFUSED),
+        (AutonomyLevel.ALL_WITH_APPROVAL, 2, Fate.DONE),
+        (AutonomyLevel.ALL_WITH_APPROVAL, 3, Fate.ASKED),
+        (AutonomyLevel.ALL, 3, Fate.DONE),
+        (AutonomyLevel.ALL, 4, Fate.REFUSED),
     ],
 )
 def test_the_fate_of_a_wish_follows_from_the_step(step, tier, fate):
-    wish = Wish(kind=Kind.COMMAND, what="x", tier=tier, given=False, at=NOW, session=1)
+    wish = RequestedPermission(
+        kind=PermissionKind.COMMAND, what="x", tier=tier, given=False, at=NOW, session=1
+    )
 
     assert fate_of(wish, step.policy) == fate
 
 
-@pytest.mark.parametrize("step", Step)
+@each_row("step", AutonomyLevel)
 def test_no_wish_is_in_two_groups(step):
     would = what_if(EVERY_WISH, step)
 
@@ -62,25 +65,27 @@ def test_no_wish_is_in_two_groups(step):
     )
 
 
-@pytest.mark.parametrize(("lower", "higher"), list(zip(Step, list(Step)[1:], strict=False)))
-def test_more_trust_never_prevents_what_less_trust_allows(lower, higher):
+@pytest.mark.parametrize(
+    ("lower", "higher"), list(zip(AutonomyLevel, list(AutonomyLevel)[1:], strict=False))
+)
+def test_more_autonomy_never_prevents_what_less_autonomy_allows(lower, higher):
     assert set(what_if(EVERY_WISH, higher).prevented) <= set(what_if(EVERY_WISH, lower).prevented)
 
 
 def test_the_sentence_counts():
-    would = what_if(EVERY_WISH, Step.ALL_WITH_APPROVAL)
+    would = what_if(EVERY_WISH, AutonomyLevel.ALL_WITH_APPROVAL)
 
     assert would.sentence == (
         "In the last 7 days it would have let through 2 commands and 2 escalations; asked a person "
         "about 2 commands and 2 escalations; refused 1 command and 1 escalation."
     )
-    assert what_if([], Step.ALL).sentence.endswith("would have changed nothing.")
+    assert what_if([], AutonomyLevel.ALL).sentence.endswith("would have changed nothing.")
 
 
 def test_the_same_command_again_and_again_is_one_example():
     wishes = [
-        Wish(
-            kind=Kind.COMMAND,
+        RequestedPermission(
+            kind=PermissionKind.COMMAND,
             what=what,
             tier=2,
             given=False,
@@ -117,9 +122,9 @@ def test_the_record_holds_denied_commands_changes_and_what_tiers_asked_for():
     found = {(wish.kind, wish.what, wish.tier, wish.given) for wish in recorded_wishes(watch)}
 
     assert found == {
-        (Kind.COMMAND, "docker restart web", 2, False),
-        (Kind.COMMAND, "systemctl stop x", 2, True),
-        (Kind.TIER, "Tier 2: web hangs", 2, False),
-        (Kind.TIER, "Tier 3: web hangs", 3, True),
+        (PermissionKind.COMMAND, "docker restart web", 2, False),
+        (PermissionKind.COMMAND, "systemctl stop x", 2, True),
+        (PermissionKind.TIER, "Tier 2: web hangs", 2, False),
+        (PermissionKind.TIER, "Tier 3: web hangs", 3, True),
     }
     assert held.pk in {wish.session for wish in recorded_wishes(watch)}

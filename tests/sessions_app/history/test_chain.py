@@ -11,7 +11,7 @@ from decimal import Decimal
 import pytest
 from django.db.models import RestrictedError
 
-from sessions_app.reading.chain import Chain, chain_of
+from sessions_app.history.chain import Chain, chain_of
 from tests.factories import SessionFactory, three_tier_chain
 
 pytestmark = pytest.mark.django_db

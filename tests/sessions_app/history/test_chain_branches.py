@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sessions_app.reading.chain import chain_of
+from sessions_app.history.chain import chain_of
 from tests.factories import SessionFactory, three_tier_chain
 
 pytestmark = pytest.mark.django_db
@@ -20,12 +20,12 @@ def lines(session) -> list[tuple[int, list[int], str]]:
 def test_req4_a_chain_without_branches_is_one_line():
     sessions = three_tier_chain()
 
-    assert lines(sessions[1]) == [(0, [s.pk for s in sessions], "tier run")]
+    assert lines(sessions[1]) == [(0, [s.pk for s in sessions], "tier")]
 
 
 @pytest.mark.parametrize(
     ("purpose", "label"),
-    [("follow_up", "follow-up question"), ("fork", "another approach"), ("retry", "tried again")],
+    [("follow_up", "follow-up question"), ("fork", "another approach"), ("retry", "retry")],
 )
 def test_req4_what_a_person_adds_is_a_branch_named_by_its_purpose(purpose, label):
     first, second, third = three_tier_chain()
@@ -37,7 +37,7 @@ def test_req4_what_a_person_adds_is_a_branch_named_by_its_purpose(purpose, label
     assert branch == (1, [added.pk], label)
 
 
-@pytest.mark.parametrize("purpose", ["report", "continuation", "handoff"])
+@pytest.mark.parametrize("purpose", ["report", "continuation", "findings", "recovery"])
 def test_req4_what_the_supervisor_adds_stays_in_the_line(purpose):
     first = SessionFactory()
     second = SessionFactory(parent_session=first, purpose=purpose)

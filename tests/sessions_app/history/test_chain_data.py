@@ -5,8 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from sessions_app.reading.chain import chain_of
-from sessions_app.reading.chain_data import chain_as_data
+from sessions_app.history.chain import chain_as_data, chain_of
 from tests.factories import SessionFactory, three_tier_chain
 
 pytestmark = pytest.mark.django_db

@@ -8,9 +8,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from sessions_app.reading.chain_record import claims_in, marked_report
-from sessions_app.reading.claims import Finding
-from sessions_app.reading.report_text import read_report
+from sessions_app.history.claims import ClaimCheck, claims_in, marked_report, read_report
 from tests.factories import ChangeFactory, GateEventFactory, SessionFactory
 
 pytestmark = pytest.mark.django_db
@@ -21,7 +19,7 @@ def reported(action: str = "restarted web", result: str = "succeeded") -> dict[s
     return {"actions_taken": [{"action": action, "service": "web", "result": result}]}
 
 
-def finding(session: Any, **facts: str) -> Finding:
+def finding(session: Any, **facts: str) -> ClaimCheck:
     (claim,) = claims_in(reported(**facts), session.cycle_id)
     return claim.finding
 
@@ -34,19 +32,19 @@ def session():
 def test_a_change_of_an_earlier_run_of_the_chain_counts(session):
     ChangeFactory(session=SessionFactory(parent_session=session))
 
-    assert finding(session) is Finding.SEEN
+    assert finding(session) is ClaimCheck.SEEN
 
 
 def test_a_change_of_another_chain_does_not(session):
     ChangeFactory()
 
-    assert finding(session) is Finding.CLAIMED
+    assert finding(session) is ClaimCheck.CLAIMED
 
 
 def test_an_edit_counts(session):
     ChangeFactory(session=session, kind="edit", action="edit /a/web.yml", path="/a/web.yml")
 
-    assert finding(session, action="corrected web.yml") is Finding.SEEN
+    assert finding(session, action="corrected web.yml") is ClaimCheck.SEEN
 
 
 def test_a_failed_command_contradicts_and_is_the_evidence(session):
@@ -54,7 +52,7 @@ def test_a_failed_command_contradicts_and_is_the_evidence(session):
 
     (claim,) = claims_in(reported(), session.cycle_id)
 
-    assert claim.finding is Finding.OTHERWISE
+    assert claim.finding is ClaimCheck.OTHERWISE
     assert claim.evidence is not None
     assert claim.evidence.told == "exit code 1"
 
@@ -62,30 +60,30 @@ def test_a_failed_command_contradicts_and_is_the_evidence(session):
 def test_a_denied_command_contradicts(session):
     GateEventFactory(session=session, sequence=1, verdict="deny", more=CHANGES)
 
-    assert finding(session) is Finding.OTHERWISE
+    assert finding(session) is ClaimCheck.OTHERWISE
 
 
 def test_a_command_that_nobody_approved_contradicts(session):
     GateEventFactory(session=session, sequence=1, verdict="ask", more=CHANGES)
     ended = {"call": "aa", "has_run": False, "exit_code": 126}
-    GateEventFactory(session=session, sequence=2, kind="gate_end", verdict="", more=ended)
+    GateEventFactory(session=session, sequence=2, kind="command_end", verdict="", more=ended)
 
-    assert finding(session) is Finding.OTHERWISE
+    assert finding(session) is ClaimCheck.OTHERWISE
 
 
-@pytest.mark.parametrize(("code", "expected"), [(0, Finding.CLAIMED), (1, Finding.OTHERWISE)])
+@pytest.mark.parametrize(("code", "expected"), [(0, ClaimCheck.CLAIMED), (1, ClaimCheck.OTHERWISE)])
 def test_a_later_script_may_have_done_it_if_it_went_well(session, code, expected):
     GateEventFactory(session=session, sequence=1, verdict="deny", more=CHANGES)
-    GateEventFactory(session=session, sequence=2, verdict="contain", more={"call": "bb"})
+    GateEventFactory(session=session, sequence=2, verdict="isolate", more={"call": "bb"})
     ended = {"call": "bb", "exit_code": code}
-    GateEventFactory(session=session, sequence=3, kind="gate_end", verdict="", more=ended)
+    GateEventFactory(session=session, sequence=3, kind="command_end", verdict="", more=ended)
 
     assert finding(session) is expected
 
 
 @pytest.mark.parametrize("report", [None, {}, [], "x", {"actions_taken": "x"}, {"actions": [3]}])
 def test_nonsense_claims_nothing_that_could_be_wrong(report, session):
-    assert all(c.finding is Finding.CLAIMED for c in claims_in(report, session.cycle_id))
+    assert all(c.finding is ClaimCheck.CLAIMED for c in claims_in(report, session.cycle_id))
 
 
 def test_a_report_without_actions_asks_nobody(session):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessions_app.reading.claims import Claim, Finding, Recorded, Result, judged, outcome_of
+from sessions_app.history.claims import Claim, ClaimCheck, Recorded, Result, judged, outcome_of
+from tests.tables import each_row
 
 RESTART = Recorded(action="docker restart web", service="web", kind="restart")
 START = Recorded(action="docker start web", service="web", kind="restart")
@@ -40,7 +40,7 @@ def claim(text: str, *record: Recorded, service: str = "", result: str = "succee
     return judged(text, service, result, record)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "service", "one"),
     [
         ("restarted web", "web", RESTART),
@@ -65,10 +65,10 @@ def claim(text: str, *record: Recorded, service: str = "", result: str = "succee
 def test_a_change_with_the_same_verb_and_name_is_seen(text, service, one):
     found = claim(text, one, service=service)
 
-    assert (found.finding, found.evidence) == (Finding.SEEN, one)
+    assert (found.finding, found.evidence) == (ClaimCheck.SEEN, one)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "service", "record"),
     [
         ("restarted web", "web", ()),
@@ -86,10 +86,10 @@ def test_a_change_with_the_same_verb_and_name_is_seen(text, service, one):
 def test_what_no_change_matches_is_only_claimed(text, service, record):
     found = claim(text, *record, service=service)
 
-    assert (found.finding, found.evidence) == (Finding.CLAIMED, None)
+    assert (found.finding, found.evidence) == (ClaimCheck.CLAIMED, None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "record",
     [
         (failed(RESTART),),
@@ -104,24 +104,24 @@ def test_what_no_change_matches_is_only_claimed(text, service, record):
 def test_success_that_only_failed_or_was_denied_is_contradicted(record):
     found = claim("restarted web", *record, service="web")
 
-    assert found.finding is Finding.OTHERWISE
+    assert found.finding is ClaimCheck.OTHERWISE
     assert found.word == "the record says otherwise"
     assert found.evidence is not None
     assert found.evidence.result in (Result.FAILED, Result.DENIED)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("record", "finding"),
     [
-        ((failed(RESTART), RESTART), Finding.SEEN),
-        ((RESTART, failed(RESTART)), Finding.SEEN),
-        ((denied(RESTART), RESTART), Finding.SEEN),
-        ((failed(RESTART), START), Finding.SEEN),
-        ((failed(RESTART), unsure(RESTART)), Finding.SEEN),
-        ((failed(RESTART), SCRIPT), Finding.CLAIMED),
-        ((failed(RESTART), COMPOSE), Finding.CLAIMED),
-        ((failed(RESTART), PLAYBOOK), Finding.CLAIMED),
-        ((failed(RESTART), STOP), Finding.CLAIMED),
+        ((failed(RESTART), RESTART), ClaimCheck.SEEN),
+        ((RESTART, failed(RESTART)), ClaimCheck.SEEN),
+        ((denied(RESTART), RESTART), ClaimCheck.SEEN),
+        ((failed(RESTART), START), ClaimCheck.SEEN),
+        ((failed(RESTART), unsure(RESTART)), ClaimCheck.SEEN),
+        ((failed(RESTART), SCRIPT), ClaimCheck.CLAIMED),
+        ((failed(RESTART), COMPOSE), ClaimCheck.CLAIMED),
+        ((failed(RESTART), PLAYBOOK), ClaimCheck.CLAIMED),
+        ((failed(RESTART), STOP), ClaimCheck.CLAIMED),
     ],
 )
 def test_what_may_have_been_done_in_another_way_is_not_contradicted(record, finding):
@@ -131,14 +131,14 @@ def test_what_may_have_been_done_in_another_way_is_not_contradicted(record, find
 def test_a_failure_that_is_admitted_is_seen():
     found = claim("restarted web", failed(RESTART), service="web", result="failed")
 
-    assert (found.finding, found.evidence) == (Finding.SEEN, failed(RESTART))
+    assert (found.finding, found.evidence) == (ClaimCheck.SEEN, failed(RESTART))
 
 
 def test_what_was_skipped_claims_nothing():
-    assert claim("restart web", failed(RESTART), result="skipped").finding is Finding.NOTHING
+    assert claim("restart web", failed(RESTART), result="skipped").finding is ClaimCheck.NOTHING
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "exit_code", "result"),
     [
         ("docker restart web", 0, Result.DONE),
@@ -171,18 +171,18 @@ RECORDS = st.lists(
 
 @given(text=st.text(max_size=60), service=st.text(max_size=20), record=RECORDS)
 def test_whatever_is_claimed_there_is_an_answer(text, service, record):
-    assert claim(text, *record, service=service).finding in Finding
+    assert claim(text, *record, service=service).finding in ClaimCheck
 
 
 @given(record=RECORDS)
 def test_a_later_success_ends_every_contradiction(record):
-    assert claim("restarted web", *record, RESTART, service="web").finding is Finding.SEEN
+    assert claim("restarted web", *record, RESTART, service="web").finding is ClaimCheck.SEEN
 
 
 @given(record=RECORDS)
 def test_only_what_failed_or_was_denied_contradicts(record):
     found = claim("restarted web", *record, service="web")
 
-    if found.finding is Finding.OTHERWISE:
+    if found.finding is ClaimCheck.OTHERWISE:
         assert found.evidence is not None
         assert found.evidence.result in (Result.FAILED, Result.DENIED)

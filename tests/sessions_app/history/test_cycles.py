@@ -6,23 +6,23 @@ from decimal import Decimal
 import pytest
 from django.utils import timezone
 
-from sessions_app.models import Watch
-from sessions_app.reading.rounds import (
+from sessions_app.history.cycles import (
     SHOWN,
     STOPPED,
-    Round,
-    cost_per_round,
-    rounds_in,
-    with_rounds,
+    PastCycle,
+    cost_per_cycle,
+    cycles_in,
+    with_cycles,
 )
+from sessions_app.models import Watch
 from tests.factories import CycleFactory, SessionFactory, WatchFactory
 
 pytestmark = pytest.mark.django_db
 
 
-def rounds_of(watch: Watch) -> tuple[Round, ...]:
-    found = with_rounds(Watch.objects.filter(pk=watch.pk)).get()
-    return rounds_in(found.last_rounds)
+def rounds_of(watch: Watch) -> tuple[PastCycle, ...]:
+    found = with_cycles(Watch.objects.filter(pk=watch.pk)).get()
+    return cycles_in(found.last_cycles)
 
 
 def test_a_watch_that_never_ran_has_no_rounds():
@@ -94,5 +94,5 @@ def test_the_cost_per_round_is_the_mean_of_what_is_known_and_over():
     SessionFactory(cycle=CycleFactory(watch=watch), cost_usd=None)
     SessionFactory(cycle=CycleFactory(watch=watch, running=True), cost_usd=Decimal(9))
 
-    assert cost_per_round(rounds_of(watch)) == Decimal("0.02")
-    assert cost_per_round(()) is None
+    assert cost_per_cycle(rounds_of(watch)) == Decimal("0.02")
+    assert cost_per_cycle(()) is None

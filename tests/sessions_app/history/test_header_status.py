@@ -5,27 +5,27 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from sessions_app.models import Incident, PauseSwitch, WorkerBeat
-from sessions_app.pages.inbox import load_inbox
-from sessions_app.reading.glance import Attention, Pause, load_glance
+from escalation.web.overview import load_inbox
+from sessions_app.history.header_status import Attention, Pause, load_header_status
+from sessions_app.models import Incident, PauseSwitch, WorkerHeartbeat
 from tests.factories import (
     ApprovalFactory,
+    ChannelFactory,
     IncidentFactory,
+    SandboxProofFactory,
     SessionFactory,
-    TargetFactory,
     UserFactory,
-    WallsProofFactory,
 )
 
 pytestmark = pytest.mark.django_db
 
 
 def test_nothing_is_said_as_nothing():
-    found = load_glance()
+    found = load_header_status()
 
     said = found.attention
     assert (said.total, said.title, said.sentence) == (0, "Claude Ops", "Nothing needs you.")
-    assert (found.pause, found.walls_hold, found.failing_targets) == (Pause(), False, ())
+    assert (found.pause, found.sandbox_holds, found.failing_channels) == (Pause(), False, ())
     assert found.last_step == 0
 
 
@@ -43,7 +43,7 @@ def test_what_asks_is_counted_and_the_inbox_counts_the_same(django_assert_num_qu
     IncidentFactory(state="acknowledged", snoozed_until=timezone.now() + timedelta(minutes=1))
     IncidentFactory(state="working", snoozed_until=timezone.now() - timedelta(minutes=1))
     IncidentFactory(snoozed_until=timezone.now() + timedelta(hours=1))
-    IncidentFactory(healthy_rounds=1)
+    IncidentFactory(healthy_cycles=1)
     IncidentFactory(drill="x", watch=None, scope="drill:x")
     ApprovalFactory()
     ApprovalFactory(state="approved")
@@ -51,7 +51,7 @@ def test_what_asks_is_counted_and_the_inbox_counts_the_same(django_assert_num_qu
     ApprovalFactory(session=SessionFactory(drill=True))
 
     with django_assert_num_queries(1):
-        found = load_glance().attention
+        found = load_header_status().attention
 
     assert found == Attention(problems=3, could_not_run=1, approvals=1)
     asking = [one for one in Incident.objects.filter(drill="") if one.asks_for_person]
@@ -67,29 +67,31 @@ def test_all_of_it_is_said_in_one_query(django_assert_num_queries):
         reason="new disks",
         changed_by=UserFactory(username="ada"),
     )
-    WallsProofFactory(is_worse=True)
-    TargetFactory(name="phone", failures_in_a_row=2)
-    TargetFactory(name="asleep", failures_in_a_row=2, enabled=False)
+    SandboxProofFactory(is_worse=True)
+    ChannelFactory(name="phone", failures_in_a_row=2)
+    ChannelFactory(name="asleep", failures_in_a_row=2, enabled=False)
     IncidentFactory().events.create(kind="opened")
     newest = IncidentFactory().events.create(kind="opened")
 
     with django_assert_num_queries(1):
-        found = load_glance()
+        found = load_header_status()
 
     assert found.pause == Pause(paused=True, reason="new disks", by="ada")
-    assert found.walls_hold
-    assert found.failing_targets == ("phone",)
+    assert found.sandbox_holds
+    assert found.failing_channels == ("phone",)
     assert found.last_step == newest.pk
 
 
 @pytest.mark.parametrize(("minutes", "silent"), [(1, False), (3, True)])
 def test_a_worker_that_was_not_seen_for_two_minutes_is_silent(minutes, silent):
-    WorkerBeat.objects.create(host="a", pid=1, seen_at=timezone.now() - timedelta(minutes=minutes))
+    WorkerHeartbeat.objects.create(
+        host="a", pid=1, seen_at=timezone.now() - timedelta(minutes=minutes)
+    )
 
-    assert load_glance().worker_is_silent is silent
+    assert load_header_status().worker_is_silent is silent
 
 
 def test_a_pause_by_nobody_names_nobody():
     PauseSwitch.objects.create(pk=PauseSwitch.THE_ONE, paused=True, reason="by hand")
 
-    assert load_glance().pause == Pause(paused=True, reason="by hand")
+    assert load_header_status().pause == Pause(paused=True, reason="by hand")

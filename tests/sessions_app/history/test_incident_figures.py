@@ -8,12 +8,8 @@ from decimal import Decimal
 import pytest
 from django.utils import timezone
 
+from sessions_app.history.incidents import cost_of, figures_since, remedies_that_failed
 from sessions_app.models import Incident
-from sessions_app.reading.incident_figures import (
-    cost_of,
-    figures_since,
-    remedies_that_failed,
-)
 from tests.factories import (
     CycleFactory,
     IncidentFactory,

@@ -8,8 +8,8 @@ import pytest
 import time_machine
 from django.utils import timezone
 
+from sessions_app.history.incidents import SNOOZES, snooze_until, wish_of
 from sessions_app.models import Incident
-from sessions_app.reading.incident_text import SNOOZES, snooze_until, wish_of
 from tests.factories import IncidentFactory, UserFactory, WatchFactory
 
 State, Kind = Incident.State, Incident.Kind
@@ -40,18 +40,18 @@ def test_an_unknown_period_is_none():
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({}, "nobody has it yet"),
-        ({"kind": Kind.COULD_NOT_RUN}, "Mend the configuration."),
+        ({}, "it has no owner yet"),
+        ({"kind": Kind.COULD_NOT_RUN}, "Correct the configuration."),
         ({"kind": Kind.COULD_NOT_RUN, "detail": "Set the key."}, "configuration: Set the key."),
-        ({"state": State.WORKING}, "a chain is at work"),
-        ({"state": State.VERIFYING}, "is looking whether the fix holds"),
-        ({"state": State.VERIFYING, "verify_at": NIGHT}, "the fix holds, at 2026-03-01"),
-        ({"healthy_rounds": 1}, "one more resolves it"),
+        ({"state": State.WORKING}, "a chain is working"),
+        ({"state": State.VERIFYING}, "is verifying the fix"),
+        ({"state": State.VERIFYING, "verify_at": NIGHT}, "verifies the fix at 2026-03-01"),
+        ({"healthy_cycles": 1}, "one more resolves it"),
         ({"snoozed_until": NIGHT + timedelta(days=9000)}, "it is snoozed"),
         ({"state": State.ACKNOWLEDGED, "snoozed_until": NIGHT}, "it was snoozed until 2026-03-01"),
-        ({"times_reopened": 1, "remedy": "restarted web"}, "did not hold: restarted web"),
-        ({"verifications_tried": 3}, "no round could say"),
-        ({"watch": None, "scope": "watch:9"}, "the watch is gone"),
+        ({"times_reopened": 1, "remedy": "restarted web"}, "fix failed: restarted web"),
+        ({"verifications_tried": 3}, "no cycle could"),
+        ({"watch": None, "scope": "watch:9"}, "its watch was removed"),
         ({"state": State.RESOLVED, "resolved_as": "agent"}, "fixed by the agent"),
     ],
 )
@@ -63,9 +63,9 @@ def test_one_line_says_what_it_wants(facts, words):
 def test_who_has_it_is_named():
     ada = UserFactory(username="ada")
 
-    assert wish_of(IncidentFactory(state=State.ACKNOWLEDGED, owner=ada)) == "ada has it."
+    assert wish_of(IncidentFactory(state=State.ACKNOWLEDGED, owner=ada)) == "ada owns it."
     ada.is_active = False
-    assert "Take it: ada had it" in wish_of(IncidentFactory(state=State.ACKNOWLEDGED, owner=ada))
+    assert "owner ada is disabled" in wish_of(IncidentFactory(state=State.ACKNOWLEDGED, owner=ada))
 
 
 @pytest.mark.django_db
@@ -73,6 +73,6 @@ def test_a_fix_on_a_paused_watch_says_why_it_waits():
     watch = WatchFactory(enabled=False)
 
     with time_machine.travel(NIGHT):
-        assert "Unpause" in wish_of(
+        assert "Enable" in wish_of(
             IncidentFactory(watch=watch, state=State.VERIFYING, verify_at=NIGHT)
         )

@@ -6,9 +6,17 @@ from decimal import Decimal
 
 import pytest
 
-from escalation.continuity.guards import Guard
-from sessions_app.reading.guard_lines import GUARDS, NOT_ASKED, OBJECTED, PASSED, guard_lines
-from sessions_app.reading.receipt import Difference, flag, receipt_of
+from sessions_app.history.resume import FACTS as LOOKED_AT
+from sessions_app.history.resume import (
+    NOT_ASKED,
+    OBJECTED,
+    PASSED,
+    Difference,
+    Guard,
+    flag,
+    guard_lines,
+    receipt_of,
+)
 from tests.factories import SessionFactory, UserFactory
 
 pytestmark = pytest.mark.django_db
@@ -25,14 +33,14 @@ def a_chain(**fields):
         escalated=True,
         context_tokens=50_000,
         argv=["claude", "--tools", "Bash,Read,WebFetch"],
-        walls={"doors": ["docker", "network"]},
+        sandbox={"doors": ["docker", "network"]},
         report={"summary": "down", "escalation": {"needed": True, "reason": "web needs a restart"}},
     )
     child = SessionFactory(
         parent_session=parent,
         tier=2,
         argv=["claude", "--max-budget-usd", "5", "--tools", "Bash,Read,Write"],
-        walls={"doors": ["docker", "write:/srv"]},
+        sandbox={"doors": ["docker", "write:/srv"]},
         continuation_facts=FACTS,
         cost_usd=Decimal("0.47"),
         **fields,
@@ -47,7 +55,7 @@ def test_it_tells_what_was_gained_and_lost_against_the_tier_before():
 
     assert receipt is not None
     assert receipt.tools == Difference(gained=("Write",), lost=("WebFetch",))
-    assert receipt.doors == Difference(gained=("write:/srv",), lost=("network",))
+    assert receipt.grants == Difference(gained=("write:/srv",), lost=("network",))
     assert (receipt.model_before, receipt.model_now) == ("haiku", "sonnet")
 
 
@@ -83,12 +91,12 @@ def test_what_began_a_chain_has_none():
 @pytest.mark.parametrize("odd", [None, [], "x", 7, {"--tools": 1}, ["--tools"]])
 def test_a_record_of_any_shape_is_read(odd):
     parent, child = a_chain()
-    child.argv = child.walls = child.continuation_facts = parent.argv = odd
+    child.argv = child.sandbox = child.continuation_facts = parent.argv = odd
 
     receipt = receipt_of(child, parent)
 
     assert receipt is not None
-    assert (receipt.tools, receipt.doors, receipt.guards) == (None, None, ())
+    assert (receipt.tools, receipt.grants, receipt.guards) == (None, None, ())
 
 
 def test_a_flag_without_a_word_after_it_is_not_there():
@@ -97,7 +105,8 @@ def test_a_flag_without_a_word_after_it_is_not_there():
 
 
 def test_every_guard_has_its_line_in_the_order_in_which_it_is_asked():
-    assert [name for name, _question, _fact in GUARDS] == [guard.value for guard in Guard]
+    assert [line.name for line in guard_lines(FACTS, "")] == [guard.value for guard in Guard]
+    assert set(LOOKED_AT) == set(Guard)
 
 
 def test_the_guards_of_a_resumed_run_have_all_passed():

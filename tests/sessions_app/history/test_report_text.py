@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from sessions_app.reading.report_text import Report, ReportItem, read_facts, read_report
+from sessions_app.history.claims import ReportItem, ShownReport, read_facts, read_report
+from tests.tables import each_row
 
 REPORT = {
     "summary": "web is down",
@@ -13,7 +14,7 @@ REPORT = {
 }
 
 
-def read(value: object) -> Report:
+def read(value: object) -> ShownReport:
     report = read_report(value)
     assert report is not None
     return report
@@ -49,7 +50,7 @@ def test_no_report_is_no_report(nothing):
     assert read_report(nothing) is None
 
 
-@pytest.mark.parametrize("odd", [3, "text", [1, 2], {"services": 3}, {"events": [None, [1]]}])
+@each_row("odd", [3, "text", [1, 2], {"services": 3}, {"events": [None, [1]]}])
 def test_it_never_fails_on_an_odd_report(odd):
     assert read(odd)
 
@@ -58,7 +59,7 @@ def test_a_truthy_word_is_not_a_wish_for_escalation():
     assert not read({"escalation": {"needed": "no"}}).wants_escalation
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("facts", "rows"),
     [
         ({"context_tokens": 7, "cli": None}, [("context tokens", "7"), ("cli", "")]),

@@ -1,4 +1,4 @@
-"""Can a conversation still be resumed: the light and its reason."""
+"""Whether a conversation can still be resumed, as far as the record knows: guard and reason."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from decimal import Decimal
 import pytest
 from django.utils import timezone
 
+from sessions_app.history.resume import Guard, Resumable, ResumeLimits, resumable
 from sessions_app.models import Conversation
-from sessions_app.reading.resumable import Resumable, ResumeLimits, resumable
 from tests.factories import CycleFactory, SessionFactory
 
 pytestmark = pytest.mark.django_db
 
-LIMITS = ResumeLimits(context=Decimal("0.80"), max_age_seconds=3_600)
+LIMITS = ResumeLimits(context_threshold=Decimal("0.80"), max_age_seconds=3_600)
 
 
 def light(session, conversation=None, *, later: timedelta = timedelta()) -> Resumable:
@@ -24,43 +24,55 @@ def light(session, conversation=None, *, later: timedelta = timedelta()) -> Resu
 def test_a_young_conversation_with_room_can_be_resumed():
     session = SessionFactory(context_tokens=60_000, context_window=200_000)
 
-    assert light(session, later=timedelta(minutes=10)) == Resumable(
-        is_possible=True, why="for 50 min 00 s yet, and up to 100k tokens more"
-    )
+    found = light(session, later=timedelta(minutes=10))
+
+    assert found.is_possible
+    assert found == Resumable(None, "for 50 min 00 s yet, and up to 100k tokens more")
+
+
+def test_one_whose_context_was_not_reported_can_be_resumed():
+    assert light(SessionFactory(context_tokens=5, context_window=0)).is_possible
 
 
 @pytest.mark.parametrize(
-    ("fields", "why"),
+    ("fields", "guard"),
     [
-        ({"session_id": ""}, "named no conversation"),
-        ({"context_tokens": 170_000, "context_window": 200_000}, "85% of its context"),
-        ({"status": "running"}, "still in it"),
+        ({"session_id": ""}, Guard.NO_SESSION_ID),
+        ({"session_id": "sess_abc123"}, Guard.NOT_A_UUID),
+        ({"context_tokens": 170_000, "context_window": 200_000}, Guard.CONTEXT_FULL),
+        ({"status": "running"}, Guard.IN_USE),
     ],
 )
-def test_it_says_why_it_cannot(fields, why):
-    answer = light(SessionFactory(**fields))
+def test_it_names_the_guard_that_objects(fields, guard):
+    found = light(SessionFactory(**fields))
 
-    assert not answer.is_possible
-    assert why in answer.why
+    assert not found.is_possible
+    assert found.guard == guard
+    assert found.why
 
 
 def test_an_old_one_cannot():
-    assert "1 h 00 min are allowed" in light(SessionFactory(), later=timedelta(hours=2)).why
+    assert light(SessionFactory(), later=timedelta(hours=2)).guard == Guard.EXPIRED
 
 
 def test_one_that_was_not_kept_cannot():
-    assert "not kept" in light(SessionFactory(cycle=CycleFactory(ephemeral=True))).why
+    session = SessionFactory(cycle=CycleFactory(ephemeral=True))
+
+    assert light(session).guard == Guard.NOT_KEPT
 
 
-@pytest.mark.parametrize("state", ["retired", "expired"])
-def test_one_that_is_over_says_why(state):
+@pytest.mark.parametrize(("state", "guard"), [("retired", "retired"), ("expired", "expired")])
+def test_one_that_is_over_cannot(state, guard):
     gone = Conversation(session_id="x", state=state, reason="The API refused it.")
 
-    assert light(SessionFactory(), gone).why == f"it is {state}: The API refused it."
+    assert light(SessionFactory(), gone).guard == guard
 
 
 def test_one_that_another_run_is_in_says_which():
     other = SessionFactory()
     taken = Conversation(session_id="x", in_use_by=other, last_used_at=timezone.now())
 
-    assert f"session {other.pk} is using it" in light(SessionFactory(), taken).why
+    found = light(SessionFactory(), taken)
+
+    assert found.guard == Guard.IN_USE
+    assert f"session {other.pk} " in found.why

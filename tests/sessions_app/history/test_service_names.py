@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sessions_app.reading.service_names import LONGEST, UNNAMED, one_spelling
+from sessions_app.history.services import LONGEST, UNNAMED, one_spelling
+from tests.tables import each_row
 
 SAME = {
     "web-shop": ["Web Shop", "web_shop", " `web-shop` ", '"WEB  SHOP"', "web-shop.service"],
@@ -13,7 +14,7 @@ SAME = {
 }
 
 
-@pytest.mark.parametrize(("one", "name"), [(one, n) for one, names in SAME.items() for n in names])
+@each_row(("one", "name"), [(one, n) for one, names in SAME.items() for n in names])
 def test_spellings_of_one_service(one, name):
     assert one_spelling(name) == one
 
@@ -26,7 +27,7 @@ def test_two_services_stay_two(one, other):
     assert one_spelling(one) != one_spelling(other)
 
 
-@pytest.mark.parametrize("name", ["", "  ", "``", "#", "_"])
+@each_row("name", ["", "  ", "``", "#", "_"])
 def test_what_has_no_name_gets_one(name):
     assert one_spelling(name) == UNNAMED
 

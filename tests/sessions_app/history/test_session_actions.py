@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from sessions_app.reading.session_actions import Action, actions_for, held_back
+from sessions_app.history.session_actions import SessionAction, actions_for, held_back
 from tests.factories import CycleFactory, SessionFactory, WatchFactory
 
 pytestmark = pytest.mark.django_db
 
 
-def offered(session) -> dict[str, Action]:
+def offered(session) -> dict[str, SessionAction]:
     return {action.name: action for action in actions_for(session)}
 
 
@@ -54,7 +54,7 @@ def test_the_policy_of_the_cycle_holds_for_a_person_too():
 def test_in_a_dry_run_the_next_tier_is_offered_to_think():
     actions = offered(SessionFactory(cycle=CycleFactory(dry_run=True)))
 
-    assert "thinks with that tier's model and changes nothing" in actions["escalate_session"].effect
+    assert "as a dry run" in actions["escalate_session"].effect
 
 
 def test_above_the_limit_nothing_is_offered_in_a_dry_run_either():

@@ -2,19 +2,20 @@ from __future__ import annotations
 
 import pytest
 
-from sessions_app.reading.stopped import stop_of, stopped_by
+from sessions_app.history.cycles import stop_of, stopped_by
 from tests.factories import SessionFactory
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("cause", "words", "told"),
     [
         ("person", "ada", "stopped by ada"),
         ("person", "", "stopped by a person"),
         ("person", "ada\nevent: x", "stopped by ada event: x"),
-        ("pause", "paused: a storm", "stopped by the pause of everything"),
-        ("worker", "the worker was told to stop", "stopped by the worker, which was told to end"),
-        ("foreground", "", "stopped by whoever ended the command in the terminal"),
+        ("pause", "paused: a storm", "stopped by the pause switch"),
+        ("worker", "the worker was told to stop", "stopped by the end of the worker"),
+        ("foreground", "", "stopped by the end of the command in the terminal"),
         ("time_limit", "15 min", ""),
         ("", "", ""),
     ],

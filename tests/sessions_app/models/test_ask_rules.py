@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from django.core.exceptions import ValidationError
 
-from sessions_app.models.ask_rules import read_ask_rules
+from sessions_app.models.watch import read_ask_rules
 from tests.factories import CycleFactory, WatchFactory
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "rules"),
     [
         ("", ()),
@@ -24,15 +25,15 @@ def test_rules_are_read(words, rules):
     assert read_ask_rules(words) == rules
 
 
-@pytest.mark.parametrize("words", ["docker restart", "Bash(rm:*) x", "Bash(:*)", "Bash()", "Bash"])
+@each_row("words", ["docker restart", "Bash(rm:*) x", "Bash(:*)", "Bash()", "Bash"])
 def test_what_is_no_rule_is_named(words):
-    with pytest.raises(ValueError, match="is no rule like"):
+    with pytest.raises(ValueError, match="is not a rule like"):
         read_ask_rules(words)
 
 
 @pytest.mark.django_db
 def test_a_watch_with_a_wrong_rule_is_not_valid():
-    with pytest.raises(ValidationError, match="is no rule like"):
+    with pytest.raises(ValidationError, match="is not a rule like"):
         WatchFactory.build(ask="restart").clean()
 
 

@@ -7,8 +7,14 @@ from itertools import chain, combinations, product
 import pytest
 
 from sessions_app.models import Watch
-from sessions_app.models.policy import Policy, objection_to
-from sessions_app.models.trust import Step, step_of, trust_title
+from sessions_app.models.autonomy import (
+    AutonomyLevel,
+    Policy,
+    autonomy_level_of,
+    autonomy_title,
+    objection_to,
+)
+from tests.tables import each_row
 
 APPROVALS = [frozenset(some) for some in chain(*(combinations((1, 2, 3), n) for n in range(4)))]
 EVERY_POLICY = [
@@ -17,18 +23,18 @@ EVERY_POLICY = [
 ]
 
 
-@pytest.mark.parametrize("step", Step)
+@each_row("step", AutonomyLevel)
 def test_what_a_step_sets_is_read_as_that_step(step):
-    assert step_of(step.policy) == step
+    assert autonomy_level_of(step.policy) == step
 
 
-@pytest.mark.parametrize("step", Step)
+@each_row("step", AutonomyLevel)
 def test_a_watch_takes_a_step_and_has_it(step):
     watch = Watch(max_tier=3, dry_run=False, approval="1")
 
-    watch.trust(step)
+    watch.set_autonomy_level(step)
 
-    assert (watch.step, watch.trust_title) == (step, step.label)
+    assert (watch.autonomy_level, watch.autonomy_title) == (step, step.label)
 
 
 def reach(policy: Policy) -> list[tuple[bool, bool]]:
@@ -38,7 +44,9 @@ def reach(policy: Policy) -> list[tuple[bool, bool]]:
     return [(may, may and by_itself) for may, by_itself in zip(acts, alone, strict=True)]
 
 
-@pytest.mark.parametrize(("lower", "higher"), list(zip(Step, list(Step)[1:], strict=False)))
+@pytest.mark.parametrize(
+    ("lower", "higher"), list(zip(AutonomyLevel, list(AutonomyLevel)[1:], strict=False))
+)
 def test_each_step_may_all_that_the_one_before_may_and_more(lower, higher):
     below, above = reach(lower.policy), reach(higher.policy)
 
@@ -49,7 +57,7 @@ def test_each_step_may_all_that_the_one_before_may_and_more(lower, higher):
 
 def test_policies_with_the_same_step_act_alike():
     for policy in EVERY_POLICY:
-        if step := step_of(policy):
+        if step := autonomy_level_of(policy):
             assert reach(policy) == reach(step.policy)
 
 
@@ -68,10 +76,10 @@ def test_policies_with_the_same_step_act_alike():
     ],
 )
 def test_what_is_no_step_is_by_hand_and_says_what_is_set(policy, words):
-    assert step_of(policy) is None
-    assert trust_title(policy) == words
+    assert autonomy_level_of(policy) is None
+    assert autonomy_title(policy) == words
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_a_watch_that_stops_at_tier_1_looks_dry_or_not(dry_run):
-    assert step_of(Policy(max_tier=1, dry_run=dry_run)) == Step.LOOK
+    assert autonomy_level_of(Policy(max_tier=1, dry_run=dry_run)) == AutonomyLevel.LOOK

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from escalation.rehearsal.own_postgres import new_database, postgres_server
+from tests.devtools.postgres import new_database, postgres_server
 
 PROJECT = Path(__file__).resolve().parents[3]
 SCRIPT = """
@@ -20,11 +20,11 @@ ahead = datetime.timedelta(minutes=float(sys.argv[1]))
 with time_machine.travel(datetime.datetime.now(datetime.UTC) + ahead, tick=True):
     from django.core.management import call_command
     from django.db import connection
-    from escalation.recovery.runners import runner_lives
+    from escalation.run.recovery import runner_lives
     from sessions_app.models import Session
-    from sessions_app.models.clock import awake_since, shared_now
+    from sessions_app.models.installation import awake_since, shared_now
     # The server itself must have been awake for longer than the silence that is judged.
-    import escalation.recovery.runners as runners
+    import escalation.run.recovery as runners
     runners.awake_since = lambda: None
     def run_of(seconds_ago):
         seen = shared_now() - datetime.timedelta(seconds=seconds_ago)

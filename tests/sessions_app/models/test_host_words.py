@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from django.core.exceptions import ValidationError
 
-from sessions_app.models.host_words import may_run, read_host_words
+from sessions_app.models.watch import may_run, read_host_words
 from tests.factories import WatchFactory
+from tests.tables import each_row
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ def test_what_is_no_label_is_refused(text):
         read_host_words(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "labels", "may"),
     [
         ((), {"lab"}, True),
@@ -55,5 +56,5 @@ def test_a_watch_keeps_its_hosts_in_one_spelling(tmp_path):
 def test_a_watch_with_hosts_that_cannot_be_names_them(tmp_path):
     watch = WatchFactory(hosts="lab n@s", workdir=str(tmp_path))
 
-    with pytest.raises(ValidationError, match="'n@s' is no label of a host"):
+    with pytest.raises(ValidationError, match="'n@s' is not a host label"):
         watch.full_clean()

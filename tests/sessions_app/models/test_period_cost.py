@@ -10,9 +10,9 @@ import pytest
 import time_machine
 from django.db import transaction
 
+from sessions_app.costs.rollups_check import check
 from sessions_app.models import DailyVerdict, PeriodCost, Session
-from sessions_app.models.transitions import ENDINGS
-from sessions_app.reading.rollups_check import check
+from sessions_app.models.session import ENDINGS
 from tests.factories import CycleFactory, SessionFactory, WatchFactory
 
 pytestmark = pytest.mark.django_db
@@ -141,7 +141,7 @@ def test_verdicts_are_counted_with_their_events():
     session = started()
     events = [
         session.events.model(
-            session=session, source="supervisor", kind="gate", payload={"verdict": verdict}
+            session=session, source="supervisor", kind="command", payload={"verdict": verdict}
         )
         for verdict in ("deny", "allow", "deny", ["odd"], None)
     ]

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase as DatabaseCase
 
+from sessions_app.costs.rollups import rebuild
+from sessions_app.costs.rollups_check import check
 from sessions_app.models import PeriodCost, Session
-from sessions_app.reading.rollups import rebuild
-from sessions_app.reading.rollups_check import check
 from tests.factories import CycleFactory, SessionFactory
 
 pytestmark = pytest.mark.django_db

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sessions_app.models import Watch
-from sessions_app.models.policy import Policy, objection_to, refusal
+from sessions_app.models.autonomy import Policy, objection_to, refusal
 from tests.factories import CycleFactory, WatchFactory
 
 FREE = Policy(max_tier=3, dry_run=False)

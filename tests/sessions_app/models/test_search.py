@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
+from django.core.management.sql import emit_post_migrate_signal, emit_pre_migrate_signal
+from django.db.migrations import Migration
 
 from sessions_app.models import Session
 from sessions_app.models import search as searching
@@ -112,3 +116,45 @@ def test_it_stops_looking_and_says_where(monkeypatch):
 )
 def test_two_letters_are_too_few_but_a_number_never_is(words, answer):
     assert is_too_short(words) is answer
+
+
+def migrate_while(change: Callable[[], object]) -> None:
+    """Sends the signals of a `migrate` that has work to do, with `change` between them."""
+    plan = [(Migration("0001_initial", "sessions_app"), False)]
+    emit_pre_migrate_signal(0, False, "default", plan=plan)
+    change()
+    emit_post_migrate_signal(0, False, "default", plan=plan)
+
+
+def test_sessions_written_during_a_migration_are_found():
+    before = SessionFactory(error="broken pipe")
+    removed = SessionFactory(error="a lighthouse")
+
+    def change() -> None:
+        SessionFactory(error="certificate expired")
+        Session.objects.filter(pk=before.pk).update(error="disk full")
+        Session.objects.filter(pk=removed.pk).delete()
+
+    migrate_while(change)
+
+    written = Session.objects.get(error="certificate expired")
+    assert found("certificate") == [written.pk]
+    assert found("disk full") == [before.pk]
+    assert found("broken pipe") == found("lighthouse") == []
+
+
+def test_sessions_written_after_a_migration_that_failed_are_found_after_the_next():
+    plan = [(Migration("0001_initial", "sessions_app"), False)]
+    emit_pre_migrate_signal(0, False, "default", plan=plan)
+    session = SessionFactory(error="certificate expired")
+
+    migrate_while(lambda: None)
+
+    assert found("certificate") == [session.pk]
+
+
+def test_a_migrate_without_work_to_do_leaves_the_triggers_on():
+    emit_pre_migrate_signal(0, False, "default", plan=[])
+    session = SessionFactory(error="certificate expired")
+
+    assert found("certificate") == [session.pk]

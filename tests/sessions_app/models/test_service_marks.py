@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sessions_app.models.service_marks import KEPT, Mark, since, with_mark
+from sessions_app.models.incident import KEPT, Mark, since, with_mark
 
 
 def marks(*statuses: str) -> list[Mark]:

@@ -16,7 +16,7 @@ def test_every_wrong_field_is_named_at_once(tmp_path):
         cron="sometimes",
         approval="9",
         ask="rm everything",
-        doors="catflap",
+        grants="catflap",
         budget_day_usd=Decimal(-1),
     )
 
@@ -24,7 +24,7 @@ def test_every_wrong_field_is_named_at_once(tmp_path):
         watch.clean()
 
     assert set(refused.value.message_dict) == {
-        *("workdir", "cron", "approval", "ask", "doors", "budget_day_usd"),
+        *("workdir", "cron", "approval", "ask", "grants", "budget_day_usd"),
     }
 
 

@@ -7,17 +7,17 @@ from importlib import import_module
 import pytest
 from django.apps import apps
 
-from escalation.next_step import cycles
+from escalation.supervisor import cycles
+from sessions_app.history.chain import session_as_data
 from sessions_app.models import Cycle
 from sessions_app.models.search import matches
-from sessions_app.reading.chain_data import session_as_data
 from tests.factories import SessionFactory, WatchFactory
 
 
 @pytest.mark.django_db
 def test_a_cycle_keeps_the_name_of_its_watch(tmp_path):
     watch = WatchFactory(name="shop", workdir=str(tmp_path))
-    cycle = cycles.start(watch, trigger=Cycle.Trigger.MANUAL, enqueue=cycles.leave_to_caller)
+    cycle = cycles.start(watch, trigger=Cycle.Trigger.MANUAL)
     watch.delete()
 
     kept = Cycle.objects.get(pk=cycle.pk)

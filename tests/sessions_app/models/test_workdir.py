@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.core.exceptions import ValidationError
 
-from sessions_app.models.workdir import objection_here, objection_to_workdir, our_places
+from sessions_app.models.watch import objection_here, objection_to_workdir, our_places
 from tests.factories import WatchFactory
 
 
@@ -38,17 +38,17 @@ def test_a_directory_beside_ours_with_a_name_that_begins_alike_is_allowed(place)
 
 @pytest.mark.parametrize("name", ["ops/state", "ops/state/runs/7", "ops/code", "ops/code/prompts"])
 def test_nothing_of_ours_is_allowed(place, name):
-    assert "lies in the" in objection(place, place / name)
+    assert "is inside the" in objection(place, place / name)
 
 
 @pytest.mark.parametrize("name", ["ops", ""])
 def test_nothing_that_holds_ours_is_allowed(place, name):
-    assert "holds the state" in objection(place, place / name)
+    assert "contains the state" in objection(place, place / name)
 
 
 def test_the_whole_machine_is_never_allowed():
     for spelling in ("/", "//", "/srv/..", "/proc/self/root"):
-        assert "whole machine" in objection_to_workdir(spelling, roots=[Path("/")], ours={})
+        assert "whole file system" in objection_to_workdir(spelling, roots=[Path("/")], ours={})
 
 
 def test_a_link_is_judged_by_where_it_leads(place):
@@ -57,7 +57,7 @@ def test_a_link_is_judged_by_where_it_leads(place):
 
     found = objection(place, link)
 
-    assert "lies in the state" in found
+    assert "is inside the state" in found
     assert str(link) in found
 
 
@@ -70,7 +70,7 @@ def test_ours_behind_a_link_is_found_too(place):
 
 
 def test_dots_do_not_lead_around_the_rule(place):
-    assert "lies in the state" in objection(place, place / "srv/../ops/state")
+    assert "is inside the state" in objection(place, place / "srv/../ops/state")
 
 
 @pytest.mark.parametrize("directory", ["", ".", "srv/shop", "~/shop", "../shop"])

@@ -309,6 +309,6 @@ HARMLESS = (
     "access_key_id is not set",
     "XDG_SESSION_ID=42 LANG=C.UTF-8",
     "eta 3:15:22, speed 12.5MB/s, 42%",
-    "[masked: github token]",
-    "password=[masked: password] user=app",
+    "[redacted: github token]",
+    "password=[redacted: password] user=app",
 )

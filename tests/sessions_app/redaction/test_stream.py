@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
-from sessions_app.reading.known_values import KnownValues
-from sessions_app.reading.masking import masked_data
-from sessions_app.reading.split_secrets import SplitSecrets
+from sessions_app.redaction.redact import KnownValues, SplitSecrets, redacted_data
+from tests.tables import each_row
 
 VALUE = "sk-ant-api03-Zq8rZq8rZq8r"
 KNOWN = KnownValues([("key", VALUE)])
@@ -29,47 +26,47 @@ def said_in(payload: dict[str, Any]) -> str:
     return block.get("text") or block["content"]
 
 
-@pytest.mark.parametrize("make", [assistant, tool_result])
-@pytest.mark.parametrize("place", range(1, len(VALUE)))
+@each_row("make", [assistant, tool_result])
+@each_row("place", range(1, len(VALUE)))
 def test_the_second_half_is_hidden_wherever_it_is_split(make, place):
     split = SplitSecrets()
 
-    split.hidden_in("stream", make(f"the key is {VALUE[:place]}\n"), KNOWN)
-    second = split.hidden_in("stream", make(f"{VALUE[place:]} and more"), KNOWN)
+    split.redact("stream", make(f"the key is {VALUE[:place]}\n"), KNOWN)
+    second = split.redact("stream", make(f"{VALUE[place:]} and more"), KNOWN)
 
-    assert said_in(second) == "[masked: key] and more"
+    assert said_in(second) == "[redacted: key] and more"
 
 
 def test_over_three_lines_the_last_piece_is_hidden():
     split = SplitSecrets()
     lines = [VALUE[:8], VALUE[8:16], VALUE[16:]]
 
-    *_, last = [split.hidden_in("stderr", {"text": line}, KNOWN) for line in lines]
+    *_, last = [split.redact("stderr", {"text": line}, KNOWN) for line in lines]
 
-    assert last == {"text": "[masked: key]"}
+    assert last == {"text": "[redacted: key]"}
 
 
 def test_sources_are_not_mixed_up():
     split = SplitSecrets()
 
-    split.hidden_in("stderr", {"text": VALUE[:10]}, KNOWN)
+    split.redact("stderr", {"text": VALUE[:10]}, KNOWN)
 
-    assert split.hidden_in("stream", assistant(VALUE[10:]), KNOWN) == assistant(VALUE[10:])
+    assert split.redact("stream", assistant(VALUE[10:]), KNOWN) == assistant(VALUE[10:])
 
 
 def test_what_is_no_secret_is_left_as_it_is():
     split = SplitSecrets()
     lines = [assistant("All is"), assistant("well."), {"type": "system", "subtype": "init"}]
 
-    assert [split.hidden_in("stream", line, KNOWN) for line in lines] == lines
+    assert [split.redact("stream", line, KNOWN) for line in lines] == lines
 
 
 def test_the_payload_that_the_engine_reads_stays_as_it_was():
     split = SplitSecrets()
-    split.hidden_in("stream", assistant(VALUE[:10]), KNOWN)
+    split.redact("stream", assistant(VALUE[:10]), KNOWN)
     second = assistant(VALUE[10:])
 
-    split.hidden_in("stream", second, KNOWN)
+    split.redact("stream", second, KNOWN)
 
     assert second == assistant(VALUE[10:])
 
@@ -79,22 +76,22 @@ GITHUB = "ghp_" + "a1B2c3D4" * 5
 ANTHROPIC = "sk-ant-api03-" + "Zq8r" * 20
 
 
-@pytest.mark.parametrize("make", [assistant, tool_result])
-@pytest.mark.parametrize("secret", [GITHUB, ANTHROPIC, "AKIA" + "Q7" * 8])
-@pytest.mark.parametrize("place", range(1, 20, 3))
+@each_row("make", [assistant, tool_result])
+@each_row("secret", [GITHUB, ANTHROPIC, "AKIA" + "Q7" * 8])
+@each_row("place", range(1, 20, 3))
 def test_what_has_the_shape_of_a_key_is_hidden_where_it_goes_on(make, secret, place):
     """Nobody can put it together again from what is stored."""
     split = SplitSecrets()
     halves = make(f"it is {secret[:place]}"), make(f"{secret[place:]} and more")
 
-    stored = [masked_data(split.hidden_in("stream", half, UNKNOWN)) for half in halves]
+    stored = [redacted_data(split.redact("stream", half, UNKNOWN)) for half in halves]
 
     assert secret[place:] not in said_in(stored[1])
-    assert said_in(stored[1]).startswith("[masked: ")
+    assert said_in(stored[1]).startswith("[redacted: ")
     assert said_in(stored[1]).endswith("] and more")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("before", "after"),
     [
         ("the token:", "Let me look at it"),
@@ -107,9 +104,9 @@ def test_what_has_the_shape_of_a_key_is_hidden_where_it_goes_on(make, secret, pl
 )
 def test_what_only_comes_after_something_is_left_as_it_is(before, after):
     split = SplitSecrets()
-    split.hidden_in("stream", assistant(before), UNKNOWN)
+    split.redact("stream", assistant(before), UNKNOWN)
 
-    assert split.hidden_in("stream", assistant(after), UNKNOWN) == assistant(after)
+    assert split.redact("stream", assistant(after), UNKNOWN) == assistant(after)
 
 
 BODY = [("MIIEvQIBADANBgkqhkiG9w0BAQEFAASC" * 2)[n:][:64] for n in range(20)]
@@ -125,9 +122,9 @@ def test_the_lines_of_a_private_key_are_hidden_one_by_one():
         "All well",
     ]
 
-    stored = [masked_data(split.hidden_in("stderr", {"text": line}, UNKNOWN)) for line in lines]
+    stored = [redacted_data(split.redact("stderr", {"text": line}, UNKNOWN)) for line in lines]
 
-    assert {line["text"] for line in stored[:-1]} == {"[masked: private key]"}
+    assert {line["text"] for line in stored[:-1]} == {"[redacted: private key]"}
     assert stored[-1] == {"text": "All well"}
 
 
@@ -136,7 +133,7 @@ def test_a_long_middle_of_a_private_key_is_hidden_too():
     begin, middle, end = "-----BEGIN PRIVATE KEY-----", "\n".join(BODY * 3), BODY[0]
     texts = [f"{begin}\n{BODY[0]}\n", f"{middle}\n", f"{end}\n-----END PRIVATE KEY-----\n"]
 
-    stored = [masked_data(split.hidden_in("stream", assistant(text), UNKNOWN)) for text in texts]
+    stored = [redacted_data(split.redact("stream", assistant(text), UNKNOWN)) for text in texts]
 
     assert "MIIE" not in json.dumps(stored)
 
@@ -144,7 +141,7 @@ def test_a_long_middle_of_a_private_key_is_hidden_too():
 def test_after_a_key_that_was_cut_off_ordinary_text_is_left_as_it_is():
     split = SplitSecrets()
     cut = assistant("-----BEGIN PRIVATE KEY-----\n" + "\n".join(BODY[:3]))
-    split.hidden_in("stream", cut, UNKNOWN)
+    split.redact("stream", cut, UNKNOWN)
     lines = [assistant("That was cut off."), assistant(BODY[0])]
 
-    assert [split.hidden_in("stream", line, UNKNOWN) for line in lines] == lines
+    assert [split.redact("stream", line, UNKNOWN) for line in lines] == lines

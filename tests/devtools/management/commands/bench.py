@@ -12,35 +12,26 @@ from typing import Any
 
 from django.core.management import call_command
 
-from escalation.management.progress import waiting
-from escalation.management.terminal import TerminalCommand
-from escalation.rehearsal.benchmarks import (
-    idle,
-    live,
-    overhead,
-    pages,
-    record_seed,
-    throughput,
-    walls,
-)
-from escalation.rehearsal.benchmarks.page_table import as_data, as_table
-from escalation.rehearsal.benchmarks.scratch_database import scratch_database_url
-from escalation.rehearsal.scratch import is_scratch, rerun_in_scratch
+from escalation.drills.scratch import is_scratch, rerun_in_scratch
+from escalation.management.output import TerminalCommand, waiting
+from tests.devtools.benchmarks import Tell, idle, live, overhead, pages, record, sandbox, throughput
+from tests.devtools.benchmarks.pages import as_data, as_table
+from tests.devtools.benchmarks.scratch_database import scratch_database_url
 
 OVERHEAD_AIM = 1.15
-"""With the walls around every run."""
+"""With the sandbox around every run."""
 THROUGHPUT_AIM = 0.85
 DECISION_AIM_MS, FIRST_BYTE_AIM_MS = 5, 5
 SMALLER = 1_000
-"""Sessions of the record that a larger one is compared with."""
+"""The number of sessions in the small database for comparison."""
 LIVE_CPU_AIM_PERCENT, LINE_AIM_MS = 10, 300
 CPU_AIM_PERCENT, PICKUP_AIM_MS, MEMORY_AIM_MB = 0.30, 30, 180
 
 
 class Command(TerminalCommand):
     help = (
-        "Measure Claude Ops in a scratch installation: what it costs to run, to stand still, to be "
-        "walled in, to be looked at with a large record, and to be watched by many."
+        "Measure Claude Ops in a scratch installation: overhead of runs and of the sandbox, idle "
+        "cost, throughput, pages with a large database, and many live viewers."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -54,7 +45,9 @@ class Command(TerminalCommand):
         )
         standing.add_argument("--seconds", type=int, default=60)
         held = subjects.add_parser(
-            "walls", help="a Bash call inside and outside, a decision, the gateway's first byte"
+            "sandbox",
+            aliases=["walls"],
+            help="a Bash call inside and outside, a decision, the API proxy",
         )
         held.add_argument("--rounds", type=int, default=30)
         shown = subjects.add_parser(
@@ -76,49 +69,49 @@ class Command(TerminalCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if not is_scratch():
             sys.exit(_in_scratch(options["subject"], options.get("at_once") or 0))
-        with waiting(self.stderr, f"Measuring {options['subject']}"):
+        with waiting(self.stderr, f"Measuring {options['subject']}") as line:
             call_command("migrate", verbosity=0)
-            figures, sentences = _measured(options)
+            figures, sentences = _measured(options, line.tell)
         self.stdout.write(json.dumps(figures) if options["json"] else sentences)
 
 
 def _in_scratch(subject: str, at_once: int) -> int:
-    """The pages are measured on the kind of database that the installation has."""
+    """Rerun in a scratch installation; pages use the same kind of database."""
     if subject == "throughput":
-        return rerun_in_scratch(_places(max(1, at_once)))
+        return rerun_in_scratch(_limits(max(1, at_once)))
     if subject != "pages":
         return rerun_in_scratch()
     with scratch_database_url() as address:
         return rerun_in_scratch({"DATABASE_URL": address} if address else None)
 
 
-def _places(at_once: int) -> dict[str, str]:
-    places = ("CLAUDEOPS_WORKERS", "CLAUDEOPS_MAX_SESSIONS")
-    return dict.fromkeys(places, str(at_once))
+def _limits(at_once: int) -> dict[str, str]:
+    names = ("CLAUDEOPS_WORKERS", "CLAUDEOPS_MAX_SESSIONS")
+    return dict.fromkeys(names, str(at_once))
 
 
-def _measured(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
+def _measured(options: dict[str, Any], tell: Tell) -> tuple[dict[str, Any], str]:
     match options["subject"]:
         case "idle":
             return _idle(max(1, options["seconds"]))
-        case "walls":
-            return _walls(max(2, options["rounds"]))
+        case "sandbox" | "walls":
+            return _sandbox(max(2, options["rounds"]), tell)
         case "pages":
-            return _pages(max(SMALLER + 1, options["sessions"]))
+            return _pages(max(SMALLER + 1, options["sessions"]), tell)
         case "live":
             return _live(max(1, options["viewers"]), max(2, options["seconds"]))
         case "throughput":
-            return _throughput(options)
+            return _throughput(options, tell)
         case _:
-            return _overhead(max(1, options["rounds"]))
+            return _overhead(max(1, options["rounds"]), tell)
 
 
-def _pages(sessions: int) -> tuple[dict[str, Any], str]:
-    record_seed.seed(SMALLER)
-    small = pages.measure()
+def _pages(sessions: int, tell: Tell) -> tuple[dict[str, Any], str]:
+    record.seed(SMALLER, tell)
+    small = pages.measure(tell=tell)
     call_command("flush", interactive=False, verbosity=0)
-    record_seed.seed(sessions)
-    found = pages.compared(small, pages.measure())
+    record.seed(sessions, tell)
+    found = pages.compared(small, pages.measure(tell=tell))
     return as_data(found, sessions, SMALLER), as_table(found, sessions, SMALLER)
 
 
@@ -137,8 +130,8 @@ def _live(viewers: int, seconds: int) -> tuple[dict[str, Any], str]:
     )
 
 
-def _overhead(rounds: int) -> tuple[dict[str, Any], str]:
-    found = overhead.measure(rounds)
+def _overhead(rounds: int, tell: Tell) -> tuple[dict[str, Any], str]:
+    found = overhead.measure(rounds, tell)
     through = statistics.median(found.queue_seconds)
     bare = statistics.median(found.shell_seconds)
     figures = {
@@ -154,9 +147,9 @@ def _overhead(rounds: int) -> tuple[dict[str, Any], str]:
     )
 
 
-def _throughput(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
+def _throughput(options: dict[str, Any], tell: Tell) -> tuple[dict[str, Any], str]:
     found = throughput.measure(
-        max(1, options["cycles"]), max(1, options["at_once"]), max(1, options["rounds"])
+        max(1, options["cycles"]), max(1, options["at_once"]), max(1, options["rounds"]), tell
     )
     figures = {
         **asdict(found),
@@ -172,8 +165,8 @@ def _throughput(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
     )
 
 
-def _walls(rounds: int) -> tuple[dict[str, Any], str]:
-    found = walls.measure(rounds)
+def _sandbox(rounds: int, tell: Tell) -> tuple[dict[str, Any], str]:
+    found = sandbox.measure(rounds, tell)
     inside, outside = (statistics.median(side) for side in (found.inside_ms, found.outside_ms))
     figures = {
         "rounds": rounds,
@@ -187,7 +180,7 @@ def _walls(rounds: int) -> tuple[dict[str, Any], str]:
         f"a Bash call: {inside:.1f} ms inside, {outside:.1f} ms outside (medians of {rounds})\n"
         f"a decision: 99 % within {found.decision_p99_ms:.2f} ms, of {len(found.decision_ms)} "
         f"(aim: under {DECISION_AIM_MS} ms)\n"
-        f"the gateway's first byte: {found.first_byte_ms:.2f} ms later "
+        f"first byte through the API proxy: {found.first_byte_ms:.2f} ms later "
         f"(aim: under {FIRST_BYTE_AIM_MS} ms)"
     )
 

@@ -1,4 +1,4 @@
-"""Prove that nothing is lost and nothing doubled, by letting things die."""
+"""Cause faults in a scratch installation and check that nothing is lost or doubled."""
 
 from __future__ import annotations
 
@@ -17,37 +17,30 @@ from cryptography.fernet import Fernet
 from django.conf import settings
 from django.core.management import call_command
 
-from escalation.host.operator_account import ensure_operator
-from escalation.management.exit_codes import ExitCode
-from escalation.management.progress import waiting
-from escalation.management.terminal import TerminalCommand
-from escalation.rehearsal import chaos
-from escalation.rehearsal.chaos.faults import ACROSS_HOSTS, EVERY_FAULT, FAULTS, FILL_THE_DISK
-from escalation.rehearsal.chaos.figures import Play, as_json, figures
-from escalation.rehearsal.chaos.hosts import played_hosts, why_no_hosts
-from escalation.rehearsal.chaos.installation import Installation
-from escalation.rehearsal.chaos.left_behind import left_after_all
-from escalation.rehearsal.chaos.prices import learned_prices
-from escalation.rehearsal.chaos.rounds import Playground, Round, plans, play, warm_up
-from escalation.rehearsal.chaos.website import Website
-from escalation.rehearsal.own_postgres import (
-    NoPostgres,
-    OwnPostgres,
-    newest_programs,
-    own_postgres,
-)
-from escalation.rehearsal.scratch import is_scratch, rerun_in_scratch, why_no_small_disk
+from escalation.drills.scratch import is_scratch, rerun_in_scratch, why_no_small_disk
+from escalation.management.output import ExitCode, TerminalCommand, waiting
+from escalation.worker.installation import ensure_operator
+from tests.devtools import chaos
+from tests.devtools.chaos.faults import ACROSS_HOSTS, EVERY_FAULT, FAULTS, FILL_THE_DISK
+from tests.devtools.chaos.figures import Play, as_json, figures
+from tests.devtools.chaos.hosts import played_hosts, why_no_hosts
+from tests.devtools.chaos.installation import Installation
+from tests.devtools.chaos.left_behind import left_after_all
+from tests.devtools.chaos.prices import learned_prices
+from tests.devtools.chaos.rounds import ChaosRound, Playground, plans, play, warm_up
+from tests.devtools.chaos.website import Website
+from tests.devtools.postgres import NoPostgres, OwnPostgres, newest_programs, own_postgres
 
 SMALL_DISK_MEGABYTES = 256
 OWN_SERVER = "CLAUDEOPS_CHAOS_POSTGRES"
-"""Directory and port of the server that was started for this play."""
+"""Directory and port of the PostgreSQL server that was started."""
 
 
 class Command(TerminalCommand):
     help = (
         "Run drills in a scratch installation and, at random moments, kill the CLI, a worker, the "
         "whole cluster or the web server, lock the database or fill the disk; then check by raw "
-        "evidence that every session has a true end. Exit code 0: every invariant held; 1: "
+        "evidence that every session ended correctly. Exit code 0: every invariant held; 1: "
         "something was lost, doubled or left behind; 2: it could not be played. Where no small "
         "disk can be mounted, filling it is left out, and this is said; asked for by name with "
         "--only, that is exit code 2."
@@ -79,12 +72,12 @@ class Command(TerminalCommand):
         faults = [fault for fault in options["only"] or possible if fault in possible]
         if left_out and FILL_THE_DISK in faults:
             faults.remove(FILL_THE_DISK)
-            self.stderr.write(f"The fault {FILL_THE_DISK!r} is left out: {left_out}")
+            self.stderr.write(f"The fault {FILL_THE_DISK!r} is skipped: {left_out}")
         if not faults:
             sys.exit(ExitCode.REFUSED)
-        # Told to stop, it must still stop what it started.
+        # Exit normally, so that everything started is stopped.
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(ExitCode.REFUSED))
-        with waiting(self.stderr, "Letting things die") as self.progress:
+        with waiting(self.stderr, "Causing faults") as self.progress:
             kept = Path(options["keep"]) if options["keep"] else None
             playground = _prepared(kept, options["hosts"])
             rounds = self._play(playground, faults, options)
@@ -123,11 +116,11 @@ class Command(TerminalCommand):
 
     def _play(
         self, playground: Playground, faults: list[str], options: dict[str, Any]
-    ) -> list[Round]:
+    ) -> list[ChaosRound]:
         playground.installation.start()
         try:
             if trouble := playground.installation.website.wait_until_ready():
-                self.stderr.write(f"The scratch installation does not come up: {trouble}")
+                self.stderr.write(f"The scratch installation does not start: {trouble}")
                 sys.exit(ExitCode.REFUSED)
             playground.installation.website.log_in()
             return self._played(playground, faults, options)
@@ -136,7 +129,7 @@ class Command(TerminalCommand):
 
     def _played(
         self, playground: Playground, faults: list[str], options: dict[str, Any]
-    ) -> list[Round]:
+    ) -> list[ChaosRound]:
         at_once = max(1, options["at_once"])
         quiet = warm_up(playground, at_once=at_once)
         played = [entry for entry in quiet if entry.violations]
@@ -147,11 +140,12 @@ class Command(TerminalCommand):
             chain_seconds=max(entry.settling_seconds for entry in quiet),
         ):
             played.append(entry)
+            self.progress.tell(f"Causing faults, {len(played)} rounds done")
             if not options["json"]:
                 self._print_round(entry)
         return played
 
-    def _print_round(self, entry: Round) -> None:
+    def _print_round(self, entry: ChaosRound) -> None:
         self.progress.make_room()
         verdict = "; ".join(entry.violations) or "ok"
         also = f" (also {', '.join(entry.also)})" if entry.also else ""
@@ -201,7 +195,7 @@ def _rerun(at_once: int, more: dict[str, str], *, small_disk: bool) -> int:
         "CLAUDEOPS_HOST": "127.0.0.1",
         "CLAUDEOPS_PORT": str(port),
         "CLAUDEOPS_ADMIN_PASSWORD": secrets.token_urlsafe(12),
-        # A place for every round and one for the housekeeping: waiting is not what is tried here.
+        # One worker for each round and one for housekeeping, so that no round waits.
         "CLAUDEOPS_WORKERS": str(at_once + 1),
         "CLAUDEOPS_MAX_SESSIONS": str(at_once),
         "CLAUDEOPS_MAX_TIER3_SESSIONS": str(at_once),
@@ -212,7 +206,7 @@ def _rerun(at_once: int, more: dict[str, str], *, small_disk: bool) -> int:
 
 def _prepared(keep: Path | None, hosts: int) -> Playground:
     state = Path(settings.CLAUDEOPS_STATE_DIR)
-    # What the scripted API saw lies beside the small disk, or filling it would blind the witness.
+    # The log of the scripted API is not on the small disk, which may be filled.
     drills = state.parent / "drills"
     drills.mkdir()
     (state / "drills").symlink_to(drills)

@@ -1,4 +1,4 @@
-"""Make the README's pictures."""
+"""Take the screenshots of the README."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any
 
 from django.conf import settings
 
-from escalation.management.refusal import Refused
-from escalation.management.terminal import TerminalCommand
-from escalation.rehearsal.scratch import is_scratch, rerun_in_scratch
-from escalation.rehearsal.screenshots.camera import NoCamera, require_camera
-from escalation.rehearsal.screenshots.gallery import NoServer, make_pictures
+from escalation.drills.scratch import is_scratch, rerun_in_scratch
+from escalation.management.output import Refused, TerminalCommand, waiting
+from sessions_app.credentials import API_KEY
+from tests.devtools.screenshots import NoCamera, NoServer, make_pictures, require_camera
 
 
 class Command(TerminalCommand):
@@ -31,11 +30,16 @@ class Command(TerminalCommand):
         try:
             require_camera()
             if not is_scratch():
-                sys.exit(
-                    rerun_in_scratch({"CLAUDEOPS_HTTPS": "no", "ANTHROPIC_API_KEY": "not-needed"})
-                )
+                sys.exit(rerun_in_scratch({"CLAUDEOPS_HTTPS": "no", API_KEY: "not-needed"}))
             into = Path(options["out"]).absolute()
-            for picture in make_pictures(into, self.stdout.write):
+            with waiting(self.stderr, "Making pictures") as line:
+
+                def say(words: str) -> None:
+                    line.make_room()
+                    self.stdout.write(words)
+
+                made = make_pictures(into, say)
+            for picture in made:
                 size = (into / picture.file).stat().st_size
                 self.stdout.write(f"{picture.file}: {size / 1000:.0f} kB")
         except (NoCamera, NoServer) as trouble:

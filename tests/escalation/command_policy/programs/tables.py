@@ -5,15 +5,15 @@ from __future__ import annotations
 import shlex
 from typing import NamedTuple
 
-from escalation.gate.programs import understand
-from escalation.gate.understanding import Understanding, Word
+from escalation.command_policy.programs import understand
+from escalation.command_policy.understanding import Understanding, Word
 
 
 class Row(NamedTuple):
     command: str
     action: str
     level: int
-    doors: str = ""
+    grants: str = ""
     writes: tuple[Word, ...] = ()
 
 
@@ -32,9 +32,9 @@ def understood(command: str) -> Understanding | None:
 def assert_is(row: Row) -> None:
     found = understood(row.command)
     assert found is not None, f"{row.command}: not understood"
-    assert (found.action, found.level, found.doors, found.writes) == (
+    assert (found.action, found.level, found.grants, found.writes) == (
         row.action,
         row.level,
-        frozenset(row.doors.split()),
+        frozenset(row.grants.split()),
         row.writes,
     ), row.command

@@ -6,8 +6,9 @@ import subprocess
 
 import pytest
 
-from escalation.gate.understanding import LOOK, Inner
-from tests.escalation.gate.programs.tables import Row, assert_is, understood
+from escalation.command_policy.understanding import LOOK, Inner
+from tests.escalation.command_policy.programs.tables import Row, assert_is, understood
+from tests.tables import each_row
 
 UNDERSTOOD = """
 cd /srv
@@ -33,12 +34,12 @@ trap - EXIT
 """
 
 
-@pytest.mark.parametrize("command", UNDERSTOOD.strip().splitlines())
+@each_row("command", UNDERSTOOD.strip().splitlines())
 def test_ordinary_use_looks(command):
     assert_is(Row(command, command.split()[0], LOOK))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "declare -i x='a[$(evil)]'",

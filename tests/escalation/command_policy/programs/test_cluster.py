@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
-from escalation.gate.understanding import FULL, LOOK, NEVER, SAFE, Inner
-from tests.escalation.gate.programs.tables import Row, assert_is, understood
+from escalation.command_policy.understanding import FULL, LOOK, NEVER, SAFE, Inner
+from tests.escalation.command_policy.programs.tables import Row, assert_is, understood
+from tests.tables import each_row
 
 KUBE = "kube network"
 ROWS = [
@@ -52,12 +51,12 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.command)
+@each_row("row", ROWS, ids=lambda row: row.command)
 def test_a_verb_has_its_level(row):
     assert_is(row)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "kubectl --kubeconfig /tmp/evil get pods",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from escalation.gate.understanding import FULL, LOOK, NEVER, SAFE, Inner
-from tests.escalation.gate.programs.tables import Row, assert_is, understood
+from escalation.command_policy.understanding import FULL, LOOK, NEVER, SAFE, Inner
+from tests.escalation.command_policy.programs.tables import Row, assert_is, understood
+from tests.tables import each_row
 
 ROWS = [
     Row("docker ps -a --format '{{.Names}}'", "docker ps", LOOK, "docker"),
@@ -72,12 +73,12 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.command)
+@each_row("row", ROWS, ids=lambda row: row.command)
 def test_a_spelling_is_seen_as_its_plain_form(row):
     assert_is(row)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "docker -H tcp://elsewhere:2375 ps",
@@ -99,6 +100,7 @@ def test_a_spelling_is_seen_as_its_plain_form(row):
         "docker-compose -H tcp://elsewhere ps",
         "podman --runtime /tmp/evil ps",
         "podman run alpine",
+        "podman",
         "podman unshare rm -rf /",
     ],
 )

@@ -1,4 +1,4 @@
-"""git: reading runs no door, changing stays in the directory, going out is read word by word."""
+"""git: reading and changing without grants, and use of the network."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import subprocess
 
 import pytest
 
-from escalation.gate.programs.environment import understood_environment
-from escalation.gate.understanding import FULL, LOOK, NEVER, SAFE
-from tests.escalation.gate.programs.tables import Row, assert_is, understood
+from escalation.command_policy.programs.environment import understood_environment
+from escalation.command_policy.understanding import FULL, LOOK, NEVER, SAFE
+from tests.escalation.command_policy.programs.tables import Row, assert_is, understood
+from tests.tables import each_row
 
 ROWS = [
     Row("git log --oneline -5", "git log", LOOK),
@@ -49,12 +50,12 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.command)
+@each_row("row", ROWS, ids=lambda row: row.command)
 def test_a_command_has_its_level(row):
     assert_is(row)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "git -c core.pager=evil log",

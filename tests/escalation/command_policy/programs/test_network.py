@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
-from escalation.gate.programs.sql import Effect, effect_of
-from escalation.gate.understanding import FULL, LOOK, NEVER, SAFE
-from tests.escalation.gate.programs.tables import Row, assert_is, understood
+from escalation.command_policy.programs.databases import SqlEffect, effect_of
+from escalation.command_policy.understanding import FULL, LOOK, NEVER, SAFE
+from tests.escalation.command_policy.programs.tables import Row, assert_is, understood
+from tests.tables import each_row
 
 NET = "network"
 ROWS = [
@@ -46,12 +45,12 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.command)
+@each_row("row", ROWS, ids=lambda row: row.command)
 def test_a_question_has_its_level(row):
     assert_is(row)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "dig $computed",
@@ -102,21 +101,21 @@ def test_what_could_do_more_is_not_understood(command):
     assert understood(command) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("statement", "effect"),
     [
-        ("select a, count(*) from t where b = 'x;y' group by a;", Effect.READS),
-        ("EXPLAIN SELECT * FROM t", Effect.READS),
-        ("explain analyze delete from t", Effect.CHANGES),
-        ("SELECT * INTO copy FROM t", Effect.CHANGES),
-        ("SELECT lo_export(1, 'x')", Effect.CHANGES),
-        ('SELECT "pg_reload_conf" ()', Effect.CHANGES),
-        ("WITH d AS (DELETE FROM t RETURNING *) SELECT * FROM d", Effect.CHANGES),
-        ("SELECT pg_reload_conf/**/()", Effect.UNKNOWN),
-        ("SELECT 'it''s'; DELETE FROM t", Effect.UNKNOWN),
-        ("SELECT 'open", Effect.UNKNOWN),
-        ("COPY t TO PROGRAM 'evil'", Effect.DESTROYS),
-        ("TRUNCATE t", Effect.DESTROYS),
+        ("select a, count(*) from t where b = 'x;y' group by a;", SqlEffect.READS),
+        ("EXPLAIN SELECT * FROM t", SqlEffect.READS),
+        ("explain analyze delete from t", SqlEffect.CHANGES),
+        ("SELECT * INTO copy FROM t", SqlEffect.CHANGES),
+        ("SELECT lo_export(1, 'x')", SqlEffect.CHANGES),
+        ('SELECT "pg_reload_conf" ()', SqlEffect.CHANGES),
+        ("WITH d AS (DELETE FROM t RETURNING *) SELECT * FROM d", SqlEffect.CHANGES),
+        ("SELECT pg_reload_conf/**/()", SqlEffect.UNKNOWN),
+        ("SELECT 'it''s'; DELETE FROM t", SqlEffect.UNKNOWN),
+        ("SELECT 'open", SqlEffect.UNKNOWN),
+        ("COPY t TO PROGRAM 'evil'", SqlEffect.DESTROYS),
+        ("TRUNCATE t", SqlEffect.DESTROYS),
     ],
 )
 def test_a_statement_is_judged_by_its_words(statement, effect):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from escalation.gate.programs.options import literal, read
+from escalation.command_policy.programs.options import literal, read
+from tests.tables import each_row
 
 KNOWN = "-a -b -n= -i? --all --lines= --color? -nv -in="
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "options", "operands"),
     [
         (("-ab", "x"), (("-a", ""), ("-b", "")), ("x",)),
@@ -31,7 +32,7 @@ def test_known_options_are_read_like_the_program_does(words, options, operands):
     assert (line.options, line.operands, line.unsure) == (options, operands, False)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "words",
     [
         ("-c",),

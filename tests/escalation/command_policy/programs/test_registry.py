@@ -6,14 +6,14 @@ import ast
 import time
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escalation.gate import programs
-from escalation.gate.doors import NAMES
-from escalation.gate.programs import GRAMMARS, understand
-from escalation.gate.understanding import NEVER, Understanding
+from escalation.command_policy import programs
+from escalation.command_policy.grants import NAMES
+from escalation.command_policy.programs import GRAMMARS, understand
+from escalation.command_policy.understanding import NEVER, Understanding
+from tests.tables import each_row
 
 MUST_BE_KNOWN = """
     docker podman docker-compose systemctl service journalctl loginctl hostnamectl timedatectl
@@ -65,7 +65,9 @@ def test_no_program_has_two_grammars():
         for module in folder.glob("*.py")
         if module.name not in ("__init__.py", "wrappers.py")
         for name in getattr(
-            __import__(f"escalation.gate.programs.{module.stem}", fromlist=["x"]), "GRAMMARS", {}
+            __import__(f"escalation.command_policy.programs.{module.stem}", fromlist=["x"]),
+            "GRAMMARS",
+            {},
         )
     ]
 
@@ -73,7 +75,7 @@ def test_no_program_has_two_grammars():
 
 
 def test_grammars_do_nothing_but_read():
-    """The gate is pure: no module of it opens, starts or asks anything."""
+    """No module of the command policy opens files, starts processes or uses the network."""
     forbidden = {"os", "subprocess", "pathlib", "socket", "io", "shutil", "tempfile"}
     for module in Path(programs.__file__).parent.glob("*.py"):
         tree = ast.parse(module.read_text())
@@ -101,7 +103,7 @@ SLOW_TO_READ = {
 }
 
 
-@pytest.mark.parametrize("argv", SLOW_TO_READ.values(), ids=SLOW_TO_READ)
+@each_row("argv", SLOW_TO_READ.values(), ids=SLOW_TO_READ)
 def test_long_words_are_read_in_time(argv):
     """Linear takes some milliseconds here, quadratic takes seconds."""
     started = time.process_time()
@@ -124,18 +126,18 @@ def test_no_words_bring_a_grammar_down(program, words):
 def is_sound(found: Understanding) -> bool:
     return (
         1 <= found.level <= NEVER
-        and found.doors <= set(NAMES)
+        and found.grants <= set(NAMES)
         and bool(found.action)
         and (found.level == 1 or bool(found.why))
-        and not (found.runs_unseen and found.doors)
+        and not (found.runs_unseen and found.grants)
     )
 
 
-@pytest.mark.parametrize("program", sorted(GRAMMARS))
+@each_row("program", sorted(GRAMMARS))
 def test_computed_words_alone_never_open_keys_or_the_bus(program):
     """`ssh $x`, `kubectl $x`, `systemctl $x`: nobody knows what that does."""
     for count in (1, 2, 3):
         found = understand((program, *[None] * count))
 
         keys = {"ssh", "kube", "bus", "network"}
-        assert found is None or found.level > 1 or not found.doors & keys
+        assert found is None or found.level > 1 or not found.grants & keys

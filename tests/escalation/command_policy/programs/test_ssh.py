@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
-from escalation.gate.understanding import FULL, LOOK, SAFE, Inner
-from tests.escalation.gate.programs.tables import Row, assert_is, understood
+from escalation.command_policy.understanding import FULL, LOOK, SAFE, Inner
+from tests.escalation.command_policy.programs.tables import Row, assert_is, understood
+from tests.tables import each_row
 
 BOTH = "ssh network"
 ROWS = [
@@ -22,12 +21,12 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.command)
+@each_row("row", ROWS, ids=lambda row: row.command)
 def test_a_copy_has_a_direction(row):
     assert_is(row)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "text"),
     [
         ("ssh lighthouse uptime", "uptime"),
@@ -46,11 +45,11 @@ def test_a_remote_command_is_a_command_elsewhere(command, text):
 
     assert found is not None
     assert (found.action, found.level) == ("ssh", LOOK)
-    assert found.doors == {"ssh", "network"}
+    assert found.grants == {"ssh", "network"}
     assert found.inner == (Inner(text=text, elsewhere=True),)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "ssh lighthouse",

@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import shlex
 
-import pytest
-
-from escalation.gate.programs.wrappers import GRAMMARS
-from escalation.gate.understanding import Inner, Understanding
+from escalation.command_policy.programs.wrappers import GRAMMARS
+from escalation.command_policy.understanding import Inner, Understanding
+from tests.tables import each_row
 
 RUN = ("docker", "ps")
 
@@ -15,7 +14,7 @@ def understood(text: str, *more: str | None) -> Understanding | None:
     return GRAMMARS[words[0]]((*words, *more))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "env docker ps",
@@ -58,7 +57,7 @@ def test_a_wrapper_starts_the_command_behind_it(text):
     assert found.inner == (Inner(argv=RUN),)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "inner"),
     [
         ("xargs docker inspect", ("docker", "inspect", None)),
@@ -81,7 +80,7 @@ def test_what_a_wrapper_puts_in_is_computed(text, inner):
     assert found.inner == (Inner(argv=inner),)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "inner"),
     [
         ("sh -c 'docker ps'", Inner(text="docker ps", posix=True)),
@@ -119,7 +118,7 @@ def test_texts_and_other_users_are_handed_on(text, inner):
     assert found.inner == (inner,)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "env -S 'docker ps'",
@@ -170,7 +169,7 @@ def test_what_may_be_something_else_is_not_understood(text):
     assert understood(text) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["env", "timeout", "timeout 5", "sudo", "nice -n", "eval", "bash -c", "trap", "find", "fd"]
     + ["parallel", "flock", "sudo -u", "su -c", "command", "exec", "watch"],
@@ -185,7 +184,7 @@ def test_names_that_are_not_here_are_nowhere_a_wrapper():
     assert not {"zsh", "strace", "source", ".", "nsenter", "chroot"} & set(GRAMMARS)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "writes"),
     [
         ("find /srv -name x -delete", ("/srv",)),
@@ -205,7 +204,7 @@ def test_what_a_wrapper_writes_itself_is_named(text, writes):
     assert found.writes == writes
 
 
-@pytest.mark.parametrize("text", ["command -v docker", "env", "exec", "trap - EXIT", "trap '' INT"])
+@each_row("text", ["command -v docker", "env", "exec", "trap - EXIT", "trap '' INT"])
 def test_some_start_nothing(text):
     found = understood(text)
 

@@ -1,11 +1,12 @@
-"""Writers name what they write; a room's own /tmp is nobody's loss."""
+"""Programs that write files, and the /tmp of the sandbox."""
 
 from __future__ import annotations
 
 import pytest
 
-from escalation.gate.understanding import LOOK, NEVER, SAFE
-from tests.escalation.gate.programs.tables import Row, assert_is, understood
+from escalation.command_policy.understanding import LOOK, NEVER, SAFE
+from tests.escalation.command_policy.programs.tables import Row, assert_is, understood
+from tests.tables import each_row
 
 ROWS = [
     Row("rm -rf build", "rm", SAFE, "", ("build",)),
@@ -38,7 +39,7 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.command)
+@each_row("row", ROWS, ids=lambda row: row.command)
 def test_a_writer_names_its_places(row):
     assert_is(row)
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from escalation.gateway.gateway import Gateway, Serving
-from tests.escalation.gateway.played_api import PlayedApi, Script, played_api, upstream_at
+from escalation.sandbox.api_proxy import ApiProxy, Serving
+from tests.escalation.sandbox.api_proxy.played_api import PlayedApi, Script, played_api, upstream_at
 
 
 @dataclass
 class Run:
-    """A gateway that serves, with what is before and behind it."""
+    """An API proxy that serves, with its client and its upstream."""
 
-    gateway: Gateway
+    api_proxy: ApiProxy
     serving: Serving
     api: PlayedApi
     ledger: Path
@@ -61,11 +61,11 @@ def run_with(tmp_path: Path) -> Iterator[Callable[..., Run]]:
         def start(script: Script, *, models=("haiku",), objection=lambda _spending: "", **changes):
             api = stack.enter_context(played_api(script))
             ledger = tmp_path / "usage.jsonl"
-            gateway = Gateway(
+            api_proxy = ApiProxy(
                 upstream_at(api.port, **changes), models=models, objection=objection, ledger=ledger
             )
             own = stack.enter_context(ExitStack())
-            serving = own.enter_context(gateway.serving())
-            return Run(gateway, serving, api, ledger, stack, own.close)
+            serving = own.enter_context(api_proxy.serving())
+            return Run(api_proxy, serving, api, ledger, stack, own.close)
 
         yield start

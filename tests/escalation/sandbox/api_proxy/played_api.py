@@ -1,4 +1,4 @@
-"""The API's side of a gateway, on a real socket: it answers with bytes, and breaks off at will."""
+"""A simulated upstream API on a real socket, which can break off its answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from escalation.gateway.upstream import Address, Upstream
+from escalation.sandbox.api_proxy import ApiAddress, Upstream
 
 KEY = "sk-real-key-that-nobody-may-see"
 USAGE = {
@@ -24,7 +24,7 @@ USAGE = {
 def upstream_at(port: int, **changes) -> Upstream:
     return Upstream(
         **{
-            "address": Address(host="127.0.0.1", port=port),
+            "address": ApiAddress(host="127.0.0.1", port=port),
             "secure": False,
             "variable": "ANTHROPIC_API_KEY",
             "headers": {"x-api-key": KEY},
@@ -75,9 +75,9 @@ def _accept(listener: socket.socket, api: PlayedApi, script: Script) -> None:
 
 
 def _serve(connection: socket.socket, api: PlayedApi, script: Script) -> None:
-    opened = getattr(script, "opened", lambda plain: plain)
+    granted_mounts = getattr(script, "granted_mounts", lambda plain: plain)
     try:
-        connection = opened(connection)
+        connection = granted_mounts(connection)
     except OSError:
         return connection.close()
     with connection, connection.makefile("rb") as reader:

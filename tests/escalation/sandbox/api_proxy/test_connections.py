@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import pytest
 
 from escalation.errors import CannotRun
-from escalation.gateway.connections import Connections
-from escalation.gateway.upstream import Address, Proxy
-from tests.escalation.gateway.played_api import (
+from escalation.sandbox.api_proxy import ApiAddress, Connections, Proxy
+from tests.escalation.sandbox.api_proxy.played_api import (
     CHUNKED,
     STREAM,
     PlayedApi,
@@ -27,7 +26,7 @@ from tests.escalation.gateway.played_api import (
     upstream_at,
 )
 
-ELSEWHERE = Address(host="api.example", port=8080)
+ELSEWHERE = ApiAddress(host="api.example", port=8080)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +50,7 @@ class BehindTls:
     context: ssl.SSLContext
     script: Script
 
-    def opened(self, connection: socket.socket) -> socket.socket:
+    def granted_mounts(self, connection: socket.socket) -> socket.socket:
         return self.context.wrap_socket(connection, server_side=True)
 
     def __call__(self, connection: socket.socket, api: PlayedApi) -> None:
@@ -65,7 +64,7 @@ def test_a_plain_api_is_asked_through_the_proxy_by_its_whole_address(run_with):
             address=ELSEWHERE,
             prefix="/x",
             proxy=Proxy(
-                address=Address(host="127.0.0.1", port=proxy.port),
+                address=ApiAddress(host="127.0.0.1", port=proxy.port),
                 headers={"Proxy-Authorization": "Basic abc"},
             ),
         )
@@ -93,7 +92,7 @@ def test_a_secure_api_is_reached_by_a_tunnel_that_never_sees_the_key(run_with):
             address=ELSEWHERE,
             secure=True,
             proxy=Proxy(
-                address=Address(host="127.0.0.1", port=proxy.port),
+                address=ApiAddress(host="127.0.0.1", port=proxy.port),
                 headers={"Proxy-Authorization": "Basic abc"},
             ),
         )
@@ -129,7 +128,7 @@ def test_a_secure_api_is_asked_with_the_operators_own_authority(run_with, certif
     assert [run.ask().read() for _request in range(2)] == [b"".join(STREAM)] * 2
 
 
-def test_a_client_that_leaves_takes_a_secure_api_with_it_too(run_with, certified):
+def test_a_client_that_disconnects_cuts_a_tls_request(run_with, certified):
     certificate, behind_tls = certified
     left = threading.Event()
 

@@ -1,4 +1,4 @@
-"""What a gateway does when a side of it breaks: nothing hangs, and no break looks like an end."""
+"""The API proxy when one side breaks: nothing hangs, and no break looks like an end."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from escalation.agent import Tokens
-from escalation.gateway.spending import read_ledger
-from escalation.gateway.upstream import Address
-from tests.escalation.gateway.played_api import (
+from escalation.agent.stream import Tokens
+from escalation.sandbox.api_proxy import ApiAddress, read_ledger
+from tests.escalation.sandbox.api_proxy.played_api import (
     CHUNKED,
     LAST_CHUNK,
     STREAM,
@@ -41,12 +40,12 @@ def test_an_error_of_the_api_is_passed_on_and_costs_nothing(run_with, status):
 
     assert (answer.status, answer.getheader("request-id")) == (status, "req_1")
     assert json.loads(answer.read())["error"]["message"] == "no"
-    assert run.gateway.spending.answers == 0
+    assert run.api_proxy.spending.answers == 0
 
 
 def test_an_api_that_refuses_the_connection_is_a_fault_to_try_again(run_with):
     with socket.create_server(("127.0.0.1", 0)) as closed:
-        nobody = Address(host="127.0.0.1", port=closed.getsockname()[1])
+        nobody = ApiAddress(host="127.0.0.1", port=closed.getsockname()[1])
     run = run_with(answer_well, address=nobody)
 
     answer = run.ask()
@@ -56,7 +55,7 @@ def test_an_api_that_refuses_the_connection_is_a_fault_to_try_again(run_with):
         "type": "api_error",
         "message": "The API cannot be reached: Connection refused.",
     }
-    assert run.gateway.spending.answers == 0
+    assert run.api_proxy.spending.answers == 0
 
 
 def test_an_api_that_hangs_up_without_a_word_is_a_fault_to_try_again(run_with):
@@ -124,9 +123,9 @@ def test_a_stream_that_breaks_off_does_not_look_like_one_that_ends(run_with, scr
     with pytest.raises((http.client.IncompleteRead, ConnectionError)):
         answer.read()
 
-    assert run.gateway.spending.tokens == BEGUN
-    assert run.gateway.spending.cut_off == 1
-    assert read_ledger(run.ledger) == run.gateway.spending
+    assert run.api_proxy.spending.tokens == BEGUN
+    assert run.api_proxy.spending.cut_off == 1
+    assert read_ledger(run.ledger) == run.api_proxy.spending
 
 
 def test_an_answer_without_a_length_ends_with_its_connection(run_with):
@@ -137,7 +136,7 @@ def test_an_answer_without_a_length_ends_with_its_connection(run_with):
     run = run_with(close_at_the_end)
 
     assert run.ask().read() == b"".join(STREAM)
-    assert run.gateway.spending.cut_off == 0
+    assert run.api_proxy.spending.cut_off == 0
     assert run.ask().read() == b"".join(STREAM)
 
 
@@ -151,7 +150,7 @@ def test_a_dripping_answer_arrives_byte_by_byte(run_with):
     run = run_with(drip)
 
     assert run.ask().read() == b"".join(STREAM)
-    assert run.gateway.spending.tokens.output == 22
+    assert run.api_proxy.spending.tokens.output == 22
 
 
 def large_stream(connection, _api):
@@ -183,7 +182,7 @@ def test_a_very_large_answer_is_not_held_in_memory(run_with, script, complete):
 
     assert received >= 50_000_000
     assert peak < 40_000_000
-    assert run.gateway.spending.cut_off == (not complete)
+    assert run.api_proxy.spending.cut_off == (not complete)
 
 
 def wait_until_left(connection, api):
@@ -204,7 +203,7 @@ def close_stream_until_left(connection, api):
 
 
 @pytest.mark.parametrize("script", [stream_until_left, close_stream_until_left])
-def test_a_client_that_leaves_in_the_middle_takes_the_api_with_it(run_with, script):
+def test_a_client_that_disconnects_in_the_middle_cuts_the_request(run_with, script):
     run = run_with(script)
     connection = run.connect()
     answer = run.ask(connection=connection)
@@ -216,7 +215,7 @@ def test_a_client_that_leaves_in_the_middle_takes_the_api_with_it(run_with, scri
     assert read_ledger(run.ledger).tokens == BEGUN
 
 
-def test_a_client_that_leaves_before_the_first_word_takes_the_api_with_it(run_with):
+def test_a_client_that_disconnects_before_the_answer_cuts_the_request(run_with):
     run = run_with(wait_until_left)
     connection = run.connect()
     body = b'{"model": "haiku"}'
@@ -225,7 +224,7 @@ def test_a_client_that_leaves_before_the_first_word_takes_the_api_with_it(run_wi
     connection.close()
 
     assert run.api.client_left.wait(5)
-    eventually(lambda: run.gateway.spending.cut_off == 1)
+    eventually(lambda: run.api_proxy.spending.cut_off == 1)
 
 
 def eventually(fact) -> None:
@@ -253,8 +252,8 @@ def test_garbage_goes_through_and_counts_nothing(run_with, garbage):
     run = run_with(garble)
 
     assert run.ask().read() == garbage
-    assert run.gateway.spending.tokens == Tokens()
-    assert run.gateway.spending.cut_off == 1
+    assert run.api_proxy.spending.tokens == Tokens()
+    assert run.api_proxy.spending.cut_off == 1
 
 
 def test_a_packed_answer_is_counted_too(run_with):
@@ -269,7 +268,7 @@ def test_a_packed_answer_is_counted_too(run_with):
 
     assert answer.getheader("content-encoding") == "gzip"
     assert answer.read() == packed
-    assert run.gateway.spending.tokens.output == 22
+    assert run.api_proxy.spending.tokens.output == 22
 
 
 def test_a_connection_that_the_api_has_closed_meanwhile_is_not_used(run_with):
@@ -291,9 +290,9 @@ def test_a_hundred_requests_at_once_are_all_answered_and_counted(run_with):
         answers = list(pool.map(lambda _number: run.ask().read(), range(100)))
 
     assert answers == [b"".join(STREAM)] * 100
-    assert run.gateway.spending.answers == 100
-    assert run.gateway.spending.tokens.output == 100 * USAGE["output_tokens"]
-    assert read_ledger(run.ledger) == run.gateway.spending
+    assert run.api_proxy.spending.answers == 100
+    assert run.api_proxy.spending.tokens.output == 100 * USAGE["output_tokens"]
+    assert read_ledger(run.ledger) == run.api_proxy.spending
 
 
 def raw(run, request: bytes) -> bytes:
@@ -336,7 +335,7 @@ def test_half_a_request_is_not_sent(run_with):
     assert run.api.requests == []
 
 
-def test_the_end_of_a_gateway_waits_for_nobody_and_loses_nothing(run_with):
+def test_the_end_of_a_api_proxy_waits_for_nobody_and_loses_nothing(run_with):
     run = run_with(stream_until_left)
     answers = [run.ask() for _client in range(3)]
     for answer in answers:
@@ -346,5 +345,5 @@ def test_the_end_of_a_gateway_waits_for_nobody_and_loses_nothing(run_with):
     run.end()
 
     assert time.monotonic() - started < 3
-    assert run.gateway.spending.cut_off == 3
+    assert run.api_proxy.spending.cut_off == 3
     assert read_ledger(run.ledger).tokens.input == 33

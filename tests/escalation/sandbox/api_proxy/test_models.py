@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import pytest
+from escalation.sandbox.api_proxy import may_ask
+from tests.tables import each_row
 
-from escalation.gateway.models import may_ask
 
-
-@pytest.mark.parametrize(
+@each_row(
     ("word", "model"),
     [
         ("haiku", "haiku"),
@@ -27,11 +26,11 @@ from escalation.gateway.models import may_ask
         ("eu.anthropic.claude-opus-4-1-v1:0", "eu.anthropic.claude-opus-4-1-v1:0"),
     ],
 )
-def test_a_word_means_a_model(word, model):
+def test_a_name_means_a_model(word, model):
     assert may_ask(model, (word,))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "model"),
     [
         ("haiku", "claude-opus-4-1"),
@@ -52,10 +51,10 @@ def test_a_word_means_a_model(word, model):
         ("claude-opus-4-1", "claude-opus-4-1\u200b"),
     ],
 )
-def test_a_word_does_not_mean_another_model(word, model):
+def test_a_name_does_not_mean_another_model(word, model):
     assert not may_ask(model, (word,))
 
 
-def test_each_of_a_tiers_words_is_tried():
+def test_each_name_of_a_tier_is_compared():
     assert may_ask("claude-sonnet-4-5", ("haiku", "sonnet"))
     assert not may_ask("claude-sonnet-4-5", ())

@@ -3,8 +3,8 @@ from __future__ import annotations
 import logging
 import threading
 
-from escalation.agent import Tokens
-from escalation.gateway.spending import Ledger, Spending, Usage, read_ledger
+from escalation.agent.stream import Tokens
+from escalation.sandbox.api_proxy import Ledger, Spending, Usage, read_ledger
 
 
 def usage(output: int = 1, *, model: str = "haiku", complete: bool = True) -> Usage:
@@ -33,7 +33,7 @@ def test_only_its_owner_may_read_it(tmp_path):
     assert (tmp_path / "ledger").stat().st_mode & 0o777 == 0o600
 
 
-def test_torn_and_foreign_lines_are_passed_over(tmp_path):
+def test_incomplete_and_unknown_lines_are_ignored(tmp_path):
     path = tmp_path / "ledger"
     Ledger(path).note("a", usage(5))
     with path.open("ab") as file:
@@ -70,7 +70,7 @@ def test_a_ledger_that_cannot_be_written_does_not_stop_the_count(tmp_path, caplo
         ledger.note("a", usage(5))
 
     assert ledger.spending.tokens == Tokens(10, 5)
-    assert "not written down" in caplog.text
+    assert "Could not write" in caplog.text
 
 
 def test_threads_lose_no_line_of_each_other(tmp_path):

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from escalation.errors import CannotRun
-from escalation.gateway.upstream import Address, upstream_from, why_key_is_inside
+from escalation.sandbox.api_proxy import ApiAddress, upstream_from, why_key_is_inside
+from tests.tables import each_row
 
 KEY = "sk-secret"
 BY_KEY = {"ANTHROPIC_API_KEY": KEY}
@@ -18,7 +19,7 @@ def made_from(**environment: str):
 def test_the_vendor_is_asked_by_default():
     upstream = made_from(**BY_KEY)
 
-    assert upstream.address == Address(host="api.anthropic.com", port=443)
+    assert upstream.address == ApiAddress(host="api.anthropic.com", port=443)
     assert (upstream.secure, upstream.prefix, upstream.proxy) == (True, "", None)
     assert upstream.headers == {"x-api-key": KEY}
     assert upstream.variable == "ANTHROPIC_API_KEY"
@@ -27,7 +28,7 @@ def test_the_vendor_is_asked_by_default():
 def test_a_base_url_may_be_plain_with_a_port_and_a_path():
     upstream = made_from(ANTHROPIC_BASE_URL="http://proxy.lan:4000/anthropic/", **BY_KEY)
 
-    assert upstream.address == Address(host="proxy.lan", port=4000)
+    assert upstream.address == ApiAddress(host="proxy.lan", port=4000)
     assert (upstream.secure, upstream.prefix) == (False, "/anthropic")
 
 
@@ -57,7 +58,7 @@ def test_the_operators_own_headers_are_put_on_here():
     ("variable", "name"),
     [("CLAUDE_CODE_USE_BEDROCK", "Bedrock"), ("CLAUDE_CODE_USE_VERTEX", "Vertex")],
 )
-def test_what_the_cli_must_sign_itself_has_no_gateway(variable, name):
+def test_what_the_cli_must_sign_itself_has_no_api_proxy(variable, name):
     environment = {variable: "1", **BY_KEY}
 
     assert upstream_from(environment) is None
@@ -65,13 +66,13 @@ def test_what_the_cli_must_sign_itself_has_no_gateway(variable, name):
     assert name in why_key_is_inside(environment)
 
 
-def test_without_a_key_there_is_no_gateway():
+def test_without_a_key_there_is_no_api_proxy():
     assert upstream_from({}) is None
-    assert why_key_is_inside({}) == "no key is configured that a gateway could hold"
+    assert "no key" in why_key_is_inside({})
     assert why_key_is_inside(BY_KEY) == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     "environment",
     [
         {"ANTHROPIC_BASE_URL": "ftp://x"},
@@ -100,13 +101,13 @@ def test_the_operators_proxy_is_used_with_its_password_hidden():
     upstream = made_from(HTTPS_PROXY="http://me:pass%20word@proxy.lan:3128", **BY_KEY)
 
     assert upstream.proxy is not None
-    assert upstream.proxy.address == Address(host="proxy.lan", port=3128)
+    assert upstream.proxy.address == ApiAddress(host="proxy.lan", port=3128)
     assert upstream.proxy.headers == {"Proxy-Authorization": "Basic bWU6cGFzcyB3b3Jk"}
     assert "bWU6" not in repr(upstream)
     assert KEY not in repr(upstream)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("exceptions", "used"),
     [
         ("", True),

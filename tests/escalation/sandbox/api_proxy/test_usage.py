@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from escalation.agent import Tokens
-from escalation.gateway.usage import Meter
-from tests.escalation.gateway.played_api import STREAM, event, message_start
+from escalation.agent.stream import Tokens
+from escalation.sandbox.api_proxy import Meter
+from tests.escalation.sandbox.api_proxy.played_api import STREAM, event, message_start
 
 WHOLE = b"".join(STREAM)
 USED = Tokens(input=11, output=22, cache_read=33, cache_creation=44)

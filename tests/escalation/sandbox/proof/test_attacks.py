@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
-from escalation.rehearsal.walls.attacks import ATTACKS
-from escalation.rehearsal.walls.trial import PROMPT
+from escalation.sandbox.proof.attacks import ATTACKS
+from escalation.sandbox.proof.trial import PROMPT
+from tests.tables import each_row
 
 KNOWN_WORDS = {
     *("state", "code", "work", "outside", "home", "other", "config", "run", "session", "project"),
     *("supervisor", "bystander", "bystander-name", "engine", "abstract", "web", "pages"),
-    *("gateway", "python", "token", "nap"),
+    *("proxy", "python", "token", "nap"),
 }
 
 
@@ -28,17 +27,17 @@ def test_there_are_enough_of_them_and_each_has_a_name_of_its_own():
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
-def test_every_word_of_an_attack_is_known(attack):
+@each_row("attack", ATTACKS, ids=lambda attack: attack.name)
+def test_every_placeholder_of_an_attack_is_known(attack):
     used = {word for text in texts_of(attack) for word in re.findall(r"@([a-z-]+)@", text)}
 
     assert used <= KNOWN_WORDS
     assert attack.calls or attack.prompt not in {"", PROMPT}
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
-def test_no_attack_reaches_for_a_strangers_process(attack):
-    """It runs on the operator's own host: a wall with a hole must not make it a real one."""
+@each_row("attack", ATTACKS, ids=lambda attack: attack.name)
+def test_no_attack_uses_processes_of_others(attack):
+    """It runs on the real host, and the sandbox may have a hole."""
     text = "\n".join(texts_of(attack))
 
     assert not re.search(r"/proc/(\[0-9\]\*|\*)/(environ|fd|mem|maps)", text)

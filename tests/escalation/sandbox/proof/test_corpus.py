@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
-from escalation.rehearsal.walls import corpus
-from escalation.rehearsal.walls.corpus import Row, parse
+from escalation.sandbox.proof import corpus
+from escalation.sandbox.proof.corpus import Row, parse
+from tests.tables import each_row
 
 GOOD = {"tier": 1, "expect": "deny", "command": "docker restart web"}
 
@@ -20,7 +19,7 @@ def test_a_row_says_tier_command_and_what_is_expected():
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("wrong", "said"),
     [
         ("{", "not JSON"),
@@ -29,7 +28,7 @@ def test_a_row_says_tier_command_and_what_is_expected():
         (line(tier=4), '"tier" is 4, not a number from 1 to 3'),
         (line(tier="1"), "\"tier\" is '1'"),
         (line(tier=True), '"tier" is True'),
-        (line(expect="maybe"), "\"expect\" is 'maybe', not one of allow, contain, deny"),
+        (line(expect="maybe"), "\"expect\" is 'maybe', not one of allow, isolate, deny"),
         (line(command=" "), "\"command\" is ' ', not a text"),
         (line(command=7), '"command" is 7, not a text'),
         (line(needs=7), '"needs" is 7, not the name of a program'),
@@ -46,7 +45,7 @@ def test_a_wrong_line_is_named_and_the_others_still_count(wrong, said):
     assert said in problem
 
 
-def test_fields_of_somebody_elses_corpus_are_passed_over():
+def test_unknown_fields_are_ignored():
     found = parse(f"{line(id=7, colour='red')}\r\n{line(note='x', severity=3)}\r\n")
 
     assert (len(found.rows), found.wrong) == (2, ())
@@ -58,7 +57,7 @@ def test_a_file_from_another_system_is_read(tmp_path):
     assert corpus.read(tmp_path / "corpus.jsonl").wrong == ()
 
 
-def test_what_this_machine_cannot_run_is_left_out_and_named():
+def test_rows_with_missing_programs_are_skipped_and_named():
     text = f"{line(needs='jq')}\n{line(needs=['jq', 'rg'], command='rg x')}"
 
     found = parse(text, find=lambda name: "/usr/bin/jq" if name == "jq" else None)
@@ -84,3 +83,7 @@ def test_the_shipped_corpus_is_whole_and_large_enough():
     assert len(hostile) >= 150
     assert len(harmless) >= 150
     assert len(programs) >= 15
+
+
+def test_reads_the_expectation_of_version_0_2():
+    assert parse(line(expect="contain")).rows[0].expect == "isolate"

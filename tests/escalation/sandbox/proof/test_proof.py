@@ -6,22 +6,22 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from escalation.agent import fingerprint_of
+from escalation.agent.binary import fingerprint_of
 from escalation.errors import CannotRun
-from escalation.rehearsal.walls import proof
-from escalation.rehearsal.walls.play import kernel
-from escalation.rooms.bubblewrap import RoomsState
-from sessions_app.models import Happening, WallsProof
+from escalation.sandbox.bubblewrap import SandboxState
+from escalation.sandbox.proof import proof
+from escalation.sandbox.proof.play import kernel
+from sessions_app.models import Notification, SandboxProof
 from tests.escalation.fake_cli import FakeCli
-from tests.factories import WallsProofFactory
+from tests.factories import SandboxProofFactory
 
-CORPUS, ATTACKS = WallsProof.Kind.CORPUS, WallsProof.Kind.ATTACKS
+CORPUS, ATTACKS = SandboxProof.Kind.CORPUS, SandboxProof.Kind.ATTACKS
 pytestmark = pytest.mark.django_db
 
 
 def found(failed=0):
     return {
-        **{"host": "lighthouse", "kernel": "Linux 6.1", "rooms": "bubblewrap 0.8.0"},
+        **{"host": "lighthouse", "kernel": "Linux 6.1", "sandbox": "bubblewrap 0.8.0"},
         **{"cli_version": "2.1.325", "cli_fingerprint": "abc", "seconds": 60},
         **{"rows": [{"ok": True}], "tried": 3, "failed": failed},
     }
@@ -38,26 +38,26 @@ def test_a_proof_is_stored_with_all_that_was_found():
 
 
 def test_more_failures_than_in_the_proof_before_are_worse():
-    WallsProofFactory(failed=1)
+    SandboxProofFactory(failed=1)
 
     assert not proof.store(CORPUS, found(failed=1)).is_worse
     assert proof.store(CORPUS, found(failed=2)).is_worse
 
 
-def test_people_are_told_of_walls_that_got_worse_and_of_no_others():
+def test_a_worse_proof_sends_a_notification():
     proof.store(CORPUS, found())
-    assert not Happening.objects.exists()
+    assert not Notification.objects.exists()
 
     proof.store(CORPUS, found(failed=1))
 
-    told = Happening.objects.get()
-    assert told.kind == Happening.Kind.WALLS_WORSE
-    assert told.title == "The walls got worse: 1 of 3 failed"
-    assert told.path == "/walls/"
+    told = Notification.objects.get()
+    assert told.kind == Notification.Kind.SANDBOX_WORSE
+    assert "1 of 3" in told.title
+    assert told.path == "/sandbox/"
 
 
 def test_a_proof_that_holds_higher_tiers_is_no_measure_until_it_is_accepted():
-    WallsProofFactory(failed=1)
+    SandboxProofFactory(failed=1)
     worse = proof.store(CORPUS, found(failed=2))
     assert proof.store(CORPUS, found(failed=2)).is_worse
 
@@ -67,12 +67,12 @@ def test_a_proof_that_holds_higher_tiers_is_no_measure_until_it_is_accepted():
 
 
 def test_the_kinds_are_measured_apart():
-    WallsProofFactory(kind=ATTACKS, failed=9)
+    SandboxProofFactory(kind=ATTACKS, failed=9)
 
     assert proof.store(CORPUS, found(failed=1)).is_worse
 
 
-def test_walls_that_were_never_seen_to_hold_wait_for_a_person():
+def test_a_first_proof_with_failures_needs_acceptance():
     assert proof.store(CORPUS, found(failed=1)).holds_higher_tiers
 
 
@@ -84,7 +84,7 @@ def proved(fake_cli: FakeCli):
         "kernel": kernel(),
         "cli_fingerprint": fingerprint_of(Path(fake_cli.path)),
     }
-    return [WallsProofFactory(kind=kind, **now) for kind in (CORPUS, ATTACKS)]
+    return [SandboxProofFactory(kind=kind, **now) for kind in (CORPUS, ATTACKS)]
 
 
 def test_nothing_is_due_while_cli_and_kernel_are_the_same(proved):
@@ -103,14 +103,14 @@ def test_without_any_proof_both_are_due(fake_cli):
     assert proof.due_kinds() == [CORPUS, ATTACKS]
 
 
-def test_what_is_due_is_tried_apart_and_stored(fake_cli, monkeypatch):
+def test_due_kinds_are_played_in_scratch_and_stored(fake_cli, monkeypatch):
     asked = []
 
     def play(arguments, *, progress):
         asked.append(arguments)
         return found()
 
-    monkeypatch.setattr(proof, "play_apart", play)
+    monkeypatch.setattr(proof, "play_in_scratch", play)
 
     stored = proof.prove_if_due()
 
@@ -119,12 +119,12 @@ def test_what_is_due_is_tried_apart_and_stored(fake_cli, monkeypatch):
 
 
 @pytest.fixture
-def no_rooms(monkeypatch):
-    state = RoomsState(in_force=False, why="bubblewrap is not installed")
-    monkeypatch.setattr(proof, "rooms_or_refusal", lambda: state)
+def no_sandboxes(monkeypatch):
+    state = SandboxState(in_force=False, why="bubblewrap is not installed")
+    monkeypatch.setattr(proof, "sandbox_or_refusal", lambda: state)
 
 
-def test_without_rooms_hostile_commands_are_not_let_loose(no_rooms, fake_cli):
+def test_without_sandboxes_nothing_is_played(no_sandboxes, fake_cli):
     assert proof.prove_if_due() == []
     with pytest.raises(CannotRun, match="bubblewrap is not installed.*--dry"):
         proof.prove(CORPUS)

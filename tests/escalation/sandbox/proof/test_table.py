@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from escalation.rehearsal.walls.table import plain, table
+from escalation.sandbox.proof.corpus import plain, table
 
 
 def row(command, *, ok=True, expect="deny", tier=1):
@@ -10,7 +10,7 @@ def row(command, *, ok=True, expect="deny", tier=1):
     }
 
 
-def test_what_failed_stands_first_and_the_totals_last():
+def test_failed_rows_are_first_and_totals_last():
     rows = [row("one"), row("two", ok=False), row("three", tier=2, expect="allow")]
 
     lines = list(table(rows))
@@ -27,7 +27,7 @@ def test_what_failed_stands_first_and_the_totals_last():
 def test_an_attack_is_shown_by_its_name():
     attack = {
         **{"tier": 1, "name": "kill it", "target": "CLI", "command": "kill $PPID"},
-        **{"decision": "contain", "happened": "nothing", "ok": True},
+        **{"decision": "isolate", "happened": "nothing", "ok": True},
     }
 
     first, *_rest, last = table([attack])

@@ -1,4 +1,4 @@
-"""The CLI as it is without walls: what the trial must then see proves that its checks can fail."""
+"""Starts the CLI without a sandbox, to prove that the checks of a trial can fail."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from escalation.agent import cli_environment
-from escalation.rehearsal.walls.stage import Stage
-from escalation.rehearsal.walls.trial import Judged
+from escalation.agent.binary import cli_environment
+from escalation.sandbox.proof.host import ProofHost
+from escalation.sandbox.proof.trial import TrialDecision
 from escalation.tiers import Tier
 
 
@@ -22,27 +22,27 @@ class Bare:
 
 
 @contextmanager
-def without_walls(
-    stage: Stage, tier: Tier, address: str, on_judged: Callable[[Judged], None]
+def without_sandbox(
+    host: ProofHost, tier: Tier, address: str, on_judged: Callable[[TrialDecision], None]
 ) -> Iterator[Bare]:
-    stage.config.mkdir(parents=True, exist_ok=True)
-    stage.run_directory.mkdir(parents=True, exist_ok=True)
+    host.config.mkdir(parents=True, exist_ok=True)
+    host.run_directory.mkdir(parents=True, exist_ok=True)
     environment = cli_environment(
-        stage.surroundings,
-        home=stage.home,
-        config_directory=stage.config,
+        host.run_environment,
+        home=host.home,
+        config_directory=host.config,
         api_retries=1,
     )
     yield Bare(
         environment={
             **environment,
-            "ANTHROPIC_API_KEY": stage.surroundings["ANTHROPIC_API_KEY"],
+            "ANTHROPIC_API_KEY": host.run_environment["ANTHROPIC_API_KEY"],
             "ANTHROPIC_BASE_URL": address,
             "CLAUDE_CODE_SHELL_PREFIX": "",
         },
         words={
-            "config": str(stage.config),
-            "run": str(stage.run_directory),
-            "gateway": address,
+            "config": str(host.config),
+            "run": str(host.run_directory),
+            "proxy": address,
         },
     )

@@ -1,0 +1,1 @@
+"""Chaos, benchmarks and screenshots, for developers. Not part of the wheel."""

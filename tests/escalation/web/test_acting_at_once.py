@@ -1,0 +1,229 @@
+"""Every pair of acting endpoints at once on PostgreSQL, and each beside what a worker does.
+
+Each pair acts on rows of its own: a finished cycle, one that waits for an approval and one that
+runs. A trigger lets changed rows stay locked for a moment, so that two transactions which take
+the same rows in different orders meet nearly always. One process pair races a part of the list.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import closing
+from itertools import combinations_with_replacement
+from typing import Any
+
+import pytest
+
+from escalation.web.urls import actions as urlpatterns
+from tests.devtools.postgres import new_database, postgres_server
+from tests.escalation.contenders import Contest
+
+pytestmark = pytest.mark.timeout(240)
+
+# Nothing to lock in these, or an outside program is asked.
+LEFT_OUT = {"healthz", "readyz", "add_watch", "first_watch", "add_channel", "edit_channel"}
+LEFT_OUT |= {"test_channel", "enable_channel", "disable_channel", "remove_channel"}
+ENDPOINTS = [str(route.name) for route in urlpatterns if route.name not in LEFT_OUT]
+OF_A_RUN = ["stop_session", "conclude", "put back"]
+OF_A_FINISHED_CYCLE = ["follow_up", "fork_session", "retry_session", "escalate_session"]
+OF_THE_LINE = ["begin", "expire"]
+OF_A_WORKER = ["conclude", "put back", *OF_THE_LINE, "start waiting"]
+PAIRS = list(combinations_with_replacement([*ENDPOINTS, *OF_A_WORKER], 2))
+
+SETUP = f"""
+from datetime import timedelta
+from django.contrib.auth.models import User
+from django.test import Client
+from django.test.utils import setup_test_environment
+from django.urls import reverse
+from django.utils import timezone
+from escalation.supervisor.approvals import link_for
+from escalation.supervisor.conclude import conclude
+from escalation.supervisor.decision import Escalate
+from escalation.supervisor.decision import Ending
+from escalation.supervisor.manual import expire_queued
+from escalation.queue.slots import start_waiting
+from escalation.run import runner
+from escalation.run.runner import admit
+from escalation.run.recorder import Recorder
+from escalation.web.urls import actions as urlpatterns
+from sessions_app.models.session import IllegalTransition
+setup_test_environment()
+pairs = {PAIRS!r}
+user = User.objects.create(username="operator", is_staff=True, is_superuser=True)
+now = timezone.now()
+
+def made(model, rows):
+    return model.objects.bulk_create([model(**row) for row in rows])
+
+def cycles_of(kind, state, places, **more):
+    watches = made(Watch, [
+        dict(name=f"{{kind}}-{{n}}", workdir="/tmp", max_tier=3, dry_run=False) for n in places
+    ])
+    return dict(zip(places, made(Cycle, [
+        dict(watch=watch, watch_name=watch.name, trigger="manual", workdir="/tmp", state=state,
+             **more)
+        for watch in watches
+    ])))
+
+def sessions_of(cycles, tier, status, parents=None, **more):
+    return dict(zip(cycles, made(Session, [
+        dict(cycle=cycle, watch_id=cycle.watch_id, tier=tier, status=status, model="haiku",
+             workdir="/tmp", parent_session=parents and parents[place], **more)
+        for place, cycle in cycles.items()
+    ])))
+
+def numbers_of(rows):
+    return {{place: row.pk for place, row in rows.items()}}
+
+everywhere = range(len(pairs))
+with_a_run, with_a_line = (
+    [place for place in everywhere if set(pairs[place]) & set(names)]
+    for names in ({OF_A_RUN!r}, {OF_THE_LINE!r})
+)
+over = dict(started_at=now, finished_at=now)
+finished = cycles_of("finished", "finished", everywhere, outcome="needs_person", finished_at=now)
+waiting = cycles_of("waiting", "running", everywhere)
+cut_off = sessions_of(finished, 1, "interrupted", **over)
+escalated = sessions_of(waiting, 1, "escalated", **over)
+asked = sessions_of(waiting, 2, "awaiting_approval", escalated)
+live = sessions_of(cycles_of("running", "running", with_a_run), 1, "running", started_at=now)
+in_line = sessions_of(cycles_of("queued", "queued", with_a_line), 1, "queued", waiting_since=now)
+approvals = dict(zip(asked, made(Approval, [
+    dict(kind="tier", session=session, why="more", expires_at=now + timedelta(hours=1))
+    for session in asked.values()
+])))
+incidents = dict(zip(finished, made(Incident, [
+    dict(kind="problem", scope=f"watch:{{cycle.watch_id}}", cause="shop", title="shop is down",
+         severity=2, watch=cycle.watch, first_seen_at=now, last_seen_at=now, last_cycle=cycle)
+    for cycle in finished.values()
+])))
+proof = SandboxProof.objects.create(
+    kind="cli", rows=[], tried=1, failed=1, is_worse=True, started_at=now, finished_at=now
+)
+numbers = {{
+    "watches": {{place: cycle.watch_id for place, cycle in finished.items()}},
+    "sessions": numbers_of(cut_off),
+    "sandbox": {{place: proof.pk for place in everywhere}},
+    "incidents": numbers_of(incidents),
+    "approvals": numbers_of(approvals),
+}}
+routes = {{str(route.name): str(route.pattern) for route in urlpatterns}}
+form = {{
+    **{{"request": "Why?", "confirm": "on", "reason": "fire", "stop_running": "on", "for": "1h"}},
+    **{{"note": "seen", "to": "operator", "answer": "approve", "step": "safe"}},
+    **{{"workdir": "/tmp", "interval_minutes": "90", "max_tier": "2", "restarts_allowed": "2"}},
+    **{{"restart_hours": "1", "redeployments_allowed": "2", "redeployment_hours": "1"}},
+}}
+
+def stopped_with(names, place):
+    # The cycle in which the other of the pair acts.
+    if set(names) & set({OF_A_RUN!r}):
+        return live[place].cycle_id
+    if set(names) & set({OF_THE_LINE!r}):
+        return in_line[place].cycle_id
+    if set(names) & set({OF_A_FINISHED_CYCLE!r}):
+        return finished[place].pk
+    return waiting[place].pk
+
+def address(name, place):
+    if name == "approval_link":
+        return link_for(approvals[place], user)
+    if name == "stop_session":
+        return reverse("web:stop_session", args=[live[place].pk])
+    if name == "stop_cycle":
+        return reverse("web:stop_cycle", args=[stopped_with(pairs[place], place)])
+    kinds = [kind for kind in numbers if routes[name].startswith(kind + "/<")]
+    return reverse("web:" + name, args=[numbers[kind][place] for kind in kinds])
+
+def work(name, place):
+    if name == "start waiting":
+        start_waiting()
+        return
+    rows = in_line if name in {OF_THE_LINE!r} else live
+    session = Session.objects.select_related("cycle__watch").get(pk=rows[place].pk)
+    if name == "begin":
+        admit(session)
+    elif name == "conclude":
+        ending = Ending(tier=1, status="completed")
+        conclude(session, ending, Escalate(to_tier=2, reason="more"))
+    elif name == "put back":
+        runner._put_back(session, Recorder(session), "not now", session.started_at)
+    else:
+        expire_queued(session, "too old")
+
+def act(client, name, place):
+    try:
+        if name not in routes:
+            work(name, place)
+            return ""
+        posted = {{**form, "name": f"edited-{{place}}"}}
+        response = client.post(address(name, place), posted)
+        return "" if response.status_code in (200, 302, 404, 422) else str(response.status_code)
+    except IllegalTransition:
+        return ""
+    except Exception as error:
+        return f"{{type(error).__name__}}: {{error}}"
+
+with connection.cursor() as cursor:
+    database = connection.settings_dict["NAME"]
+    cursor.execute(f"ALTER DATABASE {{database}} SET deadlock_timeout = '50ms'")
+    cursor.execute('''
+CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN PERFORM pg_sleep(0.004); RETURN NULL; END $$''')
+    for model in (Session, Cycle, Approval, Incident, Watch, PauseSwitch):
+        cursor.execute(
+            f"CREATE TRIGGER dawdle AFTER UPDATE ON {{model._meta.db_table}} "
+            "FOR EACH STATEMENT EXECUTE FUNCTION dawdle()"
+        )
+starts = [get_context("fork").Barrier(2) for _ in range(2)]
+"""
+
+BEFORE = """
+client = Client()
+client.force_login(user)
+team, side = divmod(number, 2)
+"""
+
+ATTEMPT = """
+answer = []
+for place in everywhere[team::2]:
+    starts[team].wait(60)
+    answer.append([place, act(client, pairs[place][side], place)])
+"""
+
+LOOK = """
+seen = {
+    "approvals": list(Approval.objects.values_list("state", flat=True)),
+    "sessions": list(Session.objects.values_list("status", flat=True)),
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def races(tmp_path_factory) -> tuple[list[list[Any]], dict[str, list[str]]]:
+    """What went wrong, as pair and error; and the states of all rows afterwards."""
+    with (
+        postgres_server() as port,
+        closing(Contest(tmp_path_factory.mktemp("races"), new_database(port))) as own,
+    ):
+        answers, seen = own.race(
+            setup=SETUP, before=BEFORE, attempt=ATTEMPT, look=LOOK, timeout=200
+        )
+    failed = [[PAIRS[place], said] for answer in answers for place, said in answer if said]
+    return failed, seen
+
+
+def test_no_two_acts_deadlock_or_fail(races):
+    failed, _seen = races
+
+    assert failed == []
+
+
+def test_the_endpoints_have_acted(races):
+    """Else the races would prove nothing."""
+    _failed, seen = races
+    answered, ended = Counter(seen["approvals"]), Counter(seen["sessions"])
+
+    assert min(answered[state] for state in ("approved", "rejected", "withdrawn")) > 10
+    assert min(ended[status] for status in ("running", "escalated", "cancelled", "expired")) > 10

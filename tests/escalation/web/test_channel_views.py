@@ -1,0 +1,187 @@
+"""Channels on their pages: made, tried, changed, switched off, removed; never their addresses."""
+
+from __future__ import annotations
+
+import pytest
+from django.urls import reverse
+
+from escalation.notifications import sending
+from escalation.notifications.sending import DeliveryResult
+from sessions_app.models import Channel, Message
+from sessions_app.redaction.channel_addresses import address_of
+from sessions_app.redaction.redact import redacted
+from tests.escalation.notifications.post_offices import webhook
+from tests.factories import ChannelFactory, MessageFactory, WatchFactory, user_with
+
+pytestmark = pytest.mark.django_db
+SECRET = "json://ada:hunter2hunter2@127.0.0.1:9/hook"
+FILLED = {"name": "hook", "address": SECRET, "least_severity": "2"}
+
+
+@pytest.fixture
+def understood(monkeypatch) -> None:
+    monkeypatch.setattr(
+        sending, "look_at", lambda address: DeliveryResult(True, "", "JSON (127.0.0.1)")
+    )
+
+
+def post(client, act, *arguments, **data):
+    return client.post(reverse(f"web:{act}", args=arguments), data, follow=True)
+
+
+def test_a_channel_is_added_with_an_encrypted_address(operator_client, understood):
+    watch = WatchFactory(name="shop")
+
+    page = post(operator_client, "add_channel", **FILLED, watches=[watch.pk], digest_at="08:00")
+
+    channel = Channel.objects.get()
+    assert b"hunter2" not in bytes(channel.encrypted_address)
+    assert address_of(channel) == SECRET
+    assert list(channel.watches.all()) == [watch]
+    assert page.redirect_chain == [(f"/channels/{channel.pk}/", 302)]
+    assert "hook was added" in page.content.decode()
+
+
+def test_no_page_shows_the_address(operator_client, understood):
+    post(operator_client, "add_channel", **FILLED)
+    channel = Channel.objects.get()
+
+    for address in (
+        "/channels/",
+        f"/channels/{channel.pk}/",
+        f"/admin/sessions_app/channel/{channel.pk}/change/",
+    ):
+        text = operator_client.get(address).content.decode()
+        assert "hook" in text
+        assert "hunter2" not in text
+
+
+def test_a_new_address_is_redacted(operator_client, understood):
+    post(operator_client, "add_channel", **FILLED)
+    address_of(Channel.objects.get())
+
+    assert redacted(f"it says {SECRET}") == "it says [redacted: notification address]"
+    assert "hunter2hunter2" not in redacted("the password is, as it were, hunter2hunter2")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"address": ""}, "This field is required"),
+        ({"address": "two words"}, "one line, without spaces"),
+        ({"address": "x" * 2001}, "at most 2000 characters"),
+        ({"name": ""}, "This field is required"),
+        ({"name": "x" * 101}, "at most 100 characters"),
+        ({"name": "taken"}, "already exists"),
+        ({"quiet_from": "22:00"}, "give both, or none"),
+        ({"quiet_from": "late", "quiet_until": "07:00"}, "Enter a valid time"),
+        ({"least_severity": "9"}, "Select a valid choice"),
+        ({"watches": ["7"]}, "Select a valid choice"),
+        ({"watches": ["9" * 400]}, "is not a valid value"),
+    ],
+)
+def test_errors_are_shown_beside_their_fields_and_input_is_kept(
+    operator_client, understood, wrong, said
+):
+    ChannelFactory(name="taken")
+
+    page = post(operator_client, "add_channel", **{**FILLED, "digest_at": "08:15", **wrong})
+
+    text = page.content.decode()
+    assert page.status_code == 422
+    assert said in text
+    assert "08:15" in text
+    assert "hunter2" not in text
+    assert Channel.objects.count() == 1
+
+
+def test_an_address_that_apprise_does_not_understand_is_refused(operator_client):
+    page = post(
+        operator_client, "add_channel", **{**FILLED, "address": "nonsense://hunter2hunter2"}
+    )
+
+    text = page.content.decode()
+    assert page.status_code == 422
+    assert "Apprise does not support this address" in text
+    assert "hunter2" not in text
+
+
+def test_an_edit_without_an_address_keeps_the_one_that_is_there(operator_client):
+    channel = ChannelFactory(address=SECRET)
+
+    post(operator_client, "edit_channel", channel.pk, name="new name", least_severity="3")
+
+    channel.refresh_from_db()
+    assert (channel.name, channel.least_severity) == ("new name", 3)
+    assert address_of(channel) == SECRET
+
+
+def test_an_edit_with_an_address_replaces_it(operator_client, understood):
+    channel = ChannelFactory(address="json://127.0.0.1:1/")
+
+    post(operator_client, "edit_channel", channel.pk, **FILLED)
+
+    channel.refresh_from_db()
+    assert address_of(channel) == SECRET
+
+
+def test_a_test_arrives_and_is_shown(operator_client):
+    with webhook() as hook:
+        channel = ChannelFactory(address=hook.address, failures_in_a_row=3, last_error="before")
+
+        page = post(operator_client, "test_channel", channel.pk)
+
+        assert [got["title"] for got in hook.got] == ["Claude Ops: a test"]
+    channel.refresh_from_db()
+    assert "The test was sent" in page.content.decode()
+    assert (channel.failures_in_a_row, channel.last_error) == (0, "")
+    assert Message.objects.get().state == Message.State.SENT
+
+
+def test_a_test_that_fails_says_why(operator_client):
+    with webhook() as hook:
+        hook.status = 500
+        channel = ChannelFactory(address=hook.address)
+
+        page = post(operator_client, "test_channel", channel.pk)
+
+    text = page.content.decode()
+    channel.refresh_from_db()
+    assert "The test did not reach" in text
+    assert "500" in text
+    assert channel.failures_in_a_row == 1
+    assert Message.objects.get().state == Message.State.FAILED
+
+
+def test_switching_off_gives_up_waiting_messages(operator_client):
+    message = MessageFactory()
+
+    page = post(operator_client, "disable_channel", message.channel_id)
+
+    message.refresh_from_db()
+    assert "1 waiting messages are not sent" in page.content.decode()
+    assert (message.state, message.channel.enabled) == (Message.State.FAILED, False)
+
+    post(operator_client, "enable_channel", message.channel_id)
+    message.channel.refresh_from_db()
+    assert message.channel.enabled
+
+
+def test_removal_needs_confirmation(operator_client):
+    channel = ChannelFactory()
+
+    post(operator_client, "remove_channel", channel.pk)
+    assert Channel.objects.exists()
+
+    post(operator_client, "remove_channel", channel.pk, confirm="on")
+    assert not Channel.objects.exists()
+
+
+def test_an_empty_page_says_how_to_add_a_channel(operator_client):
+    assert "There is no channel yet" in operator_client.get("/channels/").content.decode()
+
+
+def test_only_accounts_that_manage_keys_see_the_page(client):
+    client.force_login(user_with("approver"))
+
+    assert "/channels/" not in client.get("/").content.decode()

@@ -1,0 +1,32 @@
+"""The stored names of events and verdicts: they must not change under existing rows."""
+
+from __future__ import annotations
+
+from sessions_app.models import SessionEvent
+from sessions_app.models.session import EventKind, EventSource, StreamKind, Verdict
+
+
+def test_sources_are_stored_under_these_names():
+    assert SessionEvent.Source is EventSource
+    assert EventSource.values == ["stream", "noise", "stderr", "supervisor"]
+
+
+def test_verdicts_are_stored_under_these_names_and_told_in_these_words():
+    assert dict(Verdict.choices) == {
+        "allow": "allowed",
+        "isolate": "isolated",
+        "deny": "denied",
+        "ask": "needs approval",
+    }
+
+
+def test_kinds_are_stored_under_these_names():
+    supervisor = (
+        "status started settings fallback command command_end approval compaction warning spool"
+    )
+
+    assert [str(kind) for kind in EventKind] == [
+        *supervisor.split(),
+        *("cannot_run", "crash", "decision"),
+    ]
+    assert [str(kind) for kind in StreamKind] == ["assistant", "user", "result"]

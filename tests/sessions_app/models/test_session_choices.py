@@ -1,0 +1,50 @@
+"""What the purpose of a session means: one table, which everything else reads."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from sessions_app.models.session import TRAITS, Purpose, Traits, purposes_where
+
+HOLDS_FOR = {
+    "counts_as_evidence": {
+        *("tier", "report", "continuation", "findings", "fork", "retry", "recovery"),
+    },
+    "may_change": {"tier", "report", "continuation", "findings", "fork", "retry", "recovery"},
+    "is_question": {"follow_up"},
+    "is_plan": {"plan"},
+    "ends_cycle": {purpose.value for purpose in Purpose} - {"plan"},
+    "continues_tier": {"report", "continuation", "findings", "recovery"},
+    "spends_tier_budget": {"report", "continuation", "recovery"},
+    "starts_branch": {"follow_up", "fork", "retry", "plan"},
+    "looks_back": {"report", "follow_up"},
+    "is_compared": {"tier", "retry"},
+}
+
+
+def test_every_purpose_is_in_the_table():
+    assert set(TRAITS) == set(Purpose)
+
+
+def test_no_trait_has_a_default_that_a_new_purpose_would_take_over():
+    with pytest.raises(TypeError):
+        Traits()  # type: ignore[call-arg]
+
+
+def test_every_trait_holds_for_the_purposes_it_is_meant_for():
+    holds = {
+        trait.name: {purpose.value for purpose in Purpose if getattr(purpose.traits, trait.name)}
+        for trait in fields(Traits)
+    }
+
+    assert holds == HOLDS_FOR
+
+
+def test_what_changes_nothing_is_no_evidence():
+    assert purposes_where(lambda traits: traits.counts_as_evidence and not traits.may_change) == ()
+
+
+def test_purposes_are_found_by_a_condition_on_their_traits():
+    assert purposes_where(lambda traits: traits.is_question) == (Purpose.FOLLOW_UP,)
