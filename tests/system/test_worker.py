@@ -60,7 +60,7 @@ def test_sessions_without_a_place_start_one_after_another_and_in_order(migrated)
 
 def test_a_sleeping_worker_starts_a_session_at_once(migrated):
     worker = migrated.start("worker")
-    wait_until(lambda: list(migrated.state.glob("bell/*.fifo")), "the worker sleeps")
+    wait_until(lambda: list(migrated.state.glob("wakeup/*.fifo")), "the worker sleeps")
 
     migrated.manage("drill", "all-healthy", "--queue")
     wait_until(
