@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import re
-import select
 import socket
 import threading
 import time
@@ -25,6 +24,7 @@ from urllib.parse import quote
 
 import h11
 
+from escalation.sandbox.broker import PIECE_BYTES, Headers, Relay
 from escalation.sandbox.command_runner import connect_to, listening_at
 from escalation.sandbox.docker_rules import (
     AmbiguousRequest,
@@ -35,154 +35,6 @@ from escalation.sandbox.docker_rules import (
     parse_request,
     read_json,
 )
-
-PIECE_BYTES = 64 * 1024
-Headers = list[tuple[bytes, bytes]]
-OF_ONE_CONNECTION = {b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer"}
-
-
-class Relay:
-    """Passes one allowed request to the engine and its answer back, as both arrive.
-
-    Logs, events and terminals last for hours, so neither side waits for the other: data of one is
-    written to the other before more is read.
-    """
-
-    def __init__(
-        self, client: socket.socket, client_wire: h11.Connection, engine: socket.socket
-    ) -> None:
-        self._client = client
-        self._engine = engine
-        self._client_wire = client_wire
-        self._engine_wire = h11.Connection(h11.CLIENT)
-        self._to_client = bytearray()
-        self._to_engine = bytearray()
-        # Set once the connection is a terminal: bytes in both directions.
-        self._raw = False
-        # The whole request, or all input of the terminal, has been read.
-        self._client_ended = False
-        self._answered = False
-
-    def ask(self, method: str, target: str, headers: Headers, body: bytes | None) -> None:
-        """Send the request; without a body it is still to be read from the client."""
-        request = h11.Request(method=method, target=target, headers=headers)
-        self._to_engine += self._engine_wire.send(request) or b""
-        if body is None:
-            self._read_request()
-        else:
-            self._to_engine += self._engine_wire.send(h11.Data(data=body)) or b""
-            self._end_request()
-
-    def run(self) -> None:
-        """Pass data until the answer is delivered; raise if a side disconnects."""
-        self._client.setblocking(False)
-        self._engine.setblocking(False)
-        while not self._answered or self._to_client:
-            waiting = select.poll()
-            input_ended = self._raw and self._client_ended
-            reads_client = not self._to_engine and not input_ended
-            reads_engine = not self._answered and not self._to_client
-            for connection, wanted in (
-                (self._client, self._wanted(reads_client, self._to_client)),
-                (self._engine, self._wanted(reads_engine, self._to_engine)),
-            ):
-                # An unused side is left out, or poll would report its end repeatedly; but a
-                # client whose input has ended may still disconnect.
-                if wanted or (connection is self._client and input_ended):
-                    waiting.register(connection, wanted)
-            for descriptor, events in waiting.poll():
-                self._step(descriptor == self._client.fileno(), events)
-
-    def _wanted(self, reading: bool, to_write: bytearray) -> int:
-        return (select.POLLIN if reading else 0) | (select.POLLOUT if to_write else 0)
-
-    def _step(self, is_client: bool, events: int) -> None:
-        if events & select.POLLOUT:
-            connection, waiting = (
-                (self._client, self._to_client) if is_client else (self._engine, self._to_engine)
-            )
-            del waiting[: connection.send(waiting)]
-            self._pass_end_on()
-        if events & ~select.POLLOUT:
-            if is_client:
-                if self._raw and self._client_ended:
-                    raise ConnectionAbortedError("the client has disconnected")
-                self._read_client(self._client.recv(PIECE_BYTES))
-            elif not self._to_client:
-                self._read_engine(self._engine.recv(PIECE_BYTES))
-
-    def _read_client(self, data: bytes) -> None:
-        if self._raw:
-            self._to_engine += data
-            self._client_ended = not data
-            self._pass_end_on()
-        elif not self._client_ended:
-            self._client_wire.receive_data(data)
-            self._read_request()
-        elif not data:
-            raise ConnectionAbortedError("the client has disconnected")
-
-    def _read_request(self) -> None:
-        """Read the request; data after its end is ignored."""
-        while not self._client_ended:
-            event = self._client_wire.next_event()
-            if isinstance(event, h11.Data):
-                self._to_engine += self._engine_wire.send(event) or b""
-            elif isinstance(event, h11.EndOfMessage):
-                self._end_request()
-            elif isinstance(event, h11.ConnectionClosed):
-                raise ConnectionAbortedError("the client has disconnected")
-            else:
-                return
-
-    def _end_request(self) -> None:
-        self._to_engine += self._engine_wire.send(h11.EndOfMessage()) or b""
-        self._client_ended = True
-
-    def _read_engine(self, data: bytes) -> None:
-        if self._raw:
-            self._to_client += data
-            self._answered = not data
-            return
-        self._engine_wire.receive_data(data)
-        while not self._raw and not self._answered:
-            event = self._engine_wire.next_event()
-            if event is h11.NEED_DATA or event is h11.PAUSED:
-                return
-            if isinstance(event, h11.InformationalResponse):
-                self._switch(event)
-            elif isinstance(event, h11.Response):
-                self._to_client += self._client_wire.send(_closing(event)) or b""
-            elif isinstance(event, h11.Data):
-                self._to_client += self._client_wire.send(event) or b""
-            elif isinstance(event, h11.EndOfMessage):
-                self._to_client += self._client_wire.send(h11.EndOfMessage()) or b""
-                self._answered = True
-
-    def _switch(self, event: h11.InformationalResponse) -> None:
-        """Become a terminal after status 101; other informational answers are not passed on."""
-        if event.status_code != 101:
-            return
-        self._to_client += self._client_wire.send(event) or b""
-        self._to_client += self._engine_wire.trailing_data[0]
-        self._to_engine += self._client_wire.trailing_data[0]
-        self._raw, self._client_ended = True, False
-
-    def _pass_end_on(self) -> None:
-        """Pass the end of the terminal input on; the output continues."""
-        if self._raw and self._client_ended and not self._to_engine:
-            with suppress(OSError):
-                self._engine.shutdown(socket.SHUT_WR)
-
-
-def _closing(answer: h11.Response) -> h11.Response:
-    kept = [(name, value) for name, value in answer.headers if name not in OF_ONE_CONNECTION]
-    return h11.Response(
-        status_code=answer.status_code,
-        reason=answer.reason,
-        headers=[*kept, (b"connection", b"close")],
-    )
-
 
 PROJECT = "com.docker.compose.project"
 ASK_SECONDS = 10.0
