@@ -79,7 +79,8 @@ bubblewrap:
 		$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq bubblewrap >/dev/null; }
 
 # Programs that the sandbox proof runs; an ordinary host has them.
-CLIENTS := docker:docker.io ssh:openssh-client curl:curl git:git openssl:openssl ps:procps
+CLIENTS := docker:docker.io ssh:openssh-client curl:curl git:git openssl:openssl ps:procps \
+	kubectl:kubernetes-client
 clients:
 	@missing=$$(for pair in $(CLIENTS); do command -v $${pair%%:*} >/dev/null || echo $${pair#*:}; done); \
 	[ -z "$$missing" ] || { echo "Installing for the tests of the sandbox:" $$missing; \

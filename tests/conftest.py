@@ -41,6 +41,7 @@ PROCESSES = {
     *("test_worker", "test_web_server", "test_fifo_wakeup", "test_checks", "test_settings"),
     *("test_start", "test_chaos_small_disk", "test_command_runner", "test_killed_runner"),
     *("test_command_sandbox", "test_limits", "test_host_command", "test_command_line"),
+    *("test_kube_client", "test_ssh_agent"),
     "test_up_lock",
     "test_upgrade",
 }

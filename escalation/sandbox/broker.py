@@ -10,10 +10,13 @@ import errno
 import logging
 import select
 import socket
+import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryFile
 
 import h11
 
@@ -43,6 +46,38 @@ class Refused(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+# The shell ends with its input, also if this process is killed, and then ends the program. It has
+# no output itself: the output ends if the program cannot start.
+COMPANION = '"$@" </dev/null & exec >&- 2>&-; read -r _line; kill "$!"; wait'
+
+
+@contextmanager
+def companion(argv: list[str], directory: Path, environment: Mapping[str, str]) -> Iterator[None]:
+    """Run a program outside the sandboxes for the block; it prints a line when it is ready.
+
+    Raise ChildProcessError with what it complains about if it does not get ready.
+    """
+    with (
+        TemporaryFile() as complaints,
+        subprocess.Popen(
+            ["/bin/sh", "-c", COMPANION, "sh", *argv],
+            cwd=directory,
+            env=dict(environment),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=complaints,
+            start_new_session=True,
+        ) as process,
+    ):
+        assert process.stdout
+        if not process.stdout.readline():
+            complaints.seek(0)
+            text = complaints.read(2000).decode(errors="replace").strip()
+            raise ChildProcessError(f"{argv[0]} did not start: {text or 'no reason given'}")
+        yield
+        # Leaving `process` closes its input, which ends it, and waits for it.
 
 
 @contextmanager
@@ -188,6 +223,16 @@ class Exchange:
             raise Refused(400, "The body ends too early.")
         return bytes(content)
 
+    def _has_left(self) -> bool:
+        """Return whether the client has disconnected, after a decision that took long."""
+        self._client.setblocking(False)
+        try:
+            return not self._client.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     def _continue_body(self) -> None:
         """Ask for the body of a client that waits to be asked."""
         if self._wire.they_are_waiting_for_100_continue:
@@ -208,19 +253,21 @@ class Exchange:
 
     def _refuse(self, refusal: Refused) -> None:
         kind, content = self.refusal_content(refusal)
+        self._respond(refusal.status, kind, content, seconds=2)
+        self._client.shutdown(socket.SHUT_WR)
+        self._discard()
+
+    def _respond(self, status: int, kind: bytes, content: bytes, *, seconds: float) -> None:
         headers: Headers = [
             (b"content-type", kind),
             (b"content-length", str(len(content)).encode()),
             (b"connection", b"close"),
         ]
-        response = h11.Response(status_code=refusal.status, headers=headers)
-        sent = self._wire.send(response) or b""
+        sent = self._wire.send(h11.Response(status_code=status, headers=headers)) or b""
         if not self._is_head:
             sent += self._wire.send(h11.Data(data=content)) or b""
-        self._client.settimeout(2)
+        self._client.settimeout(seconds)
         self._client.sendall(sent)
-        self._client.shutdown(socket.SHUT_WR)
-        self._discard()
 
     def _discard(self) -> None:
         """Read on for a moment: a client that still sends would not read the answer."""

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from escalation.sandbox.broker import companion
 
 SOCKET = "agent.sock"
 ASK_SECONDS = 10.0
 # Servers count the keys that they are offered, so those that ssh itself tries come first.
 FIRST_KEYS = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
-# The shell ends with its input, also if this process is killed, and then ends the agent. It has no
-# output itself: the output ends if the agent cannot start.
-AGENT = f'ssh-agent -D -a {SOCKET} & exec >&-; read -r _line; kill "$!"; wait'
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,21 +44,14 @@ def supervisor_ssh_agent(
     if not files:
         yield SshAgent(socket=None, notes=(f"There is no private key in {keys}.",))
         return
-    with subprocess.Popen(
-        ["/bin/sh", "-c", AGENT],
-        cwd=directory,
-        env=_environment(environment),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as process:
-        assert process.stdout
-        if process.stdout.readline():
-            yield _loaded(environment, files, directory)
+    start = companion(["ssh-agent", "-D", "-a", SOCKET], directory, _environment(environment))
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(start)
+        except ChildProcessError as problem:
+            yield SshAgent(socket=None, notes=(f"{problem}",))
         else:
-            yield SshAgent(socket=None, notes=("ssh-agent does not start: install OpenSSH.",))
-        # Leaving `process` closes its input, which ends it, and waits for it.
+            yield _loaded(environment, files, directory)
 
 
 def private_keys(directory: Path) -> list[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import ssl
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -36,6 +37,17 @@ def living(words: str) -> list[int]:
         for process in psutil.process_iter(["cmdline"])
         if " ".join(process.info["cmdline"] or ()) == words
     ]
+
+
+def tls_context(directory: Path) -> ssl.SSLContext:
+    """The side of a server, with a certificate that no system knows."""
+    key, certificate = directory / "key.pem", directory / "certificate.pem"
+    made = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    files = ["-subj", "/CN=localhost", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(["openssl", "req", "-x509", *made, *files], check=True, stderr=-3)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return context
 
 
 def allowed(*grants: str) -> Decision:

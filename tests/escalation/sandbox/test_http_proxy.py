@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import socket
-import ssl
 import subprocess
 import threading
 import urllib.error
@@ -25,6 +24,7 @@ from escalation.sandbox.http_proxy import (
     judge_address,
     judge_request,
 )
+from tests.escalation.sandbox.running import tls_context
 from tests.tables import each_row
 
 # The decisions.
@@ -775,15 +775,7 @@ def test_https_passes_through_a_tunnel_to_a_listed_host_alone(proxy, tmp_path):
 @contextmanager
 def https_server(directory: Path) -> Iterator[int]:
     """A server that greets each client over TLS."""
-    key, certificate = directory / "key.pem", directory / "certificate.pem"
-    subprocess.run(
-        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 "
-        f"-subj /CN=localhost -keyout {key} -out {certificate}".split(),
-        check=True,
-        capture_output=True,
-    )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
+    context = tls_context(directory)
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
