@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from django.core.management import call_command
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
 
 from tests.tables import each_row
 
@@ -157,6 +159,25 @@ def test_no_prompt_mentions_a_handoff(path):
 @pytest.mark.django_db
 def test_no_migration_is_missing():
     call_command("makemigrations", "--check", "--dry-run", stdout=StringIO())
+
+
+@pytest.mark.django_db
+def test_a_migration_of_labels_alone_changes_no_column():
+    """Its operations do not reach the database, so a change of a column in it would be lost."""
+    executor, name = MigrationExecutor(connection), "0026_labels"
+    before = executor.loader.project_state(("sessions_app", name), at_end=False).apps
+    after = executor.loader.project_state(("sessions_app", name)).apps
+    editor = connection.schema_editor()
+    altered = [
+        f"{model._meta.model_name}.{field.name}"
+        for model in after.get_app_config("sessions_app").get_models()
+        for field in model._meta.local_fields
+        if editor._field_should_be_altered(
+            before.get_model(model._meta.label)._meta.get_field(field.name), field
+        )
+    ]
+
+    assert altered == []
 
 
 def test_every_path_in_the_guide_for_contributors_is_there():
