@@ -69,9 +69,12 @@ def rights_of(user: User | AnonymousUser) -> frozenset[Right]:
         return frozenset()
     if user.is_superuser:
         return TABLE[Role.ADMIN]
-    prefetch_related_objects([user], "groups")
-    names = [group.name for group in user.groups.all()]
-    return frozenset[Right]().union(*(TABLE[Role(name)] for name in names if name in list(Role)))
+    # A page of the admin asks dozens of times; `prefetch_related_objects` is slow to see that
+    # nothing is to be read.
+    if "groups" not in getattr(user, "_prefetched_objects_cache", {}):
+        prefetch_related_objects([user], "groups")
+    groups = user._prefetched_objects_cache["groups"]  # type: ignore[attr-defined]
+    return frozenset[Right]().union(*(TABLE.get(group.name, frozenset()) for group in groups))
 
 
 def may(user: User | AnonymousUser, right: Right) -> bool:
