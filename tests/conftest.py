@@ -10,10 +10,15 @@ the command line; otherwise it is deselected, and the end of the output lists it
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
+import shutil
+import subprocess
+import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +27,11 @@ from django.conf import settings as django_settings
 from django.contrib.auth.models import User
 from django.test import Client, override_settings
 
+from tests.devtools.postgres import OwnPostgres, own_postgres
 from tests.factories import UserFactory
 
 TESTS = Path(__file__).resolve().parent
+PROJECT = TESTS.parent
 # Files go to the cores in this order: what takes long begins first, so that none waits at the end.
 LONGEST_FIRST = ("chaos", "system", "browser", "real_cli", "thorough", "processes")
 
@@ -117,7 +124,8 @@ def uses_postgres(item: pytest.Item) -> bool:
     parameters = getattr(item, "callspec", None)
     names_sqlite = parameters is not None and "sqlite" in parameters.params.values()
     can_start_it = hasattr(getattr(item, "module", None), "postgres_server")
-    return (can_start_it or "contest" in fixtures_of(item)) and not names_sqlite
+    asks_for_it = {"postgres", "contest"} & {*fixtures_of(item)}
+    return (can_start_it or bool(asks_for_it)) and not names_sqlite
 
 
 def is_thorough(item: pytest.Item) -> bool:
@@ -141,13 +149,77 @@ def rank(item: pytest.Item) -> int:
     return LONGEST_FIRST.index(kinds[0]) if kinds else len(LONGEST_FIRST)
 
 
+def migrate(**variables: str) -> None:
+    """Run `manage.py migrate` in a process without the developer's settings."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    subprocess.run(
+        [sys.executable, "manage.py", "migrate", "--verbosity", "0"],
+        cwd=PROJECT,
+        env={**kept, **variables},
+        check=True,
+        timeout=120,
+    )
+
+
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
+def migrated_database() -> Path:
+    """An SQLite file with every table, which tests copy. It is kept until the record changes."""
+    sources = (*(PROJECT / "sessions_app").rglob("*.py"), PROJECT / "requirements.lock")
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(sources)))
+    kept = PROJECT / ".pytest_cache" / "migrated"
+    kept.mkdir(parents=True, exist_ok=True)
+    file = kept / f"{digest.hexdigest()}.sqlite3"
+    with (kept / "lock").open("w") as lock, tempfile.TemporaryDirectory(dir=kept) as made:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not file.exists():
+            for older in kept.glob("*.sqlite3"):
+                older.unlink()
+            migrate(CLAUDEOPS_STATE_DIR=made)
+            (Path(made) / "claudeops.sqlite3").rename(file)
+    return file
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[OwnPostgres]:
+    """A PostgreSQL server for all tests of this process."""
+    with own_postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def new_postgres_database(
+    postgres: OwnPostgres, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[], str]:
+    """Creates a migrated database and returns its address."""
+    template = postgres.new_database()
+    migrate(DATABASE_URL=template, CLAUDEOPS_STATE_DIR=str(tmp_path_factory.mktemp("state")))
+    return lambda: postgres.new_database(template)
+
+
+def runs_on_sqlite() -> bool:
+    return django_settings.DATABASES["default"]["ENGINE"].endswith("sqlite3")
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    request, django_db_modify_db_settings_parallel_suffix: None
+) -> Iterator[None]:
     """A file, because a web server under test is another thread; one for each test process."""
-    database = django_settings.DATABASES["default"]
-    if database["ENGINE"].endswith("sqlite3"):
-        file = Path(tempfile.gettempdir()) / f"claudeops-test-{os.getpid()}.sqlite3"
+    if not runs_on_sqlite():
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="claudeops-test-") as directory:
+        file = Path(directory) / "test.sqlite3"
+        shutil.copy(request.getfixturevalue("migrated_database"), file)
+        database = django_settings.DATABASES["default"]
         database["TEST"] = {**database.get("TEST", {}), "NAME": str(file)}
+        yield
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb(request) -> bool:
+    """The copy of the migrated database is used as it is; migrations that it lacks are applied."""
+    return runs_on_sqlite() or bool(request.config.getvalue("reuse_db"))
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.devtools.postgres import new_database, postgres_server
-
 PROJECT = Path(__file__).resolve().parents[2]
 SCRIPT = """
 import os
@@ -46,22 +44,20 @@ except OperationalError:
 """
 
 
-def test_after_the_server_ended_the_connection_the_next_query_connects_again(tmp_path):
-    with postgres_server() as port:
-        environment = {
+def test_after_the_server_ended_the_connection_the_next_query_connects_again(postgres, tmp_path):
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        cwd=PROJECT,
+        env={
             **{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
             "CLAUDEOPS_STATE_DIR": str(tmp_path),
             "DJANGO_SETTINGS_MODULE": "claudeops.settings",
-            "DATABASE_URL": new_database(port),
-        }
-        ended = subprocess.run(
-            [sys.executable, "-c", SCRIPT],
-            cwd=PROJECT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+            "DATABASE_URL": postgres.new_database(),
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
     assert ended.stdout.splitlines() == ["True True", "the transaction failed True"], ended.stderr

@@ -31,9 +31,9 @@ class OwnPostgres:
     def data(self) -> Path:
         return self.directory / "data"
 
-    def new_database(self) -> str:
-        """Create an empty database and return its address."""
-        return new_database(self.port)
+    def new_database(self, template: str = "") -> str:
+        """Create an empty database, or a copy of another one, and return its address."""
+        return new_database(self.port, template)
 
     def begin(self) -> None:
         _run(str(self.programs / "initdb"), "-D", str(self.data), "-A", "trust", "-U", "tests")
@@ -81,10 +81,11 @@ def postgres_server() -> Iterator[int]:
         yield server.port
 
 
-def new_database(port: int) -> str:
-    """Create an empty database and return its address."""
-    name = f"contest_{uuid.uuid4().hex}"
-    _run("createdb", "-h", "127.0.0.1", "-p", str(port), "-U", "tests", name)
+def new_database(port: int, template: str = "", name: str = "") -> str:
+    """Create an empty database, or a copy of the one at `template`, and return its address."""
+    name = name or f"contest_{uuid.uuid4().hex}"
+    copied = ("-T", template.rpartition("/")[2]) if template else ()
+    _run("createdb", "-h", "127.0.0.1", "-p", str(port), "-U", "tests", *copied, name)
     return f"postgresql://tests@127.0.0.1:{port}/{name}"
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +13,6 @@ from escalation.agent import binary, capabilities
 from escalation.run import runner
 from escalation.run.command_checks import BypassCheck
 from sessions_app.models import Session
-from tests.devtools import postgres
 from tests.escalation.contenders import Contest
 from tests.escalation.fake_cli import FakeCli
 from tests.escalation.rows import queued_session
@@ -68,12 +68,11 @@ def session(db, workdir: Path) -> Session:
 def contest(request, tmp_path_factory) -> Iterator[Contest]:
     """Real processes on a database of each kind."""
     directory = tmp_path_factory.mktemp("contest")
+    address = ""
     if request.param == "sqlite":
-        with closing(Contest(directory)) as contest:
-            yield contest
-        return
-    with (
-        postgres.postgres_server() as port,
-        closing(Contest(directory, postgres.new_database(port))) as contest,
-    ):
+        migrated = request.getfixturevalue("migrated_database")
+        shutil.copy(migrated, directory / "claudeops.sqlite3")
+    else:
+        address = request.getfixturevalue("new_postgres_database")()
+    with closing(Contest(directory, address)) as contest:
         yield contest

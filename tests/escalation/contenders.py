@@ -12,14 +12,13 @@ from typing import Any
 PROJECT = Path(__file__).resolve().parents[2]
 CONTENDERS = 4
 
-# One interpreter loads everything and makes the tables. Each race is a fork of it, and each
-# contender a fork of that: no connection is open at those moments.
+# One interpreter loads everything. Each race is a fork of it, and each contender a fork of that: no
+# connection is open at those moments.
 ARENA = """
 import json, os, sys, time, traceback
 from multiprocessing import get_context
 import django
 django.setup()
-from django.core.management import call_command
 from django.db import connection
 from sessions_app.models import *
 
@@ -28,7 +27,6 @@ def queued(name, tier=1):
     cycle = Cycle.objects.create(watch=watch, trigger="manual", workdir="/tmp")
     return Session.objects.create(cycle=cycle, tier=tier, model="haiku", workdir="/tmp")
 
-call_command("migrate", verbosity=0)
 connection.close()
 for line in sys.stdin:
     race = os.fork()
@@ -67,7 +65,7 @@ print(json.dumps([heard, seen]))
 
 
 class Contest:
-    """A database of its own, with real processes around it."""
+    """Real processes around a database that is migrated: an address, or a file in the directory."""
 
     def __init__(self, directory: Path, database_url: str = "") -> None:
         kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}

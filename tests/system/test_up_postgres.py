@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 
-from tests.devtools.postgres import new_database, postgres_server
+from tests.devtools.postgres import OwnPostgres
 from tests.system.conftest import Installation, free_port
 from tests.system.test_up import read_until, stop
 
@@ -37,17 +37,16 @@ def _pass_on(source: socket.socket, sink: socket.socket) -> None:
         sink.shutdown(socket.SHUT_RDWR)
 
 
-def test_up_goes_on_once_the_database_is_there(installation: Installation):
-    with postgres_server() as true:
-        later = free_port()
-        address = new_database(true)
-        installation.environment["DATABASE_URL"] = address.replace(f":{true}/", f":{later}/")
+def test_up_goes_on_once_the_database_is_there(installation: Installation, postgres: OwnPostgres):
+    later = free_port()
+    address = postgres.new_database()
+    installation.environment["DATABASE_URL"] = address.replace(f":{postgres.port}/", f":{later}/")
 
-        process = installation.start("up")
-        waited = read_until(process, "Waiting for it")
-        with relay(later, true):
-            said = read_until(process, "Stop ")
-            stop(process)
+    process = installation.start("up")
+    waited = read_until(process, "Waiting for it")
+    with relay(later, postgres.port):
+        said = read_until(process, "Stop ")
+        stop(process)
 
     assert f"Is PostgreSQL running at 127.0.0.1:{later}" in waited
     assert "Setting up the database." in said

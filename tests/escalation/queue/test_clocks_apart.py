@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from tests.devtools.postgres import new_database, postgres_server
-
 PROJECT = Path(__file__).resolve().parents[3]
 SCRIPT = """
 import json
@@ -20,7 +18,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 import django, time_machine
 django.setup()
-from django.core.management import call_command
 from django_q.models import OrmQ
 from escalation.worker.health import readiness
 from escalation.queue import enqueue_session, waiting_sessions
@@ -33,7 +30,6 @@ def host(seconds_ahead):
     with time_machine.travel(datetime.now(UTC) + timedelta(seconds=seconds_ahead), tick=True):
         yield
 
-call_command("migrate", verbosity=0)
 cycle = Cycle.objects.create(trigger="manual", workdir="/", drill="any")
 session = Session.objects.create(cycle=cycle, tier=1, model="haiku", workdir="/")
 with host(60):
@@ -56,22 +52,21 @@ print(json.dumps({
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    with postgres_server() as port:
-        said = subprocess.run(
-            [sys.executable, "-c", SCRIPT],
-            cwd=PROJECT,
-            env={
-                **{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
-                "CLAUDEOPS_STATE_DIR": str(tmp_path_factory.mktemp("state")),
-                "DJANGO_SETTINGS_MODULE": "claudeops.settings",
-                "DATABASE_URL": new_database(port),
-            },
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+def found(tmp_path_factory: pytest.TempPathFactory, new_postgres_database) -> dict[str, Any]:
+    said = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        cwd=PROJECT,
+        env={
+            **{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
+            "CLAUDEOPS_STATE_DIR": str(tmp_path_factory.mktemp("state")),
+            "DJANGO_SETTINGS_MODULE": "claudeops.settings",
+            "DATABASE_URL": new_postgres_database(),
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert said.returncode == 0, said.stderr
     heard: dict[str, Any] = json.loads(said.stdout.splitlines()[-1])
     return heard

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from tests.devtools.postgres import new_database, postgres_server
 from tests.escalation.contenders import CONTENDERS, Contest
 
 pytestmark = [pytest.mark.prove, pytest.mark.timeout(300)]
@@ -81,11 +80,8 @@ seen = [due, tiers, sorted(set(Session.objects.values_list("host", flat=True)))]
 
 
 @pytest.fixture(scope="module")
-def rush(tmp_path_factory) -> dict[str, Any]:
-    with (
-        postgres_server() as port,
-        closing(Contest(tmp_path_factory.mktemp("rush"), database_url=new_database(port))) as own,
-    ):
+def rush(tmp_path_factory, new_postgres_database) -> dict[str, Any]:
+    with closing(Contest(tmp_path_factory.mktemp("rush"), new_postgres_database())) as own:
         answers, (due, tiers, hosts) = own.race(
             setup=DUE, before=HOST, attempt=WORK, look=LOOK, timeout=TIMEOUT_SECONDS
         )

@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from tests.devtools.postgres import new_database, postgres_server
 
 PROJECT = Path(__file__).resolve().parents[3]
 
@@ -46,7 +43,6 @@ print([payload for key, payload in taken], flush=True)
 class Hosts:
     def __init__(self, directory: Path, database: str) -> None:
         self._directory, self._database = directory, database
-        self.run("manage.py", "migrate", "-v0")
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Each process has a state directory of its own."""
@@ -71,15 +67,9 @@ class Hosts:
         return said
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[int]:
-    with postgres_server() as port:
-        yield port
-
-
 @pytest.fixture
-def hosts(server: int, tmp_path: Path) -> Hosts:
-    return Hosts(tmp_path, new_database(server))
+def hosts(new_postgres_database, tmp_path: Path) -> Hosts:
+    return Hosts(tmp_path, new_postgres_database())
 
 
 def asleep(worker: subprocess.Popen[str]) -> subprocess.Popen[str]:

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from escalation.web.urls import actions as urlpatterns
-from tests.devtools.postgres import new_database, postgres_server
 from tests.escalation.contenders import Contest
 
 pytestmark = pytest.mark.timeout(240)
@@ -201,12 +200,9 @@ seen = {
 
 
 @pytest.fixture(scope="module")
-def races(tmp_path_factory) -> tuple[list[list[Any]], dict[str, list[str]]]:
+def races(tmp_path_factory, new_postgres_database) -> tuple[list[list[Any]], dict[str, list[str]]]:
     """What went wrong, as pair and error; and the states of all rows afterwards."""
-    with (
-        postgres_server() as port,
-        closing(Contest(tmp_path_factory.mktemp("races"), new_database(port))) as own,
-    ):
+    with closing(Contest(tmp_path_factory.mktemp("races"), new_postgres_database())) as own:
         answers, seen = own.race(
             setup=SETUP, before=BEFORE, attempt=ATTEMPT, look=LOOK, timeout=200
         )
