@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from escalation.agent import binary, capabilities
+from escalation.agent import capabilities
 from escalation.run import runner
 from escalation.run.command_checks import BypassCheck
 from sessions_app.models import Session
@@ -29,7 +29,6 @@ def own_environment(settings, tmp_path: Path, monkeypatch) -> None:
         if name.startswith(("ANTHROPIC_", "CLAUDE_CODE_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
-    binary._described.cache_clear()
     capabilities._remembered.clear()
 
 
