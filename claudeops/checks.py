@@ -21,7 +21,7 @@ INTERNAL_NAMES = {
 HINT = "Correct it in the environment or in .env and start again."
 
 
-@register()
+@register("claudeops")
 def check_environment(**_options: Any) -> list[CheckMessage]:
     return [
         Error(problem.message, hint=HINT, id="claudeops.E001", obj=problem.name)
@@ -29,7 +29,7 @@ def check_environment(**_options: Any) -> list[CheckMessage]:
     ]
 
 
-@register()
+@register("claudeops")
 def check_names(**_options: Any) -> list[CheckMessage]:
     """Report names that nothing reads: a misspelt name leaves its setting at the default."""
     known = {variable.name for variable in settings.CLAUDEOPS_VARIABLES} | INTERNAL_NAMES
@@ -50,7 +50,7 @@ def _unknown(name: str) -> CheckMessage:
     return Warning(sentence, hint=hint, id="claudeops.W003", obj=name)
 
 
-@register()
+@register("claudeops")
 def check_old_names(**_options: Any) -> list[CheckMessage]:
     """Warn about settings with their old names; refuse an old and a new name together."""
     return [
@@ -71,7 +71,7 @@ def check_old_names(**_options: Any) -> list[CheckMessage]:
     ]
 
 
-@register()
+@register("claudeops")
 def check_state_directory(**_options: Any) -> list[CheckMessage]:
     try:
         make_state_directory(settings.CLAUDEOPS_STATE_DIR)
@@ -80,7 +80,7 @@ def check_state_directory(**_options: Any) -> list[CheckMessage]:
     return []
 
 
-@register()
+@register("claudeops")
 def check_private_files(**_options: Any) -> list[CheckMessage]:
     """Warn about files that the start could not close to other users."""
     paths = private_paths(Path(settings.CLAUDEOPS_STATE_DIR), *database_files())
@@ -90,7 +90,7 @@ def check_private_files(**_options: Any) -> list[CheckMessage]:
     ]
 
 
-@register()
+@register("claudeops")
 def check_dotenv(**_options: Any) -> list[CheckMessage]:
     """Warn about a `.env` file that other users can read. It is never changed."""
     path = Path(settings.CLAUDEOPS_ENV_FILE)

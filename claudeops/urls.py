@@ -7,6 +7,8 @@ from django.urls import include, path
 from sessions_app.access.login import CountingLoginView, OwnPasswordView
 from sessions_app.access.permissions import for_any_account
 
+admin.autodiscover()
+
 urlpatterns = [
     path("login/", CountingLoginView.as_view(), name="login"),
     path("logout/", for_any_account(LogoutView.as_view()), name="logout"),

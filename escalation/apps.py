@@ -1,6 +1,15 @@
-"""Configuration of the app: registers checks, schedules and providers at start-up."""
+"""Configuration of the app: registers checks and schedules at start-up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 from django.apps import AppConfig
+
+if TYPE_CHECKING:
+    from sessions_app.models import Session
 
 
 class EscalationConfig(AppConfig):
@@ -8,8 +17,10 @@ class EscalationConfig(AppConfig):
 
     def ready(self) -> None:
         from escalation import checks  # noqa: F401  (registers the system checks)
-        from escalation.drills.drill import drill_environment
-        from escalation.run.runner import provide_for_drills
         from escalation.worker import schedules  # noqa: F401  (keeps schedules in step with watches)
 
-        provide_for_drills(drill_environment)
+    def drill_environment(self, session: Session) -> AbstractContextManager[Mapping[str, str]]:
+        """Return what a drill adds to its session's environment; `run` does not import drills."""
+        from escalation.drills.drill import drill_environment
+
+        return drill_environment(session)

@@ -22,7 +22,7 @@ from sessions_app.models.watch import objection_here
 TOOL_RULE = re.compile(r"^[A-Za-z_][\w-]*(\(.+\))?$")
 
 
-@register()
+@register("claudeops")
 def check_queue_times(**_options: Any) -> list[CheckMessage]:
     """Check tier limit < queue timeout < queue retry; otherwise a tier could start twice."""
     longest, timeout = settings.LONGEST_TIER_SECONDS, settings.CLAUDEOPS_QUEUE_TIMEOUT
@@ -47,7 +47,7 @@ def check_queue_times(**_options: Any) -> list[CheckMessage]:
     return found
 
 
-@register()
+@register("claudeops")
 def check_cli(**_options: Any) -> list[CheckMessage]:
     try:
         locate_binary()
@@ -56,7 +56,7 @@ def check_cli(**_options: Any) -> list[CheckMessage]:
     return []
 
 
-@register()
+@register("claudeops")
 def check_prompts(**_options: Any) -> list[CheckMessage]:
     found: list[CheckMessage] = []
     for name in prompt_files():
@@ -80,7 +80,7 @@ def check_prompts(**_options: Any) -> list[CheckMessage]:
     return found
 
 
-@register()
+@register("claudeops")
 def check_tool_lists(**_options: Any) -> list[CheckMessage]:
     return [
         Error(
@@ -94,7 +94,7 @@ def check_tool_lists(**_options: Any) -> list[CheckMessage]:
     ]
 
 
-@register()
+@register("claudeops")
 def check_workdir(**_options: Any) -> list[CheckMessage]:
     workdir = settings.CLAUDEOPS_WORKDIR
     objection = workdir and (objection_here(workdir) or _missing(workdir))

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.utils.safestring import SafeString
-from markdown_it import MarkdownIt
 
 from sessions_app.redaction.redact import redacted
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
 
 DECORATION = re.compile(r"\x1b\[[0-9;:]*[mK]")
 """Colours, and clearing the rest of a line."""
@@ -208,6 +210,8 @@ def rendered(text: str) -> SafeString:
 
 @cache
 def _markdown() -> MarkdownIt:
+    from markdown_it import MarkdownIt  # few commands need it, and it takes long to import
+
     markdown = MarkdownIt("commonmark", {"html": False, "linkify": False})
     markdown.enable(["table", "strikethrough"]).disable(["image", "html_block", "html_inline"])
     markdown.validateLink = lambda url: url.lower().startswith(SCHEMES)  # type: ignore[method-assign]

@@ -24,11 +24,14 @@ from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
+from django.contrib import admin
 from django.contrib.auth.models import User
 from django.test import Client, override_settings
 
 from tests.devtools.postgres import OwnPostgres, own_postgres
 from tests.factories import UserFactory
+
+admin.autodiscover()  # as `claudeops/urls.py` does: some tests are made for each list of it
 
 TESTS = Path(__file__).resolve().parent
 PROJECT = TESTS.parent

@@ -28,15 +28,16 @@ from django.core.management.base import (
 )
 from django.db import OperationalError, ProgrammingError, connection, connections
 from django.db.utils import Error
-from rich.console import Console, RenderableType
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
 from sessions_app.redaction.redact import redacted
 from sessions_app.text import clean, one_line
 
+# rich is imported where it is used: most commands print no table.
 if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.live import Live
+    from rich.text import Text
+
     from sessions_app.models import Cycle
 
 
@@ -116,6 +117,8 @@ class PlainOutput(OutputWrapper):
 
 def console_on(out: OutputWrapper, *, in_color: bool, width: int | None = None) -> Console:
     """Return a rich console on the raw stream of `out`: only for text that is plain already."""
+    from rich.console import Console
+
     return Console(
         file=cast(TextIO, out._out),
         force_terminal=out.isatty(),
@@ -195,8 +198,11 @@ class TerminalCommand(BaseCommand):
             console.file.write(f"{line.rstrip()}\n")
 
     def check(self, *args: Any, **options: Any) -> None:
-        """Print warnings of system checks, and refuse with all errors and their hints."""
-        found = run_checks()
+        """Print warnings about the configuration, and refuse with all errors and their hints.
+
+        Django's own checks look at the code, for which they load every page and the admin.
+        """
+        found = run_checks(tags=["claudeops"])
         for message in found:
             if not message.is_serious():
                 self.stderr.write(_advice(message), self.style.WARNING)
@@ -229,6 +235,8 @@ def write_table(
     command: TerminalCommand, headings: Sequence[str], rows: Sequence[Sequence[Cell | str]]
 ) -> None:
     """Write a table: with headings and colours on a terminal, plain and uncut in a pipe."""
+    from rich.table import Table
+
     if not rows:
         return
     on_terminal = command.stdout.isatty()
@@ -251,6 +259,8 @@ def write_table(
 
 def _text(cell: Cell | str) -> Text:
     """Remove control sequences and secrets before a colour is added."""
+    from rich.text import Text
+
     text, tone = (cell, "") if isinstance(cell, str) else (cell.text, cell.tone)
     harmless = redacted(one_line(text, LONGEST_CELL))
     return Text(harmless, style=STYLES.get(tone, ""), no_wrap=True, overflow="ellipsis")
@@ -298,6 +308,8 @@ class Waiting:
             self._line = None
 
     def _show(self) -> None:
+        from rich.live import Live
+
         with self._lock:
             if self._timer is not threading.current_thread():
                 return  # stopped while it waited for the lock
@@ -312,6 +324,8 @@ class Waiting:
             self._line.start(refresh=True)
 
     def _text(self) -> Text:
+        from rich.text import Text
+
         seconds = time.monotonic() - self._since
         return Text(f"{self.words} … {seconds:.0f} s", no_wrap=True, overflow="ellipsis")
 

@@ -12,7 +12,6 @@ from django.utils import timezone
 
 from escalation.agent.event_text import describe_event, summary_line
 from escalation.management.output import Cell, Refused
-from escalation.run.runner import objection
 from sessions_app.archive.messages import StoredMessage
 from sessions_app.costs.check import check_costs
 from sessions_app.history.chain import Branch, Chain, answer_text, chain_as_data
@@ -158,7 +157,11 @@ def _facts(session: Session) -> dict[str, str]:
 
 
 def _waits(session: Session) -> str:
-    return objection(session) if session.status == Session.Status.QUEUED else ""
+    if session.status != Session.Status.QUEUED:
+        return ""
+    from escalation.run.runner import objection  # takes long to import, and is seldom needed
+
+    return objection(session)
 
 
 def _limits(session: Session) -> str:

@@ -19,14 +19,15 @@ import socket
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from functools import cached_property, partial
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
+from django.apps import apps
 from django.conf import settings
 from django.db import OperationalError, connection
 from django.utils import timezone
@@ -122,25 +123,13 @@ def stop_on_signals(cause: str, words: str) -> Iterator[AskedToStop]:
             signal.signal(number, handler)
 
 
-# The drills register here what they add to a session's environment, so that this module does not
-# depend on them.
-
-RunEnvironment = Callable[[Session], AbstractContextManager[Mapping[str, str]]]
-"""Context manager around a session that gives it additional environment variables."""
-
-_for_drills: list[RunEnvironment] = []
-
-
-def provide_for_drills(run_environment: RunEnvironment) -> None:
-    _for_drills[:] = [run_environment]
-
-
 @contextmanager
 def run_environment_of(session: Session) -> Iterator[Mapping[str, str]]:
+    """Give a drill its environment variables, which the app provides: see `escalation/apps.py`."""
     if not session.is_drill:
         yield {}
         return
-    with _for_drills[0](session) as variables:
+    with cast(Any, apps.get_app_config("escalation")).drill_environment(session) as variables:
         yield variables
 
 

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from django.core.checks import Tags
+from django.core.checks.registry import registry
 
 from claudeops.checks import check_dotenv, check_names, check_old_names
 from claudeops.env import OLD_NAMES
@@ -200,3 +202,35 @@ def test_a_blank_old_name_is_ignored(monkeypatch):
     monkeypatch.setenv("CLAUDEOPS_ROOMS", " ")
 
     assert [*check_old_names(), *check_names()] == []
+
+
+def test_every_check_of_the_configuration_runs_at_the_start_of_a_command():
+    ours = [
+        check
+        for check in registry.registered_checks
+        if check.__module__ in {"claudeops.checks", "escalation.checks"}
+    ]
+
+    assert len(ours) > 10
+    assert [check for check in ours if not {"claudeops", Tags.database} & {*check.tags}] == []
+
+
+def test_the_checks_of_the_admin_see_its_models():
+    program = (
+        "import django; django.setup()\n"
+        "from django.contrib.admin import site\n"
+        "from django.core.checks import run_checks\n"
+        "print(len(site._registry), run_checks(tags=['admin']), len(site._registry) > 20)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "claudeops.settings"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+    assert done.stdout == "0 [] True\n"

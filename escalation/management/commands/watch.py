@@ -17,7 +17,6 @@ from escalation.errors import OperationRefused
 from escalation.management.arguments import NOTHING_WATCHED, watch_named
 from escalation.management.commands.run_cycle import confirm_or_stop
 from escalation.management.output import Cell, Refused, TerminalCommand, refused_for, write_table
-from escalation.web.watches import open_at
 from escalation.worker.schedules import ensure_default_watch, remove
 from sessions_app import text
 from sessions_app.history.autonomy import recorded_wishes, what_if
@@ -109,6 +108,8 @@ def autonomy_lines(watch: Watch) -> Iterator[str]:
 
 def _open_by_tier(watch: Watch) -> Iterator[str]:
     """Yield the grants of the first tier, and the difference of each tier above."""
+    from escalation.web.watches import open_at  # loads pages, which other subcommands skip
+
     before: tuple[str, ...] = ()
     for tier, _name in tier_choices():
         now = open_at(tier, watch.grants)

@@ -10,7 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django_q.models import Schedule
 
-from escalation.management.commands import watch as watch_text
+from escalation.web import watches
 from sessions_app.models import Cycle, Watch
 from tests.factories import CycleFactory, SessionFactory, WatchFactory
 
@@ -49,7 +49,7 @@ def test_watch_refuses_a_directory_of_ours_and_one_outside_the_roots(settings, w
 
 def test_grants_are_set_and_shown_tier_by_tier(shop, monkeypatch):
     monkeypatch.setattr(
-        watch_text, "open_at", lambda tier, words: ("docker", *words.split(), "host")[: tier + 1]
+        watches, "open_at", lambda tier, words: ("docker", *words.split(), "host")[: tier + 1]
     )
 
     shown = output_of("watch", "edit", "shop", "--grants", "write:/srv/app")
