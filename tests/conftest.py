@@ -11,6 +11,7 @@ the command line; otherwise it is deselected, and the end of the output lists it
 from __future__ import annotations
 
 import fcntl
+import gc
 import hashlib
 import os
 import shutil
@@ -69,6 +70,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(kind)
     deselect_proofs(config, items)
     items.sort(key=rank)
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from looking through all modules and tests again and again."""
+    gc.freeze()
 
 
 def deselect_proofs(config: pytest.Config, items: list[pytest.Item]) -> None:
