@@ -31,6 +31,24 @@ def first_played(
     return first
 
 
+@pytest.fixture(scope="module")
+def first_older(
+    first_played: Installation, tmp_path_factory: pytest.TempPathFactory
+) -> Installation:
+    """With the tables of an earlier version, which had fewer columns."""
+    older = installed_in(tmp_path_factory.mktemp("older"))
+    shutil.copytree(first_played.state, older.state)
+    done = older.manage("migrate", "sessions_app", "0007")
+    assert done.returncode == 0, done.stderr
+    return older
+
+
+@pytest.fixture
+def older(installation: Installation, first_older: Installation) -> Installation:
+    shutil.copytree(first_older.state, installation.state)
+    return installation
+
+
 @pytest.fixture
 def played(installation: Installation, first_played: Installation) -> Installation:
     shutil.copytree(first_played.state, installation.state)
@@ -168,14 +186,11 @@ def test_a_running_installation_is_not_replaced(played: Installation):
 
 
 def test_a_backup_of_an_older_version_is_brought_to_this_one(
-    played: Installation, other: Installation
+    older: Installation, other: Installation
 ):
-    """One that was made before the last migration of ours: its tables had fewer columns."""
-    older = played.manage("migrate", "sessions_app", "0007")
-    assert older.returncode == 0, older.stderr
-    ahead = played.manage("upgrade", "--check")
+    ahead = older.manage("upgrade", "--check")
 
-    path = saved(played)
+    path = saved(older)
     done = other.manage("restore", str(path))
 
     assert ahead.returncode == 1
@@ -186,20 +201,19 @@ def test_a_backup_of_an_older_version_is_brought_to_this_one(
     assert other.manage("upgrade", "--check").returncode == 0
 
 
-def test_upgrade_waits_for_running_sessions(played: Installation):
-    assert played.manage("migrate", "sessions_app", "0007").returncode == 0
-    with sqlite3.connect(played.database) as record:
+def test_upgrade_waits_for_running_sessions(older: Installation):
+    with sqlite3.connect(older.database) as record:
         record.execute(
             "UPDATE sessions SET status = 'running', host = 'another', "
             "heartbeat_at = strftime('%Y-%m-%d %H:%M:%S', 'now') WHERE id = 3"
         )
     record.close()
 
-    refused = [played.manage("upgrade"), played.manage("upgrade", "--check"), played.manage("up")]
+    refused = [older.manage("upgrade"), older.manage("upgrade", "--check"), older.manage("up")]
 
     assert [done.returncode for done in refused] == [2, 2, 2]
     assert all("Sessions are running (#3)" in done.stderr for done in refused)
-    assert played.rows("SELECT max(name) FROM django_migrations WHERE app = 'sessions_app'") == [
+    assert older.rows("SELECT max(name) FROM django_migrations WHERE app = 'sessions_app'") == [
         ("0007_access",)
     ]
 
