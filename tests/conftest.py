@@ -63,13 +63,19 @@ PACKAGES_BESIDE_THE_RUN = {"agent", "resume", "incidents", "supervisor", "worker
 DESELECTED_PROOFS = pytest.StashKey[list[str]]()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Iterator[None]:
     for item in items:
         for kind in sorted(kinds_of(item)):
             item.add_marker(kind)
     deselect_proofs(config, items)
     items.sort(key=rank)
+    yield
+    # pytest-django has put tests without a database last, and those of whole installations have
+    # none. What it needs stays: tests that empty the database come after those that roll back.
+    items.sort(key=lambda item: item.get_closest_marker("system") is None)
 
 
 def pytest_collection_finish() -> None:
