@@ -11,7 +11,7 @@ class WhyNot(StrEnum):
     NO_CREDENTIALS = "no_credentials"
     CLI = "cli"
     PROMPTS = "prompts"
-    SANDBOX = "walls"
+    SANDBOX = "sandbox"
     WAY_TO_THE_API = "way_to_the_api"
     WORKER = "worker"
     NO_HOST = "no_host"

@@ -151,7 +151,7 @@ def is_thorough(item: pytest.Item) -> bool:
 
 
 def takes_whole_runs(item: pytest.Item) -> bool:
-    """What another room does is looked at through whole runs of the small CLI."""
+    """Tell whether a test outside the run packages runs whole sessions of the fake CLI."""
     return "fake_cli" in fixtures_of(item) and item.path.parent.name in PACKAGES_BESIDE_THE_RUN
 
 

@@ -50,7 +50,7 @@ class ModelFactory(DjangoModelFactory[Any]):
     if TYPE_CHECKING:
 
         def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-            """Calling a factory gives a row, which its class does not say."""
+            """Declare for mypy that calling a factory returns a row."""
 
 
 class UserFactory(ModelFactory):
@@ -137,14 +137,14 @@ class SessionFactory(ModelFactory):
 
     @classmethod
     def _create(cls, model_class: type[Session], *args: Any, **fields: Any) -> Session:
-        """Counted as if it had been moved to where it is."""
+        """Count the session as if it had reached its status by a transition."""
         session: Session = super()._create(model_class, *args, **fields)
         PeriodCost.move(None, Session.objects.values(*COUNTED_FIELDS).get(pk=session.pk))
         return session
 
 
 class SessionEventFactory(ModelFactory):
-    """Claude said something."""
+    """Event with a text of the model."""
 
     class Meta:
         model = SessionEvent
@@ -164,8 +164,8 @@ class SessionEventFactory(ModelFactory):
     )
 
 
-class GateEventFactory(ModelFactory):
-    """The gate said something to a command."""
+class CommandEventFactory(ModelFactory):
+    """Event of the command policy: its decision on a command."""
 
     class Meta:
         model = SessionEvent
@@ -199,7 +199,7 @@ class GateEventFactory(ModelFactory):
 
 
 class SandboxProofFactory(ModelFactory):
-    """Walls that held. `worse` ones hold the higher tiers up."""
+    """A sandbox proof without failures. With `worse`, the higher tiers wait."""
 
     class Meta:
         model = SandboxProof
@@ -212,7 +212,7 @@ class SandboxProofFactory(ModelFactory):
     cli_version = "2.1.325"
     cli_fingerprint = "f" * 64
     kernel = "6.1.0"
-    rooms = "bubblewrap 0.8.0"
+    sandbox = "bubblewrap 0.8.0"
     rows = LazyFunction(
         lambda: [
             {
@@ -244,7 +244,7 @@ def three_tier_chain(**facts: object) -> tuple[Session, Session, Session]:
 
 
 def user_with(role: str, **fields: Any) -> User:
-    """An account with this role; without any for an empty one."""
+    """Create an account with this role, or without a role if it is empty."""
     user: User = UserFactory(**fields)
     if role:
         user.groups.add(Group.objects.get_or_create(name=role)[0])
@@ -252,7 +252,7 @@ def user_with(role: str, **fields: Any) -> User:
 
 
 class IncidentFactory(ModelFactory):
-    """One that a round has just found."""
+    """An incident that a cycle has just found."""
 
     class Meta:
         model = Incident
@@ -268,7 +268,7 @@ class IncidentFactory(ModelFactory):
 
 
 class ApprovalFactory(ModelFactory):
-    """A tier that waits for a person."""
+    """An approval of a tier that waits for an answer."""
 
     class Meta:
         model = Approval
@@ -291,7 +291,7 @@ class ApprovalFactory(ModelFactory):
 
 
 class ChangeFactory(ModelFactory):
-    """A restart that a Tier 2 run was let do."""
+    """A restart that the command policy allowed to a Tier 2 session."""
 
     class Meta:
         model = Change
@@ -307,7 +307,7 @@ class ChangeFactory(ModelFactory):
 
 
 class ChannelFactory(ModelFactory):
-    """A webhook on this machine that nobody listens at."""
+    """A channel to a local webhook without a listener."""
 
     class Meta:
         model = Channel
@@ -321,7 +321,7 @@ class ChannelFactory(ModelFactory):
 
 
 class NotificationFactory(ModelFactory):
-    """An incident that opened, and nobody was told yet."""
+    """A notification of a new incident that was not sent yet."""
 
     class Meta:
         model = Notification
@@ -342,7 +342,7 @@ class NotificationFactory(ModelFactory):
 
 
 class MessageFactory(ModelFactory):
-    """One that is due now."""
+    """A message that is due now."""
 
     class Meta:
         model = Message
@@ -354,7 +354,7 @@ class MessageFactory(ModelFactory):
 
 
 class ServiceStateFactory(ModelFactory):
-    """Healthy in one round."""
+    """A service that was healthy in one cycle."""
 
     class Meta:
         model = ServiceState

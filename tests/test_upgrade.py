@@ -34,6 +34,7 @@ from django_q.conf import Conf
 from django_q.models import OrmQ, Schedule
 
 from claudeops.env import sqlite_database
+from escalation.errors import WhyNot
 from escalation.supervisor import cycles
 from sessions_app.archive.messages import messages_of
 from sessions_app.models import (
@@ -44,9 +45,11 @@ from sessions_app.models import (
     Cycle,
     DailyVerdict,
     Incident,
+    Notification,
     PauseSwitch,
     PeriodCost,
     RateLimit,
+    SandboxProof,
     Session,
     SessionEvent,
     Watch,
@@ -61,6 +64,20 @@ DUMPS = ROOT / "tests" / "upgrade"
 # The keys of the installations that made the stored databases, and of nothing else.
 SECRET_KEY = "only-for-the-test-of-upgrades-0123456789abcdefghijklmnop"
 ENCRYPTION_KEY = "b25seS1mb3ItdGhlLXRlc3Qtb2YtdXBncmFkZXMtMDA="
+
+# Values that were renamed later and that the dumps, which are never edited, do not contain.
+ADDED_ROWS = {
+    "0_1": "",
+    "0_2": """
+        CREATE TEMP TABLE copied AS SELECT * FROM sessions_app_incident WHERE id = 2;
+        UPDATE copied SET id = 4, kind = 'could_not_run', scope = 'installation', cause = 'walls';
+        INSERT INTO sessions_app_incident SELECT * FROM copied;
+        DROP TABLE copied;
+        CREATE TEMP TABLE copied AS SELECT * FROM sessions_app_happening WHERE id = 1;
+        UPDATE copied SET id = 3, kind = 'walls_worse', incident_id = 4;
+        INSERT INTO sessions_app_happening SELECT * FROM copied;
+    """,
+}
 
 LAST_MIGRATION = {"0_1": "0004_named_rooms", "0_2": "0018_list_indexes"}
 APP = "sessions_app"
@@ -108,7 +125,7 @@ def upgraded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     state = tmp_path_factory.mktemp(f"from-{request.param}")
     before, after = state / "before.sqlite3", state / "after.sqlite3"
     for file in (before, after):
-        load(DUMPS / f"version_{request.param}.sql", file)
+        load(DUMPS / f"version_{request.param}.sql", file, ADDED_ROWS[request.param])
     environment = {
         "PATH": os.environ["PATH"],
         "CLAUDEOPS_STATE_DIR": str(state / "state"),
@@ -121,9 +138,9 @@ def upgraded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return made
 
 
-def load(dump: Path, file: Path) -> None:
+def load(dump: Path, file: Path, added_rows: str) -> None:
     connection = sqlite3.connect(file)
-    connection.executescript(dump.read_text())
+    connection.executescript(dump.read_text() + added_rows)
     connection.close()
 
 
@@ -242,6 +259,8 @@ def renamed(field: Field | None, step: Any) -> Field | None:
 # Stored values that have another name today, in columns and in JSON on SQLite.
 RENAMED_VALUES = {
     "sessions_app_dailyverdict": {"contain": "isolate"},
+    "sessions_app_happening": {"walls_worse": "sandbox_worse"},
+    "sessions_app_incident": {"walls": "sandbox"},
     "sessions_app_sessionevent": {"gate": "command", "gate_end": "command_end"},
 }
 RENAMED_IN_EVENTS = {'"verdict": "contain"': '"verdict": "isolate"', '"doors": [': '"grants": ['}
@@ -421,6 +440,16 @@ def test_what_came_with_0_2_is_as_it_was() -> None:
     assert (command.state, command.note, command.grants) == ("approved", "Go on.", ["docker"])
     assert Change.objects.filter(path="/srv/shop/compose.yml", diff__contains="+new").exists()
     assert RateLimit.objects.get().kind == "five_hour"
+
+
+@pytest.mark.parametrize("upgraded", ["0_2"], indirect=True)
+@pytest.mark.usefixtures("database")
+def test_names_of_the_sandbox_are_those_of_today() -> None:
+    incident = Incident.objects.get(kind=Incident.Kind.COULD_NOT_RUN)
+
+    assert WhyNot(incident.cause) == WhyNot.SANDBOX
+    assert incident.notification_set.get().kind == Notification.Kind.SANDBOX_WORSE
+    assert SandboxProof.objects.get().sandbox == "bubblewrap 0.8.0"
 
 
 @pytest.mark.parametrize("upgraded", ["0_2"], indirect=True)

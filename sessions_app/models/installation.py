@@ -206,7 +206,7 @@ class SandboxProof(models.Model):
     cli_version = OutsideCharField("CLI version", max_length=100)
     cli_fingerprint = models.CharField(max_length=64)
     kernel = OutsideCharField(max_length=200)
-    rooms = OutsideCharField(
+    sandbox = OutsideCharField(
         max_length=300, help_text="Version of the sandbox, or why there is none."
     )
     rows = OutsideJSONField(
@@ -231,6 +231,15 @@ class SandboxProof(models.Model):
 
     def __str__(self) -> str:
         return f"{self.get_kind_display()}: {self.failed} of {self.tried} failed"
+
+    @property
+    def rooms(self) -> str:
+        """Old name of `sandbox`, which `escalation/sandbox/proof/proof.py` still sets."""
+        return self.sandbox
+
+    @rooms.setter
+    def rooms(self, value: str) -> None:
+        self.sandbox = value
 
     @classmethod
     def holding(cls) -> SandboxProof | None:

@@ -31,7 +31,7 @@ class Notification(models.Model):
         APPROVAL_WANTED = "approval_wanted", "approval needed"
         BUDGET = "budget", "budget almost or completely spent"
         COOLDOWN = "cooldown", "remedy stopped by a cooldown"
-        SANDBOX_WORSE = "walls_worse", "sandbox proof got worse"
+        SANDBOX_WORSE = "sandbox_worse", "sandbox proof got worse"
         WORKER_SILENT = "worker_silent", "no worker heartbeat"
 
     kind = models.CharField(max_length=30, choices=Kind.choices)
@@ -51,9 +51,9 @@ class Notification(models.Model):
         ordering = ["id"]
         indexes = [
             # Notifications whose channels are not chosen yet.
-            models.Index(fields=["passed_on_at", "id"], name="happening_waiting"),
+            models.Index(fields=["passed_on_at", "id"], name="notification_waiting"),
             # Events page.
-            models.Index(fields=["-id"], condition=NO_INCIDENT_EVENT, name="happening_alone"),
+            models.Index(fields=["-id"], condition=NO_INCIDENT_EVENT, name="notification_alone"),
         ]
 
     def __str__(self) -> str:

@@ -163,7 +163,7 @@ def fake_cli(installation: Installation, settings, tmp_path: Path) -> FakeCli:
     fake = FakeCli(tmp_path / "fake-cli").install(settings)
     installation.environment["CLAUDEOPS_CLAUDE_BIN"] = str(fake.path)
     installation.environment["ANTHROPIC_API_KEY"] = "test-key"
-    # It lies where no room shows it.
+    # The sandbox does not mount its directory.
     installation.environment["CLAUDEOPS_SANDBOX"] = "off"
     return fake
 

@@ -118,18 +118,18 @@ def test_the_examples_of_a_page_do_what_it_says(name, terminal):
     ("shown", "fits"),
     [
         ((), True),
-        (("rooms …",), True),
-        (("rooms   bubblewrap 0.8",), True),
-        (("…", "key gateway"), True),
-        (("verdict …", "key gateway"), True),
-        (("key gateway", "rooms …"), False),
+        (("sandbox …",), True),
+        (("sandbox bubblewrap 0.8",), True),
+        (("…", "key proxy"), True),
+        (("verdict …", "key proxy"), True),
+        (("key proxy", "sandbox …"), False),
         (("verdict …", "login …"), False),
-        (("rooms", "key …"), False),
-        (("rooms.bubblewrap",), False),
+        (("sandbox", "key …"), False),
+        (("sandbox.bubblewrap",), False),
     ],
 )
 def test_what_is_shown_is_held_against_what_is_printed(shown, fits):
-    printed = "verdict     ready\nrooms       bubblewrap 0.8\nkey         gateway\n"
+    printed = "verdict     ready\nsandbox     bubblewrap 0.8\nkey         proxy\n"
 
     assert is_as_shown(printed, shown) is fits
 

@@ -97,7 +97,7 @@ def test_nothing_of_a_run_in_sandboxes_outlives_its_worker(slow: Installation):
 
     kill_whole_worker(worker)
 
-    wait_until(lambda: processes_mentioning(mark) == [], "the kernel ends the rooms")
+    wait_until(lambda: processes_mentioning(mark) == [], "the kernel ends the sandboxes")
     assert slow.napping_tools() == []
 
 

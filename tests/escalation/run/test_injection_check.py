@@ -16,8 +16,8 @@ from escalation.supervisor.successors import lineage_of
 from sessions_app.models import Cycle
 from sessions_app.models.session import Verdict
 from tests.factories import (
+    CommandEventFactory,
     CycleFactory,
-    GateEventFactory,
     SessionEventFactory,
     SessionFactory,
 )
@@ -97,7 +97,7 @@ def test_tier_1_is_not_checked():
 
 def test_outputs_of_earlier_tiers_count_without_messages_of_the_policy():
     parent = SessionFactory(escalated=True)
-    GateEventFactory(
+    CommandEventFactory(
         session=parent, sequence=1, verdict="deny", more={"reason": f"Not for Tier 1: {COMMAND}"}
     )
     SessionEventFactory(

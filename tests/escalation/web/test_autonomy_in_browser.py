@@ -5,14 +5,14 @@ from __future__ import annotations
 from django.urls import reverse
 from playwright.sync_api import expect
 
-from tests.factories import CycleFactory, GateEventFactory, SessionFactory, WatchFactory
+from tests.factories import CommandEventFactory, CycleFactory, SessionFactory, WatchFactory
 
 
 def test_autonomy_is_raised_by_a_step_and_a_tick(visit):
     watch = WatchFactory(name="shop", max_tier=1, dry_run=True, approval="3")
     session = SessionFactory(cycle=CycleFactory(watch=watch))
     refused = {"command": "docker restart web", "verdict": "deny", "more": {"allowed_from": 2}}
-    GateEventFactory(session=session, **refused)
+    CommandEventFactory(session=session, **refused)
     page = visit.go(reverse("web:overview"))
     page.get_by_role("link", name="Autonomy of shop: look").click()
     step = page.get_by_role("listitem").filter(has_text="2. Safe remedies with approval")

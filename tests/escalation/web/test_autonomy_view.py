@@ -7,7 +7,13 @@ from django.test import Client
 from django.urls import reverse
 
 from sessions_app.models.autonomy import AutonomyLevel
-from tests.factories import CycleFactory, GateEventFactory, SessionFactory, WatchFactory, user_with
+from tests.factories import (
+    CommandEventFactory,
+    CycleFactory,
+    SessionFactory,
+    WatchFactory,
+    user_with,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -33,7 +39,7 @@ def test_the_page_shows_the_step_in_force_and_all_others(operator_client, watch)
 
 def test_it_shows_what_more_autonomy_would_have_done(operator_client, watch):
     session = SessionFactory(cycle=CycleFactory(watch=watch))
-    GateEventFactory(
+    CommandEventFactory(
         session=session, command="docker restart web", verdict="deny", more={"allowed_from": 2}
     )
 
@@ -56,7 +62,7 @@ def test_settings_that_are_no_step_are_said_to_be_by_hand(operator_client, watch
 
 def test_a_viewer_sees_no_commands_and_no_buttons(watch):
     session = SessionFactory(cycle=CycleFactory(watch=watch))
-    GateEventFactory(
+    CommandEventFactory(
         session=session, command="docker restart web", verdict="deny", more={"allowed_from": 2}
     )
     client = Client()

@@ -139,7 +139,7 @@ def test_it_says_so_where_nothing_has_happened(operator_client):
     ("rows", "index"),
     [
         (IncidentEvent.objects.exclude(kind="seen"), "incidentevent_told"),
-        (Notification.objects.filter(NO_INCIDENT_EVENT), "happening_alone"),
+        (Notification.objects.filter(NO_INCIDENT_EVENT), "notification_alone"),
     ],
 )
 def test_what_is_passed_over_is_not_read(rows, index):

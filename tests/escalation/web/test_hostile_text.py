@@ -11,8 +11,8 @@ from django.urls import reverse
 from sessions_app.models import Cycle, Session, Watch
 from tests.escalation.web.every_page import every_admin_list, every_page, fill_every_page
 from tests.factories import (
+    CommandEventFactory,
     CycleFactory,
-    GateEventFactory,
     SandboxProofFactory,
     SessionEventFactory,
     WatchFactory,
@@ -61,7 +61,7 @@ def hostile_record() -> Session:
     )
     SessionEventFactory(session=session, sequence=1, said=HOSTILE)
     SessionEventFactory(session=session, sequence=2, said=WITHOUT_A_SPACE)
-    GateEventFactory(session=session, sequence=3, command=HOSTILE, more={"reason": HOSTILE})
+    CommandEventFactory(session=session, sequence=3, command=HOSTILE, more={"reason": HOSTILE})
     SandboxProofFactory(rows=[{"tier": 1, "command": HOSTILE, "happened": HOSTILE}], host=HOSTILE)
     fill_every_page(session, HOSTILE)
     return session

@@ -15,8 +15,8 @@ from sessions_app.models import Session
 from tests.factories import (
     PASSWORD,
     ChangeFactory,
+    CommandEventFactory,
     CycleFactory,
-    GateEventFactory,
     IncidentFactory,
     SandboxProofFactory,
     SessionEventFactory,
@@ -50,8 +50,8 @@ def busy_installation() -> Session:
     )
     SessionEventFactory(session=session, sequence=1, said=f"<script>alert(1)</script>{LONG_WORD}")
     refused = {"command": LONG_WORD, "verdict": "deny", "more": {"allowed_from": 2}}
-    GateEventFactory(session=session, sequence=2, **refused)
-    GateEventFactory(session=session, sequence=3, more={"reason": LONG_WORD, "cwd": LONG_WORD})
+    CommandEventFactory(session=session, sequence=2, **refused)
+    CommandEventFactory(session=session, sequence=3, more={"reason": LONG_WORD, "cwd": LONG_WORD})
     Session.objects.filter(pk=session.pk).update(
         sandbox={"writable": [LONG_WORD], "limits": "x", "changes_nothing": True}
     )

@@ -16,8 +16,8 @@ from sessions_app.models import Approval, SandboxProof, Session, Watch
 from tests.factories import (
     ApprovalFactory,
     ChangeFactory,
+    CommandEventFactory,
     CycleFactory,
-    GateEventFactory,
     IncidentFactory,
     MessageFactory,
     NotificationFactory,
@@ -77,7 +77,7 @@ def add_data() -> Session:
     for number in range(5):
         SessionEventFactory(session=sessions[2], sequence=number)
     for number in (8, 9):
-        GateEventFactory(session=sessions[2], sequence=number)
+        CommandEventFactory(session=sessions[2], sequence=number)
     incident = IncidentFactory()
     incident.cycles.add(sessions[2].cycle)
     incident.events.create(kind="opened", cycle=sessions[2].cycle)

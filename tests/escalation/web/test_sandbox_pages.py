@@ -9,7 +9,7 @@ import pytest
 from django.urls import reverse
 
 from sessions_app.models import SandboxProof, SessionEvent
-from tests.factories import GateEventFactory, SandboxProofFactory, SessionFactory
+from tests.factories import CommandEventFactory, SandboxProofFactory, SessionFactory
 
 pytestmark = pytest.mark.django_db
 HTMX = {"HX-Request": "true"}
@@ -111,7 +111,7 @@ def test_sandbox_that_got_worse_are_announced_until_they_are_accepted(operator_c
 def test_the_gates_words_are_counted_by_day(operator_client):
     session = SessionFactory()
     for verdict in ("deny", "deny", "ask", "ask", "ask", "isolate", "allow"):
-        GateEventFactory(session=session, verdict=verdict)
+        CommandEventFactory(session=session, verdict=verdict)
 
     shown = page(operator_client, "sandbox")
 
@@ -161,8 +161,8 @@ def test_the_dashboard_shows_what_is_in_force_now(operator_client, settings):
 
 def test_commands_stand_on_the_session_denied_ones_first(operator_client):
     session = SessionFactory()
-    GateEventFactory(session=session, sequence=1, command="uptime")
-    GateEventFactory(
+    CommandEventFactory(session=session, sequence=1, command="uptime")
+    CommandEventFactory(
         session=session,
         sequence=2,
         command="docker restart web",
@@ -182,8 +182,8 @@ def test_commands_stand_on_the_session_denied_ones_first(operator_client):
 
 def test_commands_can_be_filtered_by_verdict(operator_client):
     session = SessionFactory()
-    GateEventFactory(session=session, command="uptime")
-    GateEventFactory(session=session, command="python3 -c x", verdict="isolate")
+    CommandEventFactory(session=session, command="uptime")
+    CommandEventFactory(session=session, command="python3 -c x", verdict="isolate")
 
     shown = page(operator_client, "session_commands", session.pk, verdict="isolate")
 
@@ -194,9 +194,9 @@ def test_commands_can_be_filtered_by_verdict(operator_client):
 def test_an_end_belongs_to_its_command(operator_client):
     session = SessionFactory()
     ended = {"source": SessionEvent.Source.SUPERVISOR, "kind": "command_end", "session": session}
-    GateEventFactory(session=session, command="first", more={"call": "a"})
-    GateEventFactory(session=session, command="second", more={"call": "b"})
-    GateEventFactory(**ended, payload={"call": "b", "exit_code": 7, "milliseconds": 1500})
+    CommandEventFactory(session=session, command="first", more={"call": "a"})
+    CommandEventFactory(session=session, command="second", more={"call": "b"})
+    CommandEventFactory(**ended, payload={"call": "b", "exit_code": 7, "milliseconds": 1500})
 
     shown = page(operator_client, "session_commands", session.pk)
 
@@ -205,7 +205,7 @@ def test_an_end_belongs_to_its_command(operator_client):
 
 def test_an_unchanged_table_of_commands_is_not_sent_again(operator_client):
     session = SessionFactory(running=True)
-    GateEventFactory(session=session, sequence=3)
+    CommandEventFactory(session=session, sequence=3)
     url = reverse("web:session_commands", args=[session.pk])
 
     same = operator_client.get(url, {"version": "3-open"}, headers=HTMX)
@@ -218,14 +218,14 @@ def test_an_unchanged_table_of_commands_is_not_sent_again(operator_client):
 @pytest.mark.parametrize("payload", [{}, {"command": 7, "doors": "x", "milliseconds": True}, [1]])
 def test_a_gate_event_of_any_shape_is_shown(operator_client, payload):
     session = SessionFactory()
-    GateEventFactory(session=session, payload=payload)
+    CommandEventFactory(session=session, payload=payload)
 
     assert "1 judged by the command policy" in page(operator_client, "session", session.pk)
 
 
 def test_the_live_output_has_a_line_for_a_denied_command(operator_client):
     session = SessionFactory()
-    GateEventFactory(
+    CommandEventFactory(
         session=session,
         command="docker restart web",
         verdict="deny",

@@ -9,8 +9,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from tests.factories import (
+    CommandEventFactory,
     CycleFactory,
-    GateEventFactory,
     SessionFactory,
     WatchFactory,
     user_with,
@@ -111,7 +111,7 @@ def test_afterwards_it_says_what_was_found_and_what_would_have_been_done(
 ):
     session = SessionFactory(cycle=CycleFactory(watch=watch, outcome="needs_person"), report=REPORT)
     denied = {"verdict": "deny", "more": {"allowed_from": 2}}
-    GateEventFactory(session=session, command="docker restart web", **denied)
+    CommandEventFactory(session=session, command="docker restart web", **denied)
 
     with CaptureQueriesContext(connection) as queries:
         page = page_of(operator_client, url)
@@ -160,6 +160,6 @@ def test_hostile_text_is_harmless(operator_client, url):
     report = {"summary": hostile, "services": [{"name": hostile}], "escalation": hostile}
     cycle = CycleFactory(watch=watch, outcome="needs_person", outcome_reason=hostile)
     session = SessionFactory(cycle=cycle, report=report)
-    GateEventFactory(session=session, command=hostile, verdict="deny", more={"allowed_from": 2})
+    CommandEventFactory(session=session, command=hostile, verdict="deny", more={"allowed_from": 2})
 
     assert hostile not in page_of(operator_client, url)

@@ -33,7 +33,7 @@ def test_the_first_watch_is_off_dry_and_only_looks(operator_client, url, workdir
 
 
 def test_nobody_can_slip_in_more_than_the_guide_asks_for(operator_client, url, workdir):
-    more = {"enabled": "on", "max_tier": "3", "dry_run": "", "doors": "ssh"}
+    more = {"enabled": "on", "max_tier": "3", "dry_run": "", "grants": "ssh"}
 
     operator_client.post(url, {"name": "shop", "workdir": str(workdir), **more})
 

@@ -28,7 +28,7 @@ def form(workdir) -> dict[str, Any]:
         "dry_run": "on",
         "approval": "3",
         "ask": "",
-        "doors": "",
+        "grants": "",
         "budget_day_usd": "",
         **{"restarts_allowed": "2", "restart_hours": "4"},
         **{"redeployments_allowed": "1", "redeployment_hours": "24"},

@@ -12,7 +12,7 @@ from django.db.models import F
 from sessions_app.costs.rollups import rebuild
 from sessions_app.costs.rollups_check import check
 from sessions_app.models import Cycle, DailyVerdict, PeriodCost, SearchText, Session
-from tests.factories import GateEventFactory, SessionFactory, three_tier_chain
+from tests.factories import CommandEventFactory, SessionFactory, three_tier_chain
 
 pytestmark = pytest.mark.django_db
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 def record() -> Session:
     three_tier_chain(drill=True)
     SessionFactory(failed=True, estimated_cost_usd=Decimal("0.5"))
-    GateEventFactory(verdict="deny")
+    CommandEventFactory(verdict="deny")
     return three_tier_chain()[2]
 
 

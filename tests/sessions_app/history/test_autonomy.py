@@ -20,8 +20,8 @@ from sessions_app.history.autonomy import (
 from sessions_app.models.autonomy import AutonomyLevel
 from tests.factories import (
     ChangeFactory,
+    CommandEventFactory,
     CycleFactory,
-    GateEventFactory,
     SessionFactory,
     WatchFactory,
 )
@@ -107,10 +107,10 @@ def test_the_record_holds_denied_commands_changes_and_what_tiers_asked_for():
     watch = WatchFactory()
     session = SessionFactory(cycle=CycleFactory(watch=watch))
     denied = {"verdict": "deny", "session": session}
-    GateEventFactory(**denied, command="docker restart web", more={"allowed_from": 2})
-    GateEventFactory(**denied, command="rm -rf /", more={"allowed_from": 0})
-    GateEventFactory(**denied, command="older than that field")
-    GateEventFactory(session=session, command="docker ps", more={"allowed_from": 0})
+    CommandEventFactory(**denied, command="docker restart web", more={"allowed_from": 2})
+    CommandEventFactory(**denied, command="rm -rf /", more={"allowed_from": 0})
+    CommandEventFactory(**denied, command="older than that field")
+    CommandEventFactory(session=session, command="docker ps", more={"allowed_from": 0})
     asks = {"escalation": {"needed": True, "reason": "web hangs", "services": ["web"]}}
     held = SessionFactory(cycle=session.cycle, report=asks)
     SessionFactory(cycle=session.cycle, report=asks, tier=2, status="escalated")

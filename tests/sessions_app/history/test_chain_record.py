@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from sessions_app.history.claims import ClaimCheck, claims_in, marked_report, read_report
-from tests.factories import ChangeFactory, GateEventFactory, SessionFactory
+from tests.factories import ChangeFactory, CommandEventFactory, SessionFactory
 
 pytestmark = pytest.mark.django_db
 CHANGES = {"changes": ["docker restart web"], "call": "aa"}
@@ -58,25 +58,25 @@ def test_a_failed_command_contradicts_and_is_the_evidence(session):
 
 
 def test_a_denied_command_contradicts(session):
-    GateEventFactory(session=session, sequence=1, verdict="deny", more=CHANGES)
+    CommandEventFactory(session=session, sequence=1, verdict="deny", more=CHANGES)
 
     assert finding(session) is ClaimCheck.OTHERWISE
 
 
 def test_a_command_that_nobody_approved_contradicts(session):
-    GateEventFactory(session=session, sequence=1, verdict="ask", more=CHANGES)
+    CommandEventFactory(session=session, sequence=1, verdict="ask", more=CHANGES)
     ended = {"call": "aa", "has_run": False, "exit_code": 126}
-    GateEventFactory(session=session, sequence=2, kind="command_end", verdict="", more=ended)
+    CommandEventFactory(session=session, sequence=2, kind="command_end", verdict="", more=ended)
 
     assert finding(session) is ClaimCheck.OTHERWISE
 
 
 @pytest.mark.parametrize(("code", "expected"), [(0, ClaimCheck.CLAIMED), (1, ClaimCheck.OTHERWISE)])
 def test_a_later_script_may_have_done_it_if_it_went_well(session, code, expected):
-    GateEventFactory(session=session, sequence=1, verdict="deny", more=CHANGES)
-    GateEventFactory(session=session, sequence=2, verdict="isolate", more={"call": "bb"})
+    CommandEventFactory(session=session, sequence=1, verdict="deny", more=CHANGES)
+    CommandEventFactory(session=session, sequence=2, verdict="isolate", more={"call": "bb"})
     ended = {"call": "bb", "exit_code": code}
-    GateEventFactory(session=session, sequence=3, kind="command_end", verdict="", more=ended)
+    CommandEventFactory(session=session, sequence=3, kind="command_end", verdict="", more=ended)
 
     assert finding(session) is expected
 

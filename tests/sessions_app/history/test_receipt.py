@@ -33,14 +33,14 @@ def a_chain(**fields):
         escalated=True,
         context_tokens=50_000,
         argv=["claude", "--tools", "Bash,Read,WebFetch"],
-        sandbox={"doors": ["docker", "network"]},
+        sandbox={"grants": ["docker", "network"]},
         report={"summary": "down", "escalation": {"needed": True, "reason": "web needs a restart"}},
     )
     child = SessionFactory(
         parent_session=parent,
         tier=2,
         argv=["claude", "--max-budget-usd", "5", "--tools", "Bash,Read,Write"],
-        sandbox={"doors": ["docker", "write:/srv"]},
+        sandbox={"grants": ["docker", "write:/srv"]},
         continuation_facts=FACTS,
         cost_usd=Decimal("0.47"),
         **fields,
