@@ -15,7 +15,7 @@ from tests.tables import each_row
 
 PACKAGE = "tests.devtools.chaos"
 EVIDENCE_MODULES = (
-    *("api_log", "raw_transcripts", "left_behind", "evidence", "invariants", "books", "record"),
+    *("api_log", "raw_transcripts", "leftovers", "evidence", "invariants", "costs", "record"),
 )
 DRIVER = "psycopg"
 """PostgreSQL's own client, by which the record is read without the models."""

@@ -1,4 +1,4 @@
-"""A check of the checks: each violation, planted into a real round's evidence, is reported."""
+"""A check of the checks: each violation, planted into a real experiment's evidence, is reported."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 from django.conf import settings
 
-from tests.devtools.chaos.left_behind import left_after_all
+from tests.devtools.chaos.leftovers import left_after_all
 from tests.devtools.chaos.prices import learned_prices
-from tests.system.finished_rounds import FinishedRound, delete, play_drill, update
+from tests.system.finished_experiment import FinishedExperiment, delete, play_drill, update
 
 # They check the checks of chaos, which is a proof too.
 pytestmark = pytest.mark.prove
@@ -27,40 +27,40 @@ def prices():
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory, prices) -> FinishedRound:
+def played(tmp_path_factory, prices) -> FinishedExperiment:
     state = tmp_path_factory.mktemp("played") / "state"
     play_drill(state)
-    return FinishedRound(state, prices)
+    return FinishedExperiment(state, prices)
 
 
 @pytest.fixture(scope="module")
-def played_with_a_kill(tmp_path_factory, prices) -> FinishedRound:
+def played_with_a_kill(tmp_path_factory, prices) -> FinishedExperiment:
     state = tmp_path_factory.mktemp("killed") / "state"
     play_drill(state, kill_first_cli=True)
-    return FinishedRound(state, prices)
+    return FinishedExperiment(state, prices)
 
 
 @pytest.fixture
-def good(played, tmp_path) -> FinishedRound:
+def good(played, tmp_path) -> FinishedExperiment:
     return played.copied_to(tmp_path / "copy")
 
 
 @pytest.fixture
-def cut_off(played_with_a_kill, tmp_path) -> FinishedRound:
+def cut_off(played_with_a_kill, tmp_path) -> FinishedExperiment:
     """Four sessions: the first was killed, the second went on from there."""
     copy = played_with_a_kill.copied_to(tmp_path / "copy")
-    copy.set_books_right(1)
+    copy.correct_costs(1)
     return copy
 
 
-def test_a_round_without_a_fault_has_no_violation(good):
+def test_an_experiment_without_a_fault_has_no_violation(good):
     assert good.violations == []
     assert [run.row["status"] for run in good.evidence.runs] == [
         *("escalated", "escalated", "completed")
     ]
 
 
-def test_a_round_that_went_on_after_a_kill_has_no_violation(cut_off):
+def test_an_experiment_that_went_on_after_a_kill_has_no_violation(cut_off):
     assert cut_off.violations == []
     assert [run.row["status"] for run in cut_off.evidence.runs][0] == "interrupted"
     assert cut_off.evidence.runs[0].results == []
@@ -301,7 +301,7 @@ def test_a_left_file_is_reported(good, name):
     assert good.violations == [f"the file {name} was left behind"]
 
 
-def test_a_file_of_another_round_is_not_this_ones(good):
+def test_a_file_of_another_experiment_is_not_this_ones(good):
     path = good.state / "runs" / "session-22" / "tools"
     path.parent.mkdir(parents=True)
     path.write_text("something")
@@ -309,7 +309,7 @@ def test_a_file_of_another_round_is_not_this_ones(good):
     assert good.violations == []
 
 
-def test_whatever_lies_in_a_passing_place_after_all_rounds_is_reported(good):
+def test_a_file_left_after_all_experiments_is_reported(good):
     assert left_after_all(good.state, good.place.drills) == []
 
     (good.state / "runs" / "nobody-knows-whose").write_text("something")

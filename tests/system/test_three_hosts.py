@@ -18,10 +18,10 @@ import pytest
 from django.conf import settings
 
 from escalation.agent.binary import find_binary
-from tests.devtools.chaos.books import Prices, dollars
+from tests.devtools.chaos.costs import Prices, dollars
 from tests.devtools.chaos.evidence import DrillEvidence, gather
 from tests.devtools.chaos.invariants import violations
-from tests.devtools.chaos.left_behind import passing_files
+from tests.devtools.chaos.leftovers import passing_files
 from tests.devtools.chaos.prices import learned_prices
 from tests.devtools.chaos.record import Row
 from tests.devtools.postgres import own_postgres

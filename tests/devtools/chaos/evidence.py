@@ -1,4 +1,4 @@
-"""Gathers the evidence about a finished round, without code of Claude Ops.
+"""Gathers the evidence about a finished experiment, without code of Claude Ops.
 
 The database is read by SQL, not through the models that are checked. A test makes sure that nothing
 is imported from the rest of Claude Ops.
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.devtools.chaos.api_log import LoggedExchange, exchanges
-from tests.devtools.chaos.left_behind import left_files, living_processes
+from tests.devtools.chaos.leftovers import left_files, living_processes
 from tests.devtools.chaos.raw_transcripts import Entry, ids, own_words, transcripts
 from tests.devtools.chaos.record import SQLITE, Ask, RecordAway, Row, opened, value_of
 
@@ -148,7 +148,7 @@ def ask(record: str, query: str, *parameters: Any) -> list[Row]:
 
 
 def _with_retry(look: Callable[[], Seen]) -> Seen:
-    """Retry: the fault of another round may block a reader for a while."""
+    """Retry: the fault of another experiment may block a reader for a while."""
     give_up = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:

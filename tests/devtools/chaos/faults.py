@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from tests.devtools.chaos.evidence import DATABASE, ask
 from tests.devtools.chaos.hosts import Host
 from tests.devtools.chaos.installation import WEB, WORKER, Installation
-from tests.devtools.chaos.left_behind import is_same
+from tests.devtools.chaos.leftovers import is_same
 from tests.devtools.chaos.record import Row
 from tests.devtools.chaos.small_disk import keep_full
 
@@ -31,14 +31,14 @@ TAKE_OVER_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """The target of a fault: the cycle of one round."""
+    """The target of a fault: the cycle of one experiment."""
 
     installation: Installation
     cycle: int
     chance: random.Random
 
     def kill_running(self, who: str) -> None:
-        """Wait for the CLI or the runner process of this round."""
+        """Wait for the CLI or the runner process of this experiment."""
         give_up = time.monotonic() + VICTIM_SECONDS
         while not (victims := self._running(who)) and time.monotonic() < give_up:
             time.sleep(0.05)
@@ -48,7 +48,7 @@ class Scene:
                 _kill(row[f"{who}_pid"])
 
     def host_at_work(self) -> Host | None:
-        """Return the host that runs this round; None if the round is over."""
+        """Return the host that runs this experiment; None if the experiment is over."""
         names = {host.name: host for host in self.installation.others}
         while not self._is_over():
             for row in self._running("cli"):
@@ -151,7 +151,7 @@ def _kill(pid: int) -> None:
 
 
 def kill_host(scene: Scene) -> list[str]:
-    """Kill a whole host while it runs a tier of this round."""
+    """Kill a whole host while it runs a tier of this experiment."""
     if (host := scene.host_at_work()) is None:
         return []
     scene.installation.take_down(host)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.devtools.chaos.left_behind import children
+from tests.devtools.chaos.leftovers import children
 
 NAMED = 'hostname "$0" && exec "$@"'
 

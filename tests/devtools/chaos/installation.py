@@ -18,7 +18,7 @@ from django.conf import settings
 
 from tests.devtools.chaos.evidence import DATABASE
 from tests.devtools.chaos.hosts import Host, kill_all
-from tests.devtools.chaos.left_behind import children
+from tests.devtools.chaos.leftovers import children
 from tests.devtools.chaos.record import SQLITE, RecordAway, opened
 from tests.devtools.chaos.website import Website
 from tests.devtools.postgres import OwnPostgres
@@ -129,7 +129,7 @@ class Installation:
                     self._start_service(name)
 
     def _nudge_housekeeping(self) -> None:
-        """Make the recovery task due repeatedly, so that a round need not wait a minute.
+        """Make the recovery task due repeatedly, so that an experiment need not wait a minute.
 
         The scheduler of the worker still has to find, queue and run the task.
         """

@@ -1,4 +1,4 @@
-"""Checks that a round lost, doubled and left nothing; usage and cost are checked in `books`."""
+"""Checks that an experiment lost, doubled and left nothing; `costs` checks usage and cost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from tests.devtools.chaos.books import Prices, book_violations
+from tests.devtools.chaos.costs import Prices, cost_violations
 from tests.devtools.chaos.evidence import DrillEvidence, SessionEvidence, resumed_line
 from tests.devtools.chaos.raw_transcripts import tool_numbers
 
@@ -26,8 +26,8 @@ def violations(evidence: DrillEvidence, prices: Prices) -> list[str]:
         *_starts(evidence),
         *_words(evidence.runs),
         *_numbers(evidence.runs),
-        *book_violations(evidence.runs, prices),
-        *_left_behind(evidence),
+        *cost_violations(evidence.runs, prices),
+        *_leftovers(evidence),
     ]
 
 
@@ -149,7 +149,7 @@ def _numbers(runs: list[SessionEvidence]) -> Iterator[str]:
             yield f"session {run.key} has {len(numbers)} events, numbered up to {numbers[-1]}"
 
 
-def _left_behind(evidence: DrillEvidence) -> Iterator[str]:
+def _leftovers(evidence: DrillEvidence) -> Iterator[str]:
     for process in evidence.processes:
         yield f"the process {process} was left behind"
     for file in evidence.files:

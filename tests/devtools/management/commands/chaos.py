@@ -21,13 +21,13 @@ from escalation.drills.scratch import is_scratch, rerun_in_scratch, why_no_small
 from escalation.management.output import ExitCode, TerminalCommand, waiting
 from escalation.worker.installation import ensure_operator
 from tests.devtools import chaos
+from tests.devtools.chaos.experiments import ChaosSetup, Experiment, plans, play, warm_up
 from tests.devtools.chaos.faults import ACROSS_HOSTS, EVERY_FAULT, FAULTS, FILL_THE_DISK
-from tests.devtools.chaos.figures import Play, as_json, figures
+from tests.devtools.chaos.figures import ChaosResult, as_json, figures
 from tests.devtools.chaos.hosts import played_hosts, why_no_hosts
 from tests.devtools.chaos.installation import Installation
-from tests.devtools.chaos.left_behind import left_after_all
+from tests.devtools.chaos.leftovers import left_after_all
 from tests.devtools.chaos.prices import learned_prices
-from tests.devtools.chaos.rounds import ChaosRound, Playground, plans, play, warm_up
 from tests.devtools.chaos.website import Website
 from tests.devtools.postgres import NoPostgres, OwnPostgres, newest_programs, own_postgres
 
@@ -47,9 +47,9 @@ class Command(TerminalCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--rounds", type=int, default=10)
+        parser.add_argument("--experiments", type=int, default=10)
         parser.add_argument("--seed", type=int, default=1, help="chooses the faults")
-        parser.add_argument("--at-once", type=int, default=3, help="rounds at the same time")
+        parser.add_argument("--at-once", type=int, default=3, help="experiments at the same time")
         parser.add_argument(
             "--hosts",
             type=int,
@@ -60,7 +60,7 @@ class Command(TerminalCommand):
         parser.add_argument(
             "--only", action="append", choices=list(EVERY_FAULT), help="these faults alone"
         )
-        parser.add_argument("--keep", help="a directory for the evidence of violated rounds")
+        parser.add_argument("--keep", help="a directory for the evidence of violated experiments")
         parser.add_argument("--json", action="store_true")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -79,19 +79,19 @@ class Command(TerminalCommand):
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(ExitCode.REFUSED))
         with waiting(self.stderr, "Causing faults") as self.progress:
             kept = Path(options["keep"]) if options["keep"] else None
-            playground = _prepared(kept, options["hosts"])
-            rounds = self._play(playground, faults, options)
-        played = Play(
+            setup = _prepared(kept, options["hosts"])
+            experiments = self._play(setup, faults, options)
+        played = ChaosResult(
             seed=options["seed"],
             seconds=time.monotonic() - began,
-            rounds=sorted(rounds, key=lambda entry: entry.number),
-            left_behind=[
+            experiments=sorted(experiments, key=lambda entry: entry.number),
+            leftovers=[
                 left
                 for state in (
-                    playground.installation.state,
-                    *playground.installation.other_states,
+                    setup.installation.state,
+                    *setup.installation.other_states,
                 )
-                for left in left_after_all(state, playground.drills)
+                for left in left_after_all(state, setup.drills)
             ],
             left_out=left_out,
         )
@@ -99,7 +99,7 @@ class Command(TerminalCommand):
             self.stdout.write(json.dumps(as_json(played)))
         else:
             self._print_end(played)
-        if played.violated or played.left_behind:
+        if played.violated or played.leftovers:
             sys.exit(ExitCode.PERSON)
 
     def _rerun(self, *, at_once: int, hosts: int) -> int:
@@ -115,37 +115,37 @@ class Command(TerminalCommand):
             return 2
 
     def _play(
-        self, playground: Playground, faults: list[str], options: dict[str, Any]
-    ) -> list[ChaosRound]:
-        playground.installation.start()
+        self, setup: ChaosSetup, faults: list[str], options: dict[str, Any]
+    ) -> list[Experiment]:
+        setup.installation.start()
         try:
-            if trouble := playground.installation.website.wait_until_ready():
+            if trouble := setup.installation.website.wait_until_ready():
                 self.stderr.write(f"The scratch installation does not start: {trouble}")
                 sys.exit(ExitCode.REFUSED)
-            playground.installation.website.log_in()
-            return self._played(playground, faults, options)
+            setup.installation.website.log_in()
+            return self._played(setup, faults, options)
         finally:
-            playground.installation.stop()
+            setup.installation.stop()
 
     def _played(
-        self, playground: Playground, faults: list[str], options: dict[str, Any]
-    ) -> list[ChaosRound]:
+        self, setup: ChaosSetup, faults: list[str], options: dict[str, Any]
+    ) -> list[Experiment]:
         at_once = max(1, options["at_once"])
-        quiet = warm_up(playground, at_once=at_once)
+        quiet = warm_up(setup, at_once=at_once)
         played = [entry for entry in quiet if entry.violations]
         for entry in play(
-            playground,
-            plans(max(1, options["rounds"]), options["seed"], faults),
+            setup,
+            plans(max(1, options["experiments"]), options["seed"], faults),
             at_once=at_once,
             chain_seconds=max(entry.settling_seconds for entry in quiet),
         ):
             played.append(entry)
-            self.progress.tell(f"Causing faults, {len(played)} rounds done")
+            self.progress.tell(f"Causing faults, {len(played)} experiments done")
             if not options["json"]:
-                self._print_round(entry)
+                self._print_experiment(entry)
         return played
 
-    def _print_round(self, entry: ChaosRound) -> None:
+    def _print_experiment(self, entry: Experiment) -> None:
         self.progress.make_room()
         verdict = "; ".join(entry.violations) or "ok"
         also = f" (also {', '.join(entry.also)})" if entry.also else ""
@@ -156,19 +156,20 @@ class Command(TerminalCommand):
         )
         self.stdout.flush()
 
-    def _print_end(self, played: Play) -> None:
-        for one in figures(played.rounds):
+    def _print_end(self, played: ChaosResult) -> None:
+        for one in figures(played.experiments):
             outcomes = ", ".join(f"{count} {name}" for name, count in sorted(one.outcomes.items()))
             self.stdout.write(
-                f"{one.fault:20} {one.rounds:4} rounds: {outcomes}; {one.cut_off} sessions cut "
-                f"off, {one.recovered} recovered; settled in {one.settling_median_seconds} s "
-                f"(median), {one.settling_longest_seconds} s (longest); {one.violations} violated"
+                f"{one.fault:20} {one.experiments:4} experiments: {outcomes}; {one.cut_off} "
+                f"sessions cut off, {one.recovered} recovered; settled in "
+                f"{one.settling_median_seconds} s (median), {one.settling_longest_seconds} s "
+                f"(longest); {one.violations} violated"
             )
-        for left in played.left_behind:
-            self.stdout.write(f"After all rounds, {left}.")
+        for left in played.leftovers:
+            self.stdout.write(f"After all experiments, {left}.")
         self.stdout.write(
-            f"{len(played.rounds)} rounds in {played.seconds:.0f} s, {played.violated} with a "
-            "violation"
+            f"{len(played.experiments)} experiments in {played.seconds:.0f} s, "
+            f"{played.violated} with a violation"
         )
 
 
@@ -195,7 +196,7 @@ def _rerun(at_once: int, more: dict[str, str], *, small_disk: bool) -> int:
         "CLAUDEOPS_HOST": "127.0.0.1",
         "CLAUDEOPS_PORT": str(port),
         "CLAUDEOPS_ADMIN_PASSWORD": secrets.token_urlsafe(12),
-        # One worker for each round and one for housekeeping, so that no round waits.
+        # One worker for each experiment and one for housekeeping, so that no experiment waits.
         "CLAUDEOPS_WORKERS": str(at_once + 1),
         "CLAUDEOPS_MAX_SESSIONS": str(at_once),
         "CLAUDEOPS_MAX_TIER3_SESSIONS": str(at_once),
@@ -204,7 +205,7 @@ def _rerun(at_once: int, more: dict[str, str], *, small_disk: bool) -> int:
     return rerun_in_scratch(own, small_disk_megabytes=SMALL_DISK_MEGABYTES if small_disk else 0)
 
 
-def _prepared(keep: Path | None, hosts: int) -> Playground:
+def _prepared(keep: Path | None, hosts: int) -> ChaosSetup:
     state = Path(settings.CLAUDEOPS_STATE_DIR)
     # The log of the scripted API is not on the small disk, which may be filled.
     drills = state.parent / "drills"
@@ -217,7 +218,7 @@ def _prepared(keep: Path | None, hosts: int) -> Playground:
         settings.CLAUDEOPS_ADMIN_USER,
         settings.CLAUDEOPS_ADMIN_PASSWORD,
     )
-    return Playground(
+    return ChaosSetup(
         installation=Installation(
             state,
             website,

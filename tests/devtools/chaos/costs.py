@@ -27,7 +27,7 @@ ESTIMATE_SLACK = 1.1
 """An estimate may exceed the offered amount by a tenth."""
 
 
-def book_violations(runs: list[SessionEvidence], prices: Prices) -> list[str]:
+def cost_violations(runs: list[SessionEvidence], prices: Prices) -> list[str]:
     found = [*_chain_totals(runs)]
     for run in runs:
         exact = bool(run.results)

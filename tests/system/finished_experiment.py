@@ -1,4 +1,4 @@
-"""Finished rounds on disk, for planting violations into their evidence."""
+"""Finished experiments on disk, for planting violations into their evidence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.devtools import chaos
 from tests.devtools.chaos.api_log import KINDS, total
-from tests.devtools.chaos.books import COLUMNS, Prices
+from tests.devtools.chaos.costs import COLUMNS, Prices
 from tests.devtools.chaos.evidence import DrillEvidence, DrillTraces, gather
 from tests.devtools.chaos.invariants import violations
 from tests.devtools.chaos.raw_transcripts import usages
@@ -28,7 +28,7 @@ TIMEOUT_SECONDS = 60
 
 
 @dataclass
-class FinishedRound:
+class FinishedExperiment:
     """A state directory after a drill, with ways to spoil what lies in it."""
 
     state: Path
@@ -46,10 +46,10 @@ class FinishedRound:
     def violations(self) -> list[str]:
         return violations(self.evidence, self.prices)
 
-    def copied_to(self, directory: Path) -> FinishedRound:
+    def copied_to(self, directory: Path) -> FinishedExperiment:
         """The transcripts' folder is named after the drill's directory, which nobody asks for."""
         shutil.copytree(self.state, directory)
-        return FinishedRound(directory, self.prices)
+        return FinishedExperiment(directory, self.prices)
 
     def change(self, *statements: str) -> None:
         database = self.state / "claudeops.sqlite3"
@@ -84,7 +84,7 @@ class FinishedRound:
         with contextlib.closing(sqlite3.connect(database)) as record, record:
             return int(record.execute(insert, list(silent.values())).lastrowid or 0)
 
-    def set_books_right(self, session: int) -> None:
+    def correct_costs(self, session: int) -> None:
         """A session that was cut off counts just what its transcript proves, at no stated cost."""
         (run,) = [run for run in self.evidence.runs if run.key == session]
         proved = total(usages(run.words))

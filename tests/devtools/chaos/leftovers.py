@@ -1,4 +1,4 @@
-"""Finds processes and files of a round that are still there."""
+"""Finds processes and files of an experiment that are still there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PASSING_PLACES = ("handoffs", "spool", "runs")
 
 
 def living_processes(marks: Iterable[str], drill: Path) -> list[str]:
-    """Return processes with a mark, a directory or an argument of the round."""
+    """Return processes with a mark, a directory or an argument of the experiment."""
     told = [mark.encode() for mark in marks if mark]
     return [
         f"{process.name} ({_command(process).replace(chr(0), ' ').strip()[:80]})"
@@ -43,7 +43,7 @@ def passing_files(state: Path) -> list[str]:
 
 
 def left_after_all(state: Path, drills: Path) -> list[str]:
-    """Return what is left after all rounds and services have ended."""
+    """Return what is left after all experiments and services have ended."""
     files = [f"the file {name} was left behind" for name in passing_files(state)]
     processes = living_processes([], drills.resolve())
     return files + [f"the process {process} was left behind" for process in processes]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 
+from tests.devtools.chaos.experiments import Experiment, FaultLog, plans
 from tests.devtools.chaos.faults import FAULTS
-from tests.devtools.chaos.figures import Play, as_json, figures
-from tests.devtools.chaos.rounds import ChaosRound, Diary, plans
+from tests.devtools.chaos.figures import ChaosResult, as_json, figures
 
 ALL = list(FAULTS)
 
 
-def a_round(number: int = 1, **facts) -> ChaosRound:
+def an_experiment(number: int = 1, **facts) -> Experiment:
     usual = {
         "fault": "kill the CLI",
         "after_seconds": 1.0,
@@ -24,7 +24,7 @@ def a_round(number: int = 1, **facts) -> ChaosRound:
         "settling_seconds": 4.0,
         "violations": [],
     }
-    return ChaosRound(number=number, **{**usual, **facts})
+    return Experiment(number=number, **{**usual, **facts})
 
 
 def test_every_fault_comes_up_once_before_any_comes_up_again():
@@ -46,43 +46,43 @@ def test_faults_fall_at_every_moment_of_a_chain():
     assert 0.9 < max(moments) <= 1.0
 
 
-def test_a_round_knows_the_faults_of_others_that_fell_into_it():
-    diary = Diary()
-    diary.note(1, "kill the cluster")
-    diary.note(2, "fill the disk")
-    diary.note(3, "nothing")
+def test_an_experiment_knows_the_faults_of_others_that_fell_into_it():
+    fault_log = FaultLog()
+    fault_log.note(1, "kill the cluster")
+    fault_log.note(2, "fill the disk")
+    fault_log.note(3, "nothing")
 
-    assert diary.others(2, since=0.0) == ["kill the cluster"]
+    assert fault_log.others(2, since=0.0) == ["kill the cluster"]
 
 
-def test_the_figures_of_a_fault_are_those_of_its_rounds():
+def test_figures_are_summed_by_fault():
     disk, cli = figures(
         [
-            a_round(1, settling_seconds=2.0),
-            a_round(2, settling_seconds=4.0, outcome="needs_person", recovered=0),
-            a_round(3, settling_seconds=9.0, violations=["lost", "doubled"]),
-            a_round(4, fault="fill the disk", cut_off=0, recovered=0),
+            an_experiment(1, settling_seconds=2.0),
+            an_experiment(2, settling_seconds=4.0, outcome="needs_person", recovered=0),
+            an_experiment(3, settling_seconds=9.0, violations=["lost", "doubled"]),
+            an_experiment(4, fault="fill the disk", cut_off=0, recovered=0),
         ]
     )
 
-    assert (cli.fault, cli.rounds, cli.violations) == ("kill the CLI", 3, 1)
+    assert (cli.fault, cli.experiments, cli.violations) == ("kill the CLI", 3, 1)
     assert cli.outcomes == Counter(fixed=2, needs_person=1)
     assert (cli.settling_median_seconds, cli.settling_longest_seconds) == (4.0, 9.0)
     assert (cli.cut_off, cli.recovered) == (3, 2)
-    assert (disk.fault, disk.rounds, disk.cut_off) == ("fill the disk", 1, 0)
+    assert (disk.fault, disk.experiments, disk.cut_off) == ("fill the disk", 1, 0)
 
 
 def test_the_json_is_complete():
-    played = Play(
+    played = ChaosResult(
         seed=5,
         seconds=12.34,
-        rounds=[a_round(1), a_round(2, violations=["lost"])],
-        left_behind=["the file spool/x was left behind"],
+        experiments=[an_experiment(1), an_experiment(2, violations=["lost"])],
+        leftovers=["the file spool/x was left behind"],
         left_out="no mount",
     )
 
     again = json.loads(json.dumps(as_json(played)))
     assert (again["seed"], again["seconds"], again["violated"]) == (5, 12.3, 1)
-    assert (again["left_out"], len(again["left_behind"])) == ("no mount", 1)
-    assert again["faults"][0]["rounds"] == len(again["rounds"]) == 2
-    assert again["rounds"][1]["violations"] == ["lost"]
+    assert (again["left_out"], len(again["leftovers"])) == ("no mount", 1)
+    assert again["faults"][0]["experiments"] == len(again["experiments"]) == 2
+    assert again["experiments"][1]["violations"] == ["lost"]

@@ -1,7 +1,7 @@
-"""Plays rounds: start a drill, cause a fault at a random time, wait for the end, check.
+"""Plays experiments: start a drill, cause a fault at a random time, wait for the end, check.
 
-Several rounds run at the same time in one installation, so that a fault affects them all. Their
-evidence is separate, because every drill has its own directory, configuration and rows.
+Several experiments run at the same time in one installation, so that a fault affects them all.
+Their evidence is separate, because every drill has its own directory, configuration and rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from django.db import connection
 
 from escalation.drills.drill import start_drill
 from escalation.run.database_retry import persistently
-from tests.devtools.chaos.books import Prices
+from tests.devtools.chaos.costs import Prices
 from tests.devtools.chaos.evidence import DATABASE, DrillEvidence, DrillTraces, ask, gather
 from tests.devtools.chaos.faults import EVERY_FAULT, KILL_A_HOST, Scene
 from tests.devtools.chaos.installation import Installation
@@ -40,7 +40,7 @@ HOST_BACK_SECONDS = 60.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FaultPlan:
-    """The random choices of a round, repeatable by the seed."""
+    """The random choices of an experiment, repeatable by the seed."""
 
     number: int
     fault: str
@@ -50,12 +50,12 @@ class FaultPlan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ChaosRound:
+class Experiment:
     number: int
     fault: str
     after_seconds: float
     also: list[str]
-    """Faults of other rounds during this one."""
+    """Faults of other experiments during this one."""
     outcome: str
     statuses: list[str]
     cut_off: int
@@ -68,8 +68,8 @@ class ChaosRound:
 
 
 @dataclass(slots=True)
-class Diary:
-    """The times of all faults, for rounds that another fault affected."""
+class FaultLog:
+    """The times of all faults, for experiments that another fault affected."""
 
     entries: list[tuple[float, int, str]] = field(default_factory=list)
 
@@ -85,28 +85,28 @@ class Diary:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Playground:
+class ChaosSetup:
     installation: Installation
     prices: Prices
     drills: Path
     keep: Path | None
-    """The directory for the evidence of failed rounds."""
-    diary: Diary = field(default_factory=Diary)
+    """The directory for the evidence of failed experiments."""
+    fault_log: FaultLog = field(default_factory=FaultLog)
     enough: threading.Event = field(default_factory=threading.Event)
 
 
-def warm_up(playground: Playground, *, at_once: int) -> list[ChaosRound]:
-    """Play rounds without a fault, to measure the time of a chain."""
+def warm_up(setup: ChaosSetup, *, at_once: int) -> list[Experiment]:
+    """Play experiments without a fault, to measure the time of a chain."""
     quiet = FaultPlan(number=0, fault="nothing", moment=0.0, seed="")
-    return list(play(playground, [quiet] * at_once, at_once=at_once, chain_seconds=0.0))
+    return list(play(setup, [quiet] * at_once, at_once=at_once, chain_seconds=0.0))
 
 
-def plans(rounds: int, seed: int, faults: list[str]) -> list[FaultPlan]:
-    """Plan rounds; every fault is used once before one is repeated."""
+def plans(experiments: int, seed: int, faults: list[str]) -> list[FaultPlan]:
+    """Plan experiments; every fault is used once before one is repeated."""
     chance = random.Random(seed)  # noqa: S311 (a repeatable choice of faults, not a secret)
     deck: list[str] = []
     made = []
-    for number in range(1, rounds + 1):
+    for number in range(1, experiments + 1):
         deck = deck or chance.sample(faults, len(faults))
         made.append(
             FaultPlan(
@@ -120,19 +120,19 @@ def plans(rounds: int, seed: int, faults: list[str]) -> list[FaultPlan]:
 
 
 def play(
-    playground: Playground, planned: list[FaultPlan], *, at_once: int, chain_seconds: float
-) -> Iterator[ChaosRound]:
-    """Play rounds and yield them in the order in which they end."""
+    setup: ChaosSetup, planned: list[FaultPlan], *, at_once: int, chain_seconds: float
+) -> Iterator[Experiment]:
+    """Play experiments and yield them in the order in which they end."""
     with ThreadPoolExecutor(at_once) as pool:
         futures = [
-            pool.submit(_play_round, playground, plan, round(_share(plan) * chain_seconds, 2))
+            pool.submit(_play_one, setup, plan, round(_share(plan) * chain_seconds, 2))
             for plan in planned
         ]
         try:
             for future in as_completed(futures):
                 yield future.result()
         except BaseException:
-            playground.enough.set()
+            setup.enough.set()
             pool.shutdown(cancel_futures=True)
             raise
 
@@ -142,7 +142,7 @@ def _share(plan: FaultPlan) -> float:
     return plan.moment * (EARLY if plan.fault == KILL_A_HOST else 1.0)
 
 
-def _play_round(playground: Playground, plan: FaultPlan, after_seconds: float) -> ChaosRound:
+def _play_one(setup: ChaosSetup, plan: FaultPlan, after_seconds: float) -> Experiment:
     chance = random.Random(plan.seed)  # noqa: S311 (as above)
     began = time.monotonic()
     try:
@@ -150,27 +150,27 @@ def _play_round(playground: Playground, plan: FaultPlan, after_seconds: float) -
     finally:
         connection.close()
     place = DrillTraces(
-        state=playground.installation.state,
-        drills=playground.drills,
+        state=setup.installation.state,
+        drills=setup.drills,
         cycle=cycle,
-        other_states=playground.installation.other_states,
-        address=playground.installation.address,
+        other_states=setup.installation.other_states,
+        address=setup.installation.address,
     )
-    playground.enough.wait(after_seconds)
-    playground.diary.note(plan.number, plan.fault)
+    setup.enough.wait(after_seconds)
+    setup.fault_log.note(plan.number, plan.fault)
     struck = time.monotonic()
-    seen = EVERY_FAULT[plan.fault](Scene(playground.installation, cycle, chance))
-    _wait_for_end(place, playground.enough)
+    seen = EVERY_FAULT[plan.fault](Scene(setup.installation, cycle, chance))
+    _wait_for_end(place, setup.enough)
     settled = time.monotonic() - struck
-    evidence, found = _judged(place, playground.prices)
+    evidence, found = _judged(place, setup.prices)
     statuses = [run.row["status"] for run in evidence.runs]
-    if found and playground.keep:
-        _keep(place, playground.installation.log, playground.keep / f"round-{plan.number}")
-    return ChaosRound(
+    if found and setup.keep:
+        _keep(place, setup.installation.log, setup.keep / f"experiment-{plan.number}")
+    return Experiment(
         number=plan.number,
         fault=plan.fault,
         after_seconds=after_seconds,
-        also=playground.diary.others(plan.number, began),
+        also=setup.fault_log.others(plan.number, began),
         outcome=evidence.cycle["outcome"] or evidence.cycle["state"],
         statuses=statuses,
         cut_off=statuses.count("interrupted"),
