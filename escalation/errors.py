@@ -86,6 +86,26 @@ class RefusalCode(StrEnum):
     INCIDENT_DUPLICATE = "incident_duplicate"
     """Another unresolved incident has the same cause."""
 
+    # Refusals of commands.
+    NOT_FOUND = "not_found"
+    """The database has no row with this name or number."""
+    INVALID_ARGUMENTS = "invalid_arguments"
+    NOT_CONFIRMED = "not_confirmed"
+    CONFIGURATION = "configuration"
+    """A system check reports an error."""
+    DATABASE = "database"
+    """The database does not answer, or belongs to another version."""
+    NEWER_DATABASE = "newer_database"
+    IN_USE = "in_use"
+    """A worker, a session or another process uses the installation."""
+    RECORD_EXISTS = "record_exists"
+    FILE = "file"
+    """A file exists already, or cannot be read or written."""
+    CANNOT_LISTEN = "cannot_listen"
+    NOT_DELIVERED = "not_delivered"
+    SCENARIO = "scenario"
+    NOT_INSTALLED = "not_installed"
+
 
 class OperationRefused(Exception):
     """Refuses what a person or a schedule asked for; the message says what to do."""

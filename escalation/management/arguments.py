@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Q
 
+from escalation.errors import RefusalCode
 from escalation.management.output import Refused
 from escalation.supervisor.successors import RunChoice
 from sessions_app.models import Incident, Session, Watch
@@ -24,14 +25,16 @@ def session_named(reference: str) -> Session:
         name = reference.removeprefix(LATEST)
         latest = sessions.filter(of_watch(name)).order_by("-pk").first()
         if latest is None:
-            raise Refused(f"The watch {name} has no session yet.")
+            raise Refused(RefusalCode.NOT_FOUND, f"The watch {name} has no session yet.")
         return latest
     number = _number(reference)
     if number is None:
-        raise Refused(f"{reference!r} is not a session. Give {SESSION_HELP}.")
+        raise Refused(
+            RefusalCode.INVALID_ARGUMENTS, f"{reference!r} is not a session. Give {SESSION_HELP}."
+        )
     session = sessions.filter(pk=number).first()
     if session is None:
-        raise Refused(f"There is no session {number}.")
+        raise Refused(RefusalCode.NOT_FOUND, f"There is no session {number}.")
     return session
 
 
@@ -39,11 +42,12 @@ def incident_named(reference: str) -> Incident:
     number = _number(reference)
     if number is None:
         raise Refused(
-            f"{reference!r} is not an incident. Give its number: see `claudeops incident list`."
+            RefusalCode.INVALID_ARGUMENTS,
+            f"{reference!r} is not an incident. Give its number: see `claudeops incident list`.",
         )
     incident = Incident.objects.select_related("watch", "owner").filter(pk=number).first()
     if incident is None:
-        raise Refused(f"There is no incident {number}.")
+        raise Refused(RefusalCode.NOT_FOUND, f"There is no incident {number}.")
     return incident
 
 
@@ -59,14 +63,14 @@ def of_watch(name: str) -> Q:
         return Q(cycle__watch__name=name)
     removed = Q(cycle__watch=None, cycle__drill="", cycle__watch_name=name)
     if not Session.objects.filter(removed).exists():
-        raise Refused(_unknown(name))
+        raise Refused(RefusalCode.NOT_FOUND, _unknown(name))
     return removed
 
 
 def watch_named(name: str) -> Watch:
     watch = Watch.objects.select_related("schedule").filter(name=name).first()
     if watch is None:
-        raise Refused(_unknown(name))
+        raise Refused(RefusalCode.NOT_FOUND, _unknown(name))
     return watch
 
 

@@ -29,6 +29,7 @@ from django.core.management.base import (
 from django.db import OperationalError, ProgrammingError, connection, connections
 from django.db.utils import Error
 
+from escalation.errors import RefusalCode, WhyNot
 from sessions_app.redaction.redact import redacted
 from sessions_app.text import clean, one_line
 
@@ -65,13 +66,16 @@ def exit_code_of(cycle: Cycle, *, waits_for_person: bool = False) -> ExitCode:
 
 
 class Refused(CommandError):
-    def __init__(self, reason: object) -> None:
+    """Ends a command with exit code 2. The message is for people, the code for callers."""
+
+    def __init__(self, code: RefusalCode | WhyNot, reason: object) -> None:
         super().__init__(str(reason), returncode=ExitCode.REFUSED)
+        self.code = code
 
 
-def refused_for(reasons: Iterable[str]) -> Refused:
+def refused_for(code: RefusalCode, reasons: Iterable[str]) -> Refused:
     """Return a refusal with all reasons, each on a line of its own."""
-    return Refused("\n".join(reasons))
+    return Refused(code, "\n".join(reasons))
 
 
 LONGEST = 300
@@ -186,7 +190,7 @@ class TerminalCommand(BaseCommand):
         try:
             return super().execute(*args, **options)
         except (OperationalError, ProgrammingError) as error:
-            raise Refused(trouble_with_database(error)) from error
+            raise Refused(RefusalCode.DATABASE, trouble_with_database(error)) from error
 
     def write_rendered(self, what: RenderableType, *, is_whole: bool) -> None:
         """Write what rich renders, in the colours that this command may use."""
@@ -207,7 +211,9 @@ class TerminalCommand(BaseCommand):
             if not message.is_serious():
                 self.stderr.write(_advice(message), self.style.WARNING)
         if wrong := [_advice(message) for message in found if message.is_serious()]:
-            raise refused_for(["Claude Ops cannot start like this:", *wrong])
+            raise refused_for(
+                RefusalCode.CONFIGURATION, ["Claude Ops cannot start like this:", *wrong]
+            )
 
 
 def _wants_no_color() -> bool:

@@ -11,6 +11,7 @@ from django.db.models import Q, QuerySet, Sum
 from django.utils import timezone
 
 from escalation.agent.event_text import describe_event, summary_line
+from escalation.errors import RefusalCode
 from escalation.management.output import Cell, Refused
 from sessions_app.archive.messages import StoredMessage
 from sessions_app.costs.check import check_costs
@@ -199,7 +200,7 @@ def _of_watch(name: str) -> Q:
     of_it = Q(watch__name=name) | Q(watch=None, drill="", watch_name=name)
     if not Watch.objects.filter(name=name).exists() and not Cycle.objects.filter(of_it).exists():
         known = ", ".join(Watch.objects.values_list("name", flat=True)) or "none"
-        raise Refused(f"There is no watch {name!r}. Known watches: {known}.")
+        raise Refused(RefusalCode.NOT_FOUND, f"There is no watch {name!r}. Known watches: {known}.")
     return of_it
 
 

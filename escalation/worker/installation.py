@@ -18,6 +18,7 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.recorder import MigrationRecorder
 
+from escalation.errors import RefusalCode
 from escalation.run.recovery import runner_lives
 from sessions_app.models import Session, WorkerHeartbeat
 from sessions_app.models.installation import shared_now
@@ -63,6 +64,11 @@ class Upgrade:
                 "Stop it first, then start it again with this version."
             )
         return ""
+
+    @property
+    def refusal_code(self) -> RefusalCode:
+        """Returns the code that belongs to the objection."""
+        return RefusalCode.NEWER_DATABASE if self.unknown else RefusalCode.IN_USE
 
 
 def upgrade_ahead() -> Upgrade:

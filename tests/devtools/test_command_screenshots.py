@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import call_command
 
+from escalation.errors import RefusalCode
 from tests.devtools import screenshots
 from tests.devtools.screenshots import pictures
+from tests.escalation.refusals import command_refused
 from tests.factories import IncidentFactory, three_tier_chain
 
 
@@ -19,14 +21,14 @@ def away(name: str) -> None:
 def test_without_playwright_it_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(screenshots, "import_module", away)
 
-    with pytest.raises(CommandError, match="make dev-install"):
+    with command_refused(RefusalCode.NOT_INSTALLED, match="make dev-install"):
         call_command("screenshots")
 
 
 def test_without_chromium_it_says_how_to_get_it(monkeypatch, tmp_path):
     monkeypatch.setattr(screenshots, "CHROMIUM", tmp_path / "chromium")
 
-    with pytest.raises(CommandError, match="make browser"):
+    with command_refused(RefusalCode.NOT_INSTALLED, match="make browser"):
         call_command("screenshots")
 
 

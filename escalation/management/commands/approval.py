@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone
 
-from escalation.errors import OperationRefused
+from escalation.errors import OperationRefused, RefusalCode
 from escalation.management.arguments import add_stretch_options
 from escalation.management.output import Cell, Refused, TerminalCommand, write_table
 from escalation.supervisor import approval_answers as answers
@@ -139,7 +139,7 @@ class Command(TerminalCommand):
         try:
             answered = give(approval, by=_account(options["as"]), note=options["note"])
         except OperationRefused as refused:
-            raise Refused(refused) from refused
+            raise Refused(refused.code, refused) from refused
         if options["json"]:
             return self._print_json(approval_in_full(answered))
         self.stdout.write(f"Approval {answered.pk} is {answered.get_state_display()}.")
@@ -167,7 +167,10 @@ def _numbered(number: str) -> Approval:
     is_number = number.isascii() and number.isdecimal() and len(number) < 19
     approval = with_subject().filter(pk=number).first() if is_number else None
     if approval is None:
-        raise Refused(f"There is no approval {number}. `claudeops approval list` shows them.")
+        raise Refused(
+            RefusalCode.NOT_FOUND,
+            f"There is no approval {number}. `claudeops approval list` shows them.",
+        )
     return approval
 
 
@@ -176,5 +179,8 @@ def _account(name: str | None) -> User:
     wanted = name or getpass.getuser()
     account = User.objects.filter(username=wanted).first()
     if account is None:
-        raise Refused(f"There is no account {wanted}. Say who answers with --as NAME.")
+        raise Refused(
+            RefusalCode.ACCOUNT_MISSING,
+            f"There is no account {wanted}. Say who answers with --as NAME.",
+        )
     return account

@@ -6,6 +6,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
+from escalation.errors import RefusalCode
 from escalation.management.output import Refused, TerminalCommand, waiting
 from escalation.worker.backup import make_backup
 
@@ -24,16 +25,20 @@ class Command(TerminalCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         path = Path(options["file"]).expanduser().absolute()
         if path.exists() or path.is_symlink():
-            raise Refused(f"{path} is there already. Choose another name, or remove it first.")
+            raise Refused(
+                RefusalCode.FILE,
+                f"{path} is there already. Choose another name, or remove it first.",
+            )
         if not path.parent.is_dir():
-            raise Refused(f"There is no directory {path.parent}. Make it first.")
+            raise Refused(RefusalCode.FILE, f"There is no directory {path.parent}. Make it first.")
         try:
             with waiting(self.stderr, "Making a backup") as line:
                 made = make_backup(path, line.tell)
         except OSError as error:
             raise Refused(
+                RefusalCode.FILE,
                 f"The backup could not be written to {path.parent}: {error.strerror}. "
-                "The draft was removed. Choose another disk, or free some space."
+                "The draft was removed. Choose another disk, or free some space.",
             ) from error
         self.stdout.write(
             f"{made.path}: {made.rows} rows and {made.files} files, {made.size / MEGABYTE:.1f} MB. "

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 
+from escalation.errors import RefusalCode
 from escalation.management.commands.run_cycle import confirm_or_stop
 from escalation.management.output import Refused, TerminalCommand, waiting
 from escalation.notifications import sending
@@ -68,13 +69,15 @@ class Command(TerminalCommand):
         )
         watches = [_watch(name) for name in options["watch"]]
         if bool(begin.strip()) != bool(end.strip()):
-            raise Refused("Quiet hours are written like 22:00-07:00.")
+            raise Refused(
+                RefusalCode.INVALID_ARGUMENTS, "Quiet hours are written like 22:00-07:00."
+            )
         try:
             channel.full_clean(exclude=["encrypted_address"])
         except ValidationError as error:
-            raise Refused(" ".join(error.messages)) from error
+            raise Refused(RefusalCode.INVALID_ARGUMENTS, " ".join(error.messages)) from error
         if objection := sending.set_address(channel, _address()):
-            raise Refused(objection)
+            raise Refused(RefusalCode.INVALID_ARGUMENTS, objection)
         channel.save()
         channel.watches.set(watches)
         self.stdout.write(f"{_line(channel)}\nTry it: claudeops channel test {channel.name}")
@@ -83,7 +86,9 @@ class Command(TerminalCommand):
         with waiting(self.stderr, f"Sending a test to {channel.name}"):
             answer = sending.send_test(channel)
         if not answer.ok:
-            raise Refused(f"The test did not reach {channel.name}. {answer.error}")
+            raise Refused(
+                RefusalCode.NOT_DELIVERED, f"The test did not reach {channel.name}. {answer.error}"
+            )
         self.stdout.write(f"The test was sent to {channel.name}.")
 
     def _switch(self, channel: Channel, *, enabled: bool) -> None:
@@ -109,14 +114,19 @@ def _named(name: str) -> Channel:
     channel = Channel.objects.filter(name=name).first()
     if channel is None:
         names = ", ".join(Channel.objects.values_list("name", flat=True))
-        raise Refused(f"There is no channel {name}. Channels: {names}." if names else NO_CHANNEL)
+        raise Refused(
+            RefusalCode.NOT_FOUND,
+            f"There is no channel {name}. Channels: {names}." if names else NO_CHANNEL,
+        )
     return channel
 
 
 def _watch(name: str) -> Watch:
     watch = Watch.objects.filter(name=name).first()
     if watch is None:
-        raise Refused(f"There is no watch {name}: `claudeops watch list` names them.")
+        raise Refused(
+            RefusalCode.NOT_FOUND, f"There is no watch {name}: `claudeops watch list` names them."
+        )
     return watch
 
 

@@ -62,7 +62,7 @@ class Command(TerminalCommand):
         try:
             binary = find_binary()
         except CliMissing as error:
-            raise Refused(error) from error
+            raise Refused(error.why_not, error) from error
         forget_capabilities(binary)
         with waiting(self.stderr, "Trying out what the claude CLI can do"):
             capabilities = capabilities_of(binary)

@@ -7,6 +7,7 @@ from typing import Any
 
 from escalation.drills.drill import start_drill, verify_drill
 from escalation.drills.scenario import Scenario, ScenarioError, load_scenario, scenario_names
+from escalation.errors import RefusalCode
 from escalation.management.commands.run_cycle import PrintLine, finish_command
 from escalation.management.output import Refused, TerminalCommand, refused_for, waiting, write_table
 from escalation.queue import leave_to_caller
@@ -61,7 +62,7 @@ class Command(TerminalCommand):
                     options["scenario"] or DEFAULT_SCENARIO, force_fresh=options["fresh"]
                 )
         except ScenarioError as error:
-            raise Refused(error) from error
+            raise Refused(RefusalCode.SCENARIO, error) from error
         finish_command(
             self,
             cycle,
@@ -78,7 +79,9 @@ class Command(TerminalCommand):
 
     def _list(self, options: dict[str, Any]) -> None:
         if options["scenario"] or options["fresh"] or options["queue"]:
-            raise Refused("--list takes no other option than --json.")
+            raise Refused(
+                RefusalCode.INVALID_ARGUMENTS, "--list takes no other option than --json."
+            )
         readable, broken = _all_scenarios()
         if options["json"]:
             known = [
@@ -90,7 +93,7 @@ class Command(TerminalCommand):
             rows = [(one.name, f"{one.title}. {one.description}") for one in readable]
             write_table(self, ("scenario", "what happens"), rows)
         if broken:
-            raise refused_for(broken)
+            raise refused_for(RefusalCode.SCENARIO, broken)
 
 
 def _all_scenarios() -> tuple[list[Scenario], list[str]]:

@@ -185,4 +185,4 @@ def _act(incident: Incident, options: dict[str, Any]) -> Incident:
                 return recorder.reopen(incident)
         return recorder.resolve(incident, options["text"])
     except OperationRefused as refused:
-        raise Refused(refused) from refused
+        raise Refused(refused.code, refused) from refused

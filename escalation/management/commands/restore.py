@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.db import OperationalError, ProgrammingError
 
+from escalation.errors import RefusalCode
 from escalation.management.commands.run_cycle import confirm_or_stop
 from escalation.management.output import Refused, TerminalCommand, waiting
 from escalation.worker.backup import BackupUnusable, checked_backup, restore
@@ -35,17 +36,18 @@ class Command(TerminalCommand):
             with waiting(self.stderr, f"Reading {path.name} through"):
                 heading = checked_backup(path)
         except BackupUnusable as unusable:
-            raise Refused(unusable) from unusable
+            raise Refused(RefusalCode.FILE, unusable) from unusable
         except OSError as error:
-            raise Refused(f"{path} cannot be read: {error.strerror}.") from error
+            raise Refused(RefusalCode.FILE, f"{path} cannot be read: {error.strerror}.") from error
         self._agree(options)
         try:
             with waiting(self.stderr, "Restoring") as line:
                 said = restore(path, heading, line.tell)
         except OSError as error:
             raise Refused(
+                RefusalCode.FILE,
                 f"The backup could not be brought back: {error.strerror} ({error.filename}). "
-                "The record is as it was."
+                "The record is as it was.",
             ) from error
         made = f"{heading.made_at[:16].replace('T', ' ')} on {heading.host}"
         self.stdout.write(f"Restored what was saved at {made}, by version {heading.version}.")
@@ -59,8 +61,9 @@ class Command(TerminalCommand):
             return
         if not options["replace"]:
             raise Refused(
+                RefusalCode.RECORD_EXISTS,
                 f"There is a record here already ({record}), and restoring would replace it. "
-                "Make a backup of it, then give --replace. Nothing was changed."
+                "Make a backup of it, then give --replace. Nothing was changed.",
             )
         if not options["no_input"]:
             confirm_or_stop(self, f"Replace the record that is here ({record})? [y/N] ")
@@ -69,15 +72,20 @@ class Command(TerminalCommand):
 def _require_rest() -> None:
     """Refuse while a process uses the database that would be replaced."""
     if holder := holder_of(Path(settings.CLAUDEOPS_STATE_DIR)):
-        raise Refused(f"{holder.sentence} Nothing was changed.")
+        raise Refused(RefusalCode.IN_USE, f"{holder.sentence} Nothing was changed.")
     try:
         workers, sessions = living_workers(), running_sessions()
     except (OperationalError, ProgrammingError):
         return  # nothing there yet, or nothing that can be read
     if workers:
-        raise Refused(f"A worker is running ({', '.join(workers)}). Stop it first.")
+        raise Refused(
+            RefusalCode.IN_USE, f"A worker is running ({', '.join(workers)}). Stop it first."
+        )
     if sessions:
-        raise Refused(f"Sessions are running ({', '.join(map(str, sessions))}). Stop them first.")
+        raise Refused(
+            RefusalCode.IN_USE,
+            f"Sessions are running ({', '.join(map(str, sessions))}). Stop them first.",
+        )
 
 
 def _record_here() -> str:

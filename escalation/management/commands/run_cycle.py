@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from escalation.errors import OperationRefused
+from escalation.errors import OperationRefused, RefusalCode
 from escalation.management.arguments import add_choice_options, choice_in, watch_named
 from escalation.management.output import Refused, TerminalCommand, exit_code_of, waiting
 from escalation.management.session_text import answer_lines, chain_lines
@@ -76,13 +76,13 @@ class Command(TerminalCommand):
                     choice=choice_in(options),
                 )
         except OperationRefused as refused:
-            raise Refused(refused) from refused
+            raise Refused(refused.code, refused) from refused
         finish_command(self, cycle, queued=options["queue"], as_json=options["json"])
 
     def _confirm(self, watch: Watch, number: int, *, asked: bool) -> None:
         """Ask for confirmation of a start above Tier 1."""
         if why := refusal(number, watch.policy):
-            raise Refused(why)
+            raise Refused(RefusalCode.POLICY, why)
         if number == LOWEST_TIER or not asked:
             return
         confirm_or_stop(
@@ -100,7 +100,9 @@ def confirm_or_stop(command: BaseCommand, question: str) -> None:
     except EOFError:
         answer = ""
     if answer.strip().lower() not in {"y", "yes"}:
-        raise Refused("Nothing was done. Answer y, or give --no-input in a script.")
+        raise Refused(
+            RefusalCode.NOT_CONFIRMED, "Nothing was done. Answer y, or give --no-input in a script."
+        )
 
 
 def finish_command(

@@ -16,7 +16,7 @@ from django.db import DatabaseError
 
 from escalation.agent.binary import find_binary
 from escalation.drills.scratch import is_scratch
-from escalation.errors import CannotRun, WhyNot
+from escalation.errors import CannotRun, RefusalCode, WhyNot
 from escalation.management.output import ExitCode, Refused, TerminalCommand, waiting
 from escalation.sandbox.proof import corpus as corpora
 from escalation.sandbox.proof.corpus import dry_outcome, table
@@ -61,9 +61,12 @@ class Command(TerminalCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["attacks"] and options["corpus"]:
-            raise Refused("Give --attacks or --corpus, not both.")
+            raise Refused(RefusalCode.INVALID_ARGUMENTS, "Give --attacks or --corpus, not both.")
         if options["attacks"] and options["tier"] not in (None, *ATTACKED_TIERS):
-            raise Refused(f"Tier {options['tier']} has no attacks: it may change the host.")
+            raise Refused(
+                RefusalCode.INVALID_ARGUMENTS,
+                f"Tier {options['tier']} has no attacks: it may change the host.",
+            )
         # Exit normally, so that everything started is stopped.
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(ExitCode.REFUSED))
         try:
@@ -72,7 +75,7 @@ class Command(TerminalCommand):
             with self._waiting(options):
                 found = self._dry(options) if options["dry"] else self._play_in_scratch(options)
         except CannotRun as error:
-            raise Refused(error) from error
+            raise Refused(error.why_not, error) from error
         if options["json"]:
             self.stdout.write(json.dumps(found))
         else:

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
 
-from escalation.errors import OperationRefused
+from escalation.errors import OperationRefused, RefusalCode
 from escalation.management.arguments import (
     SESSION_HELP,
     add_choice_options,
@@ -108,7 +108,10 @@ class Command(TerminalCommand):
         elif manual.stop(session, by=COMMAND_LINE):
             self.stdout.write(f"Session {session.pk} is being stopped.")
         else:
-            raise Refused(f"Session {session.pk} is not running, or is being stopped already.")
+            raise Refused(
+                RefusalCode.SESSION_STATUS,
+                f"Session {session.pk} is not running, or is being stopped already.",
+            )
 
     def _go_on(self, session: Session, options: dict[str, Any]) -> None:
         try:
@@ -116,7 +119,7 @@ class Command(TerminalCommand):
             with leave_to_caller(unless=options["queue"]):
                 created = _operate(session, options)
         except OperationRefused as refused:
-            raise Refused(refused) from refused
+            raise Refused(refused.code, refused) from refused
         finish_command(
             self, created.cycle, queued=options["queue"], as_json=options["json"], shown=created
         )

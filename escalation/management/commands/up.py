@@ -18,7 +18,7 @@ from django.db import OperationalError, connection, connections
 from escalation.agent.binary import credentials_configured, find_binary
 from escalation.agent.capabilities import capabilities_of
 from escalation.drills.drill import start_drill
-from escalation.errors import CliMissing
+from escalation.errors import CliMissing, RefusalCode
 from escalation.management.arguments import NOTHING_WATCHED, local_address
 from escalation.management.commands.drill import DEFAULT_SCENARIO
 from escalation.management.output import Refused, TerminalCommand, trouble_with_database, waiting
@@ -76,7 +76,7 @@ class Command(TerminalCommand):
         address = f"{local_address(host, port)}/"
         self._take_state_directory(address)
         if why := why_not_bound(host, port):
-            raise Refused(why)
+            raise Refused(RefusalCode.CANNOT_LISTEN, why)
         self._await_database()
         account = self._prepare()
         on_terminal = self.stdout.isatty()
@@ -96,7 +96,7 @@ class Command(TerminalCommand):
         try:
             installation.take(Path(settings.CLAUDEOPS_STATE_DIR), address)
         except installation.Taken as taken:
-            raise Refused(taken) from taken
+            raise Refused(RefusalCode.IN_USE, taken) from taken
 
     def _await_database(self) -> None:
         """Wait for a database that is starting."""
@@ -122,7 +122,7 @@ class Command(TerminalCommand):
         """Make database, account and CLI ready, and return the line about the account."""
         ahead = upgrade_ahead()
         if ahead.objection:
-            raise Refused(ahead.objection)
+            raise Refused(ahead.refusal_code, ahead.objection)
         if ahead.waiting:
             self._say("Setting up the database." if ahead.is_new else "Upgrading the database.")
             with waiting(self.stderr, "Preparing the database"):
@@ -134,7 +134,7 @@ class Command(TerminalCommand):
                 binary = find_binary()
                 capabilities = capabilities_of(binary)
         except CliMissing as missing:
-            raise Refused(missing) from missing
+            raise Refused(missing.why_not, missing) from missing
         state = "ready" if capabilities.is_usable else capabilities.verdict
         self._say(f"Claude CLI {binary.version}, {binary.source}: {state}.")
         return account

@@ -30,7 +30,7 @@ class Command(TerminalCommand):
         if options["check"]:
             self._say(ahead, as_json=options["json"])
         if ahead.objection:
-            raise Refused(ahead.objection)
+            raise Refused(ahead.refusal_code, ahead.objection)
         if options["check"]:
             if ahead.waiting:
                 sys.exit(ExitCode.PERSON)

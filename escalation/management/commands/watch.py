@@ -13,7 +13,7 @@ from django.core.exceptions import ValidationError
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone
 
-from escalation.errors import OperationRefused
+from escalation.errors import OperationRefused, RefusalCode
 from escalation.management.arguments import NOTHING_WATCHED, watch_named
 from escalation.management.commands.run_cycle import confirm_or_stop
 from escalation.management.output import Cell, Refused, TerminalCommand, refused_for, write_table
@@ -337,7 +337,10 @@ class Command(TerminalCommand):
     def _edit(self, watch: Watch, options: dict[str, Any]) -> None:
         changed = _apply(watch, options)
         if not changed:
-            raise Refused("Say what to change, for example --every 30 or --no-dry-run.")
+            raise Refused(
+                RefusalCode.INVALID_ARGUMENTS,
+                "Say what to change, for example --every 30 or --no-dry-run.",
+            )
         watch.save(update_fields=changed)
         self.stdout.write("\n".join(show_lines(watch)))
 
@@ -350,7 +353,7 @@ class Command(TerminalCommand):
         try:
             remove(watch)
         except OperationRefused as refused:
-            raise Refused(refused) from refused
+            raise Refused(refused.code, refused) from refused
         self.stdout.write(f"The watch {watch.name} was removed. Its {count} cycles stay on record.")
 
     def _autonomy(self, watch: Watch, step: str | None) -> None:
@@ -378,7 +381,7 @@ def _apply(watch: Watch, options: dict[str, Any]) -> list[str]:
     for field, value in changed.items():
         setattr(watch, field, value)
     if wrong := [*_contradictions(options), *_objections(watch)]:
-        raise refused_for(wrong)
+        raise refused_for(RefusalCode.INVALID_ARGUMENTS, wrong)
     return list(changed)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.conf import settings
 
+from escalation.errors import RefusalCode
 from escalation.management.output import Refused, TerminalCommand
 from escalation.worker.web_server import main, why_not_bound
 
@@ -16,5 +17,5 @@ class Command(TerminalCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         host, port = settings.CLAUDEOPS_HOST, settings.CLAUDEOPS_PORT
         if why := why_not_bound(host, port):
-            raise Refused(why)
+            raise Refused(RefusalCode.CANNOT_LISTEN, why)
         main(host, port)

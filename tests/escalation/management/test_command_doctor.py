@@ -8,12 +8,14 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import call_command
 from django.db import OperationalError
 
 from escalation.agent.capabilities import Capabilities
+from escalation.errors import WhyNot
 from escalation.management.commands import doctor
 from tests.escalation.fake_cli import PER_RUN, FakeCli
+from tests.escalation.refusals import command_refused
 from tests.factories import SessionFactory
 
 pytestmark = pytest.mark.django_db
@@ -107,7 +109,7 @@ def test_it_forgets_what_was_found_before_and_looks_again(fake_cli, settings, mo
 def test_a_missing_cli_is_an_error_with_advice(settings, tmp_path):
     settings.CLAUDEOPS_CLAUDE_BIN = str(tmp_path / "nowhere")
 
-    with pytest.raises(CommandError, match="CLAUDEOPS_CLAUDE_BIN"):
+    with command_refused(WhyNot.CLI, match="CLAUDEOPS_CLAUDE_BIN"):
         doctor_says()
 
 
@@ -117,7 +119,7 @@ def test_a_cli_that_breaks_when_asked_is_an_error_that_quotes_it(settings, tmp_p
     broken.chmod(0o755)
     settings.CLAUDEOPS_CLAUDE_BIN = str(broken)
 
-    with pytest.raises(CommandError, match="missing library"):
+    with command_refused(WhyNot.CLI, match="missing library"):
         doctor_says("--json")
 
 

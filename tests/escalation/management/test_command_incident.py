@@ -6,9 +6,11 @@ import io
 import json
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import call_command
 
+from escalation.errors import RefusalCode
 from sessions_app.models import Incident
+from tests.escalation.refusals import command_refused
 from tests.factories import IncidentFactory, SessionFactory, WatchFactory
 
 pytestmark = pytest.mark.django_db
@@ -92,17 +94,15 @@ def test_it_is_acknowledged_snoozed_noted_and_resolved():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "code"),
     [
-        (("show", "nonsense"), "'nonsense' is not an incident"),
-        (("show", "99"), "There is no incident 99"),
-        (("note", "1", " "), "empty"),
+        (("show", "nonsense"), RefusalCode.INVALID_ARGUMENTS),
+        (("show", "99"), RefusalCode.NOT_FOUND),
+        (("note", "1", " "), RefusalCode.TEXT_MISSING),
     ],
 )
-def test_what_cannot_be_done_is_refused_with_a_reason(arguments, words):
+def test_an_invalid_request_is_refused_with_its_code(arguments, code):
     IncidentFactory(pk=1)
 
-    with pytest.raises(CommandError, match=words) as refused:
+    with command_refused(code):
         output_of("incident", *arguments)
-
-    assert refused.value.returncode == 2

@@ -10,7 +10,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from django_q.models import OrmQ
 
+from escalation.errors import RefusalCode
 from sessions_app.models import Cycle, Session, Watch
+from tests.escalation.refusals import command_refused
 from tests.escalation.rows import ESCALATE, HEALTHY, a_report
 from tests.factories import CycleFactory, WatchFactory
 
@@ -144,19 +146,15 @@ def test_without_a_name_the_default_watch_is_made_and_run(fake_cli, settings, wo
 
 
 def test_an_unknown_watch_says_which_are_known(fake_cli, watch):
-    with pytest.raises(CommandError, match="'lab'. Known watches: shop") as refusal:
+    with command_refused(RefusalCode.NOT_FOUND, match="lab.*shop"):
         run_cycle("--watch", "lab")
-
-    assert refusal.value.returncode == 2
 
 
 def test_an_active_cycle_is_refused(fake_cli, watch):
     CycleFactory(running=True, watch=watch)
 
-    with pytest.raises(CommandError, match="is still running") as refusal:
+    with command_refused(RefusalCode.CYCLE_ACTIVE):
         run_cycle("--watch", "shop")
-
-    assert refusal.value.returncode == 2
 
 
 @pytest.mark.parametrize("tier", ["0", "4", "two"])
@@ -168,20 +166,17 @@ def test_a_tier_that_does_not_exist_is_refused(watch, tier):
 def test_a_tier_above_the_limit_of_the_watch_is_refused(fake_cli, workdir):
     WatchFactory(name="lab", workdir=str(workdir), max_tier=1)
 
-    with pytest.raises(CommandError, match="allows no tier above 1") as refusal:
+    with command_refused(RefusalCode.POLICY):
         run_cycle("--watch", "lab", "--tier", "2", "--no-input")
-
-    assert refusal.value.returncode == 2
 
 
 @pytest.mark.parametrize("typed", ["", "\n", "n\n", "maybe\n"])
 def test_a_higher_tier_is_not_started_without_a_yes(fake_cli, watch, answer, typed):
     answer(typed)
 
-    with pytest.raises(CommandError, match="Nothing was done") as refusal:
+    with command_refused(RefusalCode.NOT_CONFIRMED):
         run_cycle("--watch", "shop", "--tier", "2")
 
-    assert refusal.value.returncode == 2
     assert not Cycle.objects.exists()
 
 

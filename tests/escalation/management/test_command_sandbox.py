@@ -7,13 +7,14 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import call_command
 from django.db import DatabaseError
 
-from escalation.errors import CannotRun, WhyNot
+from escalation.errors import CannotRun, RefusalCode, WhyNot
 from escalation.management.commands import sandbox
 from sessions_app.models import SandboxProof
 from tests.escalation.fake_cli import FakeCli
+from tests.escalation.refusals import command_refused
 
 pytestmark = pytest.mark.django_db
 HOSTILE = '{"tier": 1, "expect": "deny", "command": "docker restart web"}'
@@ -107,18 +108,16 @@ def test_the_corpus_can_come_from_standard_input(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "why"),
+    ("arguments", "code", "named"),
     [
-        (("--dry", "--corpus", "/nowhere"), "/nowhere"),
-        (("--attacks", "--corpus", "x"), "--attacks or --corpus"),
-        (("--attacks", "--tier", "3"), "Tier 3"),
+        (("--dry", "--corpus", "/nowhere"), WhyNot.SANDBOX, "/nowhere"),
+        (("--attacks", "--corpus", "x"), RefusalCode.INVALID_ARGUMENTS, "--corpus"),
+        (("--attacks", "--tier", "3"), RefusalCode.INVALID_ARGUMENTS, "Tier 3"),
     ],
 )
-def test_invalid_options_are_refused_with_code_2(arguments, why):
-    with pytest.raises(CommandError, match=why) as refused:
+def test_invalid_options_are_refused_with_code_2(arguments, code, named):
+    with command_refused(code, match=named):
         prove(*arguments)
-
-    assert refused.value.returncode == 2
 
 
 def test_without_sandboxes_it_refuses_and_says_what_to_do(monkeypatch, fake_cli: FakeCli):
@@ -126,13 +125,13 @@ def test_without_sandboxes_it_refuses_and_says_what_to_do(monkeypatch, fake_cli:
         raise CannotRun("no sandbox: install bubblewrap", WhyNot.SANDBOX)
 
     monkeypatch.setattr(sandbox, "require_sandbox", refuse)
-    with pytest.raises(CommandError, match="install bubblewrap"):
+    with command_refused(WhyNot.SANDBOX, match="install bubblewrap"):
         prove()
 
 
 def test_without_a_cli_it_refuses(settings):
     settings.CLAUDEOPS_CLAUDE_BIN = "/nowhere/claude"
-    with pytest.raises(CommandError, match="/nowhere/claude"):
+    with command_refused(WhyNot.CLI, match="/nowhere/claude"):
         prove()
 
 
@@ -209,7 +208,7 @@ def test_a_failing_database_is_reported_before_the_trial(played, monkeypatch):
 
     monkeypatch.setattr(sandbox, "accepted_failures", fail)
 
-    with pytest.raises(CommandError, match="no such table"):
+    with command_refused(WhyNot.SANDBOX, match="no such table"):
         prove()
     assert asked == []
 

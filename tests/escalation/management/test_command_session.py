@@ -10,7 +10,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from django_q.models import OrmQ
 
+from escalation.errors import RefusalCode
 from sessions_app.models import Cycle, Session
+from tests.escalation.refusals import command_refused
 from tests.escalation.rows import ESCALATE, HEALTHY, a_report
 from tests.escalation.runs import run
 from tests.factories import CycleFactory, SessionFactory
@@ -135,10 +137,9 @@ def test_a_higher_tier_is_not_started_without_a_yes(answer, workdir, verb, tier,
     session = SessionFactory(tier=tier, workdir=str(workdir))
     answer("n\n")
 
-    with pytest.raises(CommandError, match="Nothing was done") as refusal:
+    with command_refused(RefusalCode.NOT_CONFIRMED):
         session_command(verb, session.pk, "because")
 
-    assert refusal.value.returncode == 2
     assert not session.children.exists()
     assert Session.objects.get(pk=session.pk).status == Status.COMPLETED
 
@@ -181,23 +182,19 @@ def test_with_json_stdout_is_the_chain_and_nothing_else(fake_cli, finished):
 
 
 def test_an_unknown_session_exits_with_2():
-    with pytest.raises(CommandError, match="There is no session 987") as refusal:
+    with command_refused(RefusalCode.NOT_FOUND, match="987"):
         session_command("retry", 987)
-
-    assert refusal.value.returncode == 2
 
 
 def test_a_refusal_exits_with_2_and_says_why():
     busy = SessionFactory(cycle=CycleFactory(running=True))
 
-    with pytest.raises(CommandError, match="wait for it") as refusal:
+    with command_refused(RefusalCode.CYCLE_ACTIVE):
         session_command("follow_up", busy.pk, "Why?")
-
-    assert refusal.value.returncode == 2
 
 
 def test_a_run_that_is_not_to_be_tried_again_says_so():
-    with pytest.raises(CommandError, match="can be retried"):
+    with command_refused(RefusalCode.SESSION_STATUS):
         session_command("retry", SessionFactory().pk)
 
 

@@ -10,8 +10,10 @@ import pytest
 from django.core.management import CommandError, call_command
 from django_q.models import Schedule
 
+from escalation.errors import RefusalCode
 from escalation.web import watches
 from sessions_app.models import Cycle, Watch
+from tests.escalation.refusals import command_refused
 from tests.factories import CycleFactory, SessionFactory, WatchFactory
 
 pytestmark = pytest.mark.django_db
@@ -41,9 +43,9 @@ def test_without_any_watch_the_list_says_how_to_add_one():
 def test_watch_refuses_a_directory_of_ours_and_one_outside_the_roots(settings, workdir, shop):
     settings.CLAUDEOPS_ROOTS = (workdir,)
 
-    with pytest.raises(CommandError, match="the state directory of Claude Ops"):
+    with command_refused(RefusalCode.INVALID_ARGUMENTS, match="state directory"):
         output_of("watch", "add", "lab", str(workdir.parent))
-    with pytest.raises(CommandError, match="CLAUDEOPS_ROOTS"):
+    with command_refused(RefusalCode.INVALID_ARGUMENTS, match="CLAUDEOPS_ROOTS"):
         output_of("watch", "edit", "shop", "--workdir", "/var")
 
 
@@ -126,7 +128,7 @@ def test_autonomy_is_shown_with_what_each_step_would_have_done_and_set(shop):
 
 
 def test_a_step_that_is_none_is_refused(shop):
-    with pytest.raises(CommandError, match="invalid choice: 'more'"):
+    with pytest.raises(CommandError, match="'more'"):
         output_of("watch", "autonomy", "shop", "more")
 
 
@@ -154,22 +156,22 @@ def test_watch_adds_one_with_the_defaults_of_the_installation(settings, workdir)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--cron", "sometimes"], "'sometimes' is not a cron expression"),
-        (["--every", "0"], "greater than or equal to 1"),
-        (["--every", "often"], "invalid int value"),
-        (["--max-tier", "7"], "invalid choice"),
-        (["--approval", "4"], "'4' is"),
-        (["--approval", "two"], "'two' is"),
-        (["--budget-day", "-1"], "'-1' is not an amount|expected one argument"),
-        (["--budget-day=-0.01"], "'-0.01' is not an amount"),
-        (["--budget-day", "abc"], "'abc' is not an amount"),
-        (["--budget-day", "NaN"], "'NaN' is not an amount"),
-        (["--budget-day", "Infinity"], "'Infinity' is not an amount"),
-        (["--restarts", "2"], "'2' is not a rate"),
-        (["--restarts", "2/0h"], "'2/0h' is not a rate"),
-        (["--restarts", "-1/4h"], "is not a rate|expected one argument"),
-        (["--redeployments", "two/4h"], "'two/4h' is not a rate"),
-        (["--redeployments", "1/99999h"], "'1/99999h' is not a rate"),
+        (["--cron", "sometimes"], "--cron: 'sometimes'"),
+        (["--every", "0"], "--every: "),
+        (["--every", "often"], "--every: .*'often'"),
+        (["--max-tier", "7"], "--max-tier: .*7"),
+        (["--approval", "4"], "--approval: '4'"),
+        (["--approval", "two"], "--approval: 'two'"),
+        (["--budget-day", "-1"], "--budget-day: "),
+        (["--budget-day=-0.01"], "--budget-day: '-0.01'"),
+        (["--budget-day", "abc"], "--budget-day: 'abc'"),
+        (["--budget-day", "NaN"], "--budget-day: 'NaN'"),
+        (["--budget-day", "Infinity"], "--budget-day: 'Infinity'"),
+        (["--restarts", "2"], "--restarts: '2'"),
+        (["--restarts", "2/0h"], "--restarts: '2/0h'"),
+        (["--restarts", "-1/4h"], "--restarts: "),
+        (["--redeployments", "two/4h"], "--redeployments: 'two/4h'"),
+        (["--redeployments", "1/99999h"], "--redeployments: '1/99999h'"),
     ],
 )
 def test_watch_refuses_a_wrong_value(workdir, options, message):
@@ -180,14 +182,14 @@ def test_watch_refuses_a_wrong_value(workdir, options, message):
 
 
 def test_watch_refuses_a_directory_that_is_not_there(workdir):
-    with pytest.raises(CommandError, match="There is no directory"):
+    with command_refused(RefusalCode.INVALID_ARGUMENTS, match="workdir.*gone"):
         output_of("watch", "add", "shop", str(workdir / "gone"))
 
 
 def test_watch_refuses_a_name_that_is_taken(workdir):
     WatchFactory(name="shop")
 
-    with pytest.raises(CommandError, match="already exists"):
+    with command_refused(RefusalCode.INVALID_ARGUMENTS, match="name"):
         output_of("watch", "add", "shop", str(workdir))
 
 
@@ -205,7 +207,7 @@ def test_watch_pauses_and_resumes():
 
 @pytest.mark.parametrize("verb", ["pause", "unpause"])
 def test_watch_refuses_an_unknown_name(verb):
-    with pytest.raises(CommandError, match="There is no watch 'lab'"):
+    with command_refused(RefusalCode.NOT_FOUND, match="lab"):
         output_of("watch", verb, "lab")
 
 
@@ -215,14 +217,12 @@ def test_watch_needs_to_be_told_what_to_do():
 
 
 def test_every_and_cron_exclude_each_other(workdir):
-    with pytest.raises(CommandError, match="--every, --cron: a watch has one rhythm") as refusal:
+    with command_refused(RefusalCode.INVALID_ARGUMENTS, match="--every, --cron:"):
         output_of("watch", "add", "shop", str(workdir), "--every", "5", "--cron", "0 3 * * *")
-
-    assert refusal.value.returncode == 2
 
 
 def test_all_that_is_wrong_is_said_at_once_with_the_option_it_is_about(workdir):
-    with pytest.raises(CommandError) as refusal:
+    with command_refused(RefusalCode.INVALID_ARGUMENTS) as refusal:
         output_of(
             *("watch", "add", "shop", str(workdir / "gone"), "--every", "0"),
             *("--cron", "sometimes", "--grants", "window"),
@@ -237,13 +237,6 @@ def test_the_list_is_printed_as_json(shop):
     (listed,) = json.loads(output_of("watch", "list", "--json"))
 
     assert (listed["name"], listed["workdir"]) == ("shop", shop.workdir)
-
-
-def test_a_refusal_exits_with_2(workdir):
-    with pytest.raises(CommandError) as refusal:
-        output_of("watch", "add", "shop", str(workdir / "gone"))
-
-    assert refusal.value.returncode == 2
 
 
 def test_a_watch_can_be_added_without_a_dry_run_where_that_is_the_default(settings, workdir):
@@ -336,31 +329,29 @@ def test_edit_changes_between_an_interval_and_cron(shop, options, cron):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "Say what to change"),
-        (["--cron", "sometimes"], "is not a cron expression"),
-        (["--workdir", "/nowhere/at/all"], "There is no directory"),
-        (["--name", "lab"], "already exists"),
-        (["--every", "0"], "greater than or equal to 1"),
+        ([], "--every"),
+        (["--cron", "sometimes"], "--cron: .*sometimes"),
+        (["--workdir", "/nowhere/at/all"], "workdir: .*/nowhere/at/all"),
+        (["--name", "lab"], "name: "),
+        (["--every", "0"], "--every: "),
     ],
 )
 def test_edit_refuses_what_makes_no_sense_and_changes_nothing(shop, options, message):
     WatchFactory(name="lab")
     before = Watch.objects.filter(pk=shop.pk).values().get()
 
-    with pytest.raises(CommandError, match=message) as refusal:
+    with command_refused(RefusalCode.INVALID_ARGUMENTS, match=message):
         output_of("watch", "edit", "shop", *options)
 
-    assert refusal.value.returncode == 2
     assert Watch.objects.filter(pk=shop.pk).values().get() == before
 
 
 def test_remove_asks_first(shop, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
 
-    with pytest.raises(CommandError, match="Nothing was done") as refusal:
+    with command_refused(RefusalCode.NOT_CONFIRMED):
         output_of("watch", "remove", "shop")
 
-    assert refusal.value.returncode == 2
     assert Watch.objects.filter(name="shop").exists()
 
 
@@ -378,7 +369,7 @@ def test_remove_keeps_the_record(shop):
 def test_remove_waits_for_a_cycle_that_is_under_way(shop):
     CycleFactory(running=True, watch=shop)
 
-    with pytest.raises(CommandError, match="is still running: wait for it"):
+    with command_refused(RefusalCode.CYCLE_ACTIVE):
         output_of("watch", "remove", "shop", "--no-input")
 
     assert Watch.objects.filter(name="shop").exists()
@@ -386,7 +377,5 @@ def test_remove_waits_for_a_cycle_that_is_under_way(shop):
 
 @pytest.mark.parametrize("verb", ["show", "edit", "remove"])
 def test_an_unknown_name_says_which_are_known(shop, verb):
-    with pytest.raises(CommandError, match="There is no watch 'lab'. Known watches: shop") as error:
+    with command_refused(RefusalCode.NOT_FOUND, match="lab.*shop"):
         output_of("watch", verb, "lab")
-
-    assert error.value.returncode == 2

@@ -5,14 +5,14 @@ from __future__ import annotations
 import io
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import call_command
 from django.urls import reverse
 from django_q.models import OrmQ
 
 from escalation.errors import RefusalCode
 from escalation.supervisor import cycles, manual
 from sessions_app.models import Cycle, Session, Watch
-from tests.escalation.refusals import refused
+from tests.escalation.refusals import command_refused, refused
 from tests.escalation.rows import ESCALATE, HEALTHY, a_report
 from tests.escalation.runs import child_of, run
 from tests.factories import CycleFactory, SessionFactory, WatchFactory
@@ -23,8 +23,8 @@ Status, Purpose = Session.Status, Session.Purpose
 
 DRY_RUN, MAX_TIER = {"dry_run": True}, {"max_tier": 1}
 every_policy = pytest.mark.parametrize(
-    ("policy", "why"),
-    [(MAX_TIER, "allows no tier above 1"), (DRY_RUN | MAX_TIER, "allows no tier above 1")],
+    "policy",
+    [MAX_TIER, DRY_RUN | MAX_TIER],
     ids=["max tier", "dry, max tier"],
 )
 BY_HAND = {
@@ -45,10 +45,10 @@ def nothing_was_started() -> bool:
 
 @every_policy
 @every_operation
-def test_by_hand_it_is_refused_with_what_to_do(policy, why, tier, operate):
+def test_a_manual_operation_is_refused(policy, tier, operate):
     session = failed(tier, CycleFactory(**policy))
 
-    with refused(RefusalCode.POLICY, match=why):
+    with refused(RefusalCode.POLICY):
         operate(session)
 
     assert Session.objects.get(pk=session.pk).status == Status.FAILED
@@ -57,13 +57,13 @@ def test_by_hand_it_is_refused_with_what_to_do(policy, why, tier, operate):
 
 @every_policy
 @every_operation
-def test_by_hand_a_policy_that_was_tightened_since_counts(policy, why, tier, operate):
+def test_a_manual_operation_is_refused_by_a_policy_that_was_changed_since(policy, tier, operate):
     """The session in hand was loaded before somebody changed the watch."""
     session = failed(tier, CycleFactory())
     assert session.cycle.watch is not None
     Watch.objects.filter(pk=session.cycle.watch.pk).update(**policy)
 
-    with refused(RefusalCode.POLICY, match=why):
+    with refused(RefusalCode.POLICY):
         operate(session)
 
 
@@ -82,64 +82,61 @@ def test_a_question_can_be_tried_again_for_the_same_reason():
 
 @every_policy
 @pytest.mark.parametrize("name", ["escalate_session", "fork_session", "retry_session"])
-def test_the_page_refuses_it(operator_client, policy, why, name):
+def test_the_page_refuses_it(operator_client, policy, name):
     session = failed(1 if name == "escalate_session" else 2, CycleFactory(**policy))
     url = reverse(f"web:{name}", args=[session.pk])
 
     page = operator_client.post(url, {"request": "Help", "confirm": "on"}, follow=True)
 
-    assert why in page.content.decode()
+    assert "no tier above 1" in page.content.decode()
     assert nothing_was_started()
 
 
 @every_policy
 @pytest.mark.parametrize("action", ["escalate", "fork", "retry"])
-def test_admin_refuses_it(operator_client, policy, why, action):
+def test_admin_refuses_it(operator_client, policy, action):
     session = failed(1 if action == "escalate" else 2, CycleFactory(**policy))
     form = {"action": action, "_selected_action": [session.pk], "request": "Help"}
 
     url = reverse("admin:sessions_app_session_changelist")
     page = operator_client.post(url, form, follow=True)
 
-    assert why in page.content.decode()
+    assert "no tier above 1" in page.content.decode()
     assert nothing_was_started()
 
 
 @every_policy
 @pytest.mark.parametrize("verb", ["escalate", "fork", "retry"])
-def test_the_command_refuses_it_before_it_asks_anything(policy, why, verb):
+def test_the_command_refuses_it_before_it_asks_anything(policy, verb):
     session = failed(1 if verb == "escalate" else 2, CycleFactory(**policy))
     text = [] if verb == "retry" else ["Help"]
 
-    with pytest.raises(CommandError, match=why) as refused:
+    with command_refused(RefusalCode.POLICY):
         call_command("session", verb, str(session.pk), *text, stderr=io.StringIO())
 
-    assert refused.value.returncode == 2
+    assert nothing_was_started()
 
 
 @every_policy
-def test_run_cycle_refuses_to_begin_there_before_it_asks_anything(workdir, policy, why):
+def test_run_cycle_refuses_to_begin_there_before_it_asks_anything(workdir, policy):
     WatchFactory(name="shop", workdir=str(workdir), **policy)
 
-    with pytest.raises(CommandError, match=why) as refused:
+    with command_refused(RefusalCode.POLICY):
         call_command("run_cycle", "--watch", "shop", "--tier", "2", stderr=io.StringIO())
 
-    assert refused.value.returncode == 2
     assert not Cycle.objects.exists()
 
 
 @every_policy
-def test_no_cycle_begins_there_whoever_starts_it(workdir, policy, why):
+def test_no_cycle_starts_above_the_highest_tier(workdir, policy):
     watch = WatchFactory(workdir=str(workdir), **policy)
 
-    with refused(RefusalCode.POLICY, match=why):
+    with refused(RefusalCode.POLICY):
         cycles.start(watch, trigger=Cycle.Trigger.MANUAL, tier=2)
 
 
 @every_policy
-def test_by_itself_a_policy_that_was_tightened_during_the_run_counts(
-    fake_cli, session, policy, why
-):
+def test_by_itself_a_policy_that_was_tightened_during_the_run_counts(fake_cli, session, policy):
     fake_cli.reports(ESCALATE)
     Watch.objects.filter(pk=session.cycle.watch_id).update(**policy)
 
@@ -147,13 +144,13 @@ def test_by_itself_a_policy_that_was_tightened_during_the_run_counts(
 
     assert ended.status == Status.COMPLETED
     assert ended.cycle.outcome == Cycle.Outcome.NEEDS_PERSON
-    assert why in ended.cycle.outcome_reason
+    assert "no tier above 1" in ended.cycle.outcome_reason
 
 
 @every_policy
 @pytest.mark.parametrize("purpose", [Purpose.TIER, Purpose.RECOVERY, Purpose.CONTINUATION])
 def test_a_higher_tier_that_waits_does_not_start_once_the_policy_is_tightened(
-    fake_cli, session, policy, why, purpose
+    fake_cli, session, policy, purpose
 ):
     """Whatever queued it, also recovery: asked once more at the moment of its start."""
     fake_cli.reports(ESCALATE)
@@ -164,7 +161,7 @@ def test_a_higher_tier_that_waits_does_not_start_once_the_policy_is_tightened(
     ended = run(waiting)
 
     assert (ended.status, len(fake_cli.calls)) == (Status.FAILED, 1)
-    assert why in ended.error
+    assert "no tier above 1" in ended.error
     assert ended.cycle.outcome == Cycle.Outcome.NEEDS_PERSON
 
 

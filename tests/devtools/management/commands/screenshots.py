@@ -10,6 +10,7 @@ from typing import Any
 from django.conf import settings
 
 from escalation.drills.scratch import is_scratch, rerun_in_scratch
+from escalation.errors import RefusalCode
 from escalation.management.output import Refused, TerminalCommand, waiting
 from sessions_app.credentials import API_KEY
 from tests.devtools.screenshots import NoCamera, NoServer, make_pictures, require_camera
@@ -43,4 +44,4 @@ class Command(TerminalCommand):
                 size = (into / picture.file).stat().st_size
                 self.stdout.write(f"{picture.file}: {size / 1000:.0f} kB")
         except (NoCamera, NoServer) as trouble:
-            raise Refused(trouble) from trouble
+            raise Refused(RefusalCode.NOT_INSTALLED, trouble) from trouble
