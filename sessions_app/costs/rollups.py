@@ -1,4 +1,4 @@
-"""Rebuild of derived tables: period costs, daily verdicts, service states, search text."""
+"""Rebuild of derived tables: period costs, daily verdicts, service states."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Count, F, Q, Sum
 from django.db.models.fields.json import KT
 from django.db.models.functions import TruncDate, TruncMonth
@@ -16,7 +16,6 @@ from django.utils import timezone
 from sessions_app.history.services import rebuild_services
 from sessions_app.models import DailyVerdict, PeriodCost, Session, SessionEvent
 from sessions_app.models.costs import AMOUNTS, KEY_FIELDS, TOKEN_FIELDS
-from sessions_app.models.search import rebuild_search_text
 from sessions_app.models.session import EventKind
 
 AT_ONCE = 2_000
@@ -36,8 +35,11 @@ SESSION_KEYS = ("cycle__watch_id", "cycle__watch_name", "cycle__drill", "tier", 
 KEYS_BESIDE_TIME = [name for name in KEY_FIELDS if name not in {"span", "first_day"}]
 
 
-def rebuild() -> None:
-    """Compute all derived tables again; daily verdicts only for days with all events."""
+def rebuild_sums() -> None:
+    """Compute all sums again; daily verdicts only for days with all events.
+
+    The caller holds the installation lock if sessions may start or end meanwhile.
+    """
     with transaction.atomic():
         PeriodCost.objects.all().delete()
         PeriodCost.objects.bulk_create(_days(PeriodCost.Span.DAY), batch_size=AT_ONCE)
@@ -45,7 +47,6 @@ def rebuild() -> None:
         PeriodCost.objects.bulk_create(_months(), batch_size=AT_ONCE)
         _count_verdicts()
         rebuild_services()
-    rebuild_search_text()
 
 
 def _days(span: str, zone: tzinfo | None = None) -> list[PeriodCost]:
@@ -94,6 +95,7 @@ def _months() -> list[PeriodCost]:
 def _count_verdicts() -> None:
     kept = timedelta(days=settings.CLAUDEOPS_EVENT_RETENTION_DAYS - 1)
     since = timezone.localdate() - kept
+    _lock_verdicts()
     DailyVerdict.objects.filter(day__gt=since).delete()
     judged = SessionEvent.objects.filter(
         source=SessionEvent.Source.SUPERVISOR, kind=EventKind.COMMAND
@@ -108,3 +110,11 @@ def _count_verdicts() -> None:
     DailyVerdict.objects.bulk_create(
         [DailyVerdict(day=day, verdict=verdict, count=count) for day, verdict, count in counted]
     )
+
+
+def _lock_verdicts() -> None:
+    """Wait for writers of events: they count verdicts without the installation lock."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            table = DailyVerdict._meta.db_table
+            cursor.execute(f"LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")

@@ -7,8 +7,10 @@ from argparse import ArgumentParser
 from typing import Any
 
 from escalation.management.output import TerminalCommand, waiting
-from sessions_app.costs.rollups import rebuild
+from escalation.queue.lock import installation_lock
+from sessions_app.costs.rollups import rebuild_sums
 from sessions_app.costs.rollups_check import check
+from sessions_app.models.search import rebuild_search_text
 
 
 class Command(TerminalCommand):
@@ -29,7 +31,12 @@ class Command(TerminalCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if options["rebuild"]:
             with waiting(self.stderr, "Adding up the runs"):
-                rebuild()
+                # Two transactions: one that held both would take its locks in another order than
+                # the writers of events.
+                with installation_lock():
+                    rebuild_sums()
+                with installation_lock():
+                    rebuild_search_text()
         with waiting(self.stderr, "Comparing the sums with the runs"):
             found = check()
         for difference in found.differences:

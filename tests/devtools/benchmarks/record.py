@@ -17,7 +17,7 @@ from django.db import connection, transaction
 from django.db.models import Field, JSONField, Model
 from django.utils import timezone
 
-from sessions_app.costs.rollups import rebuild
+from sessions_app.costs.rollups import rebuild_sums
 from sessions_app.models import (
     Approval,
     Change,
@@ -39,7 +39,7 @@ from sessions_app.models import (
     WorkerHeartbeat,
 )
 from sessions_app.models.costs import BudgetNotice
-from sessions_app.models.search import drop_triggers
+from sessions_app.models.search import drop_triggers, rebuild_search_text
 from sessions_app.models.session import EventKind, EventSource, StreamKind, Verdict
 from sessions_app.tiers import FULL, LOWEST_TIER
 from tests.devtools.benchmarks import Tell, silent
@@ -273,7 +273,8 @@ def seed(sessions: int, tell: Tell = silent) -> None:
     reset_numbers(GROWING)
     add_one_of_each(watches[0])
     tell(f"Adding up the costs of {sessions:,} sessions")
-    rebuild()
+    rebuild_sums()
+    rebuild_search_text()
     _execute(["VACUUM ANALYZE"] if connection.vendor == "postgresql" else [])
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from django.core.management import call_command
 from django.db import connection
 from django.db.models import F
 
-from sessions_app.costs.rollups import rebuild
+from sessions_app.costs.rollups import rebuild_sums
 from sessions_app.costs.rollups_check import check
 from sessions_app.models import Cycle, DailyVerdict, PeriodCost, SearchText, Session
+from sessions_app.models.search import rebuild_search_text
 from tests.factories import CommandEventFactory, SessionFactory, three_tier_chain
 
 pytestmark = pytest.mark.django_db
@@ -47,7 +47,7 @@ def test_a_wrong_sum_is_found_and_mended(record, change):
     PeriodCost.objects.filter(tier=3, drill="").update(**change)
 
     assert any("Tier 3" in difference for difference in check().differences)
-    rebuild()
+    rebuild_sums()
     assert check().is_right
 
 
@@ -61,7 +61,7 @@ def test_a_wrong_count_of_verdicts_is_found(record):
     DailyVerdict.objects.update(count=5)
 
     assert "stored 5 times 'deny', the events give 1" in " ".join(check().differences)
-    rebuild()
+    rebuild_sums()
     assert check().is_right
 
 
@@ -69,7 +69,7 @@ def test_words_that_are_not_the_sessions_are_found(record):
     SearchText.objects.filter(pk=record.pk).update(text="other words")
 
     assert f"session {record.pk} has an outdated search text" in " ".join(check().differences)
-    rebuild()
+    rebuild_search_text()
     assert check().is_right
 
 
@@ -80,26 +80,9 @@ def test_a_session_under_another_watch_than_its_cycle_is_found(record):
     assert "its cycle of watch" in " ".join(check().differences)
 
 
-def test_the_command_says_that_all_is_well(record, capsys):
-    call_command("rollups", "--check")
-
-    assert "The sums agree with 8 sessions." in capsys.readouterr().out
-
-
-def test_the_command_names_what_differs_and_what_to_do(record, capsys):
-    PeriodCost.objects.update(runs=9)
-
-    with pytest.raises(SystemExit) as ended:
-        call_command("rollups")
-
-    assert ended.value.code == 1
-    assert "--rebuild" in capsys.readouterr().err
-    call_command("rollups", "--rebuild")
-
-
 def test_cycles_are_left_as_they_are(record):
     before = list(Cycle.objects.values())
 
-    rebuild()
+    rebuild_sums()
 
     assert list(Cycle.objects.values()) == before
