@@ -162,7 +162,9 @@ def _send(message: Message, link_for: LinkFor) -> bool:
     if _is_moot(told):
         _claimed(message).update(state=Message.State.FAILED, error=MOOT)
         return True
-    channel = Channel.objects.select_related("owner").get(pk=message.channel_id)
+    channel = Channel.objects.select_related("owner").filter(pk=message.channel_id).first()
+    if channel is None:
+        return False  # removed, with its messages
     kinds = list(message.notifications.values_list("kind", flat=True).distinct())
     try:
         answer = deliver(
@@ -257,6 +259,8 @@ def send_test(channel: Channel) -> DeliveryResult:
 
 @transaction.atomic
 def _note_test(channel: Channel, answer: DeliveryResult) -> None:
+    if not _lock(channel):
+        return
     now = timezone.now()
     Message.objects.create(
         channel=channel,
@@ -281,3 +285,15 @@ def set_enabled(channel: Channel, *, enabled: bool) -> int:
     Channel.objects.filter(pk=channel.pk).update(enabled=enabled)
     channel.enabled = enabled
     return 0 if enabled else give_up_waiting(channel, SWITCHED_OFF)
+
+
+@transaction.atomic
+def remove(channel: Channel) -> None:
+    """Delete a channel and its messages."""
+    if _lock(channel):
+        channel.delete()
+
+
+def _lock(channel: Channel) -> bool:
+    """Lock the row of a channel before its messages are changed; False if it was removed."""
+    return bool(Channel.objects.select_for_update().filter(pk=channel.pk).values_list("pk"))

@@ -12,6 +12,9 @@ It never enters `installation_lock` afterwards: a transaction that holds a row a
 lock, while the holder of the lock waits for the row, is a deadlock. A row that other rows refer to
 is locked with `no_key=True`, so that adding an event to a session does not wait for it.
 
+Messages are sent, tested and routed without this lock. Such a transaction locks or changes the row
+of the channel before it writes a message of it.
+
 `tests/escalation/web/test_acting_at_once.py` races every pair of acting endpoints.
 """
 

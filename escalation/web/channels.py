@@ -7,6 +7,7 @@ from typing import Any
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -14,11 +15,13 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from escalation.notifications import sending
+from escalation.queue.lock import installation_lock
 from sessions_app.access.admin_site import KnownChoices
 from sessions_app.access.permissions import acting, needs
 from sessions_app.access.roles import Right
 from sessions_app.models import Channel, Message
 
+ADDRESS_FIELDS = ("encrypted_address", "service")
 BOTH_OR_NONE = "Quiet hours have a start and an end: give both, or none."
 
 
@@ -189,18 +192,38 @@ def remove_channel(request: HttpRequest, pk: int) -> HttpResponse:
     if request.POST.get("confirm") != "on":
         messages.warning(request, "Nothing was removed: tick the box to confirm.")
         return redirect("web:channel", pk)
-    channel.delete()
+    sending.remove(channel)
     messages.success(request, f"{channel.name} was removed, with its address and its messages.")
     return redirect("web:channels")
 
 
 def _taken(form: ChannelForm) -> bool:
-    """Save a valid form. The address is validated last, because that takes long."""
+    """Save a valid form. The address is validated last and without a lock: that takes long."""
     if not form.is_valid():
         return False
     address = form.cleaned_data["address"]
     if address and (objection := sending.set_address(form.instance, address)):
         form.add_error("address", objection)
         return False
-    form.save()
+    with installation_lock():
+        return _saved(form)
+
+
+def _saved(form: ChannelForm) -> bool:
+    """Save the changed fields, after looking again at what may have changed meanwhile."""
+    channel: Channel = form.save(commit=False)
+    try:
+        channel.validate_unique()
+    except ValidationError as error:
+        form.add_error(None, error)
+        return False
+    if channel._state.adding:
+        channel.save()
+    else:
+        get_object_or_404(Channel.objects.select_for_update(), pk=channel.pk)
+        columns = {field.name for field in Channel._meta.concrete_fields}
+        address = ADDRESS_FIELDS if form.cleaned_data["address"] else ()
+        channel.save(update_fields=columns & {*form.changed_data, *address})
+    form.cleaned_data["watches"] = form.cleaned_data["watches"].all()  # without removed ones
+    form.save_m2m()
     return True

@@ -13,6 +13,7 @@ from escalation.errors import RefusalCode
 from escalation.management.commands.run_cycle import confirm_or_stop
 from escalation.management.output import Refused, TerminalCommand, waiting
 from escalation.notifications import sending
+from escalation.queue.lock import installation_lock
 from sessions_app.models import Channel, Incident, Watch
 
 NO_CHANNEL = "There is no channel yet. Add one: claudeops channel add NAME."
@@ -67,19 +68,18 @@ class Command(TerminalCommand):
             quiet_until=end.strip() or None,
             digest_at=options["digest"],
         )
-        watches = [_watch(name) for name in options["watch"]]
+        watches = [_watch(name).pk for name in options["watch"]]
         if bool(begin.strip()) != bool(end.strip()):
             raise Refused(
                 RefusalCode.INVALID_ARGUMENTS, "Quiet hours are written like 22:00-07:00."
             )
-        try:
-            channel.full_clean(exclude=["encrypted_address"])
-        except ValidationError as error:
-            raise Refused(RefusalCode.INVALID_ARGUMENTS, " ".join(error.messages)) from error
+        _require_valid(channel)
         if objection := sending.set_address(channel, _address()):
             raise Refused(RefusalCode.INVALID_ARGUMENTS, objection)
-        channel.save()
-        channel.watches.set(watches)
+        with installation_lock():
+            _require_valid(channel)  # the name may have been taken meanwhile
+            channel.save()
+            channel.watches.set(Watch.objects.filter(pk__in=watches))
         self.stdout.write(f"{_line(channel)}\nTry it: claudeops channel test {channel.name}")
 
     def _test(self, channel: Channel) -> None:
@@ -99,8 +99,15 @@ class Command(TerminalCommand):
     def _remove(self, channel: Channel, *, asked: bool) -> None:
         if asked:
             confirm_or_stop(self, f"Remove {channel.name}, its address and its messages? [y/N] ")
-        channel.delete()
+        sending.remove(channel)
         self.stdout.write(f"{channel.name} was removed.")
+
+
+def _require_valid(channel: Channel) -> None:
+    try:
+        channel.full_clean(exclude=["encrypted_address"])
+    except ValidationError as error:
+        raise Refused(RefusalCode.INVALID_ARGUMENTS, " ".join(error.messages)) from error
 
 
 def _address() -> str:

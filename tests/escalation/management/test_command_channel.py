@@ -75,6 +75,19 @@ def test_an_invalid_channel_is_refused_and_not_stored(said, words, stdin, code, 
     assert Channel.objects.count() == 1
 
 
+def test_a_name_that_was_taken_meanwhile_is_refused(said, monkeypatch):
+    def look_at(address: str) -> DeliveryResult:
+        ChannelFactory(name="hook")
+        return DeliveryResult(True, "", "JSON")
+
+    monkeypatch.setattr(sending, "look_at", look_at)
+
+    with command_refused(RefusalCode.INVALID_ARGUMENTS, match="Name"):
+        said("add", "hook", stdin=SECRET)
+
+    assert Channel.objects.count() == 1
+
+
 def test_a_test_that_fails_is_an_error(said, monkeypatch):
     ChannelFactory(name="hook")
     monkeypatch.setattr(

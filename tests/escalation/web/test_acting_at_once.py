@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import closing
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 from typing import Any
 
 import pytest
@@ -19,15 +19,21 @@ from tests.escalation.contenders import Contest
 
 pytestmark = pytest.mark.timeout(240)
 
-# Nothing to lock in these, or an outside program is asked.
-LEFT_OUT = {"healthz", "readyz", "add_watch", "first_watch", "add_channel", "edit_channel"}
-LEFT_OUT |= {"test_channel", "enable_channel", "disable_channel", "remove_channel"}
+# Nothing to lock in these.
+LEFT_OUT = {"healthz", "readyz", "add_watch", "first_watch"}
 ENDPOINTS = [str(route.name) for route in urlpatterns if route.name not in LEFT_OUT]
 OF_A_RUN = ["stop_session", "conclude", "put back"]
 OF_A_FINISHED_CYCLE = ["follow_up", "fork_session", "retry_session", "escalate_session"]
 OF_THE_LINE = ["begin", "expire"]
 OF_A_WORKER = ["conclude", "put back", *OF_THE_LINE, "start waiting"]
-PAIRS = list(combinations_with_replacement([*ENDPOINTS, *OF_A_WORKER], 2))
+# They change channels, messages and notifications alone, so nothing else is raced with them.
+OF_THE_OUTBOX = ["route notifications", "send message"]
+OF_CHANNELS = [name for name in ENDPOINTS if name.endswith("_channel")]
+PAIRS = [
+    *combinations_with_replacement([*ENDPOINTS, *OF_A_WORKER], 2),
+    *product([*OF_CHANNELS, "remove_watch"], OF_THE_OUTBOX),
+    *combinations_with_replacement(OF_THE_OUTBOX, 2),
+]
 
 SETUP = f"""
 from datetime import timedelta
@@ -41,13 +47,19 @@ from escalation.supervisor.conclude import conclude
 from escalation.supervisor.decision import Escalate
 from escalation.supervisor.decision import Ending
 from escalation.supervisor.manual import expire_queued
+from escalation.queue.lock import installation_lock
 from escalation.queue.slots import start_waiting
 from escalation.run import runner
 from escalation.run.runner import admit
 from escalation.run.recorder import Recorder
+from escalation.notifications import outbox, sending
 from escalation.web.urls import actions as urlpatterns
 from sessions_app.models.session import IllegalTransition
+from sessions_app.redaction.channel_addresses import encrypt_address
 setup_test_environment()
+# No process of Apprise is started and nothing is sent.
+sending.look_at = lambda address: sending.DeliveryResult(True, "", "JSON")
+sending.deliver = lambda address, **message: sending.DeliveryResult(True, "")
 pairs = {PAIRS!r}
 user = User.objects.create(username="operator", is_staff=True, is_superuser=True)
 now = timezone.now()
@@ -100,7 +112,26 @@ incidents = dict(zip(finished, made(Incident, [
 proof = SandboxProof.objects.create(
     kind="cli", rows=[], tried=1, failed=1, is_worse=True, started_at=now, finished_at=now
 )
+ADDRESS = "json://127.0.0.1:9/"
+with_channel = [
+    place for place in everywhere
+    if set(pairs[place]) & set({[*OF_CHANNELS, *OF_THE_OUTBOX]!r})
+]
+channels = dict(zip(with_channel, made(Channel, [
+    # The outbox reads the rules of all enabled channels, so only those are enabled that need it.
+    dict(name=f"channel-{{place}}", encrypted_address=encrypt_address(ADDRESS), service="JSON",
+         enabled=bool(set(pairs[place]) & set({OF_THE_OUTBOX!r})))
+    for place in with_channel
+])))
+made(Channel.watches.through, [
+    dict(channel=channel, watch=finished[place].watch) for place, channel in channels.items()
+])
+made(Message, [
+    dict(channel=channel, title="shop is down", severity=2, due_at=now)
+    for channel in channels.values()
+])
 numbers = {{
+    "channels": numbers_of(channels),
     "watches": {{place: cycle.watch_id for place, cycle in finished.items()}},
     "sessions": numbers_of(cut_off),
     "sandbox": {{place: proof.pk for place in everywhere}},
@@ -112,6 +143,7 @@ form = {{
     **{{"request": "Why?", "confirm": "on", "reason": "fire", "stop_running": "on", "for": "1h"}},
     **{{"note": "seen", "to": "operator", "answer": "approve", "step": "safe"}},
     **{{"workdir": "/tmp", "interval_minutes": "90", "max_tier": "2", "restarts_allowed": "2"}},
+    **{{"address": ADDRESS, "least_severity": "2"}},
     **{{"restart_hours": "1", "redeployments_allowed": "2", "redeployment_hours": "1"}},
 }}
 
@@ -139,6 +171,15 @@ def work(name, place):
     if name == "start waiting":
         start_waiting()
         return
+    if name == "send message":
+        sending.send_due(channels[place].pk)
+        return
+    if name == "route notifications":
+        with installation_lock():
+            watch = Watch.objects.filter(pk=finished[place].watch_id).first()
+            Notification.objects.create(kind="budget", severity=3, title="Spent", watch=watch)
+        outbox.pass_on()
+        return
     rows = in_line if name in {OF_THE_LINE!r} else live
     session = Session.objects.select_related("cycle__watch").get(pk=rows[place].pk)
     if name == "begin":
@@ -156,7 +197,8 @@ def act(client, name, place):
         if name not in routes:
             work(name, place)
             return ""
-        posted = {{**form, "name": f"edited-{{place}}"}}
+        watch = finished[place].watch_id
+        posted = {{**form, "name": f"edited-{{place}}", "watches": [watch]}}
         response = client.post(address(name, place), posted)
         return "" if response.status_code in (200, 302, 404, 422) else str(response.status_code)
     except IllegalTransition:
@@ -170,7 +212,7 @@ with connection.cursor() as cursor:
     cursor.execute('''
 CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN PERFORM pg_sleep(0.004); RETURN NULL; END $$''')
-    for model in (Session, Cycle, Approval, Incident, Watch, PauseSwitch):
+    for model in (Session, Cycle, Approval, Incident, Watch, PauseSwitch, Channel, Message):
         cursor.execute(
             f"CREATE TRIGGER dawdle AFTER UPDATE ON {{model._meta.db_table}} "
             "FOR EACH STATEMENT EXECUTE FUNCTION dawdle()"
@@ -195,6 +237,8 @@ LOOK = """
 seen = {
     "approvals": list(Approval.objects.values_list("state", flat=True)),
     "sessions": list(Session.objects.values_list("status", flat=True)),
+    "messages": list(Message.objects.values_list("state", flat=True)),
+    "channels": list(Channel.objects.values_list("name", flat=True)),
 }
 """
 
@@ -223,3 +267,5 @@ def test_the_endpoints_have_acted(races):
 
     assert min(answered[state] for state in ("approved", "rejected", "withdrawn")) > 10
     assert min(ended[status] for status in ("running", "escalated", "cancelled", "expired")) > 10
+    assert min(Counter(seen["messages"])[state] for state in ("sent", "failed")) > 10
+    assert sum(name.startswith("edited-") for name in seen["channels"]) > 10

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from django.urls import reverse
 
@@ -123,6 +125,60 @@ def test_an_edit_with_an_address_replaces_it(operator_client, understood):
 
     channel.refresh_from_db()
     assert address_of(channel) == SECRET
+
+
+@pytest.fixture
+def meanwhile(monkeypatch) -> Callable[[Callable[[], object]], None]:
+    """Let another request act while Apprise is asked, which takes long."""
+
+    def let(act: Callable[[], object]) -> None:
+        def asked(address: str, **message: str) -> DeliveryResult:
+            act()
+            return DeliveryResult(True, "", "JSON")
+
+        monkeypatch.setattr(sending, "look_at", asked)
+        monkeypatch.setattr(sending, "deliver", asked)
+
+    return let
+
+
+def test_an_edit_keeps_what_another_request_changed(operator_client, meanwhile):
+    channel = ChannelFactory()
+    meanwhile(lambda: sending.set_enabled(channel, enabled=False))
+
+    post(operator_client, "edit_channel", channel.pk, **FILLED)
+
+    channel.refresh_from_db()
+    assert (channel.name, channel.enabled, address_of(channel)) == ("hook", False, SECRET)
+
+
+def test_an_edit_does_not_restore_a_channel_that_was_removed(operator_client, meanwhile):
+    channel = ChannelFactory()
+    meanwhile(Channel.objects.all().delete)
+
+    page = post(operator_client, "edit_channel", channel.pk, **FILLED)
+
+    assert page.status_code == 404
+    assert not Channel.objects.exists()
+
+
+def test_a_name_that_was_taken_meanwhile_is_refused(operator_client, meanwhile):
+    meanwhile(lambda: ChannelFactory(name=FILLED["name"]))
+
+    page = post(operator_client, "add_channel", **FILLED)
+
+    assert (page.status_code, Channel.objects.count()) == (422, 1)
+    assert list(page.context["form"].errors) == ["name"]
+
+
+def test_a_test_of_a_channel_that_was_removed_is_not_stored(operator_client, meanwhile):
+    channel = ChannelFactory()
+    meanwhile(Channel.objects.all().delete)
+
+    page = post(operator_client, "test_channel", channel.pk)
+
+    assert page.status_code == 404
+    assert not Message.objects.exists()
 
 
 def test_a_test_arrives_and_is_shown(operator_client):
