@@ -1,4 +1,4 @@
-"""Patterns of secrets: telling names, syntax, keys of providers, private keys. Pure functions.
+"""Patterns of secrets: names, syntax, prose, tables, keys of providers, private keys. All pure.
 
 A name alone is not enough (`password = getpass()`, `token: required`), so each value is checked
 before it is redacted. All patterns take linear time: each begins with fixed text and reads a
@@ -7,7 +7,10 @@ bounded number of characters.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 BEGINNINGS = ("[redacted: ", "[masked: ")
@@ -29,12 +32,29 @@ def _last_mark(text: str) -> int:
     return max(text.rfind(begin) for begin in BEGINNINGS)
 
 
+CONTROL_HINTS = ("\x1b", "\x9b", "\\u001", "\\x1", "\\033", "\\e[", "^[[")
+CONTROL = re.compile(
+    r"(?:\x1b\[|\x9b|(?:\\u001[bB]|\\x1[bB]|\\033|\\e|\^\[)\[)[0-?]{0,64}[ -/]{0,9}[@-~]"
+    r"|\x1b[\]PX^_](?P<text>[^\x07\x1b\x9c\n]{0,4000})(?:\x07|\x1b\\|\x9c)"  # a title, a link
+    r"|\x1b(?:[ -/]{0,9}[0-~])?"
+)
+"""Control sequences of terminals, also as JSON, shells and `cat -v` write them."""
+
+
+def without_control(text: str) -> str:
+    return CONTROL.sub("", text)
+
+
 NAMES = (
-    r"(?:passw(?:or)?d|passwort|kennwort|mot[_-]?de[_-]?passe|contrase[nñ]a|passphrase|passcode"
+    r"(?:passw(?:or)?d|passwort|kennwort|mot[ _-]?de[ _-]?passe|contrase[nñ]a|passphrase|passcode"
     r"|(?<=[_-])pass|(?<![A-Za-z0-9])pass(?=[ \t]{0,9}=)|pwd|(?<![A-Za-z0-9])psk|secret|token"
-    r"|credential"
-    r"|(?:api|access|account|private|signing|encryption|master|auth|preshared|shared)"
-    r"[_-]?(?:access[_-]?)?key|secret[_-]?id|(?<![A-Za-z0-9])_auth)"
+    r"|(?:(?<![A-Za-z0-9])|(?<=root)|(?<=bind))pw|(?<!ch)authtok|erlang[_-]?cookie"
+    r"|credential|(?:totp|otp|mfa|2fa)[_-]?seed|\.docker(?:configjson|cfg)"
+    r"|(?:api|access|account|private|signing|encryption|master|auth|preshared|shared"
+    r"|(?<![A-Za-z])app|(?<![A-Za-z])ping|pagerduty[_-]?(?:routing|integration|service))"
+    r"[_-]?(?:access[_-]?)?key"
+    r"|(?:api|secret|access|recovery|pre-shared)[ -]key|secret[_-]?id|(?<![A-Za-z0-9])_auth"
+    r"|(?<![A-Za-z0-9])pin(?=\\{0,3}[\"']?[ \t]{0,9}[:=][ \t]{0,9}[\"']?\d{4,12}(?![\w.:/-])))"
 )
 ENDINGS = (
     r"(?:[_-]?(?:key(?:[_-]?base)?|value|string|hash|b64|base64|data|prod|production|staging|test"
@@ -43,26 +63,30 @@ ENDINGS = (
 # A word of a shell, of YAML or of a connection string.
 BARE = r"[^\s\"'`,;&<>|\\(){}\[\]]{1,4000}"
 QUOTED = r"(?P<quote>\\{0,3}[\"'])(?P<quoted>(?:(?!(?P=quote))(?:\\.|[^\n\\])){1,4000})"
-VALUE = rf"(?:{QUOTED}|(?P<bare>{BARE}))"
+VALUE = rf"(?:(?:[bru]{{1,2}}(?=[\"']))?{QUOTED}|(?P<bare>{BARE}))"
 
 PAIR = re.compile(
     rf"(?P<name>{NAMES}{ENDINGS})(?P<close>\\{{0,3}}[\"']?\]?)[ \t]{{0,9}}"
-    rf"(?P<between>=>|:=|=(?!=)|:(?!:))[ \t]{{0,9}}{VALUE}",
+    rf"(?P<between>=>|:=|=(?!=)|:(?!:)|::(?=[ \t]))[ \t]{{0,9}}{VALUE}",
     re.IGNORECASE,
 )
-BLOCK_SCALAR = re.compile(
-    rf"{NAMES}{ENDINGS}[\"']?:[ \t]{{0,9}}[|>][-+]?\n[ \t]{{1,80}}(?P<bare>[^\n]{{1,4000}})",
-    re.IGNORECASE,
-)
-OF_A_BLOCK = re.compile(r"[|>][-+]?\n[ \t]")
-"""Cheap test before `BLOCK_SCALAR`."""
+BLOCK_NAME = re.compile(rf"{NAMES}{ENDINGS}[\"']?\Z", re.IGNORECASE)
+BLOCK_VALUE = re.compile(r"[ \t]{0,80}(?P<bare>[^\n]{1,4000})")
+OF_A_BLOCK = re.compile(r":[ \t]{0,9}[|>][-+]?\n[ \t]")
 NAMES_ITSELF = re.compile(rf"{NAMES}{ENDINGS}$", re.IGNORECASE)
-NAME_HINTS = (
-    *("pass", "pwd", "secret", "token", "credential", "key", "_auth"),
-    *("psk", "kennwort", "contrase"),
+# Where `PAIR` is tried: it takes much longer to search. Every name contains one of these words.
+PAIR_HINT = re.compile(
+    r"(?:pass|pw|psk|secret|token|credential|key|_auth|kennwort|contrase|seed|pin|\.docker|authtok"
+    r"|cookie)"
+    r"[^\n:=]{0,40}[:=]"
 )
-PLACES_OF_NAMES = frozenset(["files", "compat", "sss", "systemd", "ldap", "nis", "winbind", "db"])
-"""Sources in /etc/nsswitch.conf, as in `passwd: files systemd`."""
+PAIR_START = re.compile(rf"{NAMES}{ENDINGS}\\{{0,3}}[\"']?\]?[ \t]{{0,9}}[:=]", re.IGNORECASE)
+LONGEST_PREFIX = 40
+LONGEST_PIN = 20
+PLACES_OF_NAMES = frozenset(
+    ["files", "compat", "sss", "systemd", "ldap", "nis", "winbind", "db", "password", "chauthtok"]
+)
+"""Sources in /etc/nsswitch.conf, as in `passwd: files systemd`, and messages of the program."""
 
 NO_VALUES = frozenset(
     [
@@ -71,11 +95,11 @@ NO_VALUES = frozenset(
         *("yes", "no", "empty", "unset", "hidden", "redacted", "masked", "missing", "invalid"),
         *("expired", "not", "the", "and", "for", "is", "secretstr", "text", "varchar", "char"),
         *("number", "unknown", "incorrect", "wrong", "changed", "rejected", "denied"),
-        *("failed", "granted", "basic", "bearer"),
+        *("failed", "granted", "basic", "bearer", "enabled", "disabled"),
     ]
 )
 NO_VALUE = re.compile(
-    r"\$[{(]|\$\$?[A-Za-z_]+$|%[A-Za-z_]+%$|%[s(]|\{|<|https?://"  # a reference
+    r"\$[{(]|\$\$?[A-Za-z_]+-?$|%[A-Za-z_]+%$|%[s(]|\{|<|https?://"  # a reference
     r"|[*•xX.…_#?-]+$"  # hidden by another program
     r"|(?:self|this|os|sys|settings|config|conf|process|env|environ|args|opts|options|request|req"
     r"|params|props|data|values|secrets|vars|var|local|module|ctx|user|kwargs)\.[A-Za-z_]"  # code
@@ -86,12 +110,24 @@ LONGEST_MARK = 60
 KEY_CHARACTERS = frozenset("\"'\\_-.")
 
 
-def without_pairs(text: str, lowered: str) -> str:
+def lower(text: str) -> str:
+    """Return the text in lower case and of the same length, which `str.lower` does not promise."""
+    return text.replace("İ", "i").lower()
+
+
+def without_pairs(text: str) -> str:
     """Redact `password=…` in shell, YAML, JSON, environments, headers and connection strings."""
-    if not any(hint in lowered for hint in NAME_HINTS):
-        return text
-    text = PAIR.sub(_hide_pair, text)
-    return BLOCK_SCALAR.sub(_hide_block, text) if OF_A_BLOCK.search(text) else text
+    lowered = lower(text)
+    pieces: list[str] = []
+    done = at = 0
+    while hint := PAIR_HINT.search(lowered, at):
+        at = hint.end()
+        start = PAIR_START.search(text, max(done, hint.start() - LONGEST_PREFIX), at + LONGEST_PIN)
+        if start and (found := PAIR.match(text, start.start())):
+            pieces += [text[done : found.start()], _hide_pair(found)]
+            done = found.end()
+            at = max(at, done)
+    return _without_blocks("".join([*pieces, text[done:]]))
 
 
 def names_a_secret(name: str) -> bool:
@@ -101,7 +137,7 @@ def names_a_secret(name: str) -> bool:
 def kind_of(name: str) -> str:
     lowered = name.lower()
     kinds = {
-        **dict.fromkeys(("pass", "pwd", "psk", "kennwort", "contrase"), "password"),
+        **dict.fromkeys(("pass", "pw", "psk", "kennwort", "contrase"), "password"),
         "token": "token",
         "key": "key",
     }
@@ -172,8 +208,71 @@ def _is_in_prose(found: re.Match[str]) -> bool:
     return before.endswith(" ") and (is_mark or word[-1:].isalnum())
 
 
-def _hide_block(found: re.Match[str]) -> str:
-    return found[0] if is_placeholder(found["bare"]) else with_mark(found, "bare", "secret")
+def _without_blocks(text: str) -> str:
+    """Redact block scalars of YAML."""
+    pieces: list[str] = []
+    done = 0
+    for block in OF_A_BLOCK.finditer(text):
+        name = BLOCK_NAME.search(text, max(done, block.start() - LONGEST_PREFIX), block.start())
+        value = BLOCK_VALUE.match(text, block.end())
+        if name and value and value.start() >= done and not is_placeholder(value["bare"]):
+            pieces += [text[done : value.start("bare")], mark("secret")]
+            done = value.end()
+    return "".join([*pieces, text[done:]])
+
+
+CODES = "codes"
+_CODE = (
+    r"(?=[A-Za-z0-9-]{6})(?=[A-Za-z-]{0,40}\d)[A-Za-z0-9]{4,16}(?:-[A-Za-z0-9]{3,12}){0,9}(?![\w-])"
+)
+CODE_LIST = re.compile(
+    r"(?:recovery|backup|scratch|emergency|rescue|wiederherstellungs|one-time)[ _-]?"
+    r"(?:[a-z]{1,12}[ _-])?codes?\\{0,3}[\"']?[^\n\w]{0,10}(?:(?:are|lauten|sind)\b[^\n\w]{0,10})?"
+    r"[\s\"'\\*\[-]{1,40}(?:\d{1,2}[.)][ \t]{1,9})?"
+    rf"(?P<bare>{_CODE}(?:[\s,;\"'\\|*•-]{{1,40}}(?:\d{{1,2}}[.)][ \t]{{1,9}})?"
+    rf"(?:{_CODE}|[A-Za-z0-9]{{5,8}}-[A-Za-z0-9]{{5,8}}(?![\w-]))){{0,50}})",
+    re.IGNORECASE,
+)
+_REDACTED = r"(?:redacted|masked): "
+LIST_NAME = r"(?:passwords?|passphrases?|api[_-]?keys?|access[_-]?keys?|tokens?|pins)"
+LIST = re.compile(
+    rf"{LIST_NAME}\\{{0,3}}[\"']?[ \t]{{0,9}}(?:[:=][ \t]{{0,9}}\[(?!{_REDACTED})"
+    rf"(?P<inline>(?:\[{_REDACTED}[^\]\n]{{0,60}}\]|[^\[\]\n]){{3,4000}})"
+    r"|:[ \t]{0,9}(?P<block>(?:\n[ \t]{0,80}-[ \t]{1,9}[^\s:][^\n:]{0,400}(?=\n|$)){1,200}))",
+    re.IGNORECASE,
+)
+LIST_HINT = re.compile(
+    rf"{LIST_NAME}\\{{0,3}}[\"']?[ \t]{{0,9}}(?:[:=][ \t]{{0,9}}\[|:[ \t]{{0,9}}\n[ \t]{{0,80}}-)"
+)
+SHORTEST_ITEM = 4
+SHORTEST_TOKEN = 10
+LIST_ITEM = re.compile(rf"\[{_REDACTED}[^\]\n]{{0,60}}\]|[^\s\"'\\,\[\]]{{3,400}}")
+NAMES_A_LIST = re.compile(rf"{LIST_NAME}$|(?:recovery|backup|scratch)[ _-]?codes$", re.IGNORECASE)
+
+
+def without_lists(text: str, lowered: str) -> str:
+    """Redact recovery codes, and the items of a list with a telling name."""
+    if "code" in lowered:
+        text = CODE_LIST.sub(lambda found: with_mark(found, "bare", CODES), text)
+    return LIST.sub(_hide_items, text) if LIST_HINT.search(lowered) else text
+
+
+def is_secret_item(name: str, item: str) -> bool:
+    """Return True for a secret in a list of that name; a list of tokens may hold words."""
+    if is_placeholder(item) or " " in item or len(item) < SHORTEST_ITEM:
+        return False
+    if "token" in name.lower():
+        return len(item) >= SHORTEST_TOKEN and is_chosen(item)
+    return "pass" in name.lower() or is_chosen(item) or item.isdecimal()
+
+
+def _hide_items(found: re.Match[str]) -> str:
+    group = "inline" if found["inline"] is not None else "block"
+    name, kind = found[0][: found.start(group) - found.start()], kind_of(found[0][:20])
+    hidden = LIST_ITEM.sub(
+        lambda item: mark(kind) if is_secret_item(name, item[0]) else item[0], found[group]
+    )
+    return f"{name}{hidden}"
 
 
 FARTHEST_PROGRAM = 1000
@@ -191,16 +290,143 @@ class Shape:
     """The group `bare` or `quoted` is the secret."""
     programs: tuple[str, ...] = ()
     """Programs, one of which must be earlier in the line; `-p` means something else elsewhere."""
+    is_secret: Callable[[str], bool] | None = None
+    """Tells a secret from other values that are not quoted; prose says `the password is wrong`."""
 
 
-def _shape(name: str, hints: str, pattern: str, programs: str = "") -> Shape:
+def _shape(
+    name: str,
+    hints: str,
+    pattern: str,
+    programs: str = "",
+    is_secret: Callable[[str], bool] | None = None,
+) -> Shape:
+    """Return a shape. Hints are separated by spaces, or by `|` if they contain spaces."""
+    parts = hints.split("|") if "|" in hints else hints.split()
     compiled = re.compile(pattern, re.IGNORECASE | re.MULTILINE)
-    return Shape(name, tuple(hints.split()), compiled, tuple(filter(None, programs.split("|"))))
+    named = tuple(filter(None, programs.split("|")))
+    return Shape(name, tuple(filter(None, parts)), compiled, named, is_secret)
+
+
+CHOSEN = re.compile(r"(?=\D*\d)(?=[^A-Za-z]*[A-Za-z])\S{6,}$")
+_UNITS = (
+    r"(?:m?s|h|d|x|[kmgt]i?b?|th|px|(?:sec|second|min|minute|hour|day|week|month|year|byte|bit|char"
+    r"|character|digit|time|attempt|user)s?)"
+)
+NOT_CHOSEN = re.compile(
+    r"[~.]{0,2}/|\w+://|[\w-]+(?:\.[\w-]+)+$|[\w.+-]+@[\w.-]+$"  # a path, an address, a version
+    rf"|v?\d+(?:[.:_/-]\d+)+\w*$|\d+-?{_UNITS}$|0x[0-9a-f]+$|T?\d\d:\d\d"  # a number
+    r"|(?:sha|md|base|utf|iso|aes|rsa|bcrypt|argon|ed|hs|rs|x|ipv)-?\d+(?:[-:]\w+)?$"  # a format
+    r"|\S+-(?:protected|encoded|encrypted|hashed|based|only|characters?|digits?|bits?)$"
+    r"|(?-i:[A-Z][A-Z0-9]*_[A-Z0-9_]+)$",  # a variable
+    re.IGNORECASE,
+)
+RANDOM = re.compile(r"[A-Za-z0-9+/]{16,}")
+
+
+def is_chosen(value: str) -> bool:
+    """Return True for a word with letters and digits that is no path, address, unit or version."""
+    return CHOSEN.match(value) is not None and NOT_CHOSEN.match(value) is None
+
+
+def is_random(value: str) -> bool:
+    """Return True for sixteen letters and digits in a row."""
+    run = RANDOM.search(value)
+    return run is not None and not run[0].isalpha() and not run[0].isdecimal()
+
+
+def decoded(word: str) -> str:
+    """Return the text behind base64 or base64url; empty if it is none."""
+    plain = word.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        data = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return ""
+    return data.decode("utf-8", "replace")
+
+
+LOGIN = re.compile(r"[\w.@+-]{1,100}:[ -~]{1,400}$")
+
+
+def is_encoded_login(word: str) -> bool:
+    """Return True for the base64 of `user:password`."""
+    return LOGIN.match(decoded(word)) is not None
+
+
+def _is_no_number(value: str) -> bool:
+    return not value.isdecimal()
 
 
 _Q = r"(?:\\{0,3}[\"'])?"
 _GAP = r"[ \t]{1,9}"
 _ANY = r"[ \t]{0,9}"
+_NAME = (
+    r"\w{0,60}(?:password|passwd|passphrase|_pass|pwd|token|secret"
+    r"|(?:api|auth|access|private|secret)[_-]?key)"
+)
+# Prose: the noun, what it belongs to, and a value in quotes or before a punctuation mark.
+_NOUN = (
+    r"(?:password|passwort|kennwort|passphrase|passcode|mot de passe|contrase[nñ]a)[*_`\"']{0,3}"
+)
+_OF = (
+    rf"(?:{_GAP}(?:for|of|on|für|von|pour|de|para){_GAP}(?:(?:the|user|account){_GAP}){{0,2}}"
+    r"[^\s:=]{1,60})?"
+)
+_SAID = (
+    r"(?:(?P<quote>[\"'`“„«])(?P<quoted>[^\"'`“”„«»\n]{3,200})"
+    r"|[*_]{0,3}(?P<bare>[^\s\"'`<>()\[\]{}|,;]{3,200}?)(?=[.,;:!?*_]{0,3}(?:[\s)\]\\]|$)))"
+)
+NOUNS = (
+    *("password", "passwort", "kennwort", "passphrase", "passcode", "mot de passe"),
+    "contrase",
+)
+PROSE = (
+    _shape(
+        "password",
+        "",
+        rf"{_NOUN}{_OF}{_GAP}(?:is|was|has been|wurde|lautet|ist|war|est|es)"
+        rf"(?:{_GAP}(?:now|jetzt))?(?:{_GAP}(?:changed|set|reset|updated|rotated))?"
+        rf"(?:{_GAP}from{_GAP}\S{{1,60}})?(?:{_GAP}(?:to|auf))?[ \t:]{{1,9}}{_SAID}",
+        is_secret=is_chosen,
+    ),
+    _shape(
+        "password",
+        "",
+        rf"(?:set|changed?|reset|rotated?|updated?){_GAP}(?:\w{{1,20}}{_GAP}){{0,3}}?{_NOUN}{_OF}"
+        rf"{_GAP}to{_GAP}{_SAID}",
+        is_secret=is_chosen,
+    ),
+    _shape(
+        "password",
+        "",
+        rf"{_NOUN}{_OF}{_GAP}(?:was{_GAP})?changed{_GAP}from{_GAP}\S{{1,60}}{_GAP}to{_GAP}{_SAID}",
+        is_secret=is_chosen,
+    ),
+    _shape(
+        "password",
+        "",
+        rf"{_NOUN}{_OF}{_GAP}(?:was{_GAP})?(?:changed|set){_GAP}from{_GAP}{_SAID}",
+        is_secret=is_chosen,
+    ),
+    _shape(
+        "password",
+        "",
+        rf"user(?:name)?{_GAP}\S{{1,60}}{_GAP}{_NOUN}{_GAP}(?:\d{_GAP})?{_SAID}",
+        is_secret=is_chosen,
+    ),
+    _shape(
+        "password",
+        "",
+        rf"(?:with|using|mit){_GAP}(?:(?:the|dem){_GAP})?{_NOUN}{_GAP}{_SAID}",
+        is_secret=is_chosen,
+    ),
+    _shape(
+        "password",
+        "",
+        rf"{_NOUN}{_GAP}(?:for|of|für){_GAP}(?:\w{{1,20}}{_GAP}){{0,2}}[^\s:]{{1,60}}:{_GAP}{_SAID}",
+        is_secret=is_chosen,
+    ),
+)
 
 SHAPES = (
     _shape("url password", "://", r"://[^\s:/@\"'<>\[]{0,200}:(?P<bare>[^\s/?#\"'<>\[]{1,400})@"),
@@ -224,9 +450,10 @@ SHAPES = (
     ),
     _shape(
         "secret",
-        "--pass --token --api --secret --access -pass -token -key -secret",
-        r"(?<!\w)--?(?:[a-z0-9]{1,20}[_-]){0,4}(?:password|passwd|pass|passphrase|token|api-?key"
-        rf"|secret|secret-key|access-key){_GAP}(?!-|pass:|env:|file:|stdin|fd:){VALUE}",
+        "--pass --pw --token --api --secret --access -pass -token -key -secret",
+        r"(?<!\w)--?(?:[a-z0-9]{1,20}[_-]){0,4}(?:password|passwd|pass|passphrase|pw|token|api-?key"
+        rf"|secret|secret-key|access-key)(?:{_GAP}|[\"'],[ \t]{{0,9}}(?=[\"']))"
+        rf"(?!-|pass:|env:|file:|stdin|fd:){VALUE}",
     ),
     _shape(
         "password",
@@ -247,6 +474,7 @@ SHAPES = (
         "sshpass|docker login|podman login|buildah login|nerdctl login|oc login|az login",
     ),
     _shape("password", "-p", rf"[ \t]-p{VALUE}", "mysql|mariadb|7z |zip "),
+    _shape("password", "-p", rf"[\"']-p(?P<bare>{BARE})", "mysql|mariadb"),
     _shape("password", "-p", rf"[ \t](?-i:-P){_GAP}{VALUE}", "zip |mosquitto_"),
     _shape("password", "-k", rf"[ \t]-k{_GAP}{VALUE}", "openssl enc|openssl aes|openssl des"),
     _shape(
@@ -265,8 +493,8 @@ SHAPES = (
     _shape("password", "-w", rf"[ \t]-w{_GAP}{VALUE}", "ldap"),
     _shape(
         "password",
-        "htpasswd",
-        rf"htpasswd{_GAP}-\w{{0,9}}b\w{{0,9}}{_GAP}(?:[^\s]{{1,200}}{_GAP}){{2}}{VALUE}",
+        "htpasswd mosquitto_passwd",
+        rf"(?:htpasswd|mosquitto_passwd){_GAP}-\w{{0,9}}b\w{{0,9}}{_GAP}(?:[^\s]{{1,200}}{_GAP}){{2}}{VALUE}",
     ),
     _shape(
         "password",
@@ -280,7 +508,7 @@ SHAPES = (
         "identified",
         rf"identified(?:{_GAP}with{_GAP}\w{{1,60}})?{_GAP}(?:by|as){_GAP}(?:password{_GAP})?{QUOTED}",
     ),
-    _shape("password", "password", rf"\w{_GAP}password{_GAP}{QUOTED}"),
+    _shape("password", "password", rf"(?<=[\w:][ \t])password{_GAP}{QUOTED}"),
     _shape("password", "requirepass masterauth", rf"(?:requirepass|masterauth){_GAP}{VALUE}"),
     _shape(
         "password",
@@ -290,7 +518,7 @@ SHAPES = (
     _shape(
         "secret",
         "</",
-        r"<(?:[\w.-]{1,40}:)?\w{0,40}(?:password|passwd|secret|token|apikey)>"
+        r"<(?:[\w.-]{1,40}:)?\w{0,40}(?:password|passwd|passphrase|secret|token|apikey)>"
         r"(?P<bare>[^<\n]{1,2000})</",
     ),
     _shape(
@@ -307,14 +535,268 @@ SHAPES = (
     _shape("client key", "key-data", rf"key-data:{_ANY}(?P<bare>[A-Za-z0-9+/=]{{16,8000}})"),
     _shape("url signature", "sig=", r"[?&;]sig=(?P<bare>[\w%+/=-]{20,400})"),
     _shape("url signature", "x-amz-signature=", r"x-amz-signature=(?P<bare>[0-9a-f]{32,128})"),
+    _shape(
+        "secret",
+        "token is|secret is|key is|seed is|token ist|token lautet|key lautet",
+        rf"(?:token|secret|api[ -]key|secret key|access key|seed)[*_`]{{0,3}}"
+        rf"{_GAP}(?:is|ist|lautet)[ \t:]{{1,9}}[*_`\"']{{0,3}}(?P<bare>[\w+/=.-]{{16,400}})",
+        is_secret=is_random,
+    ),
+    _shape(
+        "pin",
+        "pin is|pin ist|pin lautet|pin was",
+        rf"(?<![\w-])pin{_GAP}(?:is|ist|lautet|was){_GAP}(?P<bare>\d{{4,12}})(?![\w.])",
+    ),
+    _shape(
+        "password",
+        "credentials|login|zugangsdaten",
+        rf"(?:credentials|logins?|zugangsdaten)[*\"']{{0,3}}{_ANY}:{_GAP}[^\s/:]{{1,60}}{_ANY}[/:]{_ANY}"
+        r"(?P<bare>[^\s,;]{3,200})",
+        is_secret=is_chosen,
+    ),
+    _shape(
+        "password",
+        "pass",
+        rf"(?<![\w-])(?-i:pass)\\{{0,3}}[\"']?:{_GAP}{VALUE}",
+        is_secret=is_chosen,
+    ),
+    _shape(
+        "recovery key",
+        "unseal recovery",
+        rf"(?:unseal|recovery){_GAP}key(?:{_GAP}\d{{1,2}})?:{_GAP}(?P<bare>[\w+/=-]{{16,200}})",
+    ),
+    _shape("totp seed", "otpauth", r"otpauth://[^\s\"']{0,400}?secret=(?P<bare>[A-Z2-7]{8,200}=*)"),
+    _shape(
+        "authorization",
+        "authorization",
+        rf"authorization{_Q}{_GAP}{_Q}(?:basic|bearer){_GAP}(?P<bare>[\w.~+/=-]{{4,8000}})",
+    ),
+    _shape("authorization", "auth plain", rf"auth plain{_GAP}(?P<bare>[A-Za-z0-9+/]{{8,400}}=*)"),
+    _shape(
+        "password",
+        "auth",
+        rf"(?:^|>){_ANY}(?-i:AUTH){_GAP}(?:\w{{1,60}}{_GAP})?{VALUE}$",
+        is_secret=is_chosen,
+    ),
+    _shape(
+        "registry login",
+        "auth:",
+        rf"(?<![\w-])auth:{_ANY}(?P<bare>[A-Za-z0-9+/]{{8,4000}}={{0,2}})",
+        is_secret=is_encoded_login,
+    ),
+    _shape(
+        "url password",
+        "jdbc:oracle sqlplus",
+        rf"(?:jdbc:oracle:\w{{1,9}}:|sqlplus{_GAP})[^\s/@]{{1,60}}/(?P<bare>[^\s/@]{{1,200}})@",
+    ),
+    _shape(
+        "password",
+        "-p",
+        rf"[ \t]-p{_GAP}{VALUE}",
+        "mongosh|mongo |mongodump|mongorestore|racadm|useradd|usermod",
+    ),
+    _shape("password", "-p", rf"[ \t](?-i:-P){_ANY}{VALUE}", "ipmitool|ipmi-|ipmipower"),
+    _shape(
+        "password",
+        "-c -a -x",
+        rf"[ \t](?-i:-[cAX]){_GAP}{VALUE}",
+        "snmpwalk|snmpget|snmpbulk|snmpset|snmptable|snmptrap|snmpstatus",
+    ),
+    _shape(
+        "password",
+        "passwd cryptsetup --password-stdin",
+        rf"(?:echo|printf){_GAP}(?:-[a-z]{{1,3}}{_GAP})?{VALUE}[\"']?{_ANY}\|[^|\n]{{0,200}}"
+        r"(?:chpasswd|passwd[^|\n]{0,60}--stdin|--password-stdin|cryptsetup)(?!\w)",
+    ),
+    _shape(
+        "password",
+        "pw psk pass",
+        rf"^[ \t]{{0,40}}(?:bindpw|rootpw|wpa-psk|psk|password|passphrase)[ \t]{{1,40}}{VALUE}$",
+        is_secret=is_chosen,
+    ),
+    _shape(
+        "secret",
+        "aws_se",
+        rf"(?:aws_secret_access_key|aws_session_token){_GAP}(?P<bare>[\w+/=-]{{16,2000}})",
+    ),
+    _shape(
+        "password hash",
+        "::: :[",
+        r":(?P<bare>[0-9a-f]{32}:[0-9a-f]{32}):(?::|\[)",
+    ),
+    _shape("password", "static:", r"static:[^\s:]{1,100}:(?P<bare>\S{3,200})"),
+    _shape(
+        "password", "option", rf"option{_GAP}key{_GAP}'(?P<bare>[^'\n]{{8,63}})'", "", is_chosen
+    ),
+    _shape(
+        "snmp community", "community string", rf"community string:?{_GAP}{VALUE}", "", is_chosen
+    ),
+    _shape(
+        "password",
+        "sha md5 aes des",
+        rf"[ \t](?:SHA|MD5|AES|DES)[\d-]{{0,4}}{_GAP}{VALUE}",
+        "createuser ",
+    ),
+    _shape("password", "set password", rf"set password{_GAP}\d{{1,3}}{_GAP}{VALUE}"),
+    _shape("password", "password(", rf"={_ANY}password\({QUOTED}"),
+    _shape(
+        "password",
+        "passwd",
+        rf"(?:openssl{_GAP}passwd|mkpasswd)(?:{_GAP}-\S{{1,40}}){{0,5}}{_GAP}{VALUE}",
+        is_secret=is_chosen,
+    ),
+    _shape(
+        "seed phrase",
+        "phrase",
+        r"(?:seed|recovery|mnemonic|backup)[ _]phrase[\"']?[^\n\w]{1,9}"
+        r"(?P<bare>(?:[a-z]{3,8}[ \t]){11,23}[a-z]{3,8})",
+    ),
+    _shape(
+        "totp seed",
+        "otp|mfa|2fa",
+        rf"(?<![a-z])(?:totp|otp|mfa|2fa){_Q}{_ANY}[:=]{_ANY}{_Q}"
+        r"(?-i:(?P<bare>[A-Z2-7]{16,64}))(?!\w)",
+    ),
+    _shape(
+        "totp seed",
+        "key",
+        r"(?:authenticator|setup|totp|2fa)[ \w()]{0,20}key[^\n:]{0,20}:[ \t]{1,9}"
+        r"(?P<bare>(?:[A-Z2-7]{4} ){3,15}[A-Z2-7]{4})(?!\w)",
+    ),
+    _shape(
+        "secret",
+        "</",
+        r"(?:name|key)=[\"'][\w.:-]{0,60}(?:password|passwd|secret|token|api[_-]?key)[\"']"
+        r"[^<>\n]{0,100}>(?P<bare>[^<\n]{1,2000})</",
+    ),
+    _shape("secret", "--from-literal", rf"--from-literal[= ]{_Q}[\w.-]{{1,100}}={VALUE}"),
+    _shape(
+        "password",
+        "password",
+        rf"[ \t](?:wifi-sec\.psk|password){_GAP}{VALUE}",
+        "nmcli|iwctl|station ",
+    ),
+    _shape(
+        "password",
+        "insecure-password",
+        rf"user{_GAP}\S{{1,60}}{_GAP}(?:insecure-)?password{_GAP}{VALUE}",
+    ),
+    _shape(
+        "password",
+        "~ +@",
+        r"(?:^|[ \t])(?:set)?user[ \t]\S{1,60}[ \t][^\n]{0,200}?[ \t]?>(?P<bare>[^\s>]{3,200})[ \t]"
+        r"(?=[^\n]{0,200}[~&+])",
+    ),
+    _shape(
+        "snmp community",
+        "community com2sec",
+        rf"(?:(?:^|[ \t])r[ow]community6?{_GAP}|snmp-server{_GAP}community{_GAP}"
+        rf"|com2sec6?{_GAP}(?:\S{{1,60}}{_GAP}){{2}}){VALUE}",
+    ),
+    _shape(
+        "snmp community", "community", rf"snmp[\w-]{{0,20}}community{_Q}{_ANY}[:=]{_ANY}{VALUE}"
+    ),
+    _shape(
+        "snmp community",
+        "community:",
+        rf"^[ \t]{{1,80}}(?:-[ \t])?community:{_GAP}{VALUE}",
+        is_secret=is_chosen,
+    ),
+    _shape("password", "psk xauth eap", rf":{_GAP}(?:psk|xauth|eap|ntlm){_GAP}{QUOTED}"),
+    _shape(
+        "password",
+        '"\t|" *',
+        r"^\"?[\w@.*-]{1,60}\"?[ \t]{1,20}\"?[\w.*-]{1,60}\"?[ \t]{1,20}"
+        r"\"(?P<bare>[^\"\s]{3,200})\"[ \t]{1,20}(?:\*|\d{1,3}(?:\.\d{1,3}){3})[ \t]{0,9}$",
+    ),
+    _shape(
+        "key", "hex: ascii:", r"^\d{1,9}[ \t]+[\w-]{2,20}[ \t]+(?:HEX|ASCII):(?P<bare>\S{6,400})$"
+    ),
+    _shape(
+        "password",
+        "]: smtp",
+        r"^(?:\[[\w.-]{1,200}\]|smtp[\w.-]{1,200})(?::\d{1,5})?[ \t]{1,20}[^\s:]{1,200}:"
+        r"(?P<bare>\S{3,200})$",
+    ),
+    _shape("key", "secret", rf"secret{_GAP}\"(?P<bare>[A-Za-z0-9+/]{{16,200}}={{0,2}})\"{_ANY};"),
+    _shape(
+        "password hash",
+        ":",
+        r"^[\w.@-]{1,60}:(?-i:(?=[^\n]{0,12}\d)(?=(?:[^\n]{0,10}?[a-z][A-Z]){2})(?P<bare>[./A-Za-z0-9]{13}))$",
+    ),
+    _shape(
+        "private key",
+        '"kty',
+        r"\"(?:d|p|q|dp|dq|qi|k)\\{0,3}\"[ \t]{0,9}:[ \t]{0,9}\\{0,3}\""
+        r"(?P<bare>[\w-]{20,2000})\\{0,3}\"",
+    ),
+    _shape(
+        "private key",
+        "\toff|\t0x",
+        r"(?:^|\t)(?P<bare>[A-Za-z0-9+/]{43}=)\t[A-Za-z0-9+/]{43}=\t\d{1,5}\t(?:off|0x)",
+    ),
+    _shape(
+        "preshared key",
+        "=\t|",
+        r"(?:^|\t)[A-Za-z0-9+/]{43}=\t(?P<bare>[A-Za-z0-9+/]{43}=)\t(?:\[?[0-9a-f.:]{3,45}\]?:\d{1,5}|\(none\))\t",
+    ),
+    _shape(
+        "secret",
+        "define(",
+        r"define\([ \t]{0,9}[\"']\w{0,60}(?:PASSWORD|PASS|_KEY|_SALT|SECRET|TOKEN)[\"'],"
+        rf"[ \t]{{0,20}}{QUOTED}",
+    ),
+    _shape(
+        "secret",
+        "<string>",
+        rf"<key>{_NAME}</key>\s{{0,40}}<string>(?P<bare>[^<\n]{{1,2000}})</",
+    ),
+    _shape(
+        "secret",
+        "env|arg|set -",
+        rf"(?:^|[ \t])(?:env|arg|set{_GAP}-[a-z]{{1,6}}){_GAP}{_NAME}{_GAP}{VALUE}$",
+    ),
+    _shape(
+        "secret",
+        "value",
+        rf"name\\{{0,3}}[\"']?:{_ANY}{_Q}{_NAME}{_Q},?\s{{1,80}}\\{{0,3}}[\"']?value\\{{0,3}}[\"']?:{_ANY}{VALUE}",
+        is_secret=_is_no_number,
+    ),
 )
 
 
+def _by_hint(patterns: Sequence[Shape | ProviderKey]) -> dict[str, list[int]]:
+    """Map each hint to the numbers of its patterns, so that a text is searched for it once."""
+    numbers: dict[str, list[int]] = {}
+    for number, pattern in enumerate(patterns):
+        for hint in pattern.hints:
+            numbers.setdefault(hint, []).append(number)
+    return numbers
+
+
+def _hinted(by_hint: dict[str, list[int]], text: str) -> list[int]:
+    return sorted({number for hint in by_hint if hint in text for number in by_hint[hint]})
+
+
+SHAPES_BY_HINT = _by_hint(SHAPES)
+
+
 def without_shapes(text: str, lowered: str) -> str:
-    for shape in SHAPES:
-        if any(hint in lowered for hint in shape.hints):
-            text = _without(shape, text)
+    text = _without_prose(text, lowered)
+    for number in _hinted(SHAPES_BY_HINT, lowered):
+        text = _without(SHAPES[number], text)
     return text
+
+
+def _without_prose(text: str, lowered: str) -> str:
+    if not any(noun in lowered for noun in NOUNS):
+        return text
+    lines = text.split("\n")
+    for number, line in enumerate(lowered.split("\n")):
+        if any(noun in line for noun in NOUNS):
+            for shape in PROSE:
+                lines[number] = _without(shape, lines[number])
+    return "\n".join(lines)
 
 
 def _without(shape: Shape, text: str) -> str:
@@ -322,6 +804,8 @@ def _without(shape: Shape, text: str) -> str:
         group = "quoted" if found.groupdict().get("quoted") is not None else "bare"
         value = found[group]
         if is_placeholder(value) or (shape.programs and not _is_of_program(shape, found, value)):
+            return found[0]
+        if shape.is_secret and group == "bare" and not shape.is_secret(value):
             return found[0]
         return with_mark(found, group, shape.name)
 
@@ -334,6 +818,189 @@ def _is_of_program(shape: Shape, found: re.Match[str], value: str) -> bool:
     before = found.string[max(0, found.start() - FARTHEST_PROGRAM) : found.start() + 1]
     line = before[before.rfind("\n") + 1 :].lower()
     return any(program in line for program in shape.programs)
+
+
+_CELL = (
+    r"(?:[\w-]{1,30}[ _-])?(?:password|passwort|kennwort|passwd|passphrase|secret|token|pin|psk"
+    r"|api[ _-]?key)"
+)
+HEADING = re.compile(
+    rf"(?:^|[|,;\t])[ \"*]{{0,9}}{_CELL}[ \"*]{{0,40}}(?:[|,;\t\r]|$)", re.MULTILINE
+)
+SECRET_COLUMN = re.compile(rf"{_CELL}$", re.IGNORECASE)
+DRAWN_NAME = re.compile(r"[\w .*-]{0,60}$")
+COLUMN_NAME = re.compile(r"[\w.-]{1,40}$")
+RULE = re.compile(r"[-+|=: \t]+$")
+KEY_AND_VALUE = re.compile(
+    r"^Key[ ]+Value[ ]*\n---[ ]+-----[^\n]*(?:\n[^\n]+){1,200}", re.MULTILINE
+)
+ROW = re.compile(r"^(?P<name>\S+)[ ]+(?P<bare>\S[^\n]*)$", re.MULTILINE)
+
+
+def without_columns(text: str, lowered: str) -> str:
+    """Redact columns of tables (Markdown, psql, CSV) and rows of Vault's tables."""
+    if "key  " in lowered:
+        text = KEY_AND_VALUE.sub(_hide_rows, text)
+    if not HEADING.search(lowered):
+        return text
+    lines = text.split("\n")
+    below = 0
+    for number, line in enumerate(lines):
+        separator = next((one for one in "|\t,;" if one in line), "")
+        if number >= below and separator and HEADING.search(line.lower()):
+            below = _hide_columns(lines, number, separator)
+    return "\n".join(lines)
+
+
+def _hide_columns(lines: list[str], heading: int, separator: str) -> int:
+    """Redact the secret columns of the rows below a heading; return where the table ends."""
+    names = [name.strip(' "*\r') for name in lines[heading].split(separator)]
+    is_drawn = separator == "|"
+    if not all((DRAWN_NAME if is_drawn else COLUMN_NAME).match(name) for name in names):
+        return heading
+    columns = [number for number, name in enumerate(names) if SECRET_COLUMN.match(name)]
+    for number in range(heading + 1, len(lines)):
+        cells = lines[number].split(separator)
+        if RULE.match(lines[number]):
+            continue
+        if len(cells) != len(names):
+            return number
+        for column in columns:
+            value = cells[column].strip(' "`\r')
+            if is_secret_item(names[column] if is_drawn else "", value):
+                cells[column] = cells[column].replace(value, mark(kind_of(names[column])))
+        lines[number] = separator.join(cells)
+    return len(lines)
+
+
+def _hide_rows(found: re.Match[str]) -> str:
+    """Redact the values of telling names in a table of names and values."""
+    return ROW.sub(
+        lambda row: (
+            with_mark(row, "bare", kind_of(row["name"]))
+            if names_a_secret(row["name"]) and not is_placeholder(row["bare"])
+            else row[0]
+        ),
+        found[0],
+    )
+
+
+# A line number that a program printed before the line.
+_NUMBER = r"(?:[ \t]{0,9}\d{1,6}[→\t:])?"
+KIND_SECRET = re.compile(rf"{_NUMBER}(?P<indent>[ ]*(?:- )?)kind:[ ]*[\"']?Secret[\"']?\s*$")
+YAML_LINE = re.compile(
+    rf"{_NUMBER}(?P<indent>[ ]*(?:- )?)(?:(?P<key>[^\s:#\[][^\s:]{{0,252}}):(?:[ ]+|$))?"
+    r"(?P<bare>.*)$"
+)
+JSON_KIND = re.compile(r"\\{0,3}\"kind\\{0,3}\"\s{0,40}:\s{0,40}\\{0,3}\"(?P<kind>\w+)")
+# The second form is JSON inside a text of JSON.
+JSON_DATA = re.compile(
+    r"(?:\"(?:data|stringData)\"\s{0,40}:\s{0,40}\{(?P<bare>(?:[^{}\"]|\"(?:\\.|[^\"\\\n])*\")*)"
+    r"|\\{1,3}\"(?:data|stringData)\\{1,3}\"\s{0,40}:\s{0,40}\{(?P<escaped>[^{}]*))\}"
+)
+JSON_VALUE = re.compile(
+    r":\s{0,40}(?P<quote>\\{0,3}\")(?P<bare>(?:(?!(?P=quote))(?:\\.|[^\\]))+)(?P=quote)"
+)
+FARTHEST_KIND = 4000
+DATA_MARK = mark("secret data")
+BLOCK_MARK = re.compile(r"[|>][-+\d]{0,2}$|\{\}$")
+
+
+def without_kubernetes_secrets(text: str) -> str:
+    """Redact the data of Kubernetes objects of the kind `Secret`, in YAML and JSON."""
+    if "Secret" not in text or "kind" not in text or "ata" not in text:
+        return text
+    if "kind: " in text:
+        text = _without_yaml_data(text)
+    return JSON_DATA.sub(_hide_json_data, text) if '"Secret' in text else text
+
+
+def _without_yaml_data(text: str) -> str:
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        if found := KIND_SECRET.match(line):
+            column = len(found["indent"])
+            is_first = found["indent"].endswith("- ")
+            for at in [
+                *([] if is_first else _data_beside(lines, range(number - 1, -1, -1), column)),
+                *_data_beside(lines, range(number + 1, len(lines)), column),
+            ]:
+                _hide_mapping(lines, at + 1, column)
+    return "\n".join(lines)
+
+
+def _data_beside(lines: list[str], numbers: range, column: int) -> list[int]:
+    """Return the lines with `data:` or `stringData:` in the same mapping as `kind:`."""
+    found: list[int] = []
+    for number in numbers:
+        line = _yaml_line(lines[number])
+        indent, is_item = len(line["indent"]), line["indent"].endswith("- ")
+        is_end = lines[number].startswith("---") or (lines[number].strip() and indent < column)
+        if is_end or (
+            indent == column and (line["key"] == "kind" or (is_item and numbers.step > 0))
+        ):
+            break
+        if indent == column and line["key"] in ("data", "stringData"):
+            found.append(number)
+        if indent == column and is_item:
+            break
+    return found
+
+
+def _hide_mapping(lines: list[str], start: int, column: int) -> None:
+    """Redact all values that are indented deeper than a column."""
+    for number in range(start, len(lines)):
+        line = _yaml_line(lines[number])
+        value = line["bare"].strip().strip("\"'")
+        if (value or line["key"]) and len(line["indent"]) <= column:
+            return
+        if value and not BLOCK_MARK.match(value) and not is_placeholder(value):
+            lines[number] = f"{lines[number][: line.start('bare')]}{DATA_MARK}"
+
+
+def _yaml_line(line: str) -> re.Match[str]:
+    found = YAML_LINE.match(line)
+    assert found is not None  # it matches every line
+    return found
+
+
+def _hide_json_data(found: re.Match[str]) -> str:
+    text = found.string
+    after = JSON_KIND.search(text, found.end(), found.end() + FARTHEST_KIND)
+    if after and not any(brace in text[found.end() : after.start()] for brace in "{}"):
+        kind = after["kind"]
+    else:
+        start = max(0, found.start() - FARTHEST_KIND)
+        kind = ([""] + [one["kind"] for one in JSON_KIND.finditer(text, start, found.start())])[-1]
+    return JSON_VALUE.sub(_hide_json_value, found[0]) if kind == "Secret" else found[0]
+
+
+def _hide_json_value(found: re.Match[str]) -> str:
+    return found[0] if is_redacted(found["bare"]) else with_mark(found, "bare", "secret data")
+
+
+CARD = re.compile(
+    r"[2-6](?<![\w.-].)\d{3}(?:(?P<gap>[ -]?)\d{4}(?P=gap)\d{4}(?P=gap)\d{4}"
+    r"|(?P<wide>[ -]?)\d{6}(?P=wide)\d{4,5})(?![\w-]|\.\d)"
+)
+CARD_PREFIX = re.compile(
+    r"4\d{15}$|5[1-5]\d{14}$|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}$|3[47]\d{13}$"
+    r"|3(?:0[0-5]|[68]\d)\d{11}$|6(?:011|5\d\d|4[4-9]\d)\d{12}$|35(?:2[89]|[3-8]\d)\d{12}$|62\d{14}$"
+)
+
+
+def without_cards(text: str) -> str:
+    """Redact numbers of payment cards."""
+    return CARD.sub(lambda found: mark("card number") if is_card(found[0]) else found[0], text)
+
+
+def is_card(number: str) -> bool:
+    """Return True for a number with the prefix and the check digit of a payment card."""
+    digits = number.replace(" ", "").replace("-", "")
+    if not CARD_PREFIX.match(digits):
+        return False
+    doubled = [int(digit) * (1 + place % 2) for place, digit in enumerate(reversed(digits))]
+    return sum(value - 9 if value > 9 else value for value in doubled) % 10 == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,6 +1098,9 @@ PROVIDER_KEYS = (
     _key("dropbox token", "sl.", r"sl\.(?:u\.)?[\w-]{100,}"),
     _key("buildkite token", "bkua_", r"bkua_[0-9a-f]{40}"),
     _key("circleci token", "CCIPAT_", r"CCIPAT_\w{20,}"),
+    _key("cloudflare key", "v1.0-", r"v1\.0-[0-9a-f]{24}-[0-9a-f]{140,}"),
+    _key("docker swarm token", "SWMTKN-", r"SWMTKN-1-[0-9a-z]{40,}-[0-9a-z]{20,}"),
+    _key("grafana key", "eyJrIjoi", r"eyJrIjoi[\w+/=-]{30,}"),
     _key("1password token", "ops_eyJ", r"ops_eyJ[\w-]{40,}"),
     _key("k3s token", "K10", r"K10[0-9a-f]{64}::(?:\w{1,40}:)?[\w.-]{8,}"),
     _key("age key", "AGE-SECRET-KEY-1", r"AGE-SECRET-KEY-1[0-9A-Z]{30,}"),
@@ -439,11 +1109,21 @@ PROVIDER_KEYS = (
     _key(
         "password hash",
         "$",
-        r"\$(?:1|2[abxy]?|5|6|7|y|gy|apr1|argon2(?:id|i|d)|scrypt)\$[\w./$,=+-]{16,}",
+        r"\$(?:1|2[abxy]?|5|6|7|8|9|y|gy|apr1|argon2(?:id|i|d)|scrypt)\$[\w./$,=+-]{16,}",
     ),
     _key("password hash", "pbkdf2_ scrypt$", r"(?:pbkdf2_\w{3,10}|scrypt)\$\d+\$[\w./$+=]{16,}"),
     _key("password hash", "{S {s", r"\{[Ss]{1,2}(?:HA|ha)(?:256|512)?\}[\w+/=]{20,}"),
 )
+
+
+KEYS_BY_HINT = _by_hint(PROVIDER_KEYS)
+
+
+def without_provider_keys(text: str) -> str:
+    for number in _hinted(KEYS_BY_HINT, text):
+        key = PROVIDER_KEYS[number]
+        text = key.pattern.sub(mark(key.name), text)
+    return text
 
 
 def completed_by(before: str, after: str) -> tuple[str, int]:
@@ -452,9 +1132,7 @@ def completed_by(before: str, after: str) -> tuple[str, int]:
         return "", 0
     begun, rest = before[-LONGEST_BEGUN:].split()[-1], after.split(maxsplit=1)[0]
     joined, place = begun + rest, len(begun)
-    for key in PROVIDER_KEYS:
-        if not any(hint in joined for hint in key.hints):
-            continue
+    for key in (PROVIDER_KEYS[number] for number in _hinted(KEYS_BY_HINT, joined)):
         for found in key.pattern.finditer(joined):
             if found.start() < place < found.end() and _belongs_to_it(key, found, place):
                 return key.name, found.end() - place
@@ -483,10 +1161,26 @@ LINES_OF_A_KEY = re.compile(
     rf"(?:\s+[A-Za-z0-9+/=]{{1,80}}{_LINE_END})*"
 )
 HEADLESS = re.compile(r"[A-Za-z0-9+/=\s\\]")
+BODY_HINTS = (
+    *("b3BlbnNzaC1rZXktdjE", "IBAAKC", "IBAAKB", "IBADANBgkqhkiG9w", "BgkqhkiG9w0BBQ0"),
+    *("GByqGSM49", "MHcCAQEE", "MDECAQEE", "AgEBBD", "AgEBBEI", "AwBQYDK2V", "EwBQYDK2V", "IBAzCC"),
+)
+# OpenSSH; then the first bytes of PKCS#1, PKCS#8, PKCS#12 and SEC 1, which contain lengths.
+BODY = re.compile(
+    r"(?:b3BlbnNzaC1rZXktdjE|MII[\w+/]{2}[AQgw]IB(?:AAK[BC]|ADANBgkqhkiG9w|AzCC)"
+    r"|MII[\w+/]{5}BgkqhkiG9w0BBQ0|MI[GH][\w+/]AgEAM[\w+/]{0,4}GByqGSM49"
+    r"|(?:MHcCAQEE|MDECAQEE|MI[GH][\w+/]AgEBB[DE])|(?:MC4CAQ|MFECAQ)[AE]wBQYDK2V)[A-Za-z0-9+/]{8,}={0,2}"
+)
+BODY_LINE = re.compile(
+    r"(?:\r?\n|(?:\\r)?\\n)(?:[ \t]{0,9}\d{1,6}[→\t: ])?[ \t+>|-]{0,80}"
+    r"(?P<line>[A-Za-z0-9+/]{1,80}={0,2}|={1,2})(?=\s|\\|\"|$)"
+)
 
 
 def without_key_blocks(text: str) -> str:
     """Redact private keys in one pass, also if their beginning or end is missing."""
+    if any(hint in text for hint in BODY_HINTS):
+        text = _without_bodies(text)
     if not any(hint in text for hint in HINTS):
         return text
     pieces: list[str] = []
@@ -511,6 +1205,21 @@ def without_key_blocks(text: str) -> str:
     if begun is not None:
         pieces.append(MARK)
         done = _end_of_cut(text, begun.end(), len(text))
+    return "".join([*pieces, text[done:]])
+
+
+def _without_bodies(text: str) -> str:
+    """Redact the base64 of private keys whose head is missing."""
+    pieces: list[str] = []
+    done = 0
+    while found := BODY.search(text, done):
+        pieces += [text[done : found.start()], MARK]
+        done, width = found.end(), len(found[0])
+        # All lines but the last have the same length.
+        while (line := BODY_LINE.match(text, done)) and len(line["line"]) <= width:
+            done = line.end()
+            if len(line["line"]) < width:
+                break
     return "".join([*pieces, text[done:]])
 
 

@@ -4,18 +4,22 @@ A secret is replaced by a mark like `[redacted: github token]`. Each text is sea
 until nothing changes, because a secret may be found only after its neighbour is redacted. One
 search has these passes:
 
-1. blocks of private keys (`patterns.without_key_blocks`);
+1. private keys, also without head or tail (`patterns.without_key_blocks`);
 2. values that the installation knows, plain and encoded (`KnownValues`): credentials in the
    environment, its own keys, passwords of the database, addresses of channels;
-3. keys with the prefix of a provider (`patterns.PROVIDER_KEYS`);
-4. secrets in a known syntax: addresses, headers, options of programs (`patterns.SHAPES`);
-5. values after a telling name, as in `password=…` (`patterns.without_pairs`).
+3. the data of Kubernetes Secrets (`patterns.without_kubernetes_secrets`);
+4. keys with the prefix of a provider (`patterns.PROVIDER_KEYS`);
+5. prose, and syntax such as addresses, headers and options of programs (`patterns.without_shapes`);
+6. values after a telling name, as in `password=…`, in lists and in columns of tables;
+7. numbers of payment cards;
+8. base64 of a text in which these passes find something.
 
-In JSON, the key of a text is such a name too. `SplitSecrets` redacts the second half of a secret
-that is split over two lines of a stream. Redacting a redacted text changes nothing.
+Control sequences of terminals are left out of the search; a text in which nothing is found keeps
+them. In JSON, the key of a value is a telling name too. `SplitSecrets` redacts the second half of a
+secret that is split over two lines of a stream. Redacting a redacted text changes nothing.
 
-Not found are secrets that have neither a known value or shape nor a telling name, numbers under a
-telling key in JSON, and secrets known by their name only that are split over two texts.
+Not found are secrets that have neither a known value or shape nor a telling name, passwords in
+prose that are ordinary words, and secrets known by their name only that are split over two texts.
 """
 
 from __future__ import annotations
@@ -35,17 +39,29 @@ from django.conf import settings
 from sessions_app.credentials import SECRETS
 from sessions_app.redaction.patterns import (
     BEGINNINGS,
+    CONTROL,
+    CONTROL_HINTS,
+    NAMES_A_LIST,
     PRIVATE_KEY,
-    PROVIDER_KEYS,
     completed_by,
+    decoded,
     is_left_open,
     is_placeholder,
+    is_redacted,
+    is_secret_item,
     kind_of,
     length_of_lines,
+    lower,
     mark,
     names_a_secret,
+    without_cards,
+    without_columns,
+    without_control,
     without_key_blocks,
+    without_kubernetes_secrets,
+    without_lists,
     without_pairs,
+    without_provider_keys,
     without_shapes,
 )
 
@@ -165,7 +181,21 @@ def learned_values() -> tuple[tuple[str, str], ...]:
 OUR_VARIABLES = (*SECRETS, "DATABASE_URL")
 MORE_SECRET_NAMES = re.compile(r"_(?:KEY|PASS|DSN|CREDENTIALS|AUTH|WEBHOOK(?:_URL)?)$")
 
+ENCODED = "encoded secret"
+# Four characters of base64 for three bytes of ASCII, whose upper bits are not set.
+_ASCII = r"[A-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]"
+ENCODED_TEXT = re.compile(
+    r"(?:(?<![A-Za-z0-9+/_-])|(?<=\\[nrt]))"
+    rf"(?P<word>(?:{_ASCII}){{4,}}[A-Za-z0-9+/_-]*={{0,2}}"
+    # Further lines of a long text.
+    r"(?:(?<=[A-Za-z0-9+/]{60})(?:\r?\n[ \t]{0,40}[A-Za-z0-9+/]{60,})*"
+    r"(?:\r?\n[ \t]{0,40}[A-Za-z0-9+/]{4,}={0,2}(?=\s|$))?)?)"
+    r"(?P<discord>\.[\w-]{6}\.[\w-]{27,40})?"
+)
+
 SHORTEST_KEY_WITH_SECRET = 16
+SHORTEST_NUMBER = 10_000
+"""Smaller numbers under a key like `passwd` are counts."""
 MOST_PASSES = 10
 
 # JSON keys whose ids and words are not redacted, because Claude Ops reads them.
@@ -197,20 +227,48 @@ def _redacted(text: str, known: KnownValues) -> str:
     """Search a text until nothing changes."""
     if len(text) < SHORTEST:
         return text
+    if any(hint in text for hint in CONTROL_HINTS):
+        return _redacted_in_terminal(text, known)
+    return _redacted_plain(text, known)
+
+
+def _redacted_in_terminal(text: str, known: KnownValues) -> str:
+    """Search a text without its control sequences, which it keeps if nothing is found."""
+    plain = without_control(text)
+    hidden = _redacted_plain(plain, known)
+    inside = "\n".join(found["text"] for found in CONTROL.finditer(text) if found["text"])
+    is_harmless = hidden == plain and _redacted_plain(inside, known) == inside
+    return text if is_harmless else hidden
+
+
+def _redacted_plain(text: str, known: KnownValues) -> str:
     for _pass in range(MOST_PASSES):
-        before, text = text, _searched(text, known)
+        before, text = text, _without_encoded(_searched(text, known), known)
         if text == before:
             break
     return text
 
 
 def _searched(text: str, known: KnownValues) -> str:
-    text = known.redact(without_key_blocks(text))
-    for key in PROVIDER_KEYS:
-        if any(hint in text for hint in key.hints):
-            text = key.pattern.sub(mark(key.name), text)
-    text = without_shapes(text, text.lower())
-    return without_pairs(text, text.lower())
+    text = without_kubernetes_secrets(known.redact(without_key_blocks(text)))
+    text = without_provider_keys(text)
+    lowered = lower(text)
+    text = without_pairs(without_shapes(text, lowered))
+    lowered = lower(text)
+    return without_cards(without_columns(without_lists(text, lowered), lowered))
+
+
+def _without_encoded(text: str, known: KnownValues) -> str:
+    """Redact base64 of a text that contains a secret."""
+
+    def hide(found: re.Match[str]) -> str:
+        plain = decoded("".join(found["word"].split()))
+        if found["discord"] and plain.isdecimal():
+            return mark("discord token")
+        is_harmless = _searched(plain, known) == plain
+        return found[0] if is_harmless else f"{mark(ENCODED)}{found['discord'] or ''}"
+
+    return ENCODED_TEXT.sub(hide, text)
 
 
 def _redacted_data(value: Any, known: KnownValues) -> Any:
@@ -220,7 +278,7 @@ def _redacted_data(value: Any, known: KnownValues) -> Any:
         return [_redacted_data(item, known) for item in value]
     if isinstance(value, dict):
         return {
-            _redacted_key(key, known): _redacted_under(key, item, known)
+            _redacted_key(key, known): _redacted_under(key, item, value, known)
             for key, item in value.items()
         }
     return value
@@ -231,14 +289,37 @@ def _redacted_key(key: Any, known: KnownValues) -> Any:
     return _redacted(key, known) if is_long else key
 
 
-def _redacted_under(key: Any, value: Any, known: KnownValues) -> Any:
-    if not isinstance(key, str) or not isinstance(value, str):
+def _redacted_under(key: Any, value: Any, around: dict[Any, Any], known: KnownValues) -> Any:
+    """Redact a value of an object by its key, and by the other values of the object."""
+    if key in ("data", "stringData") and around.get("kind") == "Secret":
+        return _hidden_data(value)
+    if not isinstance(key, str) or not isinstance(value, str | list | int):
         return _redacted_data(value, known)
+    if isinstance(value, list):
+        is_named = NAMES_A_LIST.search(key) is not None
+        return [_redacted_item(key if is_named else "", item, known) for item in value]
+    if isinstance(value, int):
+        is_secret = kind_of(key) == "password" and names_a_secret(key) and value >= SHORTEST_NUMBER
+        return mark(kind_of(key)) if is_secret else value
     if key in PROTOCOL_KEYS and PROTOCOL_VALUE.fullmatch(value):
         return value
-    if names_a_secret(key) and not is_placeholder(value):
-        return mark(kind_of(key))
+    # The environment of a container: {"name": "DB_PASSWORD", "value": "…"}.
+    name = around.get("name") if key == "value" else key
+    if isinstance(name, str) and names_a_secret(name) and not is_placeholder(value):
+        return mark(kind_of(name))
     return _redacted(value, known)
+
+
+def _redacted_item(name: str, item: Any, known: KnownValues) -> Any:
+    if name and isinstance(item, str) and is_secret_item(name, item):
+        return mark(kind_of(name))
+    return _redacted_data(item, known)
+
+
+def _hidden_data(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _hidden_data(item) for key, item in value.items()}
+    return mark("secret data") if isinstance(value, str) and not is_redacted(value) else value
 
 
 def known_here() -> KnownValues:
