@@ -20,7 +20,13 @@ from escalation.agent.stream import StreamLine, parse_line, storable
 from escalation.run.database_retry import persistently
 from sessions_app.models import Session, SessionEvent
 from sessions_app.models.session import EventKind, EventLog
-from sessions_app.redaction.redact import SplitSecrets, known_here, redacted, redacted_data
+from sessions_app.redaction.redact import (
+    SecretOutputs,
+    SplitSecrets,
+    known_here,
+    redacted,
+    redacted_data,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -147,6 +153,7 @@ class Recorder:
         self._oldest = 0.0
         self._spooled = 0
         self._split = SplitSecrets()
+        self._outputs = SecretOutputs()
         self.stderr = ""
         self.first_line_at: datetime | None = None
         self.last_line_at: datetime | None = None
@@ -167,6 +174,7 @@ class Recorder:
         match event.source:
             case SessionEvent.Source.STREAM | SessionEvent.Source.NOISE:
                 self._heard(event)
+                self._outputs.redact(event.payload)
             case SessionEvent.Source.STDERR:
                 self._heard_on_stderr(event)
 
@@ -212,11 +220,12 @@ class Recorder:
 
     def _add(self, source: str, kind: str, payload: dict[str, Any]) -> SessionEvent:
         """Redact an event before it reaches the listener, the spool or the database."""
+        payload = self._split.redact(source, self._outputs.redact(payload), known_here())
         event = SessionEvent(
             session=self._session,
             source=source,
             kind=redacted(kind),
-            payload=redacted_data(self._split.redact(source, payload, known_here())),
+            payload=redacted_data(payload),
             created_at=timezone.now(),
         )
         if not self._waiting:

@@ -15,7 +15,7 @@ from sessions_app.archive.transcripts import Entry, TranscriptDamaged, latest_pr
 from sessions_app.models import Session, SessionEvent, Transcript
 from sessions_app.models.session import SPOKEN
 from sessions_app.redaction.channel_addresses import learn_addresses
-from sessions_app.redaction.redact import redacted_data
+from sessions_app.redaction.redact import SecretOutputs, redacted_data
 
 if TYPE_CHECKING:
     from claude_agent_sdk import SessionMessage
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def load_readable(project: str, session_id: str, subagent: Transcript | None = None) -> list[Entry]:
     """Return the entries of an archived transcript, or of one subagent.
 
-    Raise TranscriptDamaged if a part is missing. Entries are not redacted, so the addresses of
-    channels are loaded for the redaction by the caller.
+    Raise TranscriptDamaged if a part is missing. Outputs of commands that print secrets are
+    redacted; the rest is redacted by the caller, for which the addresses of channels are loaded.
     """
     learn_addresses()
     key: SessionKey = {"project_key": project, "session_id": session_id}
@@ -72,8 +72,9 @@ def messages_in_order(session_id: str, entries: list[Entry]) -> list[SessionMess
 def _readable(entries: list[Entry] | None) -> list[Entry]:
     """Drop entries with fields of another type, as in a transcript that was edited by hand."""
     strings = ("type", "uuid", "parentUuid")
+    outputs = SecretOutputs()
     return [
-        entry
+        outputs.redact(entry)
         for entry in entries or []
         if all(isinstance(entry.get(name), str | None) for name in strings)
     ]

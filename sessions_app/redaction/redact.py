@@ -16,7 +16,8 @@ search has these passes:
 
 Control sequences of terminals are left out of the search; a text in which nothing is found keeps
 them. In JSON, the key of a value is a telling name too. `SplitSecrets` redacts the second half of a
-secret that is split over two lines of a stream. Redacting a redacted text changes nothing.
+secret that is split over two lines of a stream, `SecretOutputs` the whole output of commands that
+print secrets. Redacting a redacted text changes nothing.
 
 Not found are secrets that have neither a known value or shape nor a telling name, passwords in
 prose that are ordinary words, and secrets known by their name only that are split over two texts.
@@ -64,6 +65,7 @@ from sessions_app.redaction.patterns import (
     without_provider_keys,
     without_shapes,
 )
+from sessions_app.redaction.secret_commands import is_key_file, prints_secrets
 
 SHORTEST = 6
 """Shorter values occur in too many harmless words."""
@@ -436,4 +438,74 @@ def _with_first(value: Any, replacement: list[str], key: str = "") -> Any:
         return {name: _with_first(item, replacement, name) for name, item in value.items()}
     if isinstance(value, list):
         return [_with_first(item, replacement, key) for item in value]
+    return value
+
+
+HIDDEN_OUTPUT = mark("output of a command that prints secrets")
+# Keys of a tool's structured result that are no output.
+NO_OUTPUT = frozenset(["type", "filePath"])
+
+
+class SecretOutputs:
+    """Redacts the whole output of calls that read secrets, in the messages of one conversation.
+
+    A call is known by its id: Bash with such a command, or another tool with the path of a key
+    file. The call comes before its result.
+    """
+
+    def __init__(self) -> None:
+        self._calls: set[str] = set()
+
+    def redact(self, payload: dict[str, Any]) -> dict[str, Any]:
+        """Note the calls of a message, and replace the outputs of those noted before."""
+        message = payload.get("message")
+        content = message.get("content") if isinstance(message, dict) else None
+        blocks = (
+            [block for block in content if isinstance(block, dict)]
+            if isinstance(content, list)
+            else []
+        )
+        self._calls |= {
+            block["id"]
+            for block in blocks
+            if isinstance(block.get("id"), str) and _reads_secrets(block.get("input"))
+        }
+        if not any(self._is_hidden(block) for block in blocks):
+            return payload
+        hidden = [
+            {**block, "content": HIDDEN_OUTPUT} if self._is_hidden(block) else block
+            for block in content or []
+        ]
+        results = {
+            key: _without_output(payload[key])
+            for key in payload
+            if key in ("tool_use_result", "toolUseResult")
+        }
+        return {**payload, **results, "message": {**(message or {}), "content": hidden}}
+
+    def _is_hidden(self, block: Any) -> bool:
+        is_result = isinstance(block, dict) and block.get("type") == "tool_result"
+        call = block.get("tool_use_id") if is_result else None
+        return isinstance(call, str) and call in self._calls
+
+
+def _reads_secrets(given: Any) -> bool:
+    """Return True if the input of a tool has a command that prints secrets, or a key file."""
+    texts = (
+        {key: text for key, text in given.items() if isinstance(text, str)}
+        if isinstance(given, dict)
+        else {}
+    )
+    return prints_secrets(texts.get("command", "")) or any(
+        is_key_file(texts.get(key, "")) for key in ("file_path", "path")
+    )
+
+
+def _without_output(value: Any, key: str = "") -> Any:
+    if isinstance(value, str):
+        return value if key in NO_OUTPUT or not value else HIDDEN_OUTPUT
+    if isinstance(value, list):
+        return [_without_output(item, key) for item in value]
+    if isinstance(value, dict):
+        return {name: _without_output(item, name) for name, item in value.items()}
     return value

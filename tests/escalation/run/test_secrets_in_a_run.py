@@ -39,6 +39,10 @@ LEAKING = {
         f"init(); say(); tool('mysql -p{SECRET}', 'token: {SECRET}'); result(HEALTHY)"
     ),
     "in a report that is not valid": (f"init(); say(); result({{'summary': 'password={SECRET}'}})"),
+    "in the output of a command that prints secrets": (
+        f"init(); say(); tool('kubectl get secret shop -o jsonpath={{.data.a}}', '{SECRET}');"
+        "result(HEALTHY)"
+    ),
     "in an error of the API": (
         f"init(); say(); result(None, is_error=True, result='API Error: 401 api_key={SECRET}')"
     ),
@@ -81,6 +85,24 @@ def test_everything_that_is_recorded_is_redacted(db):
 
     assert session.events.count() == len(heard) == 5
     assert SECRET not in stored_text(session) + "".join(heard) + recorder.stderr
+
+
+def test_output_of_a_call_that_a_dead_runner_recorded_is_redacted(db):
+    session = SessionFactory(running=True)
+    call = {"type": "tool_use", "id": "toolu_1", "input": {"command": "cat server.key"}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": SECRET}
+    first = Recorder(session)
+    first.stream_line(json.dumps({"type": "assistant", "message": {"content": [call]}}).encode())
+    first.close()
+    second = Recorder(session)
+    for event in session.events.all():
+        second.hear_again(event)
+
+    second.stream_line(json.dumps({"type": "user", "message": {"content": [result]}}).encode())
+    second.close()
+
+    assert session.events.count() == 2
+    assert SECRET not in stored_text(session)
 
 
 def test_spooled_events_are_redacted(db):

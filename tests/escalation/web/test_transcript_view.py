@@ -124,6 +124,18 @@ def test_it_shows_every_call_and_result_of_a_parallel_turn(operator_client, sess
     assert in_order(shown, "docker ps", "refused", "Done.")
 
 
+def test_output_of_a_command_that_prints_secrets_is_redacted(operator_client, session, talk):
+    talk.ask("a", "Look.").call("b", "cat server.key", turn="m1").answer(
+        "c", "b", "hunter-and-more"
+    )
+    talk.keep()
+
+    shown = page(operator_client, session)
+
+    assert "cat server.key" in shown
+    assert "hunter-and-more" not in shown
+
+
 def compacted(talk: Talk) -> Talk:
     talk.ask("a", "first question").say("b", "first answer")
     talk.add("system", "x", None, subtype="compact_boundary", logicalParentUuid="b")

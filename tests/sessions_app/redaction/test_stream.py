@@ -1,11 +1,18 @@
-"""A secret that is split over two lines of a stream."""
+"""Secrets that are split over two lines of a stream, or printed by a command that reads them."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from sessions_app.redaction.redact import KnownValues, SplitSecrets, redacted_data
+from sessions_app.redaction.redact import (
+    HIDDEN_OUTPUT,
+    KnownValues,
+    SecretOutputs,
+    SplitSecrets,
+    redacted,
+    redacted_data,
+)
 from tests.tables import each_row
 
 VALUE = "sk-ant-api03-Zq8rZq8rZq8r"
@@ -145,3 +152,61 @@ def test_after_a_key_that_was_cut_off_ordinary_text_is_left_as_it_is():
     lines = [assistant("That was cut off."), assistant(BODY[0])]
 
     assert [split.redact("stream", line, UNKNOWN) for line in lines] == lines
+
+
+def call(tool: str, **given: Any) -> dict[str, Any]:
+    block = {"type": "tool_use", "id": "toolu_1", "name": tool, "input": given}
+    return {"type": "assistant", "message": {"content": [block]}}
+
+
+@each_row(
+    "asked",
+    [
+        call("Bash", command="kubectl get secret shop -o jsonpath='{.data.a}'"),
+        call("Read", file_path="/root/.ssh/id_ed25519"),
+        call("Grep", pattern=".", path="/etc/ssl/private/shop.key"),
+    ],
+)
+def test_output_of_a_call_that_reads_secrets_is_redacted_whole(asked):
+    outputs = SecretOutputs()
+    answer = {
+        **tool_result("aHVudGVy"),
+        "tool_use_result": {"type": "text", "stdout": "aHVudGVy", "stderr": "", "lines": 1},
+    }
+
+    assert outputs.redact(asked) == asked
+    hidden = outputs.redact(answer)
+
+    assert said_in(hidden) == HIDDEN_OUTPUT == redacted(HIDDEN_OUTPUT)
+    assert hidden["tool_use_result"] == {
+        **answer["tool_use_result"],
+        "stdout": HIDDEN_OUTPUT,
+    }
+    assert said_in(answer) == "aHVudGVy"
+
+
+@each_row(
+    "asked",
+    [
+        call("Bash", command="kubectl get secrets"),
+        call("Read", file_path="/etc/hosts"),
+        {"type": "assistant", "message": {"content": "kubectl get secret shop -o yaml"}},
+        {"type": "assistant", "message": None},
+        call("Bash", command=["cat", "server.key"]),
+    ],
+)
+def test_output_of_another_call_stays(asked):
+    outputs = SecretOutputs()
+    outputs.redact(asked)
+
+    assert outputs.redact(tool_result("all is well")) == tool_result("all is well")
+
+
+def test_output_of_a_call_beside_one_that_reads_secrets_stays():
+    outputs = SecretOutputs()
+    outputs.redact(call("Bash", command="cat server.key"))
+    other = {"type": "tool_result", "tool_use_id": "toolu_2", "content": "all is well"}
+    both = tool_result("aHVudGVy")
+    both["message"]["content"].append(other)
+
+    assert outputs.redact(both)["message"]["content"][1] == other
