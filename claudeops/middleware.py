@@ -1,4 +1,4 @@
-"""Layers around Django under ASGI: static files, security headers, body limit; and input checks.
+"""Layers around Django under ASGI: addresses, static files, headers, body limit; input checks.
 
 The headers and the limit are outside of Django's middleware, because static files, requests that
 cannot be read and bodies that are too long never reach it.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 from wsgiref.headers import Headers
 
 from csp.utils import build_policy
@@ -18,6 +18,7 @@ from django.core.exceptions import BadRequest
 from django.core.files.uploadhandler import FileUploadHandler
 from django.http import HttpRequest, QueryDict
 from django.utils.deprecation import MiddlewareMixin
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from whitenoise import WhiteNoise
 from whitenoise.responders import Response, StaticFile
 
@@ -115,6 +116,20 @@ def _completed(message: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> Ma
     names = {bytes(name).lower() for name, _value in given}
     missing = [(name, value) for name, value in headers.items() if name not in names]
     return {**message, "headers": [*given, *missing]}
+
+
+PROXY_ADDRESSES = ["127.0.0.1", "::1"]
+
+
+def with_client_address(application: Application) -> Application:
+    """Take the client's address from X-Forwarded-For, if the settings declare a proxy.
+
+    Without a proxy, anybody on this host could choose an address, and so avoid the limit of login
+    attempts.
+    """
+    if not settings.CLAUDEOPS_HTTPS:
+        return application
+    return cast("Application", ProxyHeadersMiddleware(cast("Any", application), PROXY_ADDRESSES))
 
 
 SAID = b"The request is too long: at most 1 MB is taken.\n"

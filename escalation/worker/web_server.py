@@ -33,18 +33,23 @@ class QuietServer(uvicorn.Server):
             self._loop.call_soon_threadsafe(self._stop.set)
 
 
-def main(host: str, port: int) -> None:
+def configuration(host: str, port: int) -> uvicorn.Config:
     # An open live view must not delay the shutdown.
-    config = uvicorn.Config(
+    return uvicorn.Config(
         "claudeops.asgi:application",
         host=host,
         port=port,
         timeout_graceful_shutdown=2,
+        # `claudeops.middleware` decides whether a proxy is believed.
+        proxy_headers=False,
         # Its messages use our logging, which redacts them.
         log_config=None,
         log_level="warning",
     )
-    server = QuietServer(config)
+
+
+def main(host: str, port: int) -> None:
+    server = QuietServer(configuration(host, port))
     stop = threading.Event()
     threading.Thread(target=_run_watchdog, args=(stop,), name="watchdog", daemon=True).start()
     server.run()

@@ -13,10 +13,18 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from django.conf import settings
+from django.core.asgi import get_asgi_application
 from django.core.files.uploadedfile import SimpleUploadedFile
 
 from claudeops.asgi import application
-from claudeops.middleware import security_headers, with_answer_headers, with_body_limit
+from claudeops.middleware import (
+    security_headers,
+    with_answer_headers,
+    with_body_limit,
+    with_client_address,
+)
+from escalation.worker.web_server import configuration
+from sessions_app.models import LoginFailure
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,6 +45,7 @@ def asked(app: Any, path: str, *headers: tuple[bytes, bytes], chunks: tuple[byte
         sent.append(message)
 
     scope = {
+        "client": ("127.0.0.1", 40000),
         **{"type": "http", "path": path, "raw_path": path.encode(), "query_string": b""},
         **{"method": "POST" if chunks else "GET", "headers": [(b"host", b"localhost"), *headers]},
         **{"http_version": "1.1", "scheme": "http", "server": ("localhost", 80)},
@@ -74,6 +83,42 @@ def test_headers_of_a_response_are_kept():
     _status, headers, _read = asked(with_answer_headers(strict), "/")
 
     assert headers[b"x-frame-options"] == b"SAMEORIGIN"
+
+
+def address_of_a_failed_login(app: Any, *headers: tuple[bytes, bytes]) -> str:
+    """Return the address under which a login with a forwarded address is counted."""
+    token = "a" * 32
+    form = f"csrfmiddlewaretoken={token}&username=ada&password=wrong".encode()
+    cookie = (b"cookie", f"{settings.CSRF_COOKIE_NAME}={token}".encode())
+    forwarded = (b"x-forwarded-for", b"10.9.9.9")
+    length = (b"content-length", str(len(form)).encode())
+    asked(app, "/login/", FORM, length, cookie, forwarded, *headers, chunks=(form,))
+    return LoginFailure.objects.get().address
+
+
+def test_forwarded_address_is_not_believed_without_a_proxy():
+    """uvicorn believes it from loopback, so each attempt could have another address."""
+    config = configuration("127.0.0.1", 0)
+    config.load()
+
+    assert address_of_a_failed_login(config.loaded_app) == "127.0.0.1"
+
+
+def test_forwarded_address_is_believed_behind_the_proxy_of_the_settings(settings):
+    settings.CLAUDEOPS_HTTPS = True
+    app = with_client_address(get_asgi_application())
+
+    assert address_of_a_failed_login(app) == "10.9.9.9"
+
+
+def test_forwarded_address_of_another_host_is_not_believed(settings):
+    settings.CLAUDEOPS_HTTPS = True
+
+    async def from_elsewhere(scope: Any, receive: Any, send: Any) -> None:
+        app = with_client_address(get_asgi_application())
+        await app({**scope, "client": ("10.0.0.7", 40000)}, receive, send)
+
+    assert address_of_a_failed_login(from_elsewhere) == "10.0.0.7"
 
 
 def test_a_body_that_says_it_is_too_long_is_not_read():
