@@ -27,6 +27,9 @@ HEAD_SECONDS = 30.0
 MAX_HEAD_BYTES = 128 * 1024
 MAX_JUDGED_BYTES = 4 * 1024 * 1024
 MOST_CONNECTIONS = 128
+# A body that is passed on as it arrives, such as that of an image: between two pieces, in all.
+PAUSE_SECONDS = 60.0
+UPLOAD_SECONDS = 3600.0
 
 # Temporary shortages: the next client may succeed.
 PASSING_FAULTS = (
@@ -211,13 +214,13 @@ class Exchange:
             ) from None
         return event
 
-    def _body(self) -> bytes:
+    def _body(self, most: int = MAX_JUDGED_BYTES) -> bytes:
         """Return the whole body, for a decision that depends on it."""
         self._continue_body()
         content = bytearray()
         while isinstance(event := self._next(), h11.Data):
             content += event.data
-            if len(content) > MAX_JUDGED_BYTES:
+            if len(content) > most:
                 raise Refused(413, "The body is too long.")
         if not isinstance(event, h11.EndOfMessage):
             raise Refused(400, "The body ends too early.")
@@ -314,6 +317,7 @@ class Relay:
         # The whole request, or all input of the terminal, has been read.
         self._client_ended = False
         self._answered = False
+        self._upload_until = time.monotonic() + UPLOAD_SECONDS
 
     @property
     def is_answering(self) -> bool:
@@ -353,11 +357,18 @@ class Relay:
                 # client whose input has ended may still disconnect.
                 if wanted or (connection is self._client and input_ended):
                     waiting.register(connection, wanted)
-            ready = waiting.poll(self._idle_ms)
+            ready = waiting.poll(self._patience_ms(reads_client))
             if not ready:
                 raise TimeoutError("nothing was sent for too long")
             for descriptor, events in ready:
                 self._step(descriptor == self._client.fileno(), events)
+
+    def _patience_ms(self, reads_client: bool) -> float | None:
+        """Return how long to wait; the rest of a request is not waited for like an answer."""
+        if self._raw or self._client_ended or not reads_client:
+            return self._idle_ms
+        left = min(PAUSE_SECONDS, self._upload_until - time.monotonic())
+        return max(0.0, left) * 1000
 
     def _wanted(self, reading: bool, to_write: bytearray) -> int:
         return (select.POLLIN if reading else 0) | (select.POLLOUT if to_write else 0)
