@@ -29,27 +29,41 @@ IMAGE = "sha256:" + hashlib.sha256(b"shop").hexdigest()
 STARTED = "2026-01-02T03:04:05.000000000Z"
 NETWORK = {"Name": "bridge", "Id": "b" * 64, "Driver": "bridge", "Scope": "local"}
 VOLUME = {"Name": "shop_data", "Driver": "local", "Mountpoint": "/data", "Scope": "local"}
+IMAGE_CONFIG: dict[str, Any] = {"Env": ["MODE=live"]}
+APART = ("HostConfig", "NetworkingConfig")
 
 
 @dataclass
 class Container:
     name: str
     running: bool = True
+    paused: bool = False
     restarts: int = 0
+    """How often it was restarted, or went on after it had been stopped or paused."""
     logs: tuple[str, ...] = ()
     project: str = ""
     """The compose project."""
-    mounts: tuple[dict[str, str], ...] = ()
+    mounts: tuple[dict[str, Any], ...] = ()
+    config: dict[str, Any] = field(default_factory=dict)
+    """What it was created with besides its image, as in a request."""
+    id: str = ""
+
+    def __post_init__(self) -> None:
+        self.id = self.id or hashlib.sha256(self.name.encode()).hexdigest()
 
     @property
-    def id(self) -> str:
-        return hashlib.sha256(self.name.encode()).hexdigest()
+    def image(self) -> str:
+        return str(self.config.get("Image") or f"shop/{self.name}")
+
+    def start(self) -> None:
+        self.restarts += not self.running
+        self.running = True
 
     def summary(self) -> dict[str, Any]:
         return {
             "Id": self.id,
             "Names": [f"/{self.name}"],
-            "Image": f"shop/{self.name}",
+            "Image": self.image,
             "ImageID": IMAGE,
             "Command": "serve",
             "Created": 1767323045,
@@ -61,7 +75,8 @@ class Container:
 
     @property
     def labels(self) -> dict[str, str]:
-        return {"com.docker.compose.project": self.project} if self.project else {}
+        project = {"com.docker.compose.project": self.project} if self.project else {}
+        return {**project, **(self.config.get("Labels") or {})}
 
     def details(self) -> dict[str, Any]:
         return {
@@ -73,17 +88,24 @@ class Container:
             "State": {
                 "Status": "running" if self.running else "exited",
                 "Running": self.running,
+                "Paused": self.paused,
                 "ExitCode": 0 if self.running else 137,
                 "StartedAt": STARTED,
             },
             "Config": {
-                "Image": f"shop/{self.name}",
                 "Tty": False,
-                "Env": ["MODE=live"],
+                **{name: value for name, value in self.config.items() if name not in APART},
+                "Image": self.image,
+                "Env": [*IMAGE_CONFIG["Env"], *(self.config.get("Env") or ())],
                 "Labels": self.labels,
             },
-            "HostConfig": {"NetworkMode": "bridge", "LogConfig": {"Type": "json-file"}},
-            "NetworkSettings": {"Networks": {}},
+            "HostConfig": {
+                **{"NetworkMode": "bridge", "LogConfig": {"Type": "json-file"}},
+                **(self.config.get("HostConfig") or {}),
+            },
+            "NetworkSettings": {
+                "Networks": (self.config.get("NetworkingConfig") or {}).get("EndpointsConfig", {})
+            },
             "Mounts": list(self.mounts),
         }
 
@@ -100,10 +122,12 @@ class DockerEngine:
     """State and recorded requests of the simulated engine."""
 
     containers: dict[str, Container] = field(default_factory=shop)
-    volumes: dict[str, dict[str, str]] = field(default_factory=lambda: {"shop_data": dict(VOLUME)})
+    volumes: dict[str, dict[str, Any]] = field(default_factory=lambda: {"shop_data": dict(VOLUME)})
     requests: list[str] = field(default_factory=list)
     """As "POST /containers/web/restart", without version and query, in order."""
     bodies: list[bytes] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    """Requests that are answered with a conflict, each once."""
     follower_left: threading.Event = field(default_factory=threading.Event)
     """Set when a client that followed the logs has disconnected."""
 
@@ -143,10 +167,20 @@ class DockerEngine:
 
     def note(self, line: str, body: bytes) -> None:
         """Record a request, with names instead of ids."""
+        self.requests.append(self._named(line))
+        self.bodies.append(body)
+
+    def refuses(self, line: str) -> bool:
+        named = self._named(line)
+        if named in self.refusals:
+            self.refusals.remove(named)
+            return True
+        return False
+
+    def _named(self, line: str) -> str:
         for name, container in list(self.containers.items()):
             line = line.replace(container.id, name)
-        self.requests.append(line)
-        self.bodies.append(body)
+        return line
 
 
 @contextmanager
@@ -194,8 +228,10 @@ class _EngineHandler(BaseHTTPRequestHandler):
         plain = re.sub(r"^/v[0-9.]+(?=/)", "", unquote(path))
         self.content = self._read_content()
         self.engine.note(f"{self.command} {plain}", self.content)
-        parts = [part for part in plain.split("/") if part]
-        if self.command in ("GET", "HEAD"):
+        parts = [part for part in plain.split("/") if part and part != "libpod"]
+        if self.engine.refuses(f"{self.command} {plain}"):
+            self._say(409, "refused")
+        elif self.command in ("GET", "HEAD"):
             self._read(parts)
         else:
             self._change(parts)
@@ -221,7 +257,10 @@ class _EngineHandler(BaseHTTPRequestHandler):
             case ["exec", _id, "json"]:
                 self._json({"ID": "e" * 64, "Running": False, "ExitCode": 0})
             case ["images", *name, "json"] if name:
-                self._json({"Id": IMAGE, "RepoTags": ["shop/web:latest"], "Os": "linux"})
+                found = {"Id": IMAGE, "RepoTags": ["shop/web:latest"], "Os": "linux"}
+                self._json({**found, "Config": IMAGE_CONFIG})
+            case ["volumes", name] if name in self.engine.volumes:
+                self._json(self.engine.volumes[name])
             case _ if (found := self.engine.answer_to("/".join(parts), self.query)) is not None:
                 self._json(found)
             case _:
@@ -276,9 +315,7 @@ class _EngineHandler(BaseHTTPRequestHandler):
     def _change(self, parts: list[str]) -> None:
         match parts:
             case ["containers", "create"]:
-                name = self.query.get("name", "made")
-                made = self.engine.containers[name] = Container(name, running=False)
-                self._json({"Id": made.id, "Warnings": []}, 201)
+                self._create()
             case [kind, "prune"]:
                 self._prune(kind)
             case ["volumes", "create"]:
@@ -313,19 +350,39 @@ class _EngineHandler(BaseHTTPRequestHandler):
         match (self.command, *what):
             case ("DELETE",):
                 del self.engine.containers[container.name]
-                self._send(204, b"")
             case ("POST", "start"):
-                container.running = True
-                self._send(204, b"")
+                container.start()
             case ("POST", "stop" | "kill"):
                 container.running = False
-                self._send(204, b"")
+            case ("POST", "pause" | "unpause" as act):
+                container.restarts += container.paused and act == "unpause"
+                container.paused = act == "pause"
             case ("POST", "restart"):
                 container.running = True
                 container.restarts += 1
-                self._send(204, b"")
+            case ("POST", "rename"):
+                del self.engine.containers[container.name]
+                container.name = self.query["name"]
+                self.engine.containers[container.name] = container
+            case _:
+                return self._use_container(what)
+        return self._send(204, b"")
+
+    def _create(self) -> None:
+        name = self.query.get("name", "made")
+        if name in self.engine.containers:
+            return self._say(409, f"The container name {name} is already in use")
+        number = hashlib.sha256(f"{name} {len(self.engine.requests)}".encode()).hexdigest()
+        config = json.loads(self.content or b"{}")
+        made = Container(name, running=False, restarts=-1, config=config, id=number)
+        self.engine.containers[name] = made
+        return self._json({"Id": made.id, "Warnings": []}, 201)
+
+    def _use_container(self, what: list[str]) -> None:
+        match (self.command, *what):
             case ("POST", "exec"):
-                self._json({"Id": "e" * 64}, 201)
+                number = hashlib.sha256(str(len(self.engine.requests)).encode()).hexdigest()
+                self._json({"Id": number}, 201)
             case ("POST", "attach"):
                 self._terminal()
             case ("POST", "wait"):
