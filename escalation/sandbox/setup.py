@@ -47,6 +47,7 @@ from escalation.sandbox.command_runner import (
 )
 from escalation.sandbox.command_sandbox import clean_environment, cli_sandbox_argv
 from escalation.sandbox.docker_filter import DockerFilter, engine_socket
+from escalation.sandbox.docker_rules import JudgeEffect, allow_effect
 from escalation.sandbox.layout import (
     CLIENT_NAME,
     SOCKET_NAME,
@@ -387,15 +388,17 @@ def in_sandbox(
     objection: Callable[[DecisionRecord], CommandRefusal | None] = lambda record: None,
     ask: Ask = reject_unasked,
     review: Callable[[str, Decision], Decision] = decision_unchanged,
+    judge_effect: JudgeEffect = allow_effect,
 ) -> Iterator[RunSandbox]:
     """Set up the sandbox of a run and remove it at the end of the block.
 
     The callbacks are called from threads of the command runner: `on_decision` and `on_end` one at a
-    time, `review` (which may replace a decision), `ask` and `objection` concurrently.
+    time, `review` (which may replace a decision), `ask` and `objection` concurrently. Threads of
+    the Docker filter call `judge_effect` concurrently.
     """
     with ExitStack() as stack:
         api_proxy, credentials = _api_proxy(request, stack)
-        paths = paths_for(request, docker_socket=_docker_grant(request, stack))
+        paths = paths_for(request, docker_socket=_docker_grant(request, stack, judge_effect))
         write_client(paths.run_directory)
         policy = decider_for(request)
 
@@ -553,13 +556,23 @@ def _api_proxy(
     return api_proxy, stack.enter_context(api_proxy.serving()).environment
 
 
-def _docker_grant(request: SandboxRequest, stack: ExitStack) -> Path | None:
+def _docker_grant(
+    request: SandboxRequest, stack: ExitStack, judge_effect: JudgeEffect
+) -> Path | None:
     engine = engine_socket(request.run_environment)
     if engine is None:
         return None
     path = request.run_directory / "docker.sock"
     hidden = tuple(map(str, installation_paths()))
-    grant = DockerFilter(path, engine, request.level, hidden=hidden, own_container=own_container())
+    grant = DockerFilter(
+        path,
+        engine,
+        request.level,
+        hidden=hidden,
+        paths=request.writable,
+        own_container=own_container(),
+        judge_effect=judge_effect,
+    )
     stack.enter_context(grant.serving())
     return path
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from escalation.sandbox.proof.docker_engine import DockerEngine, docker_engine
-from tests.escalation.sandbox.docker_cases import filters_before
-
-DOCKER = shutil.which("docker") or "docker"
+from tests.escalation.sandbox.docker_cases import DOCKER, filters_before
+from tests.escalation.sandbox.docker_cases import docker as docker_words
 
 
 @pytest.fixture
@@ -28,16 +26,7 @@ def filtered(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
 
 
 def docker(path: Path, command: str, **options) -> subprocess.CompletedProcess[str]:
-    environment = {"DOCKER_HOST": f"unix://{path}", "HOME": str(path.parent), "PATH": "/usr/bin"}
-    return subprocess.run(
-        [DOCKER, *command.split()],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-        **options,
-    )
+    return docker_words(path, *command.split(), **options)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from escalation.sandbox.broker import MOST_CONNECTIONS
 from escalation.sandbox.docker_filter import DockerFilter, engine_socket
 from escalation.sandbox.proof.docker_engine import DockerEngine, docker_engine
 from tests.escalation.sandbox.docker_cases import filters_before
@@ -134,11 +136,14 @@ def test_a_body_is_checked_in_every_encoding(engine, filtered, framed):
     assert json.loads(engine.bodies[-1]) == json.loads(passed)
 
 
-@pytest.mark.parametrize(
-    "body", [b"{", b'{"a": 1, "a": 2}', b"[" * 100_000, b" " * 5_000_000, b"{} {}"]
-)
+@pytest.mark.parametrize("body", [b"{", b'{"a": 1, "a": 2}', b"[" * 100_000, b"{} {}"])
 def test_a_body_that_cannot_be_parsed_is_refused(engine, filtered, body):
     assert status_of(raw(filtered(3), CREATE + sized(body))) == 400
+    assert engine.requests == []
+
+
+def test_a_body_that_is_too_long_is_refused(engine, filtered):
+    assert status_of(raw(filtered(3), CREATE + sized(b" " * 5_000_000))) == 413
     assert engine.requests == []
 
 
@@ -171,16 +176,39 @@ def test_half_a_request_is_not_passed_on(engine, filtered):
     assert engine.requests == []
 
 
-def test_a_terminal_that_was_refused_stays_a_request(engine, filtered):
+def test_a_terminal_that_was_refused_stays_a_request(filtered, tmp_path):
     """The engine answers 404 and would listen on: the client must not speak to it any more."""
-    answer = raw(
-        filtered(3),
-        b"POST /containers/nobody/attach HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
-        b"Upgrade: tcp\r\n\r\nPOST /volumes/prune HTTP/1.1\r\nHost: x\r\n\r\n",
-    )
+    received: list[bytes] = []
+    answers = [
+        b'HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n{"Id": "abc"}',
+        b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n{}",
+    ]
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "engine.sock"))
+        listener.listen()
+
+        def serve() -> None:
+            for words in answers:
+                client, _address = listener.accept()
+                with client:
+                    received.append(client.recv(65536))
+                    client.sendall(words)
+                    received.extend(iter(lambda client=client: client.recv(65536), b""))
+
+        serving = threading.Thread(target=serve, daemon=True)
+        serving.start()
+        answer = raw(
+            filtered(3),
+            b"POST /containers/web/attach HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
+            b"Upgrade: tcp\r\n\r\nPOST /volumes/prune HTTP/1.1\r\nHost: x\r\n\r\n",
+        )
+        serving.join(10)
 
     assert status_of(answer) == 404
-    assert engine.changes == ["POST /containers/nobody/attach"]
+    assert [one.split(b" HTTP")[0] for one in received] == [
+        b"GET /containers/web/json",
+        b"POST /containers/abc/attach",
+    ]
 
 
 def test_the_way_past_the_filter_is_hidden_under_every_name(engine, filtered, tmp_path):
@@ -198,7 +226,7 @@ def test_a_request_is_not_passed_on_when_the_rules_fail(engine, filtered, monkey
     monkeypatch.setattr("escalation.sandbox.docker_rules.Rules.objection", lambda *_words: 1 / 0)
 
     assert raw(filtered(3), KILL) == b""
-    assert engine.requests == []
+    assert engine.changes == []
 
 
 # An engine that breaks.
@@ -245,7 +273,7 @@ def test_an_answer_that_breaks_off_does_not_look_like_an_end(broken_engine, filt
 def test_an_invalid_answer_of_the_engine_is_not_passed_on(broken_engine, filtered, words):
     broken_engine(words)
 
-    assert raw(filtered(1), b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n") == b""
+    assert status_of(raw(filtered(1), b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")) == 502
 
 
 # Many, and the end.
@@ -295,6 +323,59 @@ def test_an_engine_may_be_reached_by_tcp(tmp_path):
     assert answer.endswith(b"\r\n\r\nOK")
 
 
+def sent_slowly(path: Path, head: bytes, drop: bytes) -> bytes:
+    """Sends a beginning, then the same bytes again and again until there is an answer."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(10)
+        client.connect(str(path))
+        client.sendall(head)
+        while not select.select([client], [], [], 0.02)[0]:
+            client.sendall(drop)
+        return client.recv(65536)
+
+
+def test_a_head_that_never_ends_is_answered_in_time(engine, filtered, monkeypatch):
+    monkeypatch.setattr("escalation.sandbox.docker_filter.HEAD_SECONDS", 0.3)
+
+    answer = sent_slowly(filtered(1), b"GET /version HTTP/1.1\r\nX: ", b"x")
+
+    assert status_of(answer) == 408
+    assert engine.requests == []
+
+
+def test_a_body_that_never_ends_is_answered_in_time(engine, filtered, monkeypatch):
+    monkeypatch.setattr("escalation.sandbox.docker_filter.HEAD_SECONDS", 0.3)
+
+    answer = sent_slowly(filtered(3), CREATE + b"Content-Length: 200000\r\n\r\n", b" ")
+
+    assert status_of(answer) == 408
+    assert engine.changes == []
+
+
+@pytest.mark.parametrize("limit", ["UPLOAD_SECONDS", "PAUSE_SECONDS"])
+def test_an_upload_that_stops_is_ended(engine, filtered, monkeypatch, limit):
+    monkeypatch.setattr(f"escalation.sandbox.broker.{limit}", 0.3)
+
+    answer = raw(filtered(3), b"POST /build HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf")
+
+    assert status_of(answer) == 504
+
+
+def test_clients_beyond_the_limit_are_served_when_others_have_gone(engine, filtered):
+    path = filtered(1)
+    waiting = [socket.socket(socket.AF_UNIX) for _number in range(MOST_CONNECTIONS + 1)]
+    for client in waiting:
+        client.connect(str(path))
+    last = waiting[-1]
+    last.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+
+    assert not select.select([last], [], [], 0.3)[0]
+    waiting[0].close()
+    assert select.select([last], [], [], 10)[0]
+    for client in waiting:
+        client.close()
+
+
 def test_the_operators_engine_is_found_by_its_variable(engine, tmp_path):
     socket_path = tmp_path / "engine.sock"
 
@@ -302,3 +383,14 @@ def test_the_operators_engine_is_found_by_its_variable(engine, tmp_path):
     assert engine_socket({"DOCKER_HOST": f"unix://{tmp_path}/none"}) is None
     assert engine_socket({"DOCKER_HOST": "tcp://10.0.0.1:2375"}) is None
     assert engine_socket({"DOCKER_HOST": "ssh://me@host"}) is None
+
+
+def test_the_engine_of_podman_is_found(engine, tmp_path, monkeypatch):
+    monkeypatch.setattr("escalation.sandbox.docker_filter.DEFAULT_SOCKETS", ("/nowhere",))
+    (tmp_path / "podman").mkdir()
+    (tmp_path / "engine.sock").rename(tmp_path / "podman" / "podman.sock")
+
+    found = engine_socket({"XDG_RUNTIME_DIR": str(tmp_path)})
+
+    assert found == tmp_path / "podman" / "podman.sock"
+    assert engine_socket({}) is None

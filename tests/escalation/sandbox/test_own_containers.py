@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,12 +55,13 @@ def ask(path: Path, line: str, body: object = None) -> int:
 
 
 def asked_of(engine: DockerEngine) -> list[str]:
-    """Without the filter's own question, which is the same as an inspection."""
-    return [line for line in engine.requests if not line.endswith("/json")]
+    """Without the filter's own questions, which are inspections."""
+    own = ("/json", "/volumes/kept", "/volumes/shop")
+    return [line for line in engine.requests if not line.endswith(own)]
 
 
 @pytest.mark.parametrize("name", ["ops-worker-1", WORKER.id, WORKER.id[:12], "ops-database-1"])
-@pytest.mark.parametrize("act", ["stop", "restart", "kill", "start"])
+@pytest.mark.parametrize("act", ["stop", "restart", "kill", "start", "pause", "unpause"])
 def test_tier_2_stops_none_of_ours_under_any_name(engine, filtered, name, act):
     assert ask(filtered(2), f"POST /containers/{name}/{act}") == 403
 
@@ -168,10 +170,42 @@ def test_an_engine_that_does_not_know_us_is_another_hosts(engine, filtered):
     assert ask(filtered(2, "f" * 64), "POST /containers/ops-worker-1/restart") == 204
 
 
-def test_outside_a_container_the_engine_is_asked_nothing_more(engine, filtered):
-    assert ask(filtered(2, ""), "POST /containers/web/restart") == 204
+def test_outside_a_container_a_read_asks_the_engine_nothing_more(engine, filtered):
+    assert ask(filtered(2, ""), "GET /containers/web/logs") == 200
 
-    assert engine.requests == ["POST /containers/web/restart"]
+    assert engine.requests == ["GET /containers/web/logs"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"HostConfig": {"Links": ["ops-database-1:db"]}},
+        {"HostConfig": {"VolumesFrom": ["ops-worker-1:ro"]}},
+        {"Labels": {"com.docker.compose.project": "ops", "com.docker.compose.service": "web"}},
+    ],
+    ids=str,
+)
+def test_no_container_gets_variables_volumes_or_the_project_of_ours(engine, filtered, given):
+    assert ask(filtered(3), "POST /containers/create", {"Image": "shop", **given}) == 403
+    assert engine.changes == []
+
+
+@pytest.mark.parametrize("name", ["ops-worker-1", f"{WORKER.id[:12]}_ops-worker-1"])
+def test_no_container_takes_the_place_of_ours_with_what_it_has(engine, filtered, name):
+    host = {"Privileged": True}
+    engine.containers["ops-worker-1"] = replace(WORKER, config={"HostConfig": host})
+    body = {"Image": WORKER.image, "HostConfig": host}
+
+    assert ask(filtered(3), f"POST /containers/create?name={name}", body) == 403
+    assert engine.changes == []
+
+
+@pytest.mark.parametrize("tier", [2, 3])
+@pytest.mark.parametrize("name", ["ops-worker-1", WORKER.id[:12]])
+def test_ours_is_not_stopped_by_the_interface_of_podman(engine, filtered, tier, name):
+    assert ask(filtered(tier), f"POST /v5.0.0/libpod/containers/{name}/stop") == 403
+    assert ask(filtered(tier), f"GET /libpod/containers/{name}/json") == 403
+    assert engine.changes == []
 
 
 def test_an_engine_that_does_not_say_is_not_asked_to_act(engine, filtered, monkeypatch):
