@@ -9,21 +9,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sessions_app.grants import GRANTS, GrantOption, parse_grants
-from sessions_app.tiers import SAFE
 
 DOCKER, NETWORK, PROCESSES, SSH, BUS, KUBE, HOST = NAMES = GRANTS
 AGENT = "agent"
-"""Given instead of `ssh` to commands that must not have keys: the operator's ssh-agent alone."""
+HTTP, FILES = "http", "files"
+"""Given to single vectors: the HTTP proxy to curl and wget, and to `sudo rm` and the like a sandbox
+of root in which only the writable paths can be written."""
+PART_OF = {HTTP: NETWORK, FILES: HOST}
+"""The grants of an operator that include them."""
 MEANING = {
     DOCKER: "the Docker engine, through a filter that knows the tier",
     NETWORK: "the network, for programs that are understood",
     PROCESSES: "the host's processes, without their environments",
-    SSH: "the operator's keys, for ssh, scp and rsync",
+    SSH: "the operator's keys, for ssh with a command that the policy allows",
     BUS: "systemd and the journal",
     KUBE: "the operator's kubeconfig, for kubectl and helm",
-    HOST: "the host itself, for what cannot work in a sandbox (sudo); never at Tier 1",
+    HOST: "the host itself, for what cannot work in a sandbox (sudo); Tier 1 only looks",
 }
-_LOWEST_TIER_ON_HOST = SAFE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,24 +47,15 @@ class Grants:
         )
 
 
-def default_grants(tier: int) -> Grants:
-    everywhere = frozenset(NAMES) - {HOST}
-    return Grants(names=everywhere | {HOST} if tier >= _LOWEST_TIER_ON_HOST else everywhere)
-
-
-def grants_for(tier: int, tier_words: str = "", watch_words: str = "") -> Grants:
-    """Return the default grants, changed by the options of the tier, then of the watch.
+def grants_for(tier_words: str = "", watch_words: str = "") -> Grants:
+    """Return all grants, changed by the options of the tier, then of the watch.
 
     Invalid options are ignored here; they are reported where they are entered.
     """
-    grants = default_grants(tier)
+    grants = Grants(names=frozenset(NAMES))
     for words in (tier_words, watch_words):
         for wish in parse_grants(words)[0]:
             grants = _with(grants, wish)
-    if tier < _LOWEST_TIER_ON_HOST:
-        grants = Grants(
-            names=grants.names - {HOST}, writable=grants.writable, readable=grants.readable
-        )
     return grants
 
 

@@ -1,67 +1,80 @@
-"""The meaning of one simple command.
+"""The meaning of one argument vector.
 
-A grammar of `programs/` reads one argument vector and returns an `Understanding`, or None if it
-cannot say what would happen. `decision.py` combines them.
+A grammar of `programs/` reads one vector and returns an `Understanding`, or raises `NotUnderstood`
+wherever the program could do something else. `decision.py` judges it.
 """
 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sessions_app import tiers
+from sessions_app.models.approval import Change
 
-Word = str | None
-"""One word of a command after quoting and expansion; None if only the shell knows its value."""
+Argv = tuple[str, ...]
+"""Words of one executed program, its plain name first."""
 
 LOOK, SAFE, FULL = tiers.LOOK, tiers.SAFE, tiers.FULL
 """The lowest tier that may do something."""
 NEVER = sys.maxsize
 """Above the number of every tier."""
 
+RESTART, REDEPLOY, OTHER = Change.Kind.RESTART, Change.Kind.REDEPLOY, Change.Kind.OTHER
+EVERYTHING = "*"
+"""All services: none was named."""
+
+
+class NotUnderstood(Exception):
+    """A vector that a grammar cannot read; the text names the word, as in "the option -K"."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Inner:
-    """A command inside a command: `sudo …`, `sh -c '…'`, `ssh host …`, `xargs …`."""
+class CommandEffect:
+    """What a vector does to one service. Cooldowns count it."""
 
-    argv: tuple[Word, ...] = ()
-    text: Word = ""
-    """Text for a shell; empty if `argv` is given."""
-    from_stdin: bool = False
-    """The text comes from standard input: `bash <<EOF`, `… | sh`."""
-    same_shell: bool = False
-    """It runs in the surrounding shell (`eval`, `trap`), which can change its variables."""
-    posix: bool = False
-    """The shell may not be bash: syntax that differs is not understood."""
-    elsewhere: bool = False
-    """It runs on another host or in a container, outside of any sandbox."""
-    on_host: bool = False
-    """Its wrapper (sudo, su …) cannot work in a sandbox and runs on the host."""
+    kind: str
+    """Restart, redeployment or other (`Change.Kind`)."""
+    service: str
+    """The name as the vector has it; EVERYTHING if it names none, empty for another kind."""
+    action: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Understanding:
-    """One simple command, understood."""
+    """One argument vector, understood."""
 
     action: str
     """Program and verb without global options, aliases and paths: "docker restart", "cat"."""
-    arguments: tuple[Word, ...] = ()
+    arguments: Argv = ()
     """The words after the action."""
     level: int = LOOK
-    grants: frozenset[str] = field(default_factory=frozenset)
-    """Grants that it needs: "docker", "network", "host" …"""
-    writes: tuple[Word, ...] = ()
-    """Paths that it writes or removes; None for a computed path. Writing needs Tier 2, except in
-    the /tmp of the sandbox; `level` is for other effects."""
-    inner: tuple[Inner, ...] = ()
-    runs_unseen: bool = False
-    """It may run programs that files name (git's filters and hooks), so it gets no grants."""
-    needs_agent: bool = False
-    """It sends any files by ssh, or runs programs that files name: it may use the operator's
-    ssh-agent, but no keys."""
-    sends_files: bool = False
-    """It sends files directly: not even Tier 3 may run it with keys."""
-    sends_input: bool = False
-    """It sends its standard input to another host."""
     why: str = ""
     """Its effect for a level over LOOK, as in "restarts a container"."""
+    grant: str = ""
+    """The grant that it needs; empty for a program that runs in the command sandbox itself."""
+    argv: Argv = ()
+    """The vector to execute, with what makes it safe; empty if it is executed as it came."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """Variables that make it safe."""
+    kind: str = OTHER
+    services: Argv = ()
+    """For a restart or redeployment: names of services; empty if all are meant."""
+    writes: Argv = ()
+    """Paths that it writes or removes. A sandbox holds them; outside of one they are judged."""
+    sends_to: Argv = ()
+    """Hosts to which it sends data. Only hosts of the watch may get some at Tier 2."""
+    no_input: bool = False
+    """It would send its standard input to a host, so it gets none."""
+    inner: tuple[Argv, ...] = ()
+    """Vectors that it runs: behind `sudo`, on another host, in a container."""
+    elsewhere: bool = False
+    """The inner vectors run on another host or in a container, outside of any sandbox."""
+
+    def effects(self, action: str) -> tuple[CommandEffect, ...]:
+        if self.kind == OTHER:
+            return (CommandEffect(kind=OTHER, service="", action=action),)
+        services = dict.fromkeys(self.services or (EVERYTHING,))
+        return tuple(
+            CommandEffect(kind=self.kind, service=service, action=action) for service in services
+        )

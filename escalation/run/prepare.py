@@ -306,7 +306,7 @@ def _require_workdir(session: Session) -> None:
 
 def _path_for(session: Session) -> str:
     watch = session.cycle.watch
-    grants = grants_for(session.tier, watch_words=watch.grants if watch else "")
+    grants = grants_for(watch_words=watch.grants if watch else "")
     return safe_path(os.environ.get("PATH", ""), (session.workdir, *grants.writable))
 
 

@@ -522,7 +522,7 @@ def table_of(open_by_tier: Sequence[Sequence[str]]) -> tuple[GrantRow, ...]:
 
 def open_at(tier: int, watch_words: str) -> tuple[str, ...]:
     """Returns the grants of a session of this tier."""
-    return known_grants.grants_for(tier, get_tier(tier).grants, watch_words).words()
+    return known_grants.grants_for(get_tier(tier).grants, watch_words).words()
 
 
 def _meaning_of_path(word: str) -> str:

@@ -1,62 +1,52 @@
 """Grammars of known programs.
 
 A grammar gets the argument vector with the plain name of the program first, and returns what it
-would do, or None if it cannot say: such a command runs in a sandbox without grants.
+would do, or raises `NotUnderstood` if it cannot say.
 """
 
 from __future__ import annotations
 
 from escalation.command_policy.programs import (
-    archives,
-    builtins,
+    containers,
     databases,
-    deployment,
-    docker,
-    fetching,
-    filters,
-    git,
-    github,
-    kubernetes,
+    host,
+    http,
     network,
-    packages,
-    readers,
+    processes,
+    remote,
+    services,
     ssh,
-    system,
-    systemd,
-    wrappers,
-    writers,
 )
 from escalation.command_policy.programs.options import Grammar
-from escalation.command_policy.understanding import Understanding, Word
+from escalation.command_policy.understanding import Argv, NotUnderstood, Understanding
 
-MOST_CHARACTERS = 100_000
-"""Limit for all words together, so that reading does not take long."""
-
-GRAMMARS: dict[str, Grammar] = {
-    **archives.GRAMMARS,
-    **builtins.GRAMMARS,
-    **databases.GRAMMARS,
-    **deployment.GRAMMARS,
-    **docker.GRAMMARS,
-    **fetching.GRAMMARS,
-    **filters.GRAMMARS,
-    **git.GRAMMARS,
-    **github.GRAMMARS,
-    **kubernetes.GRAMMARS,
+MEDIATED: dict[str, Grammar] = {
+    **http.GRAMMARS,
     **network.GRAMMARS,
-    **packages.GRAMMARS,
-    **readers.GRAMMARS,
+    **databases.GRAMMARS,
+    **processes.GRAMMARS,
+    **services.GRAMMARS,
+    **host.ON_HOST,
     **ssh.GRAMMARS,
-    **system.GRAMMARS,
-    **systemd.GRAMMARS,
-    **writers.GRAMMARS,
-    **wrappers.GRAMMARS,
+    "podman": containers.podman,
 }
+SHIMS: frozenset[str] = frozenset(MEDIATED)
+"""Programs that need a grant: in the command sandbox each is a client that asks for its vector."""
+GRAMMARS: dict[str, Grammar] = {
+    **remote.GRAMMARS,
+    **containers.GRAMMARS,
+    **host.GRAMMARS,
+    **MEDIATED,
+}
+ELSEWHERE: dict[str, Grammar] = {**ssh.ELSEWHERE, **remote.ELSEWHERE}
+"""Further programs on another host or in a container."""
+PASSED_VARIABLES: tuple[str, ...] = (*databases.VARIABLES, "LANG", "LC_ALL", "TZ", "COLUMNS")
+"""Variables that a shim passes on; never a password, a path of programs or options."""
 
 
-def understand(argv: tuple[Word, ...]) -> Understanding | None:
-    """Return the meaning of a command; None for an unknown program or use."""
-    if sum(map(len, filter(None, argv))) > MOST_CHARACTERS:
-        return None
-    grammar = GRAMMARS.get(argv[0]) if argv and argv[0] else None
-    return grammar(argv) if grammar else None
+def understand(argv: Argv, *, elsewhere: bool = False) -> Understanding:
+    """Return the meaning of a vector; raise NotUnderstood for an unknown program or use."""
+    grammar = GRAMMARS.get(argv[0]) or (ELSEWHERE.get(argv[0]) if elsewhere else None)
+    if grammar is None:
+        raise NotUnderstood(f"the program `{argv[0]}`, which may do anything,")
+    return grammar(argv)

@@ -3,32 +3,43 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from enum import Enum
 
 from escalation.command_policy.grants import NETWORK
 from escalation.command_policy.programs.options import (
     Grammar,
     acts,
-    literal,
     looks,
     names,
     read,
-    writes,
+    require,
 )
-from escalation.command_policy.understanding import FULL, LOOK, NEVER, Understanding, Word
+from escalation.command_policy.understanding import (
+    FULL,
+    LOOK,
+    NEVER,
+    Argv,
+    NotUnderstood,
+    Understanding,
+)
+
+VARIABLES = (
+    *("PGHOST", "PGPORT", "PGUSER", "PGDATABASE", "PGSSLMODE", "PGCONNECT_TIMEOUT"),
+    *("MYSQL_HOST", "MYSQL_TCP_PORT"),
+)
+"""Variables that name a database, without passwords and options."""
 
 # SQL statements that only read, by their first word and the functions that they call.
 #
-# No option makes a client read-only, so what is not surely harmless counts as a change. A
-# function can do anything (`pg_terminate_backend`, `lo_export`, `load_extension`): those named
-# here are known.
+# The session is read-only, but a function can do anything (`pg_terminate_backend`, `lo_export`,
+# `set_config`): those named here are known to read.
 
 
 class SqlEffect(Enum):
     READS = "reads"
     CHANGES = "changes"
     DESTROYS = "destroys"
-    UNKNOWN = "unknown"
 
 
 TEXT = re.compile(r"'(?:[^']|'')*'")
@@ -41,7 +52,7 @@ NOT_READING = re.compile(
     re.IGNORECASE,
 )
 DESTROYING = re.compile(r"\b(?:drop|truncate|program)\b", re.IGNORECASE)
-HIDING = ("\\", "--", "/*", "$", "\x00", "#")
+HIDING = ("\\", "--", "/*", "$", "#")
 FUNCTIONS = names("""
     count sum avg min max round floor ceil abs coalesce nullif greatest least length char_length
     lower upper trim substr substring replace concat concat_ws left right split_part to_char
@@ -62,17 +73,30 @@ FUNCTIONS = names("""
 
 def effect_of(statement: str) -> SqlEffect:
     text = statement.strip().removesuffix(";").strip()
-    if any(sign in text for sign in HIDING):
-        return SqlEffect.UNKNOWN
+    if hidden := next((sign for sign in HIDING if sign in text), ""):
+        raise NotUnderstood(f"`{hidden}` in a statement")
     bare = TEXT.sub("''", text)
     if "'" in bare.replace("''", "") or ";" in bare:
-        return SqlEffect.UNKNOWN
+        raise NotUnderstood("more than one statement")
     if DESTROYING.search(bare):
         return SqlEffect.DESTROYS
     if not (READING.match(bare) or EXPLAINING.match(bare)) or NOT_READING.search(bare):
         return SqlEffect.CHANGES
     called = {name.lower() for name in CALL.findall(bare)}
     return SqlEffect.READS if called <= FUNCTIONS else SqlEffect.CHANGES
+
+
+LEVELS = {
+    SqlEffect.READS: (LOOK, ""),
+    SqlEffect.CHANGES: (FULL, "may change the database"),
+    SqlEffect.DESTROYS: (NEVER, "destroys data"),
+}
+
+
+def _statements(argv: Argv, texts: Argv) -> Understanding:
+    effects = [LEVELS[effect_of(text)] for text in texts]
+    level, why = max(effects, default=(LOOK, ""), key=lambda found: found[0])
+    return acts(argv[0], argv[1:], level, why, NETWORK)
 
 
 # Left out: -f, -v, -o, -L (files), and what is asked for.
@@ -82,9 +106,27 @@ PSQL = """
     --no-password --pset= --field-separator= --csv --html --version -V
 """
 PSQL_LISTS = re.compile(
-    r"\\(?:l|d[tvisunfpmxyFTE]?[S+]*|conninfo|du|dn|encoding)\+?(?: [\w.*]+)?\Z"
+    r"\s*\\(?:l|d[tvisunfpmxyFTE]?[S+]*|conninfo|du|dn|encoding)\+?(?: [\w.*]+)?\s*"
 )
-DATABASE = re.compile(r"(?:[\w.-]+|postgres(?:ql)?://[\w.:@%/-]*)\Z")
+DATABASE = re.compile(r"[\w.-]+|postgres(?:ql)?://[\w.:@%/-]*")
+READ_ONLY = (("PGOPTIONS", "-c default_transaction_read_only=on"),)
+
+
+def psql(argv: Argv) -> Understanding:
+    line = read(argv[1:], PSQL)
+    texts = line.values("-c", "--command")
+    if not texts and not line.has("-l", "--list", "-V", "--version"):
+        raise NotUnderstood("a session: give one statement with -c")
+    require((*line.operands, *line.values("-d", "--dbname", "-h", "--host")), DATABASE)
+    statements = tuple(text for text in texts if not PSQL_LISTS.fullmatch(text))
+    found = _statements(argv, statements)
+    return replace(
+        found,
+        argv=("psql", "-X", "--no-password", *argv[1:]),
+        environment=READ_ONLY if found.level == LOOK else (),
+    )
+
+
 MYSQL = """
     -h= -P= -u= -p? -D= -e= -N -B -t -s -E -r -q -C --host= --port= --user= --password? --database=
     --execute= --batch --table --silent --vertical --skip-column-names --raw --protocol=
@@ -96,94 +138,32 @@ MYSQL_ITSELF = re.compile(
     re.IGNORECASE,
 )
 """Commands of the client: some start programs or write files."""
-SQLITE = """
-    -readonly -header -noheader -column -json -csv -line -list -box -table -markdown -html -tabs
-    -version -batch -separator= -nullvalue=
-"""
-SQLITE_LISTS = re.compile(
-    r"\.(?:tables|schema|databases|indexes|indices|dbinfo|stats)(?: [\w%]+)?\Z"
-)
-WHY = {
-    SqlEffect.READS: (LOOK, ""),
-    SqlEffect.CHANGES: (FULL, "may change the database"),
-    SqlEffect.DESTROYS: (NEVER, "destroys data"),
-}
+MYSQL_SAFE = ("--skip-reconnect", "--init-command=SET SESSION TRANSACTION READ ONLY")
+MYSQLADMIN = names("status ping version processlist variables extended-status")
 
 
-def _statements(
-    action: str, rest: tuple[Word, ...], texts: tuple[str, ...]
-) -> Understanding | None:
-    effects = {effect_of(text) for text in texts}
-    if SqlEffect.UNKNOWN in effects:
-        return None
-    level, why = max((WHY[effect] for effect in effects), key=lambda found: found[0])
-    return acts(action, rest, level, why, NETWORK)
-
-
-def psql(argv: tuple[Word, ...]) -> Understanding | None:
-    line = read(argv[1:], PSQL)
-    if line is None or line.unsure:
-        return None
-    if line.has("-V", "--version"):
-        return looks(argv)
-    names = literal((*line.operands[:1], *line.values("-d", "--dbname"), *line.values("-h")))
-    texts = literal(line.values("-c", "--command"))
-    if not texts and not line.has("-l", "--list"):
-        return None
-    if names is None or not all(map(DATABASE.match, names)):
-        return None
-    statements = tuple(text for text in texts or () if not PSQL_LISTS.match(text.strip()))
-    if not statements:
-        return looks(argv, NETWORK)
-    return _statements("psql", argv[1:], statements)
-
-
-def mysql(argv: tuple[Word, ...]) -> Understanding | None:
+def mysql(argv: Argv) -> Understanding:
     """Read mysql with one line of statements: lines may begin with client commands (`tee`)."""
     line = read(argv[1:], MYSQL)
-    if line is None or line.unsure:
-        return None
-    if line.has("-V", "--version"):
-        return looks(argv)
-    texts = literal(line.values("-e", "--execute"))
-    if not texts or any("\n" in text for text in texts):
-        return None
+    require(line.operands, re.compile(r"[\w.-]+"))
+    texts = line.values("-e", "--execute")
+    if not texts and not line.has("-V", "--version"):
+        raise NotUnderstood("a session: give one statement with -e")
     statements = tuple(text.strip().removesuffix("\\G") for text in texts)
-    if any(map(MYSQL_ITSELF.match, statements)):
-        return None
-    return _statements("mysql", argv[1:], statements)
+    if found := next((text for text in statements if MYSQL_ITSELF.match(text)), ""):
+        raise NotUnderstood(f"`{found}`, a command of the client")
+    if any("\n" in text for text in statements):
+        raise NotUnderstood("a line break in a statement")
+    understood = _statements(argv, statements)
+    safe = MYSQL_SAFE if understood.level == LOOK else MYSQL_SAFE[:1]
+    return replace(understood, argv=(argv[0], *safe, *argv[1:]))
 
 
-def mysqladmin(argv: tuple[Word, ...]) -> Understanding | None:
-    line = read(argv[1:], MYSQL)
-    verbs = literal(line.operands) if line else None
-    if line is None or line.unsure or not verbs:
-        return None
-    looking = {"status", "ping", "version", "processlist", "variables", "extended-status"}
-    return looks(argv, NETWORK) if looking.issuperset(verbs) else None
-
-
-def sqlite(argv: tuple[Word, ...]) -> Understanding | None:
-    """Read sqlite3 with dot commands that only list: others can run programs."""
-    line = read(argv[1:], SQLITE)
-    words = literal(line.operands) if line else None
-    if line is None or words is None or line.unsure:
-        return None
-    if line.has("-version"):
-        return looks(argv)
-    if len(words) < 2 or "?" in words[0] or words[0].startswith("file:"):
-        return None
-    statements = tuple(text for text in words[1:] if not SQLITE_LISTS.match(text.strip()))
-    effects = {effect_of(text) for text in statements}
-    if any(text.lstrip().startswith(".") for text in statements) or SqlEffect.UNKNOWN in effects:
-        return None
-    if effects <= {SqlEffect.READS}:
-        return looks(argv)
-    calls_unknown = any(
-        re.search(r"\b(?:load_extension|edit|writefile|attach|vacuum)\b", s, re.I)
-        for s in statements
-    )
-    return None if calls_unknown else writes("sqlite3", argv[1:], words[:1])
+def mysqladmin(argv: Argv) -> Understanding:
+    verbs = read(argv[1:], MYSQL).operands
+    if not verbs or not MYSQLADMIN.issuperset(verbs):
+        raise NotUnderstood(f"`{' '.join(verbs)}`")
+    return looks(argv, NETWORK)
 
 
 REDIS = """
@@ -191,7 +171,10 @@ REDIS = """
     --insecure --bigkeys --memkeys --hotkeys --scan --pattern= --stat --latency --cacert= --version
     -v
 """
-REDIS_ALONE = ("--bigkeys", "--memkeys", "--hotkeys", "--scan", "--stat", "--latency")
+REDIS_ALONE = (
+    *("--bigkeys", "--memkeys", "--hotkeys", "--scan", "--stat", "--latency"),
+    *("--version", "-v"),
+)
 REDIS_LOOKS = names("""
     info ping get mget strlen exists type ttl pttl keys scan dbsize llen lrange lindex hget
     hgetall hkeys hlen hmget hscan hexists scard smembers sismember sscan zcard zrange zscore
@@ -203,53 +186,32 @@ REDIS_LOOKS = names("""
     xinfo:consumers module:list acl:whoami acl:list pubsub:channels pubsub:numsub
     sentinel:masters sentinel:get-master-addr-by-name
 """)
-BREAK = re.compile(r"[\r\n]")
-"""To another service than redis the next line could be a command."""
 REDIS_NEVER = names("""
     flushall flushdb shutdown debug module replicaof slaveof failover swapdb migrate script eval
     evalsha function restore
 """)
 
 
-def redis(argv: tuple[Word, ...]) -> Understanding | None:
+def redis(argv: Argv) -> Understanding:
     """Read redis-cli without -x, --pipe (input), --eval, --rdb (a file), -s and -u."""
     line = read(argv[1:], REDIS, to_operand=True)
-    words = literal(line.operands) if line else None
-    if line is None or line.unsure or words is None or any(map(BREAK.search, words)):
-        return None
+    # To another service than redis the next line could be a command.
+    require(argv, re.compile(r"[^\r\n]*"))
+    words = tuple(word.lower() for word in line.operands[:2])
     if not words:
-        return looks(argv, NETWORK) if line.has(*REDIS_ALONE, "--version", "-v") else None
-    first = words[0].lower()
-    both = f"{first}:{words[1].lower()}" if len(words) > 1 else first
-    if first in REDIS_LOOKS or both in REDIS_LOOKS:
+        if not line.has(*REDIS_ALONE):
+            raise NotUnderstood("a session: give a command")
         return looks(argv, NETWORK)
-    if first in REDIS_NEVER:
-        return acts("redis-cli", argv[1:], NEVER, "empties or stops the database", NETWORK)
-    return acts("redis-cli", argv[1:], FULL, "changes the database", NETWORK)
-
-
-def etcdctl(argv: tuple[Word, ...]) -> Understanding | None:
-    line = read(
-        argv[1:],
-        "--endpoints= --prefix --keys-only --limit= -w= --write-out= --cacert= \
-        --print-value-only --cluster --command-timeout= --cert= --key=",
-    )
-    words = literal(line.operands) if line else None
-    if line is None or line.unsure or not words:
-        return None
-    looking = {("get",), ("member", "list"), ("endpoint", "health"), ("endpoint", "status")}
-    reads = words[:1] in looking or words[:2] in looking or words[:2] == ("alarm", "list")
-    return looks(argv, NETWORK) if reads else None
+    if {words[0], ":".join(words)} & REDIS_LOOKS:
+        return looks(argv, NETWORK)
+    if words[0] in REDIS_NEVER:
+        return acts(argv[0], argv[1:], NEVER, "empties or stops the database", NETWORK)
+    return acts(argv[0], argv[1:], FULL, "changes the database", NETWORK)
 
 
 GRAMMARS: dict[str, Grammar] = {
     "psql": psql,
-    "mysql": mysql,
-    "mariadb": mysql,
-    "mysqladmin": mysqladmin,
-    "mariadb-admin": mysqladmin,
-    "sqlite3": sqlite,
-    "redis-cli": redis,
-    "valkey-cli": redis,
-    "etcdctl": etcdctl,
+    **dict.fromkeys(("mysql", "mariadb"), mysql),
+    **dict.fromkeys(("mysqladmin", "mariadb-admin"), mysqladmin),
+    **dict.fromkeys(("redis-cli", "valkey-cli"), redis),
 }

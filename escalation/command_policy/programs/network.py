@@ -1,188 +1,234 @@
-"""Programs that query the network: names, routes, ports, certificates."""
+"""Programs that query the network, and the clients of forges."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 
-from escalation.command_policy.grants import HOST, NETWORK, PROCESSES
+from escalation.command_policy.grants import NETWORK
 from escalation.command_policy.programs.options import (
     Grammar,
-    Line,
     acts,
-    literal,
+    by_level,
+    looking,
     looks,
     names,
     read,
+    require,
 )
-from escalation.command_policy.understanding import FULL, LOOK, Understanding, Word
+from escalation.command_policy.understanding import (
+    FULL,
+    LOOK,
+    NEVER,
+    SAFE,
+    Argv,
+    NotUnderstood,
+    Understanding,
+)
 
-DNS_WORD = re.compile(r"[\w.:@+=/-]+\Z")
-NAME = re.compile(r"[\w.:/@+%-]+\Z")
+NAME = re.compile(r"[\w.:/@+%-]+")
 PING = "-4 -6 -A -D -n -O -q -r -v -a -c= -i= -I= -l= -m= -M= -p= -Q= -s= -S= -t= -T= -w= -W="
-TRACE = "-4 -6 -I -T -U -n -r -e -d -A -b -f= -i= -m= -p= -q= -w= -z= -N= -t= -s="
+# Left out: -f (queries of a file), -k and -y (keys).
+DIG = "-4 -6 -b= -c= -i -m -p= -q= -r -t= -u -v -x= -h"
+# Left out: -L and -D (log files), -m and -M (files of definitions).
+SNMP = "-v= -c= -u= -l= -a= -A= -x= -X= -n= -r= -t= -O= -C= -I="
+TABLE = {
+    "ping": PING,
+    "ping6": PING,
+    "traceroute": "-4 -6 -I -T -U -n -r -e -d -A -b -f= -i= -m= -p= -q= -w= -z= -N= -t= -s=",
+    "tracepath": "-4 -6 -n -b -l= -m= -p=",
+    "host": "-4 -6 -a -C -d -l -r -s -T -U -v -w -c= -N= -R= -t= -W= -p=",
+    "dig": DIG,
+    "snmpget": SNMP,
+    "snmpwalk": SNMP,
+    "pg_isready": "-h= -p= -d= -U= -t= -q --host= --port= --dbname= --username=",
+    # Left out: -s, which loads a library.
+    "getent": "",
+}
 MTR = """
     -r -w -c= -n -b -4 -6 -u -T -P= -i= -m= -s= -z -j -C -x --report --report-wide
     --report-cycles= --no-dns --json --csv --tcp --udp --port= --show-ips
 """
-NMAP = (
-    "-sT -sn -sV -Pn -p= -F -n -R -v -A -O -T= -T4 -T3 --open --reason --top-ports= -4 -6 -oN= -oG="
-)
-NETCAT = "-z -v -n -u -w= -4 -6 -i= -r -t"
-SS = """
-    -t -u -l -n -p -a -e -o -m -i -s -x -w -4 -6 -0 -r -H -O -Z -b -d -z -S -M -T --tcp --udp
-    --listening --numeric --processes --all --extended --options --memory --info --summary --unix
-    --raw --ipv4 --ipv6 --resolve --no-header --oneline -f= --family= -A= --query= --socket= -N=
-    --sctp --packet
-"""
-IP_OPTIONS = """
-    -4 -6 -0 -s -d -r -o -br -c -j -p -a -h -N -t -stats -details -resolve -oneline -brief -color?
-    -json -pretty -all -human -statistics -f= -family= -n= -netns=
-"""
-IP_OBJECTS = names("""
-    address addr a link l route r rule neighbour neighbor neigh n maddress maddr mroute ntable
-    tunnel token tcp_metrics netconf
-""")
-IP_LOOKS = frozenset({"show", "list", "lst", "ls", "sh", "l", "get"})  # "s" may be "set"
+MTR_REPORTS = ("-r", "--report", "-w", "--report-wide", "-j", "--json", "-C", "--csv")
 S_CLIENT = """
     -connect= -servername= -showcerts -status -brief -prexit -quiet -verify= -verify_return_error
-    -CAfile= -CApath= -cert= -key= -tls1 -tls1_1 -tls1_2 -tls1_3 -starttls= -alpn= -noservername
-    -no_ign_eof -cipher= -ciphersuites= -4 -6 -host= -port= -verify_hostname= -state -msg
-    -tlsextdebug
+    -CAfile= -CApath= -tls1 -tls1_1 -tls1_2 -tls1_3 -starttls= -alpn= -noservername -no_ign_eof
+    -cipher= -ciphersuites= -4 -6 -host= -port= -verify_hostname= -state -msg -tlsextdebug
 """
-OPENSSL_LOOKS = {
-    "version": "-a -b -d -f -o -p -v -r -e",
-    "x509": """
-        -in= -noout -text -dates -startdate -enddate -subject -issuer -serial -fingerprint
-        -checkend= -ext= -inform= -nameopt= -email -purpose -pubkey -modulus -sha256 -sha1 -md5
-        -ocsp_uri -subject_hash -issuer_hash -certopt= -checkhost= -checkip= -dateopt=
-    """,
-    "verify": "-CAfile= -CApath= -untrusted= -verbose -show_chain -purpose= -partial_chain",
-    "crl": "-in= -noout -text -inform= -lastupdate -nextupdate -issuer",
-    "req": "-in= -noout -text -subject -verify -inform= -pubkey -modulus",
-    "ciphers": "-v -V -s -tls1_2 -tls1_3 -stdname",
-    "dgst": "-sha256 -sha1 -md5 -sha512 -hex -r",
-}
+NTPQ = names("""
+    peers lpeers opeers apeers pe lpe associations as rv readvar rl readlist sysinfo sysstats
+    kerninfo iostats monstats version
+""")
+CHRONYC = names("""
+    tracking sources sourcestats activity ntpdata serverstats rtcdata smoothing selectdata clients
+    waitsync
+""")
 
 
-def asks(options: str, *grants: str) -> Grammar:
-    """Return a grammar for hosts and known options. A computed name could carry data out."""
-
-    def grammar(argv: tuple[Word, ...]) -> Understanding | None:
-        line = read(argv[1:], options)
-        return looks(argv, *grants) if line and _is_literal(line) else None
-
-    return grammar
-
-
-def _is_literal(line: Line) -> bool:
-    words = literal(line.operands)
-    return words is not None and not line.unsure and all(map(NAME.match, words))
-
-
-def dig(argv: tuple[Word, ...]) -> Understanding | None:
-    """Read dig without -f (queries of a file), -k and -y (keys)."""
-    line = read(argv[1:], "-4 -6 -b= -c= -i -m -p= -q= -r -t= -u -v -x= -h")
-    words = literal(line.operands) if line else None
-    if line is None or words is None or line.unsure:
-        return None
-    return looks(argv, NETWORK) if all(map(DNS_WORD.match, words)) else None
-
-
-def nslookup(argv: tuple[Word, ...]) -> Understanding | None:
-    """Read nslookup with a name: without one it reads commands."""
-    words = literal(argv[1:])
-    named = words and not all(word.startswith("-") for word in words)
-    return looks(argv, NETWORK) if named and all(map(NAME.match, words or ())) else None
-
-
-def getent(argv: tuple[Word, ...]) -> Understanding | None:
-    """Read getent without -s, which loads a library."""
-    words = literal(argv[1:])
-    if words is None or any(word.startswith("-") for word in words):
-        return None
+def mtr(argv: Argv) -> Understanding:
+    line = read(argv[1:], MTR)
+    require(line.operands, NAME)
+    if not line.has(*MTR_REPORTS):
+        raise NotUnderstood("a screen: add --report")
     return looks(argv, NETWORK)
 
 
-def whois(argv: tuple[Word, ...]) -> Understanding | None:
+def nslookup(argv: Argv) -> Understanding:
+    """Read nslookup with a name: without one it reads commands."""
+    require(argv[1:], NAME)
+    if "-" in argv or all(word.startswith("-") for word in argv[1:]):
+        raise NotUnderstood("a query without a name")
+    return looks(argv, NETWORK)
+
+
+def whois(argv: Argv) -> Understanding:
     """Read whois without ports, by which it could query any service."""
     line = read(argv[1:], "-h= -H -a -d")
-    if line is None or not _is_literal(line) or len(line.operands) != 1:
-        return None
-    hosts = literal(line.values("-h")) or ()
-    return looks(argv, NETWORK) if all(re.match(r"[\w.-]+\Z", host) for host in hosts) else None
+    require((*line.operands, *line.values("-h")), re.compile(r"[\w.-]+"))
+    if len(line.operands) != 1:
+        raise NotUnderstood("several words to look for")
+    return looks(argv, NETWORK)
 
 
-def sockets(argv: tuple[Word, ...]) -> Understanding | None:
-    """Read ss without -K (closes sockets), -D (writes a file), -F (reads one)."""
-    line = read(argv[1:], SS)
-    return looks(argv, NETWORK, PROCESSES) if line and not line.unsure else None
-
-
-def netstat(argv: tuple[Word, ...]) -> Understanding | None:
-    return looks(argv, NETWORK, PROCESSES) if literal(argv[1:]) is not None else None
-
-
-def netcat(argv: tuple[Word, ...]) -> Understanding | None:
+def netcat(argv: Argv) -> Understanding:
     """Read nc as a test of a port."""
-    line = read(argv[1:], NETCAT)
-    if line is None or not _is_literal(line):
-        return None
-    return looks(argv, NETWORK) if line.has("-z") else None
+    line = read(argv[1:], "-z -v -n -u -w= -4 -6 -i=")
+    require(line.operands, NAME)
+    if not line.has("-z"):
+        raise NotUnderstood("a connection: only a test with -z")
+    return looks(argv, NETWORK)
 
 
-def nmap(argv: tuple[Word, ...]) -> Understanding | None:
-    line = read(argv[1:], NMAP)
-    if line is None or not _is_literal(line) or line.has("-oN", "-oG"):
-        return None
-    return acts("nmap", argv[1:], FULL, "scans hosts", NETWORK)
-
-
-def ip(argv: tuple[Word, ...]) -> Understanding | None:
-    line = read(argv[1:], IP_OPTIONS, to_operand=True)
-    words = literal(line.operands) if line else None
-    if line is None or words is None or line.unsure or line.has("-all", "-a", "-n", "-netns"):
-        return None
-    if not words:
+def openssl(argv: Argv) -> Understanding:
+    """Read s_client; other commands of openssl need no network."""
+    if argv[1:2] == ("version",):
         return looks(argv)
-    if words[0] not in IP_OBJECTS:
-        return None
-    if len(words) == 1 or words[1] in IP_LOOKS:
-        return acts(f"ip {words[0]}", words[1:], LOOK, "", NETWORK)
-    return acts(f"ip {words[0]}", words[1:], FULL, "changes the host's network", HOST)
+    if argv[1:2] != ("s_client",):
+        raise NotUnderstood(f"`{' '.join(argv[1:2])}`: only s_client uses the network")
+    line = read(argv[2:], S_CLIENT)
+    require((*line.operands, *line.values("-connect", "-host")), NAME)
+    return replace(acts("openssl s_client", argv[2:], LOOK, "", NETWORK), no_input=True)
 
 
-def openssl(argv: tuple[Word, ...]) -> Understanding | None:
-    words = literal(argv[1:])
-    if not words:
-        return None
-    if words[0] == "s_client":
-        found = acts("openssl s_client", words[1:], LOOK, "", NETWORK)
-        return replace(found, sends_input=True) if read(words[1:], S_CLIENT) else None
-    options = OPENSSL_LOOKS.get(words[0])
-    if options is None or read(words[1:], options) is None:
-        return None
-    return acts(f"openssl {words[0]}", words[1:], LOOK, "")
+def ntpq(argv: Argv) -> Understanding:
+    line = read(argv[1:], "-p -n -c= -4 -6 --peers --numeric --command=")
+    asked = line.values("-c", "--command")
+    require((*line.operands, *asked), re.compile(r"[\w.: -]+"))
+    if not NTPQ.issuperset((command.split() or [""])[0] for command in asked):
+        raise NotUnderstood(f"`{', '.join(asked)}`")
+    if not asked and not line.has("-p", "--peers"):
+        raise NotUnderstood("a session: add -p")
+    return looks(argv, NETWORK)
+
+
+def chronyc(argv: Argv) -> Understanding:
+    line = read(argv[1:], "-n -c -4 -6 -v -h= -p=")
+    require((*line.operands, *line.values("-h")), NAME)
+    if line.operands[:1] and line.operands[0] not in CHRONYC:
+        raise NotUnderstood(f"`{line.operands[0]}`")
+    if not line.operands and not line.has("-v"):
+        raise NotUnderstood("a session: give a command")
+    return looks(argv, NETWORK)
+
+
+# gh and glab.
+
+FORGE = by_level(
+    {
+        LOOK: """
+            pr:list pr:view pr:status pr:checks pr:diff issue:list issue:view issue:status run:list
+            run:view run:watch release:list release:view repo:view repo:list workflow:list
+            workflow:view search:issues search:prs search:repos search:commits search:code
+            label:list cache:list variable:list gist:list gist:view org:list ruleset:list
+            ruleset:view mr:list mr:view mr:diff ci:list ci:view ci:status ci:trace pipeline:list
+        """,
+        SAFE: """
+            pr:create pr:comment pr:edit pr:close pr:reopen pr:ready issue:create issue:comment
+            issue:edit issue:close issue:reopen run:rerun run:cancel label:create mr:create mr:note
+            mr:update mr:close issue:note ci:retry
+        """,
+        FULL: """
+            pr:merge pr:review pr:lock pr:update-branch issue:transfer issue:delete issue:pin
+            workflow:run workflow:enable workflow:disable release:create release:edit release:upload
+            release:delete repo:create repo:edit repo:fork repo:sync label:edit label:delete
+            secret:list secret:set variable:set cache:delete gist:create run:delete mr:merge
+            mr:approve release:delete-asset
+        """,
+        NEVER: "repo:delete repo:archive repo:rename secret:delete variable:delete gist:delete",
+    }
+)
+FORGE_WHY = {
+    LOOK: "",
+    SAFE: "writes on the forge",
+    FULL: "changes what others build on",
+    NEVER: "removes what cannot be brought back",
+}
+API = """
+    -X= --method= -H= --header= -q= --jq= -t= --template= --paginate --slurp -i --include --silent
+    --cache= -p= --preview= -f= --raw-field= -F= --field= --verbose
+"""
+
+
+def forge(argv: Argv) -> Understanding:
+    words = argv[1:]
+    if any(word.count("/") > 1 for word in _repositories(words)):
+        raise NotUnderstood("a repository on another host")
+    plain = _without_repository(words)
+    if plain[:1] in (("--version",), ("version",)):
+        return acts(f"{argv[0]} version", plain[1:], LOOK, "", NETWORK)
+    if plain[:1] == ("api",):
+        return _api(argv[0], plain[1:])
+    level = FORGE.get(":".join(plain[:2]))
+    if level is None or {"--web", "-w"} & set(plain):
+        raise NotUnderstood("--web" if level else f"`{' '.join(plain[:2])}`")
+    return acts(f"{argv[0]} {' '.join(plain[:2])}", plain[2:], level, FORGE_WHY[level], NETWORK)
+
+
+def _without_repository(words: Argv) -> Argv:
+    """Return the words without `-R`, which may be before or behind the verb."""
+    kept: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if len(kept) < 2 and word in ("-R", "--repo"):
+            next(rest, None)
+        elif not (len(kept) < 2 and word.startswith(("--repo=", "-R"))):
+            kept.append(word)
+    return tuple(kept)
+
+
+def _repositories(words: Argv) -> Argv:
+    """Return the values of `-R`; `HOST/OWNER/NAME` could send the token to another host."""
+    behind = (after for word, after in pairwise(words) if word in ("-R", "--repo"))
+    attached = (word for word in words if word.startswith(("-R", "--repo=")))
+    return (*behind, *attached)
+
+
+def _api(program: str, rest: Argv) -> Understanding:
+    """Read `api`: fields make it a POST by default; `@file` would send a file."""
+    line = read(rest, API)
+    if len(line.operands) != 1 or "://" in line.operands[0]:
+        raise NotUnderstood("an address that is no path")
+    fields = line.values("-f", "--raw-field", "-F", "--field")
+    headers = line.values("-H", "--header")
+    if any("=@" in given for given in fields) or any("@" in header for header in headers):
+        raise NotUnderstood("a file in a field or header")
+    overriding = any("override" in header.lower() for header in headers)
+    methods = line.values("-X", "--method") or (("POST",) if fields else ("GET",))
+    reads = {method.upper() for method in methods} <= {"GET", "HEAD"}
+    reads = reads and line.operands[0] != "graphql" and not overriding
+    level = LOOK if reads else FULL
+    return acts(f"{program} api", rest, level, FORGE_WHY[level], NETWORK)
 
 
 GRAMMARS: dict[str, Grammar] = {
-    "ping": asks(PING, NETWORK),
-    "ping6": asks(PING, NETWORK),
-    "traceroute": asks(TRACE, NETWORK),
-    "tracepath": asks("-4 -6 -n -b -l= -m= -p=", NETWORK),
-    "mtr": asks(MTR, NETWORK),
-    "host": asks("-4 -6 -a -C -d -l -r -s -T -U -v -w -c= -N= -R= -t= -W= -p=", NETWORK),
-    "whois": whois,
-    "ss": sockets,
-    "pg_isready": asks("-h= -p= -d= -U= -t= -q --host= --port= --dbname= --username=", NETWORK),
-    "dig": dig,
+    **{name: looking(options, NETWORK) for name, options in TABLE.items()},
+    "mtr": mtr,
     "nslookup": nslookup,
-    "getent": getent,
-    "nc": netcat,
-    "netcat": netcat,
-    "ncat": netcat,
-    "nmap": nmap,
-    "ip": ip,
+    "whois": whois,
+    **dict.fromkeys(("nc", "netcat", "ncat"), netcat),
     "openssl": openssl,
-    "netstat": netstat,
+    "ntpq": ntpq,
+    "chronyc": chronyc,
+    **dict.fromkeys(("gh", "glab"), forge),
 }

@@ -1,4 +1,4 @@
-"""ssh, scp and rsync.
+"""ssh, and what other programs ask of it: rsync, scp, sftp and git run `ssh HOST …` themselves.
 
 There is no sandbox on the other host. So ssh is understood only with a command, which is read like
 any other, and with options that start nothing here and forward nothing.
@@ -9,151 +9,156 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from escalation.command_policy.grants import NETWORK, SSH
-from escalation.command_policy.programs.options import Grammar, acts, literal, looks, read, writes
-from escalation.command_policy.understanding import FULL, Inner, Understanding, Word
+from escalation.command_policy.grants import SSH
+from escalation.command_policy.plain_shell import read_commands
+from escalation.command_policy.programs.options import Grammar, Line, acts, read, require
+from escalation.command_policy.understanding import (
+    FULL,
+    LOOK,
+    Argv,
+    NotUnderstood,
+    Understanding,
+)
 
 # Left out: -F (a configuration that may name programs), -L -R -D -w -W (tunnels), -A (the agent),
-# -S -M -O (shared connections), -I (a library), -E (a log file), -f -N (without a command).
-OPTIONS = "-4 -6 -a -C -n -q -T -t -tt -v -x -k -p= -l= -i= -J= -c= -m= -o= -b="
+# -I (a library), -S -M -O (shared connections), -E (a log file), -f -N (no command).
+OPTIONS = "-4 -6 -a -C -k -n -q -s -t -T -v -x -p= -l= -J= -c= -m= -o= -i="
+KEPT = frozenset({"-4", "-6", "-C", "-n", "-q", "-v", "-p", "-l", "-J", "-c", "-m", "-t"})
+FORCED = (
+    *("BatchMode=yes", "ForwardAgent=no", "ForwardX11=no", "ClearAllForwardings=yes"),
+    *("PermitLocalCommand=no", "StrictHostKeyChecking=yes", "UpdateHostKeys=no"),
+    *("ControlMaster=no", "ControlPath=none"),
+)
+"""Settings that come first; ssh takes the first value of each."""
 SETTING = re.compile(
-    r"(?:ConnectTimeout|BatchMode|StrictHostKeyChecking|ServerAliveInterval|ServerAliveCountMax"
-    r"|LogLevel|PasswordAuthentication|PreferredAuthentications|IdentitiesOnly|ConnectionAttempts"
-    r"|Port|User|HostKeyAlgorithms|PubkeyAcceptedKeyTypes|PubkeyAcceptedAlgorithms|KexAlgorithms"
-    r"|Compression|AddressFamily|TCPKeepAlive|RequestTTY|CheckHostIP|HashKnownHosts|ForwardX11=no"
-    r"|ForwardAgent=no|ClearAllForwardings|NumberOfPasswordPrompts|UserKnownHostsFile=/dev/null\Z"
-    r"|GlobalKnownHostsFile=/dev/null\Z|UpdateHostKeys=no|VisualHostKey|ControlMaster=no\Z"
-    r"|ControlPath=none\Z)(?:[= ]|\Z|(?<=no)|(?<=null))",
+    r"(?:ConnectTimeout|ConnectionAttempts|ServerAliveInterval|ServerAliveCountMax|LogLevel|Port"
+    r"|User|AddressFamily|TCPKeepAlive|Compression|HostKeyAlgorithms|PubkeyAccepted(?:KeyTypes"
+    r"|Algorithms)|KexAlgorithms|Ciphers|MACs|PreferredAuthentications|SendEnv(?=.GIT_PROTOCOL\Z))"
+    r"[= ][\w+][\w.,:@+-]*",
     re.IGNORECASE,
 )
-USER_NAME = re.compile(r"[\w][\w.+-]*\Z")
-USER = re.compile(r"User\s*[= ]\s*(.*)", re.IGNORECASE | re.DOTALL)
+IGNORED = re.compile(
+    r"(?:BatchMode|StrictHostKeyChecking|PasswordAuthentication|IdentitiesOnly|CheckHostIP"
+    r"|HashKnownHosts|VisualHostKey|NumberOfPasswordPrompts|ClearAllForwardings)[= ][\w-]+"
+    r"|(?:ForwardAgent|ForwardX11|PermitLocalCommand|UpdateHostKeys|ControlMaster|RequestTTY"
+    r"|ForwardX11Trusted|Tunnel)[= ]no|(?:ControlPath|RemoteCommand)[= ]none"
+    r"|(?:User|Global)KnownHostsFile[= ]/dev/null",
+    re.IGNORECASE,
+)
+"""Settings that change nothing, or nothing against those that come first: they are left out."""
+USER_NAME = re.compile(r"\w[\w.+-]*")
 """The operator's configuration may pass the name to a shell (`ProxyCommand … %r@jump`)."""
-HOST_NAME = re.compile(r"(?:[\w.+-]+@)?(?:[\w][\w.-]*|\[[0-9a-fA-F:]+\])\Z")
-JUMPS = re.compile(r"(?:[\w.+-]+@)?[\w][\w.-]*(?::\d+)?(?:,(?:[\w.+-]+@)?[\w][\w.-]*(?::\d+)?)*\Z")
-REMOTE_PATH = re.compile(r"[\w./~@%+=,*-]*\Z")
-"""Paths without characters that have a meaning in a shell."""
-
-SCP = "-3 -4 -6 -B -C -p -q -r -T -v -P= -i= -l= -J= -o= -c="
-RSYNC = """
-    -a -v -r -l -p -t -g -o -D -z -h -n -u -c -x -H -A -X -S -P -q -i -L -k -W -m -b -d -R -O -J -0
-    -E -I -T= -e= -f= -B= --archive --verbose --recursive --links --perms --times --group --owner
-    --compress --human-readable --dry-run --update --checksum --one-file-system --hard-links --acls
-    --xattrs --sparse --progress --partial --quiet --itemize-changes --copy-links --whole-file
-    --prune-empty-dirs --backup --delete --delete-after --delete-before --delete-during
-    --delete-excluded --exclude= --include= --exclude-from= --include-from= --filter= --stats
-    --info= --bwlimit= --timeout= --contimeout= --rsh= --size-only --ignore-existing --existing
-    --inplace --append --append-verify --max-size= --min-size= --numeric-ids --chmod= --chown=
-    --list-only --omit-dir-times --relative --no-owner --no-group --no-perms --no-o --no-g --no-p
-    --safe-links --backup-dir= --suffix= --port= --files-from= --out-format= --remove-source-files
-    --mkpath --stats --no-motd --protect-args -s
-"""
-READ_LISTS = ("--files-from", "--exclude-from", "--include-from", "--filter", "-f")
-"""Error messages about such files would show their content, for example keys."""
-BY_SSH_ALONE = re.compile(r"ssh(?: -[pl] ?[\w.-]+| -i ?[\w./~-]+| -q| -T)*\Z")
-GRANTS = (SSH, NETWORK)
+HOST_NAME = re.compile(r"(?:\w[\w.+-]*@)?(?:\w[\w.-]*|\[[0-9a-fA-F:]+\])")
+JUMPS = re.compile(r"(?:\w[\w.+-]*@)?\w[\w.-]*(?::\d+)?(?:,(?:\w[\w.+-]*@)?\w[\w.-]*(?::\d+)?)*")
 
 
-def ssh(argv: tuple[Word, ...]) -> Understanding | None:
+def ssh(argv: Argv) -> Understanding:
     line = read(argv[1:], OPTIONS, to_operand=True)
-    words = literal(line.operands) if line else None
-    if line is None or line.unsure or not words:
-        return None
-    if not _harmless(line.values("-o"), line.values("-J")):
-        return None
-    if not all(user and USER_NAME.match(user) for user in line.values("-l")):
-        return None
-    again = read(words[1:], OPTIONS, to_operand=True)
-    if not HOST_NAME.match(words[0]) or again is None or again.options or again.unsure:
-        return None
-    if not again.operands:
-        return None
-    return Understanding(
-        action="ssh",
-        arguments=argv[1:],
-        grants=frozenset(GRANTS),
-        inner=(Inner(text=" ".join(literal(again.operands) or ()), elsewhere=True),),
-    )
+    host, words = line.operands[:1], line.operands[1:]
+    require(host or ("",), HOST_NAME)
+    if not line.terminated:
+        behind = read(words, OPTIONS, to_operand=True)
+        line = Line((*line.options, *behind.options), (*host, *behind.operands), True)
+        words = behind.operands
+    if line.has("-i"):
+        raise NotUnderstood("the option -i: leave it out, the keys are in an agent")
+    require(line.values("-l"), USER_NAME)
+    require(line.values("-p"), re.compile(r"\d{1,5}"))
+    require(line.values("-c", "-m"), re.compile(r"[\w.,@-]+"))
+    require(line.values("-J"), JUMPS)
+    executed = ("ssh", *_forced(line), *_kept(line), "--", *host, *words)
+    found = acts("ssh", (*host, *words), LOOK, "", SSH)
+    if line.has("-t"):
+        found = replace(found, level=FULL, why="opens a terminal")
+    if line.has("-s"):
+        if words != ("sftp",):
+            raise NotUnderstood("the option -s without sftp")
+        why = "may write any file there; `ssh HOST cat FILE` reads one"
+        return replace(found, level=FULL, why=why, argv=executed)
+    if not words:
+        raise NotUnderstood("a session: give a command")
+    inner = read_commands(" ".join(words))
+    return replace(found, argv=executed, inner=inner, elsewhere=True)
 
 
-def _harmless(settings: tuple[Word, ...], jumps: tuple[Word, ...]) -> bool:
-    return all(map(_is_harmless_setting, settings)) and all(
-        word and JUMPS.match(word) for word in jumps
-    )
+def _forced(line: Line) -> Argv:
+    terminal = () if line.has("-t") else ("-T",)
+    return (*terminal, *(word for setting in FORCED for word in ("-o", setting)))
 
 
-def _is_harmless_setting(word: Word) -> bool:
-    if not word or "\n" in word or not SETTING.match(word):
-        return False
-    user = USER.match(word)
-    return user is None or bool(USER_NAME.match(user[1]))
+def _kept(line: Line) -> Argv:
+    """Return the options in one spelling."""
+    words: list[str] = []
+    for name, value in line.options:
+        if name == "-o":
+            setting = re.sub(r"\s*=\s*|\s+", "=", value.strip(), count=1)
+            if not SETTING.fullmatch(setting) and not IGNORED.fullmatch(setting):
+                raise NotUnderstood(f"the setting {value}")
+            words += ["-o", setting] if SETTING.fullmatch(setting) else []
+        elif name in KEPT:
+            words += [name, value] if value else [name]
+    if line.has("-s"):
+        words.append("-s")
+    return tuple(words)
 
 
-def scp(argv: tuple[Word, ...]) -> Understanding | None:
-    """Read scp without -S (a program), -F, -O (uses a shell on the other side), -D, and without
-    copies of local files, which could be keys."""
-    line = read(argv[1:], SCP)
-    words = literal(line.operands) if line else None
-    if line is None or words is None or len(words) < 2:
-        return None
-    if not _harmless(line.values("-o"), line.values("-J")):
-        return None
-    sources, target = words[:-1], words[-1]
-    if not _is_remote(target) and len({_is_remote(source) for source in sources}) > 1:
-        return None
-    return _copies("scp", argv, words, dry=False)
+# What the far side is asked to run for rsync, scp, git and borg.
+
+RSYNC_FLAGS = re.compile(r"-[vlogDtprzcnuxHAXSqiLkWmbdROJIhyNUPKE0]*(?:e\d*\.\w*)?")
+"""Without `s`: it hides the words that follow."""
+RSYNC_OPTIONS = re.compile(
+    r"--(?:numeric-ids|delete(?:-\w+)?|partial|inplace|append(?:-verify)?|list-only|existing"
+    r"|ignore-(?:existing|errors|times)|size-only|no-\w[\w-]*|one-file-system|safe-links|stats"
+    r"|(?:bwlimit|timeout|max-size|min-size|modify-window|compress-level|checksum-choice"
+    r"|compress-choice|info|debug|chmod|usermap|groupmap|suffix)=[\w.,:+=-]+)"
+)
 
 
-def rsync(argv: tuple[Word, ...]) -> Understanding | None:
-    """Read rsync without --rsync-path (a program), -M, --daemon, --config, --log-file …"""
-    line = read(argv[1:], RSYNC)
-    words = literal(line.operands) if line else None
-    if line is None or not words:
-        return None
-    shells = line.values("-e", "--rsh")
-    if not all(shell and BY_SSH_ALONE.match(shell) for shell in shells):
-        return None
-    if line.has(*READ_LISTS) and any(map(_is_remote, words)):
-        return None
-    dry = line.has("-n", "--dry-run", "--list-only") or len(words) == 1
-    if line.has("--remove-source-files") and not dry:
-        found = _copies("rsync", argv, words, dry=False)
-        return None if found is None else replace(found, level=FULL, why="moves files")
-    extra = line.values("-T", "--backup-dir")
-    return _copies("rsync", argv, words, dry=dry, extra=extra)
+def rsync(argv: Argv) -> Understanding:
+    if argv[1:2] != ("--server",):
+        raise NotUnderstood("rsync that is started there: start it here")
+    words = tuple(word for word in argv[2:] if word != "--sender")
+    paths = words[words.index(".") + 1 :] if "." in words else ()
+    for word in words[: len(words) - len(paths) - 1]:
+        if not RSYNC_FLAGS.fullmatch(word) and not RSYNC_OPTIONS.fullmatch(word):
+            raise NotUnderstood(f"the option {word}")
+    if not paths or any(path.startswith("-") for path in paths):
+        raise NotUnderstood("no path")
+    return _copy("rsync", argv, paths, sends="--sender" in argv)
 
 
-def _copies(
-    program: str,
-    argv: tuple[Word, ...],
-    words: tuple[str, ...],
-    *,
-    dry: bool,
-    extra: tuple[Word, ...] = (),
-) -> Understanding | None:
-    remote = [word for word in words if _is_remote(word)]
-    if not all(map(_is_plain_remote, remote)):
-        return None
-    grants = GRANTS if remote else ()
-    if dry:
-        return looks(argv, *grants)
-    if _is_remote(words[-1]):
-        there = acts(program, argv[1:], FULL, "writes files on another host", *grants)
-        sends = len(remote) < len(words)
-        return replace(there, needs_agent=sends, sends_files=sends)
-    return writes(program, argv[1:], (words[-1], *extra), *grants)
+def scp(argv: Argv) -> Understanding:
+    line = read(argv[1:], "-f -t -r -p -d -q -v")
+    if line.has("-f") == line.has("-t"):
+        raise NotUnderstood("scp that is started there: start it here")
+    return _copy("scp", argv, line.operands, sends=line.has("-f"))
 
 
-def _is_remote(word: str) -> bool:
-    """Return whether a path is remote: it has a colon before any slash."""
-    return ":" in word.split("/")[0]
+def _copy(program: str, argv: Argv, paths: Argv, *, sends: bool) -> Understanding:
+    found = acts(program, argv[1:], LOOK if sends else FULL, "" if sends else "writes files there")
+    return found if sends else replace(found, writes=paths)
 
 
-def _is_plain_remote(word: str) -> bool:
-    if word.startswith("rsync://"):
-        return bool(REMOTE_PATH.match(word.removeprefix("rsync://").replace(":", "")))
-    host, _colon, path = word.partition(":")
-    return bool(HOST_NAME.match(host)) and bool(REMOTE_PATH.match(path.lstrip(":")))
+def pack(argv: Argv) -> Understanding:
+    """Read what git asks for: `git-upload-pack 'shop.git'` is a fetch, the other a push."""
+    line = read(argv[1:], "--strict --timeout= --stateless-rpc --http-backend-info-refs")
+    if len(line.operands) != 1:
+        raise NotUnderstood("no repository")
+    if argv[0] == "git-receive-pack":
+        return acts("git push", line.operands, FULL, "publishes commits")
+    return acts("git fetch", line.operands, LOOK, "")
 
 
-GRAMMARS: dict[str, Grammar] = {"ssh": ssh, "scp": scp, "rsync": rsync}
+def borg(argv: Argv) -> Understanding:
+    if argv[1:2] != ("serve",):
+        raise NotUnderstood(f"`{' '.join(argv[1:2])}`")
+    return acts("borg serve", argv[2:], FULL, "writes backups there")
+
+
+GRAMMARS: dict[str, Grammar] = {"ssh": ssh}
+ELSEWHERE: dict[str, Grammar] = {
+    "rsync": rsync,
+    "scp": scp,
+    **dict.fromkeys(("git-upload-pack", "git-upload-archive", "git-receive-pack"), pack),
+    "borg": borg,
+}

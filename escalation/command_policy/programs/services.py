@@ -3,36 +3,58 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
-from escalation.command_policy.grants import BUS, NETWORK
-from escalation.command_policy.programs.options import Grammar, acts, literal, looks, read
-from escalation.command_policy.understanding import FULL, LOOK, NEVER, SAFE, Understanding, Word
+from escalation.command_policy.grants import BUS
+from escalation.command_policy.programs.options import Grammar, acts, by_level, looks, names, read
+from escalation.command_policy.understanding import (
+    EVERYTHING,
+    FULL,
+    LOOK,
+    NEVER,
+    OTHER,
+    RESTART,
+    SAFE,
+    Argv,
+    NotUnderstood,
+    Understanding,
+)
 
 # Left out everywhere: -H and -M, which go to another machine, and --root, --image.
 SYSTEMCTL = """
     --user --system -t= --type= --state= -p= --property= -P= --value -a --all -l --full -q --quiet
     --no-pager --no-legend --legend= --plain --failed --now -f --force -n= --lines= -o= --output= -r
     --recursive --no-block --no-wall --reverse --after --before --with-dependencies --show-types
-     -s= --signal= --kill-who= --kill-whom= --what= --runtime --no-reload
-    --no-ask-password --wait -T --show-transaction --dry-run --timestamp= --version -i
-    --check-inhibitors= --preset-mode= --marked --read-only --mkdir
+    -s= --signal= --kill-who= --kill-whom= --runtime --no-reload --no-ask-password --wait -T
+    --show-transaction --dry-run --timestamp= --version -i --check-inhibitors= --preset-mode=
 """
-SYSTEMCTL_LEVELS = {
-    LOOK: "status show cat is-active is-failed is-enabled is-system-running list-units get-default"
-    " list-unit-files list-timers list-sockets list-jobs list-dependencies list-automounts"
-    " list-paths list-machines show-environment help",
-    SAFE: "start stop restart reload try-restart reload-or-restart try-reload-or-restart kill"
-    " force-reload condrestart reset-failed reload-or-try-restart",
-    FULL: "enable disable reenable mask unmask preset preset-all daemon-reload daemon-reexec revert"
-    " add-wants add-requires set-property unset-environment cancel freeze thaw"
-    " log-level log-target service-watchdogs set-default",
-    NEVER: "reboot poweroff halt kexec exit suspend hibernate hybrid-sleep switch-root emergency"
-    " suspend-then-hibernate soft-reboot rescue default isolate clean bind mount-image"
-    " link set-environment import-environment",
-}
-SYSTEMCTL_VERBS = {
-    verb: level for level, verbs in SYSTEMCTL_LEVELS.items() for verb in verbs.split()
-}
+SYSTEMCTL_VERBS = by_level(
+    {
+        LOOK: """
+            status show cat is-active is-failed is-enabled is-system-running list-units get-default
+            list-unit-files list-timers list-sockets list-jobs list-dependencies list-automounts
+            list-paths list-machines show-environment help
+        """,
+        SAFE: """
+            start stop restart reload try-restart reload-or-restart try-reload-or-restart kill
+            force-reload condrestart reset-failed reload-or-try-restart daemon-reload
+        """,
+        FULL: """
+            enable disable reenable mask unmask preset preset-all daemon-reexec revert add-wants
+            add-requires set-property unset-environment cancel freeze thaw log-level log-target
+            service-watchdogs set-default
+        """,
+        NEVER: """
+            reboot poweroff halt kexec exit suspend hibernate hybrid-sleep switch-root emergency
+            suspend-then-hibernate soft-reboot rescue default isolate clean bind mount-image link
+            set-environment import-environment
+        """,
+    }
+)
+RESTARTING = names("""
+    restart start kill try-restart condrestart force-reload reload-or-restart
+    try-reload-or-restart reload-or-try-restart
+""")
 ENDS_THE_SYSTEM = re.compile(
     r"(?:reboot|poweroff|halt|kexec|shutdown|rescue|emergency|exit|suspend|hibernate|hybrid-sleep"
     r"|sleep|ctrl-alt-del|runlevel[016]|debug-shell|systemd-(?:reboot|poweroff|halt|kexec|exit|soft-"
@@ -40,7 +62,14 @@ ENDS_THE_SYSTEM = re.compile(
 )
 # A path is a mount, too.
 MANY_AT_ONCE = re.compile(r"[*?\[/]|\.(?:slice|target|scope|mount|swap|device)\Z")
-PLAIN_NAME = re.compile(r"[\w@:][\w@:.-]*\Z")
+PLAIN_NAME = re.compile(r"[\w@:][\w@:.-]*")
+WHY = {
+    LOOK: "",
+    SAFE: "starts, stops or restarts a unit",
+    FULL: "changes what runs from now on",
+    NEVER: "ends or empties the whole system, or runs what it likes as root",
+}
+# Left out: --cursor-file, which is written.
 JOURNALCTL = """
     -0 -1 -2 -3 -4 -5 -6 -7 -8 -9 -u= -t= -p= -n? -f -r -e -x -k -b? -o= -a -q -m -S= -U= -c= -g=
     -F= -N -D= -l --unit= --user-unit= --user --system --identifier= --priority= --facility=
@@ -61,7 +90,6 @@ PLAIN = """
     --plain --order --require --fuzz= --iterations= -4 -6 -t= --type= --interface= --legend=
     --acquired --activatable --unique
 """
-CHANGES = "changes the system's settings"
 TABLES: dict[str, tuple[str, str, str]] = {
     # program: what is assumed without a verb, verbs that look, verbs that change
     "loginctl": (
@@ -74,7 +102,7 @@ TABLES: dict[str, tuple[str, str, str]] = {
     "hostnamectl": (
         "status",
         "status",
-        "hostname set-hostname icon-name chassis deployment location set-deployment set-location",
+        "set-hostname icon-name chassis deployment location set-deployment set-location",
     ),
     "timedatectl": (
         "status",
@@ -89,7 +117,6 @@ TABLES: dict[str, tuple[str, str, str]] = {
         "set-log-level log-level set-log-target log-target service-watchdogs",
     ),
     "busctl": ("list", "list status tree introspect get-property monitor", "set-property"),
-    "networkctl": ("list", "list status lldp label", "up down reload reconfigure renew delete"),
     "resolvectl": (
         "status",
         "status query service statistics show-cache show-server-state",
@@ -99,83 +126,65 @@ TABLES: dict[str, tuple[str, str, str]] = {
 }
 
 
-def systemctl(argv: tuple[Word, ...]) -> Understanding | None:
+def systemctl(argv: Argv) -> Understanding:
     line = read(argv[1:], SYSTEMCTL)
-    if line is None:
-        return None
-    if line.has("--version"):
-        return looks(argv)
     verb, units = (line.operands or ("list-units",))[0], line.operands[1:]
-    level = SYSTEMCTL_VERBS.get(verb or "")
-    if verb is None or level is None:
-        return None
-    names = literal(units)
-    if level != LOOK and (names is None or line.unsure):
-        return None
-    if level in (SAFE, FULL) and any(map(ENDS_THE_SYSTEM.match, names or ())):
+    level = SYSTEMCTL_VERBS.get(verb)
+    if level is None:
+        raise NotUnderstood(f"`{verb}`")
+    if level in (SAFE, FULL) and any(map(ENDS_THE_SYSTEM.match, units)):
         level = NEVER
-    if level == FULL and any("/" in name for name in names or ()):
+    if level == FULL and any("/" in unit for unit in units):
         level = NEVER  # A unit file of choice, which runs as root.
-    if level == SAFE and any(map(MANY_AT_ONCE.search, names or ())):
+    if level == SAFE and any(map(MANY_AT_ONCE.search, units)):
         level = FULL
-    rest = (*units, *_options(argv, line.operands))
-    return acts(f"systemctl {verb}", rest, level, _why(level), BUS)
+    options = tuple(word for word in argv[1:] if word not in line.operands)
+    return replace(
+        acts(f"systemctl {verb}", (*units, *options), level, WHY[level], BUS),
+        argv=("systemctl", "--no-pager", *argv[1:]),
+        kind=RESTART if verb in RESTARTING else OTHER,
+        services=tuple(EVERYTHING if re.search(r"[*?\[]", unit) else unit for unit in units),
+    )
 
 
-def _options(argv: tuple[Word, ...], operands: tuple[Word, ...]) -> tuple[Word, ...]:
-    return tuple(word for word in argv[1:] if word not in operands)
-
-
-def _why(level: int) -> str:
-    return {
-        LOOK: "",
-        SAFE: "starts, stops or restarts a unit",
-        FULL: "changes what runs from now on",
-        NEVER: "ends or empties the whole system, or runs what it likes as root",
-    }[level]
-
-
-def service(argv: tuple[Word, ...]) -> Understanding | None:
+def service(argv: Argv) -> Understanding:
     """Read service, which runs a script whose path begins with the name."""
-    words = literal(argv[1:])
-    if not words or not (words[0] == "--status-all" or PLAIN_NAME.match(words[0])):
-        return None
-    match words:
+    match argv[1:]:
         case ("--status-all",):
             return looks(argv, BUS)
-        case (name, "status"):
-            return acts("service", (name, "status"), LOOK, "", BUS)
-        case (name, "start" | "stop" | "restart" | "reload" | "force-reload" as verb):
+        case (name, "status") if PLAIN_NAME.fullmatch(name):
+            return looks(argv, BUS)
+        case (
+            name,
+            "start" | "stop" | "restart" | "reload" | "force-reload" as verb,
+        ) if PLAIN_NAME.fullmatch(name):
             level = NEVER if ENDS_THE_SYSTEM.match(name) else SAFE
-            return acts("service", (name, verb), level, _why(level), BUS)
-    return None
+            return replace(
+                acts("service", argv[1:], level, WHY[level], BUS),
+                kind=RESTART if verb in RESTARTING else OTHER,
+                services=(name,),
+            )
+    raise NotUnderstood(f"`{' '.join(argv[1:])}`")
 
 
-def journalctl(argv: tuple[Word, ...]) -> Understanding | None:
-    """Read journalctl; computed words only filter, unless they may be options."""
+def journalctl(argv: Argv) -> Understanding:
     line = read(argv[1:], JOURNALCTL)
-    if line is None or line.unsure:
-        return None
+    found = looks(argv, BUS)
     if line.has(*JOURNAL_CHANGES):
-        return acts("journalctl", argv[1:], FULL, "removes or rotates the journal", BUS)
-    return looks(argv, BUS)
+        found = replace(found, level=FULL, why="removes or rotates the journal")
+    return replace(found, argv=("journalctl", "--no-pager", *argv[1:]))
 
 
-def by_table(argv: tuple[Word, ...]) -> Understanding | None:
-    program = str(argv[0])
+def by_table(argv: Argv) -> Understanding:
+    program = argv[0]
     assumed, looking, changing = TABLES[program]
     line = read(argv[1:], PLAIN)
-    if line is None or line.unsure:
-        return None
     verb, rest = (line.operands or (assumed,))[0], line.operands[1:]
-    grants = (BUS, NETWORK) if program in ("networkctl", "resolvectl") else (BUS,)
-    if program == "hostnamectl" and verb == "hostname" and not rest:
-        return acts("hostnamectl hostname", rest, LOOK, "", *grants)
     if verb in looking.split():
-        return acts(f"{program} {verb}", rest, LOOK, "", *grants)
+        return acts(f"{program} {verb}", rest, LOOK, "", BUS)
     if verb in changing.split():
-        return acts(f"{program} {verb}", rest, FULL, CHANGES, *grants)
-    return None
+        return acts(f"{program} {verb}", rest, FULL, "changes the system's settings", BUS)
+    raise NotUnderstood(f"`{verb}`")
 
 
 GRAMMARS: dict[str, Grammar] = {

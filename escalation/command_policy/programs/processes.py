@@ -1,0 +1,106 @@
+"""Programs that show processes, sockets, memory and disks of the host.
+
+A sandbox would show them something false, so they run with the host's process table and network
+namespace, which they can only read.
+"""
+
+from __future__ import annotations
+
+import re
+
+from escalation.command_policy.grants import HOST, PROCESSES
+from escalation.command_policy.programs.options import (
+    Grammar,
+    acts,
+    looking,
+    looks,
+    names,
+    read,
+    reader,
+)
+from escalation.command_policy.understanding import FULL, LOOK, Argv, NotUnderstood, Understanding
+
+HARMLESS = """
+    ps pgrep pidof pstree pmap pwdx netstat free vmstat iostat mpstat uptime w who last df findmnt
+    lsblk lscpu lsmod lsns lslocks lsipc
+"""
+"""No option of theirs writes a file, sends a signal or starts a program."""
+TABLE = {
+    # Left out: -K (closes sockets), -D (writes a file), -F (reads one), -N (another namespace).
+    "ss": """
+        -t -u -l -n -p -a -e -o -m -i -s -x -w -4 -6 -0 -r -H -O -Z -b -d -z -S -M -T --tcp --udp
+        --listening --numeric --processes --all --extended --options --memory --info --summary
+        --unix --raw --ipv4 --ipv6 --resolve --no-header --oneline -f= --family= -A= --query=
+        --socket= --sctp --packet
+    """,
+    # Left out: -k and signals.
+    "fuser": "-v -m -u -4 -6 -a -s -c -l -V -M -n= --verbose --mount --user --namespace=",
+    # Left out: --files0-from and -X (files whose text would be shown).
+    "du": """
+        -a -b -c -d= -D -h -H -k -l -L -m -P -s -S -t= -x -0 --all --apparent-size --bytes --total
+        --max-depth= --human-readable --si --summarize --separate-dirs --one-file-system --time?
+        --threshold= --exclude= --inodes --block-size= -B=
+    """,
+    # Left out: -s, which sets limits.
+    "sensors": "-u -j -A -f --no-adapter --fahrenheit",
+    # Left out: -e (a program) and -o (a file).
+    "pidstat": "-d -r -u -h -H -l -s -t -v -w -R -I -U? -p= -C= -G= -T= --human",
+    "sar": """
+        -A -B -b -d -F -H -h -p -q -r -S -u -v -W -w -y -z -f= -s= -e= -i= -I= -m= -n= -P= -t
+        --human --pretty --dec=
+    """,
+    "arp": "-a -n -e -v -i=",
+    "route": "-n -e -4 -6",
+    # Without a program.
+    "numactl": "-H -s --hardware --show",
+    "top": "-b -c -i -H -S -n= -d= -o= -p= -u= -U= -w? -E= -e= -1 -v -h",
+}
+OPERANDS = {"route": "", "numactl": "", "top": "", "du": ".*", "ss": r"[\w.:/@%=,()<>! *-]+"}
+IP_OPTIONS = """
+    -4 -6 -0 -s -d -r -o -br -c -j -p -h -N -t -stats -details -resolve -oneline -brief -color?
+    -json -pretty -human -statistics -f= -family=
+"""
+IP_OBJECTS = names("""
+    address addr a link l route r rule neighbour neighbor neigh n maddress maddr mroute ntable
+    tunnel token tcp_metrics netconf
+""")
+IP_LOOKS = frozenset({"show", "list", "lst", "ls", "sh", "l", "get"})  # "s" may be "set"
+
+
+def top(argv: Argv) -> Understanding:
+    """Read top in batch mode: on a screen it takes commands."""
+    if not read(argv[1:], TABLE["top"]).has("-b", "-v", "-h"):
+        raise NotUnderstood("a screen: add -b -n 1")
+    return looking(TABLE["top"], PROCESSES, OPERANDS["top"])(argv)
+
+
+def lsof(argv: Argv) -> Understanding:
+    """Read lsof without -D, which writes a file."""
+    if flag := next((word for word in argv[1:] if re.match(r"-.*D", word)), ""):
+        raise NotUnderstood(f"the option {flag}")
+    return looks(argv, PROCESSES)
+
+
+def ip(argv: Argv) -> Understanding:
+    line = read(argv[1:], IP_OPTIONS, to_operand=True)
+    words = line.operands
+    if words and words[0] not in IP_OBJECTS:
+        raise NotUnderstood(f"`{words[0]}`")
+    if len(words) < 2 or words[1] in IP_LOOKS:
+        return acts(" ".join(("ip", *words[:1])), words[1:], LOOK, "", PROCESSES)
+    match words:
+        case ("link" | "l", "set", name, "up" | "down") if re.fullmatch(r"\w[\w.@-]*", name):
+            return acts("ip link set", words[2:], FULL, "changes the host's network", HOST)
+    raise NotUnderstood(f"`{words[1]}`: only show, and `ip link set NAME up|down`")
+
+
+GRAMMARS: dict[str, Grammar] = {
+    **dict.fromkeys(HARMLESS.split(), reader(PROCESSES)),
+    **{
+        name: looking(options, PROCESSES, OPERANDS.get(name, r"[\w.:/@+%,-]+"))
+        for name, options in TABLE.items()
+    },
+    "top": top,
+    "lsof": lsof,
+    "ip": ip,
+}

@@ -1,0 +1,178 @@
+"""Programs that read files, and git: for other hosts, and where there is no sandbox.
+
+In the command sandbox they run unjudged, because they need no grant.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import replace
+
+from escalation.command_policy.plain_shell import read_commands
+from escalation.command_policy.programs import ssh
+from escalation.command_policy.programs.options import (
+    Grammar,
+    acts,
+    by_level,
+    looking,
+    looks,
+    read,
+    reader,
+    require,
+)
+from escalation.command_policy.understanding import (
+    FULL,
+    LOOK,
+    NEVER,
+    SAFE,
+    Argv,
+    NotUnderstood,
+    Understanding,
+)
+
+HARMLESS = """
+    cat head tail wc cut tr nl tac rev paste comm md5sum sha1sum sha256sum sha512sum cksum stat ls
+    basename dirname realpath readlink seq sleep base64 od hexdump strings column zcat bzcat xzcat
+    jq uname id whoami groups nproc arch getconf locale echo printf true false : pwd cd test which
+    whereis lsusb lspci dpkg-query users
+"""
+"""No option of theirs writes a file or starts a program."""
+DIFF = "-u -q -s -b -w -i -y -B --brief --unified? --ignore-all-space"
+SORT = """
+    -b -d -f -g -i -M -h -n -R -r -V -c -C -m -s -u -z -k= -t= -o= --ignore-case --reverse --unique
+    --numeric-sort --human-numeric-sort --version-sort --key= --field-separator= --stable --output=
+"""
+UNIQ = "-c -d -D -i -u -z -f= -s= -w= --count --repeated --ignore-case --unique"
+DATE = "-d= --date= -I? --iso-8601? -R --rfc-3339= -u --utc -r= --reference="
+HOST = "-a -A -d -f -i -I -s --fqdn --long --short --domain --ip-address --all-ip-addresses"
+FIND_RUNS = re.compile(r"(?!-(?:exec|ok|delete|fprint|fls|files0)).*", re.DOTALL)
+WITH_LOGS = re.compile(r"(?:/var/log|/var/www|/srv|/opt|/data|/mnt|/usr)(?:/.*)?")
+"""Directories that may be read as a whole; others have keys."""
+
+
+def grep(argv: Argv) -> Understanding:
+    """Read grep; what it reads recursively must be named."""
+    paths = [word for word in argv[1:] if not word.startswith("-")][1:]
+    recursive = any(re.match(r"-[a-zA-Z]*[rR]|--(?:r|dereference-r|dir)|-d", word) for word in argv)
+    if recursive:
+        require([posixpath.normpath(path) for path in paths] or (".",), WITH_LOGS)
+    return looks(argv)
+
+
+def sort(argv: Argv) -> Understanding:
+    """Read sort without `--compress-program`."""
+    return replace(looks(argv), writes=read(argv[1:], SORT).values("-o", "--output"))
+
+
+def uniq(argv: Argv) -> Understanding:
+    return replace(looks(argv), writes=read(argv[1:], UNIQ).operands[1:])
+
+
+def find(argv: Argv) -> Understanding:
+    require(argv[1:], FIND_RUNS)
+    return looks(argv)
+
+
+def rpm(argv: Argv) -> Understanding:
+    """Read queries of rpm; `--eval`, `--define` and `--pipe` can run programs."""
+    require(argv[1:2] or ("",), re.compile(r"-q[aifldcRspV]*"))
+    require(argv[2:], re.compile(r"--(?:last|scripts|changelog)|(?!-)[\w.+:~/-]+"))
+    return looks(argv)
+
+
+# git. Settings and options that name programs are left out.
+
+GIT = "-C= -P --no-pager --git-dir= --work-tree= --no-optional-locks --version"
+GIT_RUNS = re.compile(
+    r"(?!-O|--(?:ou|op|ext|text|up|rec|exec|lost|config|server)|-c\Z|-o\Z).*", re.DOTALL
+)
+GIT_VERBS = by_level(
+    {
+        LOOK: """
+            log show diff status blame shortlog describe rev-parse ls-files ls-tree cat-file
+            rev-list name-rev grep for-each-ref show-ref merge-base count-objects cherry fsck
+            verify-commit ls-remote version
+        """,
+        SAFE: "fetch",
+        FULL: """
+            pull push add commit checkout switch restore reset merge revert stash branch tag remote
+            clone rm mv init gc clean
+        """,
+    }
+)
+GIT_LISTS = {
+    ("branch",): "-a -r -v -vv --all --remotes --list --show-current --verbose",
+    ("tag",): "-l --list --sort=",
+    ("remote",): "-v --verbose",
+    ("stash", "list"): "",
+}
+GIT_WHY = {LOOK: "", SAFE: "fetches from a remote", FULL: "changes the repository"}
+
+
+def git(argv: Argv) -> Understanding:
+    line = read(argv[1:], GIT, to_operand=True)
+    verb, rest = (line.operands or ("version",))[0], line.operands[1:]
+    if verb in ("upload-pack", "receive-pack", "upload-archive"):
+        return ssh.pack((f"git-{verb}", *rest))
+    level = GIT_VERBS.get(verb)
+    if level is None:
+        raise NotUnderstood(f"`{verb}`")
+    require(rest, GIT_RUNS)
+    if any("::" in word for word in rest):
+        raise NotUnderstood("a remote that is a program")
+    action = f"git {verb}"
+    if verb == "push" and _is_forced(rest):
+        return acts(action, rest, NEVER, "overwrites what others have pushed")
+    level = LOOK if _only_lists((verb, *rest)) else level
+    return acts(action, rest, level, GIT_WHY[level])
+
+
+def _is_forced(rest: Argv) -> bool:
+    return any(re.match(r"-[^-]*f|--force(?!-with)|--mirror|\+", word) for word in rest)
+
+
+def _only_lists(words: Argv) -> bool:
+    for verbs, options in GIT_LISTS.items():
+        if words[: len(verbs)] == verbs:
+            try:
+                return not read(words[len(verbs) :], options).operands
+            except NotUnderstood:
+                return False
+    return False
+
+
+# Programs that run another one there.
+
+
+def shell(argv: Argv) -> Understanding:
+    if len(argv) != 3 or argv[1] != "-c":
+        raise NotUnderstood("a shell: only with -c and one text")
+    return Understanding(action=argv[0], arguments=argv[1:], inner=read_commands(argv[2]))
+
+
+def timeout(argv: Argv) -> Understanding:
+    line = read(argv[1:], "-k= -s= -v --kill-after= --signal= --foreground", to_operand=True)
+    if len(line.operands) < 2:
+        raise NotUnderstood("no command")
+    return Understanding(action="timeout", arguments=argv[1:], inner=(line.operands[1:],))
+
+
+GRAMMARS: dict[str, Grammar] = {
+    **dict.fromkeys(HARMLESS.split(), reader()),
+    **dict.fromkeys(("grep", "egrep", "fgrep"), grep),
+    "diff": looking(DIFF, "", ".*"),
+    "sort": sort,
+    "uniq": uniq,
+    "find": find,
+    # An operand without a plus would set the clock, or the name.
+    "date": looking(DATE, "", r"\+.*"),
+    "hostname": looking(HOST, "", ""),
+    "blkid": looking("-o= -s= -p -k -L= -U= -t= -l --output= --match-tag= --label=", ""),
+    "rpm": rpm,
+    "git": git,
+}
+ELSEWHERE: dict[str, Grammar] = {
+    **dict.fromkeys(("sh", "bash"), shell),
+    "timeout": timeout,
+}
