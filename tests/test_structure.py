@@ -36,7 +36,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "queue": ("redaction",),
     "notifications": ("text",),
     "incidents": ("base", "queue", "notifications", "history"),
-    "supervisor": ("incidents", "agent", "costs", "access"),
+    "supervisor": ("incidents", "agent", "costs", "access", "command_policy"),
     "resume": ("agent", "archive", "history"),
     "run": ("supervisor", "resume", "sandbox"),
     "worker": ("run",),

@@ -332,6 +332,12 @@ class _Judge:
         action = tuple(understood.action.split())
         plain = (*action, *understood.arguments)
         self._rules(plain, action, shown)
+        if held := touches_supervisor(understood, self.policy.supervisor):
+            self._deny(
+                "supervisor is protected",
+                f"`{shown}` would end or change {held}, which runs this session: not allowed at "
+                "any tier. Leave it to a person, and say so in your report.",
+            )
         allowed = allowed or any(
             allows(rule, words) for rule in self.policy.allowed for words in (argv, plain)
         )
@@ -360,12 +366,6 @@ class _Judge:
         """Judge a vector without others in it."""
         if not allowed:
             self._deny_unlisted(shown)
-        if held := touches_supervisor(understood, self.policy.supervisor):
-            self._deny(
-                "supervisor is protected",
-                f"`{shown}` would end or change {held}, which runs this session: not allowed at "
-                "any tier. Leave it to a person, and say so in your report.",
-            )
         level, why = self._level_there(understood, place, shown)
         self.actions.append(in_short(plain))
         if level > LOOK:
@@ -425,7 +425,7 @@ class _Judge:
         if self.policy.sandboxed and understood.argv[0] not in programs.SHIMS and not known:
             self._deny(
                 "works in the sandbox",
-                f"`{shown}` runs in the command sandbox, which asks for nothing: call it by name.",
+                f"`{shown}` needs no grant: it runs in the command sandbox itself.",
             )
         if not self.policy.sandboxed and understood.argv[0] == "git" and self.tier >= SAFE:
             self._deny(

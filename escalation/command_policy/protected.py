@@ -20,7 +20,6 @@ UNIT_TYPES = re.compile(
     r"\.(?:service|socket|device|mount|automount|swap|target|path|timer|slice|scope)\Z"
 )
 SANDBOX_PACKAGE = "bubblewrap"
-SANDBOX_SETTINGS = re.compile(r"user[./]max_|.*userns", re.IGNORECASE)
 PUTS_IN = frozenset({"install", "upgrade", "reinstall", "add", "update"})
 PACKAGE_PROGRAMS = frozenset(
     {"apt", "apt-get", "aptitude", "dpkg", "dnf", "yum", "apk", "pacman", "zypper", "rpm"}
@@ -66,7 +65,7 @@ def touches_supervisor(understood: Understanding, supervisor: Supervisor) -> str
     if understood.level <= LOOK:
         return ""
     program, _space, verb = understood.action.partition(" ")
-    words = tuple(word for word in understood.arguments if word)
+    words = understood.arguments
     match program:
         case "systemctl" | "service":
             return _units(words, supervisor)
@@ -78,9 +77,6 @@ def touches_supervisor(understood: Understanding, supervisor: Supervisor) -> str
             return _by_name(words, supervisor)
         case "docker" | "podman":
             return _containers(words, supervisor)
-        case "sysctl":
-            found = next((word for word in words if SANDBOX_SETTINGS.match(word)), "")
-            return f"what its sandbox needs ({found})" if found else ""
         case _ if program in PACKAGE_PROGRAMS:
             return _packages(verb, words)
     return ""
@@ -120,7 +116,7 @@ def _by_name(words: tuple[str, ...], supervisor: Supervisor) -> str:
     for own in supervisor.alive().processes:
         if any(_may_mean(pattern, own) for pattern in patterns):
             return f"the process {own.pid} ({own.name})"
-    return ""
+    return next((f"what {word} names" for word in patterns if "claudeops" in word), "")
 
 
 def _may_mean(pattern: str, own: OwnProcess) -> bool:

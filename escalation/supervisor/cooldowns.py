@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import cast
 
@@ -17,6 +17,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.urls import reverse
 from django.utils import timezone
 
+from escalation.command_policy.understanding import EVERYTHING, CommandEffect
 from escalation.notifications.notify import notify
 from escalation.report import HEALTHY, Report
 from sessions_app.history.services import one_spelling
@@ -25,57 +26,20 @@ from sessions_app.models.session import SessionQuerySet
 from sessions_app.redaction.redact import redacted
 from sessions_app.tiers import FULL, SAFE
 
-# The command policy describes a change as "docker restart web". A verb that is in none of these
-# tables has no cooldown.
-
 Kind = Change.Kind
-EVERYTHING = "*"
-"""All services: none was named, or only the shell knows the name."""
-COMPUTED = "…"
-
-RESTARTING = frozenset(
-    {
-        *("restart", "start", "kill", "unpause", "try-restart", "condrestart", "force-reload"),
-        *("reload-or-restart", "try-reload-or-restart", "reload-or-try-restart"),
-    }
-)
-COMPOSING = frozenset({"up", "create"})
-HELM = frozenset({"upgrade", "install", "rollback"})
-KUBE_RESTARTS = frozenset({"rollout restart", "delete pod", "delete pods", "delete po", "scale"})
-KUBE_DEPLOYS = frozenset(
-    ("rollout undo", "set image", "set env", "apply", "replace", "patch", "create", "edit")
-)
-ANSIBLE_SERVICES = frozenset({"service", "systemd", "systemd_service", "sysvinit", "openrc"})
-ANSIBLE_RESTARTS = frozenset({"restarted", "started"})
-# The word after one of these options is its value, not a service.
-WITH_VALUE = frozenset(
-    {
-        *("-t", "--time", "--timeout", "-s", "--signal", "--kill-who", "--kill-whom", "--scale"),
-        *("--pull", "--wait-timeout", "--exit-code-from", "--attach", "--no-attach", "--replicas"),
-        *("--selector", "--image", "--limit", "-i", "--inventory", "-l", "-e", "--extra-vars"),
-        *("--tags", "--namespace", "-c", "--compose-file", "--env", "--volume", "--user"),
-    }
-)
 _CONTAINER = re.compile(r"[^-_].*?[-_](.+)[-_]\d{1,3}")
 """Container name of compose: project, service, number."""
 _POD = re.compile(r"(.+)-[a-f0-9]{8,10}-[a-z0-9]{5}")
 
-Read = tuple[str, list[str]]
-"""The kind of a change, and the services as they were named."""
-OTHER: Read = (Kind.OTHER, [])
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CommandEffect:
-    kind: str
-    service: str
-    """The normalized name; EVERYTHING if none is named, empty for another kind."""
-    action: str
-
-
-def effects_of(changes: Iterable[str]) -> tuple[CommandEffect, ...]:
-    """Returns one effect for each service of each change."""
-    return tuple(effect for change in changes for effect in _effects(change))
+def effects_of(effects: Iterable[CommandEffect]) -> tuple[CommandEffect, ...]:
+    """Returns effects of a decision with the names of their services as reports have them."""
+    return tuple(
+        replace(effect, service=redacted(service_behind(effect.service)))
+        if effect.service not in ("", EVERYTHING)
+        else effect
+        for effect in effects
+    )
 
 
 def service_behind(name: str) -> str:
@@ -89,136 +53,10 @@ def is_of_docker(effect: CommandEffect) -> bool:
     return effect.action.startswith("docker ")
 
 
-def _effects(change: str) -> list[CommandEffect]:
-    words = change.split()
-    read = READERS.get(words[0] if words else "")
-    kind, names = read(words[1:]) if read else OTHER
-    if kind == Kind.OTHER:
-        return [CommandEffect(kind=kind, service="", action=change)]
-    services = [
-        EVERYTHING if COMPUTED in name else redacted(service_behind(name)) for name in names
-    ]
-    return [
-        CommandEffect(kind=kind, service=service, action=change)
-        for service in services or [EVERYTHING]
-    ]
-
-
-def _docker(words: list[str]) -> Read:
-    match words:
-        case ["compose", *rest]:
-            return _by_verb(rest, COMPOSING)
-        case ["service", "update", *rest]:
-            return Kind.REDEPLOY, _operands(rest)
-        case ["stack", "deploy", *rest]:
-            return Kind.REDEPLOY, _operands(rest)[-1:]
-        case ["run" | "create", *rest]:
-            named = [word for flag, word in _pairs(rest) if flag == "--name"]
-            return (Kind.REDEPLOY, named) if named else OTHER
-    return _by_verb(words)
-
-
-def _by_verb(words: list[str], deploying: frozenset[str] = frozenset()) -> Read:
-    match words:
-        case [verb, *rest] if verb in RESTARTING:
-            return Kind.RESTART, _operands(rest)
-        case [verb, *rest] if verb in deploying:
-            return Kind.REDEPLOY, _operands(rest)
-    return OTHER
-
-
-def _service(words: list[str]) -> Read:
-    """Reads `service nginx restart`, where the name comes first."""
-    is_restart = len(words) > 1 and words[1] in RESTARTING
-    return (Kind.RESTART, words[:1]) if is_restart else OTHER
-
-
-def _kubectl(words: list[str]) -> Read:
-    for length in (2, 1):
-        verb, rest = " ".join(words[:length]), words[length:]
-        if verb in KUBE_RESTARTS:
-            pods = _operands(rest) if verb.startswith("delete") else _kube_names(rest)
-            return Kind.RESTART, pods
-        if verb in KUBE_DEPLOYS:
-            return Kind.REDEPLOY, _kube_names(rest)
-    return OTHER
-
-
-def _kube_names(words: list[str]) -> list[str]:
-    """Reads `deployment/web`, `deployment web`, or the name of a file."""
-    if files := [word for flag, word in _pairs(words) if flag in ("-f", "--filename", "-k")]:
-        return [_stem(name) for name in files]
-    operands = [word for word in _operands(words) if "=" not in word]
-    with_kind = [word for word in operands if "/" in word]
-    return with_kind or operands[1:] or operands
-
-
-def _helm(words: list[str]) -> Read:
-    is_deploy = bool(words) and words[0] in HELM
-    return (Kind.REDEPLOY, _operands(words[1:])[:1]) if is_deploy else OTHER
-
-
-def _playbook(words: list[str]) -> Read:
-    return Kind.REDEPLOY, [_stem(word) for word in _operands(words)]
-
-
-def _ansible(words: list[str]) -> Read:
-    """Reads `ansible web -m service -a "name=nginx state=restarted"`."""
-    module = next((word for flag, word in _pairs(words) if flag in ("-m", "--module-name")), "")
-    said = dict(word.strip("\"'").split("=", 1) for word in words if "=" in word)
-    if module.rpartition(".")[2] in ANSIBLE_SERVICES and said.get("state") in ANSIBLE_RESTARTS:
-        return Kind.RESTART, [name for key, name in said.items() if key in ("name", "service")]
-    return (Kind.RESTART, []) if module.rpartition(".")[2] == "reboot" else OTHER
-
-
-def _terraform(words: list[str]) -> Read:
-    return (Kind.REDEPLOY, ["terraform"]) if words[:1] == ["apply"] else OTHER
-
-
-def _operands(words: list[str]) -> list[str]:
-    before = ["", *words]
-    return [
-        word
-        for flag, word in zip(before, words, strict=False)
-        if not word.startswith("-") and flag not in WITH_VALUE
-    ]
-
-
-def _pairs(words: list[str]) -> list[tuple[str, str]]:
-    """Returns options with their values, written with a space or with `=`."""
-    joined = [word.partition("=") for word in words if word.startswith("-")]
-    return [
-        *zip(words, words[1:], strict=False),
-        *((flag, value) for flag, sign, value in joined if sign),
-    ]
-
-
-def _stem(path: str) -> str:
-    return path.rpartition("/")[2].rpartition(".")[0] or path
-
-
-READERS: dict[str, Callable[[list[str]], Read]] = {
-    "docker": _docker,
-    "podman": _docker,
-    "systemctl": _by_verb,
-    "service": _service,
-    "kubectl": _kubectl,
-    "helm": _helm,
-    "ansible-playbook": _playbook,
-    "ansible": _ansible,
-    "terraform": _terraform,
-    "tofu": _terraform,
-}
-
-
 REMEDIES: dict[str, int] = {Kind.RESTART: SAFE, Kind.REDEPLOY: FULL}
 """Kinds with a cooldown, and the lowest tier that may apply each."""
 DONE: dict[str, str] = {Kind.RESTART: "restarted", Kind.REDEPLOY: "redeployed"}
 INSTEAD = "do not try again, ask for a person in your report"
-UNCOUNTED = (
-    "Restarts and redeployments are counted, which is impossible in a loop, a function or behind "
-    "xargs: run each one as a single command."
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -274,17 +112,15 @@ def left(kind: str, service: str, record: Iterable[Done], limits: Limits, now: d
 
 def objection(
     effects: Sequence[CommandEffect],
-    may_repeat: bool,
     record: Iterable[Done],
     limits: Limits,
     now: datetime,
 ) -> Reached | None:
-    """Returns the cooldown that stops a command. Its own effects count one after another."""
-    counted = [effect for effect in effects if effect.kind in limits]
-    if counted and may_repeat:
-        return Reached(service=counted[0].service, reason=UNCOUNTED)
+    """Returns the cooldown that stops a vector. Its own effects count one after another."""
     so_far = list(record)
-    for effect in counted:
+    for effect in effects:
+        if effect.kind not in limits:
+            continue
         kind, service = effect.kind, effect.service
         if not left(kind, service, so_far, limits, now):
             why = _in_words(kind, service, so_far, limits, now)

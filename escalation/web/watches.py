@@ -22,13 +22,13 @@ from django.views.decorators.http import require_safe
 from django.views.decorators.vary import vary_on_headers
 
 from escalation.command_policy import grants as known_grants
+from escalation.command_policy.understanding import EVERYTHING
 from escalation.errors import OperationRefused, RefusalCode
 from escalation.queue.lock import installation_lock
 from escalation.run.prompts import MANIFEST_LENGTH, MANIFEST_NAME, read_manifest
 from escalation.supervisor import cycles
 from escalation.supervisor.cooldowns import (
     DONE,
-    EVERYTHING,
     Done,
     Limits,
     counting,

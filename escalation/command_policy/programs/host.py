@@ -170,7 +170,7 @@ def kill(argv: Argv) -> Understanding:
 
 def kill_by_name(argv: Argv) -> Understanding:
     """Read pkill and killall. A file of /run names the process of one service."""
-    kept = tuple(word for word in argv[1:] if word.removeprefix("-") not in SIGNALS)
+    kept = tuple(word for word in argv[1:] if word[:1] != "-" or word[1:] not in SIGNALS)
     line = read(kept, PKILL if argv[0] == "pkill" else KILLALL)
     signals = (*line.values("--signal"), *(line.values("-s") if argv[0] == "killall" else ()))
     files = line.values("-F", "--pidfile")

@@ -50,7 +50,7 @@ TOGETHER = ({"-G", "-d"},)
 LOOKING = frozenset({"GET", "HEAD", "OPTIONS"})
 METHOD = re.compile(r"[A-Z]{3,20}")
 URL = re.compile(
-    r"(?:https?://)?(?:[^/?#@\s\\]*@)?(?P<host>(?:[\w.-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?)"
+    r"(?:https?://)?(?:[^/?#@\s\\]*@)?(?P<host>(?:\w[\w.-]*|\[[0-9a-f:.]+\])(?::\d{1,5})?)"
     r"(?:[/?#]\S*)?",
     re.IGNORECASE,
 )

@@ -27,7 +27,7 @@ from escalation.command_policy.understanding import (
     Understanding,
 )
 
-NAME = re.compile(r"[\w.:/@+%-]+")
+NAME = re.compile(r"[\w.:/@+%=-]+")
 PING = "-4 -6 -A -D -n -O -q -r -v -a -c= -i= -I= -l= -m= -M= -p= -Q= -s= -S= -t= -T= -w= -W="
 # Left out: -f (queries of a file), -k and -y (keys).
 DIG = "-4 -6 -b= -c= -i -m -p= -q= -r -t= -u -v -x= -h"

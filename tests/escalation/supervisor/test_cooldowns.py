@@ -6,17 +6,17 @@ from datetime import UTC, datetime, timedelta
 from itertools import product
 from random import Random
 
+from escalation.command_policy.understanding import EVERYTHING, CommandEffect
 from escalation.supervisor.cooldowns import (
-    EVERYTHING,
-    UNCOUNTED,
-    CommandEffect,
     Done,
     Limit,
+    effects_of,
     healthy_in,
     left,
     limits_of,
     objection,
     recovered,
+    service_behind,
     tier_objection,
     used,
 )
@@ -38,10 +38,8 @@ def doing(service: str = "web", kind: str = RESTART) -> CommandEffect:
     return CommandEffect(kind=kind, service=service, action=f"{kind} {service}")
 
 
-def why(
-    effects: list[CommandEffect], record: list[Done], limits=LIMITS, may_repeat: bool = False
-) -> str:
-    reached = objection(effects, may_repeat, record, limits, NOW)
+def why(effects: list[CommandEffect], record: list[Done], limits=LIMITS) -> str:
+    reached = objection(effects, record, limits, NOW)
     return reached.reason if reached else ""
 
 
@@ -100,9 +98,30 @@ def test_nothing_allowed_means_never():
     assert why([doing()], [], NEVER).startswith("web may never be restarted in this watch")
 
 
-def test_what_cannot_be_counted_is_to_be_run_by_itself():
-    assert why([doing()], [], may_repeat=True) == UNCOUNTED
-    assert why([doing(kind="other")], [], may_repeat=True) == ""
+def test_another_change_has_no_cooldown():
+    assert why([doing("", "other")] * 5, [done(), done()]) == ""
+
+
+@each_row("name", ["web", "Web ", "/web", "web.service", "deploy/web", "shop-web-1", "shop_web_1"])
+def test_one_service_has_one_spelling(name):
+    assert service_behind(name) == "web"
+    assert [effect.service for effect in effects_of([doing(name)])] == ["web"]
+
+
+@each_row("name", ["web-5d9c7b4f88-x2x4z", "web-5d9c7b4f88-abcde"])
+def test_a_pod_is_its_deployment(name):
+    assert service_behind(name) == "web"
+
+
+@each_row("effect", [doing(EVERYTHING), doing("", "other")])
+def test_an_effect_without_a_named_service_stays_as_it_is(effect):
+    assert effects_of([effect]) == (effect,)
+
+
+@each_row("name", ["", "*", "…", "-", "web" * 500, "shop--1", "\u202eweb", "1-2-3"])
+def test_nonsense_has_a_spelling_too(name):
+    assert service_behind(service_behind(name)) == service_behind(name) or len(name) < 6
+    assert len(service_behind(name)) <= 200
 
 
 @each_row(
@@ -149,7 +168,7 @@ def test_whatever_is_asked_in_whatever_order_no_more_is_let_through_than_allowed
         record: list[Done] = []
         for _ in range(200):
             now = NOW + timedelta(seconds=random.randrange(5 * 3600))
-            if objection([doing()], False, record, limits, now) is None:
+            if objection([doing()], record, limits, now) is None:
                 record.append(Done(kind=RESTART, service="web", at=now))
         for start in record:
             window = [

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from escalation.supervisor.cooldowns import EVERYTHING, Done, Limit
+from escalation.command_policy.understanding import EVERYTHING
+from escalation.supervisor.cooldowns import Done, Limit
 from escalation.web.watches import rows_of
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)

@@ -1,122 +1,163 @@
-"""Programs that ask the network, and databases behind it."""
+"""Programs that ask the network, and clients of forges."""
 
 from __future__ import annotations
 
-from escalation.command_policy.programs.databases import SqlEffect, effect_of
 from escalation.command_policy.understanding import FULL, LOOK, NEVER, SAFE
-from tests.escalation.command_policy.programs.tables import Row, assert_is, understood
+from tests.escalation.command_policy.vectors import (
+    Row,
+    assert_is,
+    assert_not_understood,
+    judge,
+    understood,
+)
 from tests.tables import each_row
 
-NET = "network"
-ROWS = [
-    Row("redis-cli -h cache echo hello", "redis-cli", LOOK, NET),
-    Row("ping -c 1 example.org", "ping", LOOK, NET),
-    Row("dig +short example.org @1.1.1.1", "dig", LOOK, NET),
-    Row("nslookup example.org", "nslookup", LOOK, NET),
-    Row("getent hosts localhost", "getent", LOOK, NET),
-    Row("nc -zv -w 2 localhost 80", "nc", LOOK, NET),
-    Row("nc -zvw3 localhost 80", "nc", LOOK, NET),
-    Row("ss -tlnp", "ss", LOOK, "network processes"),
-    Row("ss -tn sport = :80", "ss", LOOK, "network processes"),
-    Row("whois -h whois.example.org example.org", "whois", LOOK, NET),
-    Row("ip -br addr", "ip addr", LOOK, NET),
-    Row("ip route show", "ip route", LOOK, NET),
-    Row("ip link set eth0 down", "ip link", FULL, "host"),
-    Row("ip link s eth0 down", "ip link", FULL, "host"),
-    Row("openssl s_client -connect localhost:443 -servername x", "openssl s_client", LOOK, NET),
-    Row("openssl x509 -noout -enddate -in c.pem", "openssl x509", LOOK),
-    Row("nmap -p 80 localhost", "nmap", FULL, NET),
-    Row("psql -h db -U app -c 'SELECT count(*) FROM orders'", "psql", LOOK, NET),
-    Row("psql -h db -l", "psql", LOOK, NET),
-    Row("psql -h db -c '\\dt'", "psql", LOOK, NET),
-    Row("psql -h db -c 'DELETE FROM orders'", "psql", FULL, NET),
-    Row("psql -h db -c 'SELECT pg_terminate_backend(1)'", "psql", FULL, NET),
-    Row("psql -h db -c 'DROP TABLE orders'", "psql", NEVER, NET),
-    Row("mysql -h db -e 'SHOW PROCESSLIST'", "mysql", LOOK, NET),
-    Row("mysqladmin -h db status", "mysqladmin", LOOK, NET),
-    Row("sqlite3 -readonly app.db 'SELECT 1'", "sqlite3", LOOK),
-    Row("sqlite3 app.db .tables", "sqlite3", LOOK),
-    Row("sqlite3 app.db 'UPDATE a SET b=1'", "sqlite3", SAFE, "", ("app.db",)),
-    Row("redis-cli -h cache info memory", "redis-cli", LOOK, NET),
-    Row("redis-cli CONFIG GET maxmemory", "redis-cli", LOOK, NET),
-    Row("redis-cli CONFIG SET dir /root", "redis-cli", FULL, NET),
-    Row("redis-cli flushall", "redis-cli", NEVER, NET),
-    Row("etcdctl get /a --prefix", "etcdctl", LOOK, NET),
+LOOKS = [
+    "ping -c 1 example.org",
+    "ping6 -c 1 ::1",
+    "dig +short example.org @1.1.1.1",
+    "dig -t MX example.org",
+    "host -t A example.org 1.1.1.1",
+    "nslookup example.org",
+    "nslookup -querytype=MX example.org",
+    "nc -zv -w 2 localhost 80",
+    "nc -zvw3 localhost 80-90",
+    "ncat -z localhost 80",
+    "netcat -zu localhost 53",
+    "traceroute -n example.org",
+    "tracepath example.org",
+    "mtr --report -c 3 example.org",
+    "mtr -rwc 3 example.org",
+    "whois -h whois.example.org example.org",
+    "snmpget -v 2c -c public switch 1.3.6.1.2.1.1.3.0",
+    "snmpwalk -v2c -c public switch",
+    "ntpq -pn",
+    "ntpq -c rv -c 'readvar 0 offset' clock",
+    "chronyc -n sources",
+    "chronyc tracking",
+    "pg_isready -h db -p 5432",
+    "getent hosts localhost",
 ]
 
 
-@each_row("row", ROWS, ids=lambda row: row.command)
-def test_a_question_has_its_level(row):
-    assert_is(row)
+@each_row("command", LOOKS)
+def test_a_question_is_a_look_with_the_network(command):
+    assert_is(Row(command, command.split()[0], LOOK, "network"))
 
 
 @each_row(
     "command",
     [
-        "dig $computed",
+        "ping -f example.org",
+        "ping 'a b'",
         "dig -f /etc/passwd",
         "dig -4f /etc/passwd",
-        "getent -s ../evil passwd",
-        "whois -h 127.0.0.1 -p 6379 FLUSHALL",
-        "whois -h 127.0.0.1:6379 FLUSHALL",
-        "host $computed",
+        "dig -k key example.org",
+        "dig 'a;b'",
+        "host '$(evil)'",
         "nslookup",
+        "nslookup -",
+        "nslookup -type=A",
         "nc localhost 80",
         "nc -zv -e sh localhost 80",
+        "nc -zc sh localhost 80",
+        "ncat -z --exec sh localhost 80",
+        "ncat -z --sh-exec id localhost 80",
         "nc -l 80",
-        "ss -K dst 1.2.3.4",
-        "ss -D /etc/x",
-        "ip netns exec x evil",
-        "ip netns e x evil",
-        "ip vrf exec x evil",
-        "ip -b evil",
-        "openssl enc -in /etc/shadow",
-        "openssl s_client -connect x:443 -keylogfile /etc/x",
-        "openssl req -engine evil",
-        "nmap --script evil localhost",
-        "psql -h db",
-        "psql -f evil.sql",
-        "psql -h db -c '\\! evil'",
-        "psql -h db -c 'SELECT 1 \\g | evil'",
-        "psql -h db -c 'SELECT 1; DROP TABLE a'",
-        "psql -h db -c $computed",
-        "psql 'host=db options=evil' -c 'SELECT 1'",
-        "mysql -h db -e 'SELECT 1\nsystem evil'",
-        "mysql -h db -e '\\! evil'",
-        "mysql --pager=evil -e 'SELECT 1'",
-        "mysqladmin shutdown",
-        "sqlite3 app.db '.shell evil'",
-        "sqlite3 app.db \"SELECT load_extension('x')\"",
-        "sqlite3 app.db \"ATTACH '/etc/x' AS y\"",
-        "sqlite3 app.db",
-        "sqlite3 -cmd '.shell evil' app.db 'SELECT 1'",
-        "redis-cli",
-        "redis-cli -x set a",
-        "redis-cli --eval evil.lua",
-        "redis-cli --rdb /etc/x",
-        "mongosh",
+        "nc -zl 80",
+        "mtr example.org",
+        "mtr -rF /etc/passwd",
+        "whois -h 127.0.0.1 -p 6379 FLUSHALL",
+        "whois -h 127.0.0.1:6379 FLUSHALL",
+        "whois a b",
+        "snmpget -Lf /etc/x -v 2c -c public switch 1",
+        "snmpwalk -M /srv/shop -v 2c -c public switch",
+        "snmpset -v 2c -c private switch 1 i 1",
+        "ntpq",
+        "ntpq -i",
+        "ntpq -c ':config server evil'",
+        "ntpq -c 'saveconfig /etc/x'",
+        "ntpq -p -c passwd",
+        "chronyc",
+        "chronyc makestep",
+        "chronyc -m tracking makestep",
+        "chronyc -f /srv/shop/x sources",
+        "getent -s ../evil passwd",
+        "nmap localhost",
     ],
 )
 def test_what_could_do_more_is_not_understood(command):
-    assert understood(command) is None
+    assert_not_understood(command)
+
+
+def test_s_client_gets_no_input_because_it_would_send_it():
+    found = understood("openssl s_client -connect db:6380 -servername db -showcerts")
+
+    assert (found.action, found.level, found.grant) == ("openssl s_client", LOOK, "network")
+    assert found.no_input
+    assert judge("openssl s_client -connect db:6380").no_input
+    assert not judge("ping -c 1 db").no_input
 
 
 @each_row(
-    ("statement", "effect"),
+    "command",
     [
-        ("select a, count(*) from t where b = 'x;y' group by a;", SqlEffect.READS),
-        ("EXPLAIN SELECT * FROM t", SqlEffect.READS),
-        ("explain analyze delete from t", SqlEffect.CHANGES),
-        ("SELECT * INTO copy FROM t", SqlEffect.CHANGES),
-        ("SELECT lo_export(1, 'x')", SqlEffect.CHANGES),
-        ('SELECT "pg_reload_conf" ()', SqlEffect.CHANGES),
-        ("WITH d AS (DELETE FROM t RETURNING *) SELECT * FROM d", SqlEffect.CHANGES),
-        ("SELECT pg_reload_conf/**/()", SqlEffect.UNKNOWN),
-        ("SELECT 'it''s'; DELETE FROM t", SqlEffect.UNKNOWN),
-        ("SELECT 'open", SqlEffect.UNKNOWN),
-        ("COPY t TO PROGRAM 'evil'", SqlEffect.DESTROYS),
-        ("TRUNCATE t", SqlEffect.DESTROYS),
+        "openssl enc -in /etc/shadow",
+        "openssl s_client -connect x:443 -keylogfile /etc/x",
+        "openssl s_client -connect x:443 -proxy y:1",
+        "openssl s_client -connect x:443 -engine evil",
+        "openssl s_client -connect x:443 -cert c -key k",
+        "openssl s_client -connect x:443 -sess_out /etc/x",
+        "openssl req -engine evil",
+        "openssl",
     ],
 )
-def test_a_statement_is_judged_by_its_words(statement, effect):
-    assert effect_of(statement) is effect
+def test_other_commands_of_openssl_need_no_grant(command):
+    assert_not_understood(command)
+
+
+FORGE = [
+    ("gh pr list -R a/b", "gh pr list", LOOK),
+    ("gh -R a/b pr view 5", "gh pr view", LOOK),
+    ("gh --version", "gh version", LOOK),
+    ("gh pr create --title x --body y", "gh pr create", SAFE),
+    ("glab mr create --title x", "glab mr create", SAFE),
+    ("gh -R r pr merge 5", "gh pr merge", FULL),
+    ("gh pr -R r merge 5", "gh pr merge", FULL),
+    ("gh repo delete a/b", "gh repo delete", NEVER),
+    ("gh api repos/a/b", "gh api", LOOK),
+    ("gh api -X get repos/a/b", "gh api", LOOK),
+    ("gh api -X DELETE repos/a/b", "gh api", FULL),
+    ("gh api -X DELETE -X GET repos/a/b", "gh api", FULL),
+    ("gh api repos/a/b/issues -f title=x", "gh api", FULL),
+    ("gh api graphql -X GET", "gh api", FULL),
+    ("gh api -H 'X-HTTP-Method-Override: DELETE' repos/a/b", "gh api", FULL),
+]
+
+
+@each_row(("command", "action", "level"), FORGE)
+def test_a_verb_of_a_forge_has_its_level(command, action, level):
+    assert_is(Row(command, action, level, "network"))
+
+
+@each_row(
+    "command",
+    [
+        "gh",
+        "gh extension exec evil",
+        "gh alias set x '!evil'",
+        "gh pr view --web",
+        "gh pr view -w",
+        "gh api repos/a -X GET -F x=@/etc/passwd",
+        "gh api repos/a -H @/etc/passwd",
+        "gh auth token",
+        "gh api https://elsewhere/x",
+        "gh api --hostname elsewhere x",
+        "gh api --input file x",
+        "gh -R elsewhere/a/b pr list",
+        "gh pr list --repo elsewhere/a/b",
+        "gh pr list --repo=elsewhere/a/b",
+    ],
+)
+def test_what_runs_programs_or_leaves_the_forge_is_not_understood(command):
+    assert_not_understood(command)

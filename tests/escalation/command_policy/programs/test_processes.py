@@ -1,0 +1,115 @@
+"""Programs that show the host's processes, sockets, memory and disks."""
+
+from __future__ import annotations
+
+from escalation.command_policy.understanding import FULL, LOOK
+from tests.escalation.command_policy.vectors import Row, assert_is, assert_not_understood
+from tests.tables import each_row
+
+
+@each_row(
+    "command",
+    [
+        "ps aux",
+        "ps -eo pid,cmd --sort=-rss",
+        "top -b -n 1",
+        "top -bn1 -o %MEM",
+        "pgrep -af nginx",
+        "pidof nginx",
+        "pstree -p",
+        "ss -tlnp",
+        "ss -tn sport = :80",
+        "ss state established '( dport = :443 )'",
+        "netstat -tlnp",
+        "lsof -i :80 -n -P",
+        "lsof -r 5 -c 3 +D /var/log",
+        "fuser -v 80/tcp",
+        "fuser -vm /srv",
+        "free -h",
+        "vmstat 1 3",
+        "iostat -x 1 2",
+        "mpstat -P ALL",
+        "uptime",
+        "w",
+        "who -b",
+        "last -n 5",
+        "df -h /",
+        "du -sh --exclude=x /var/log /srv/a\\ b",
+        "du -d1 -x /",
+        "findmnt /",
+        "lsblk -f",
+        "lscpu",
+        "lsmod",
+        "sensors -u",
+        "numactl --hardware",
+        "pidstat -d 1 2",
+        "sar -u 1 1",
+        "arp -an",
+        "route -n",
+    ],
+)
+def test_a_look_has_the_hosts_processes(command):
+    assert_is(Row(command, command.split()[0], LOOK, "processes"))
+
+
+@each_row(
+    ("command", "action", "level", "grant"),
+    [
+        ("ip -br addr", "ip addr", LOOK, "processes"),
+        ("ip route show", "ip route", LOOK, "processes"),
+        ("ip -s -j link", "ip link", LOOK, "processes"),
+        ("ip -4 route get 1.1.1.1", "ip route", LOOK, "processes"),
+        ("ip", "ip", LOOK, "processes"),
+        ("ip link set eth0 up", "ip link set", FULL, "host"),
+    ],
+)
+def test_ip_shows_and_switches_an_interface(command, action, level, grant):
+    assert_is(Row(command, action, level, grant))
+
+
+@each_row(
+    "command",
+    [
+        "top",
+        "top -n 1",
+        "top -b evil",
+        "ss -K dst 1.2.3.4",
+        "ss -tKn",
+        "ss --kill dst 1.2.3.4",
+        "ss -D /etc/x",
+        "ss -F /etc/shadow",
+        "ss -N other",
+        "lsof -D /etc/x",
+        "lsof -nD/etc/x",
+        "fuser -k 80/tcp",
+        "fuser -vk 80/tcp",
+        "fuser -KILL /srv",
+        "fuser --kill /srv",
+        "fuser -i /srv",
+        "du --files0-from=/etc/shadow",
+        "du --f=/etc/shadow",
+        "du -X /etc/shadow",
+        "sensors -s",
+        "numactl --cpunodebind=0 evil",
+        "numactl -H evil",
+        "pidstat -e evil",
+        "sar -o /etc/x 1 1",
+        "arp -d host",
+        "arp -s host 00:00:00:00:00:00",
+        "route add default gw 1.1.1.1",
+        "ip netns exec x evil",
+        "ip netns e x evil",
+        "ip vrf exec x evil",
+        "ip -b evil",
+        "ip -batch evil",
+        "ip -n other addr",
+        "ip -all netns exec evil",
+        "ip link s eth0 down",
+        "ip link set eth0 xdp obj evil.o",
+        "ip link set eth0 netns 1",
+        "ip route add default via 1.1.1.1",
+        "ip addr flush dev eth0",
+    ],
+)
+def test_what_writes_signals_or_runs_is_not_understood(command):
+    assert_not_understood(command)
