@@ -7,7 +7,7 @@ import pytest
 from django.core.exceptions import ValidationError
 
 from claudeops.env import Environment, tiers_from
-from escalation.command_policy.decision import CommandPolicy, decide
+from escalation.command_policy.decision import CommandPolicy, ExecRequest, decide
 from escalation.command_policy.grants import grants_for
 from escalation.command_policy.understanding import NEVER
 from escalation.queue.slots import SessionLimits
@@ -104,10 +104,9 @@ def test_everything_that_knows_tiers_knows_the_fourth(four_tiers):
 def test_never_is_above_every_tier(four_tiers):
     assert highest_tier() < NEVER
     for tier in (4, 10**9):
-        assert (
-            decide(CommandPolicy(tier=tier, grants=grants_for(tier)), "reboot").verdict
-            == Verdict.DENY
-        )
+        policy = CommandPolicy(tier=tier, grants=grants_for())
+        asked = ExecRequest(argv=("reboot",), cwd="/")
+        assert decide(policy, asked).verdict == Verdict.DENY
 
 
 def test_a_stored_tier_that_is_no_longer_configured_is_shown_and_not_started():

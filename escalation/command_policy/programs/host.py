@@ -463,7 +463,7 @@ ON_HOST: dict[str, Grammar] = {
     "wg": wg,
     **dict.fromkeys(PACKAGES, packages),
     "dpkg": dpkg,
-    "dmesg": looking(DMESG, HOST),
+    "dmesg": looking(DMESG, HOST, ""),
     "smartctl": smartctl,
     **dict.fromkeys(("lvs", "vgs", "pvs"), looking(VOLUMES, HOST)),
     "sysctl": sysctl,

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 from escalation.agent.process import Traces
-from escalation.command_policy.decision import decide
+from escalation.command_policy.decision import ExecRequest, decide, read_one_command
 from escalation.drills.drill import DRILL_KEY
 from escalation.drills.scenario import load_scenario
 from escalation.drills.scripted_api import ScriptedApi
@@ -144,9 +144,11 @@ def _decisions(wanted: SandboxRequest) -> list[float]:
     """Time the decision of Tier 1 on every command of the corpus."""
     policy = policy_of(wanted)
     rows = [json.loads(line) for line in SHIPPED.read_text().splitlines() if line.strip()]
-    for row in rows:
-        decide(policy, row["command"])
-    return [_timed(lambda row=row: decide(policy, row["command"])) for row in rows]
+    vectors = [argv for row in rows if (argv := read_one_command(row["command"]))]
+    requests = [ExecRequest(argv=argv, cwd=str(wanted.workdir)) for argv in vectors]
+    for request in requests:
+        decide(policy, request)
+    return [_timed(lambda request=request: decide(policy, request)) for request in requests]
 
 
 def _timed(act: Callable[[], object]) -> float:

@@ -1,335 +1,453 @@
+"""Decisions on vectors: tiers, grants, sudo, other hosts, rules, drills, no sandbox."""
+
 from __future__ import annotations
 
-import time
-
-import pytest
-
-from escalation.command_policy.decision import decide
+from escalation.command_policy.decision import ExecRequest, decide, judged
+from escalation.command_policy.grants import Grants, grants_for
+from escalation.command_policy.programs import PASSED_VARIABLES, SHIMS
 from sessions_app.models.session import Verdict
-from tests.escalation.command_policy.small_programs import judged, policy, understand, with_grants
+from tests.escalation.command_policy.vectors import WORKDIR, judge, policy, request
 from tests.tables import each_row
 
-SPELLINGS = [
-    "docker restart web",
-    "docker  restart   web",
-    "ls && docker restart web",
-    "ls; docker restart web",
-    "false || docker restart web",
-    "docker restart web & ls",
-    "if true; then docker restart web; fi",
-    "env A=1 docker restart web",
-    "A=1 docker restart web",
-    "command docker restart web",
-    "timeout 5 docker restart web",
-    "nohup docker restart web",
-    "nice -n 5 docker restart web",
-    "exec docker restart web",
-    "echo web | xargs docker restart",
-    '"docker" restart web',
-    "/usr/bin/docker restart web",
-    "(docker restart web)",
-    "{ docker restart web; }",
-    "f() { docker restart web; }; f",
-    "for c in web; do docker restart $c; done",
-    "dock'er' re\"start\" web",
-    "sh -c 'docker restart web'",
-    "bash -c 'docker restart web'",
-    "bash -lc 'docker restart web'",
-    "eval docker restart web",
-    "eval 'docker restart web'",
-    "bash <<< 'docker restart web'",
-    "bash <<EOF\ndocker restart web\nEOF",
-    "echo docker restart web | sh",
-    "cat <<'EOF' | bash -s\ndocker restart web\nEOF",
-    'D="docker restart"; $D web',
-    "docker --context x restart web",
-    "docker container restart web",
-    "find . -exec docker restart web \\;",
-    "find . -exec docker restart {} +",
-    "echo web | xargs -I{} docker restart {}",
-    "echo web | xargs -I{} sh -c 'docker restart web'",
-    "coproc docker restart web",
-    "watch docker restart web",
-    "parallel docker restart ::: web",
-    "parallel ::: 'docker restart web'",
-    "flock /tmp/x docker restart web",
-    "trap 'docker restart web' EXIT",
-    "time docker restart web",
-    "stdbuf -oL setsid ionice -c 3 docker restart web",
-    "echo $(docker restart web)",
-    "cat <(docker restart web)",
-    "bash -c \"sh -c 'docker restart web'\"",
-    "ssh host docker restart web",
-    "ssh host 'ls; docker restart web'",
-    "ssh host bash <<EOF\ndocker restart web\nEOF",
-    "docker exec web docker restart web",
-]
-
-
-@each_row("command", SPELLINGS)
-def test_every_spelling_of_a_restart_is_denied_at_tier_1(command):
-    decision = judged(command)
-
-    assert decision.verdict is Verdict.DENY
-    assert decision.grants == frozenset()
-    assert "docker restart" in decision.reason
-
-
-@each_row("command", SPELLINGS)
-def test_and_by_its_level_where_no_rule_names_it(command):
-    decision = judged(command, denied=())
-
-    assert (decision.verdict, decision.rule) == (Verdict.DENY, "needs Tier 2")
-
-
-@each_row(
-    "command",
-    [
-        "$(echo docker) restart web",
-        "docker $(echo restart) web",
-        "docker $verb web",
-        "echo ZG9ja2VyIHJlc3RhcnQgd2Vi | base64 -d | sh",
-        "python3 -c 'import os'",
-        "perl -e 1",
-        "bash /tmp/script.sh",
-        "./script.sh",
-        "scripts/deploy",
-        "/home/me/bin/docker ps",
-        "source x.sh",
-        ". x.sh",
-        'sh -c "$x"',
-        "echo docker | xargs sh",
-        "echo 'restart web' | xargs docker",
-        "zsh -c 'docker ps'",
-        "strace docker ps",
-        "dock*r ps",
-        "cat x | sh",
-        "cat x | sh -c bash",
-        "exec < x; bash",
-        "eval 'exec < x'; bash",
-        "trap 'exec < x' DEBUG; bash",
-        "f() { exec < x; }; f; bash",
-        "coproc bash",
-        "cat x | bash 3<<EOF\nls\nEOF",
-        "cat x | bash 3<<< ls",
-        "bash <<< ls < x",
-        "cat x | ( cat <<EOF && bash\ny\nEOF\n)",
-        "while true; do echo ls; done | bash",
-        "echo ls > >(bash)",
-        "cat x | { bash; }",
-        "bash <<'EOF'\nread x\ncat <<Z\ndocker ps\nZ\nEOF",
-        "printf '%s' 'head -c 5; echo docker ps' | bash",
-        "cat x | eval bash",
-        "cat x | timeout 5 sh",
-        "sh -c 'cat; bash' <<< ls",
-        "find . -exec bash \\; <<< ls",
-        "sh -c 'ls &>/dev/null docker ps'",
-        "alias d=docker",
-        "docker() { ls; }; docker ps",
-    ],
-)
-def test_isolates_without_grants_what_is_not_understood(command):
-    decision = judged(command, 3, denied=())
-
-    assert (decision.verdict, decision.rule) == (Verdict.ISOLATE, "not understood")
-    assert decision.grants == frozenset()
-    assert "sandbox without grants" in decision.reason
-
-
-@pytest.mark.parametrize("command", ["python3 -c 1; docker ps", "docker ps | ./x", "$x; docker ps"])
-def test_gives_no_grants_when_one_part_is_not_understood(command):
-    decision = judged(command)
-
-    assert decision.verdict is Verdict.ISOLATE
-    assert decision.grants == frozenset()
-    assert "`docker ps`" in decision.reason
-
-
-def test_denies_what_is_not_understood_without_sandbox():
-    decision = judged("python3 -c 1", sandboxed=False)
-
-    assert (decision.verdict, decision.rule) == (Verdict.DENY, "not understood")
-
-
-@each_row(
-    ("command", "grants"),
-    [
-        ("docker ps", {"docker"}),
-        ("docker ps -a | grep web | wc -l", {"docker"}),
-        ("curl -s http://x/; docker ps", {"docker", "network"}),
-        ("ls -la /etc", set()),
-        ("for c in a b; do docker inspect $c; done", {"docker"}),
-        ("docker inspect $(docker ps -q)", {"docker"}),
-        ("timeout 5 docker logs web 2>&1 | tail -n 5", {"docker"}),
-        ("ssh host docker ps", {"ssh", "network"}),
-        ("bash <<'EOF'\ncd /srv\ndocker ps\ncat x\nEOF", {"docker"}),
-        ("systemctl status web > /tmp/out; cat /tmp/out", {"bus"}),
-        ("echo x > /dev/null", set()),
-        ("tee /tmp/x", set()),
-        ("x=1", set()),
-        ("git status", set()),
-    ],
-)
-def test_what_is_understood_gets_the_grants_that_it_needs(command, grants):
-    decision = judged(command)
-
-    assert (decision.verdict, decision.reason) == (Verdict.ALLOW, "")
-    assert decision.grants == grants
-
-
-def test_gives_no_grants_beside_programs_that_files_name():
-    assert judged("git status; docker ps").verdict is Verdict.ISOLATE
-
-
-def test_lists_the_actions_in_plain_form():
-    decision = judged("timeout 5 docker --context x restart web; ls -l", 2)
-
-    assert decision.actions == ("docker restart web", "ls -l")
+ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
 
 
 @each_row(
     ("command", "lowest"),
     [
-        ("docker ps", 1),
-        ("docker restart web", 2),
-        ("systemctl restart web", 2),
-        ("docker rm web", 3),
-        ("docker prune", 4),
-        ("echo x > /srv/app/file", 2),
-        ("echo x > file", 2),
-        ("tee file", 2),
-        ("ssh host tee file", 3),
-        ("ssh host 'echo x > /tmp/y'", 3),
-        ("docker exec web ls", 1),
-        ("ssh host sudo systemctl status web", 2),
+        ("curl -s http://shop/", 1),
+        ("dmesg -T", 1),
+        ("smartctl -a /dev/sda", 1),
+        ("zpool status", 1),
+        ("crontab -l", 1),
+        ("iptables -L", 1),
+        ("nginx -t", 1),
+        ("sudo nginx -t", 1),
+        ("sudo -n dmesg", 1),
+        ("sudo -u root -- smartctl -a /dev/sda", 1),
+        ("doas zpool status", 1),
+        ("sudo ss -tlnp", 1),
+        ("sudo systemctl status nginx", 1),
+        ("systemctl daemon-reload", 2),
+        ("systemctl restart nginx", 2),
+        ("sudo systemctl restart nginx", 2),
+        ("service nginx restart", 2),
+        ("kill 4711", 2),
+        ("sudo kill -9 4711", 2),
+        ("podman restart web", 2),
+        ("systemctl enable nginx", 3),
+        ("sudo apt-get install -y jq", 3),
+        ("sudo -u postgres dmesg", 3),
+        ("sudo rm -rf build", 3),
+        ("sudo sysctl -w vm.swappiness=1", 3),
+        ("psql -h db -c 'DELETE FROM a'", 3),
+        ("reboot", 4),
+        ("sudo reboot", 4),
+        ("ssh nas uptime", 1),
+        ("ssh nas 'df -h | head -3; docker ps 2>&1'", 1),
+        ("ssh nas sudo systemctl status nginx", 1),
+        ("ssh nas sudo docker ps", 1),
+        ("ssh nas docker restart web", 2),
+        ("ssh nas 'cd /srv && docker compose restart web'", 2),
+        ("ssh nas \"sh -c 'docker restart web'\"", 2),
+        ("ssh nas timeout 5 systemctl restart nginx", 2),
+        ("ssh nas git fetch", 2),
+        ("ssh nas tee file", 3),
+        ("ssh nas sudo rm -rf /srv/data", 3),
+        ("ssh nas curl -o page http://x", 3),
+        ("ssh nas 'sort -o a b'", 3),
+        ("ssh nas docker exec web ls", 3),
+        ("ssh nas 'echo FLUSHALL | openssl s_client -connect db:6380'", 3),
+        ("ssh nas sudo -u www ls", 3),
+        ("ssh nas reboot", 4),
+        ("ssh nas 'uptime; rm -rf /'", 4),
     ],
 )
-def test_each_action_has_a_lowest_tier(command, lowest):
-    allowed = [tier for tier in (1, 2, 3) if judged(command, tier).verdict is Verdict.ALLOW]
+def test_each_vector_has_a_lowest_tier(command, lowest):
+    allowed = [tier for tier in (1, 2, 3) if judge(command, tier).verdict is ALLOW]
 
-    assert allowed == [tier for tier in (1, 2, 3) if tier >= lowest]
+    assert allowed == list(range(lowest, 4))
+
+
+@each_row(
+    ("command", "grant"),
+    [
+        ("curl -s http://shop/", "http"),
+        ("ping -c 1 db", "network"),
+        ("ps aux", "processes"),
+        ("ssh nas docker ps", "ssh"),
+        ("journalctl -n 5", "bus"),
+        ("dmesg", "host"),
+        ("sudo ss -tlnp", "host"),
+        ("sudo journalctl -n 5", "host"),
+        ("sudo rm x", "files"),
+        ("sudo tee -a x", "files"),
+    ],
+)
+def test_an_allowed_vector_has_exactly_one_grant(command, grant):
+    decision = judge(command, 3)
+
+    assert (decision.verdict, decision.grant, decision.reason) == (ALLOW, grant, "")
+
+
+def test_a_denied_vector_has_nothing_to_execute():
+    decision = judge("systemctl restart nginx")
+
+    assert (decision.argv, decision.grant, decision.environment) == ((), "", ())
+    assert decision.changes == ("systemctl restart nginx",)
+
+
+@each_row(
+    ("command", "argv"),
+    [
+        ("sudo dmesg -T", ("sudo", "-n", "--", "dmesg", "-T")),
+        ("sudo -u root /usr/bin/dmesg", ("sudo", "-n", "--", "dmesg")),
+        ("sudo -u www dmesg", ("sudo", "-n", "-u", "www", "--", "dmesg")),
+        ("doas -n dmesg", ("doas", "-n", "--", "dmesg")),
+        (
+            "sudo systemctl restart nginx",
+            ("sudo", "-n", "--", "systemctl", "--no-pager", "restart", "nginx"),
+        ),
+        ("sudo rm -rf build", ("sudo", "-n", "--", "rm", "-rf", "build")),
+        ("ps aux", ("ps", "aux")),
+        ("/usr/bin/ps aux", ("ps", "aux")),
+    ],
+)
+def test_the_vector_to_execute_has_what_makes_it_safe(command, argv):
+    assert judge(command, 3).argv == argv
+
+
+@each_row(
+    ("command", "rule"),
+    [
+        ("sudo", "not understood"),
+        ("sudo -i", "not understood"),
+        ("sudo -s", "not understood"),
+        ("sudo -E dmesg", "not understood"),
+        ("sudo -S dmesg", "not understood"),
+        ("sudo -u '#0' dmesg", "not understood"),
+        ("sudo LD_PRELOAD=/srv/x.so dmesg", "not understood"),
+        ("sudo ./dmesg", "not understood"),
+        ("sudo /srv/shop/dmesg", "not understood"),
+        ("sudo sh -c dmesg", "not understood"),
+        ("sudo bash", "not understood"),
+        ("sudo env dmesg", "not understood"),
+        ("sudo xargs rm", "not understood"),
+        ("sudo python3 -c 1", "not understood"),
+        ("sudo find /srv/shop -exec rm {} +", "not understood"),
+        ("sudo timeout 5 dmesg", "not understood"),
+        ("sudo find /srv/shop", "works in the sandbox"),
+        ("sudo cat /etc/shadow", "works in the sandbox"),
+        ("sudo sed -n 1p /etc/shadow", "works in the sandbox"),
+        ("sudo docker restart web", "works in the sandbox"),
+        ("sudo docker exec web ls", "works in the sandbox"),
+        ("sudo curl http://shop/", "works in the sandbox"),
+        ("sudo ssh nas uptime", "works in the sandbox"),
+        ("sudo psql -h db -c 'SELECT 1'", "works in the sandbox"),
+        ("sudo ps auxe", "works in the sandbox"),
+        ("sudo sudo dmesg", "works in the sandbox"),
+        ("sudo git status", "works in the sandbox"),
+        ("sudo rm /tmp/x", "writes outside"),
+        ("sudo rm ../x", "writes outside"),
+        ("sudo cp /etc/shadow x", "writes outside"),
+        ("sudo cp x /etc/cron.d/x", "writes outside"),
+        ("sudo ln -s /etc/shadow x", "writes outside"),
+        ("sudo mv x /srv/shop/../other", "writes outside"),
+        ("sudo sed -i s/a/b/ /etc/passwd", "writes outside"),
+        ("sudo tee /etc/cron.d/x", "writes outside"),
+        ("sudo rm /srv/shopping", "writes outside"),
+    ],
+)
+def test_sudo_is_for_one_program_that_needs_it(command, rule):
+    decision = judge(command, 3)
+
+    assert (decision.verdict, decision.rule) == (DENY, rule)
+    assert decision.reason
+
+
+@each_row(
+    ("command", "cwd", "verdict"),
+    [
+        ("sudo rm x", WORKDIR, ALLOW),
+        ("sudo rm a/../x", WORKDIR, ALLOW),
+        ("sudo rm x", f"{WORKDIR}/sub", ALLOW),
+        ("sudo rm ../x", f"{WORKDIR}/sub", ALLOW),
+        ("sudo rm x", "/etc", DENY),
+        ("sudo rm /data/x", "/etc", ALLOW),
+        ("sudo cp x /data", WORKDIR, ALLOW),
+    ],
+)
+def test_files_of_the_working_directory_and_granted_paths_may_be_changed(command, cwd, verdict):
+    granted = grants_for("write:/data")
+
+    assert judge(command, 3, cwd, grants=granted).verdict is verdict
+
+
+def test_a_working_directory_that_is_the_root_grants_nothing():
+    assert judge("sudo rm /etc/x", 3, "/", workdir="/").rule == "writes outside"
 
 
 def test_a_denial_says_what_to_do_instead():
-    assert judged("docker restart web", denied=()).reason.endswith(
-        "Ask for escalation and say why."
-    )
-    assert "Leave it to a person" in judged("docker prune", 3).reason
+    assert judge("systemctl restart nginx").reason.endswith("Ask for escalation and say why.")
+    assert "Leave it to a person" in judge("reboot", 3).reason
+    assert "the option -K" in judge("curl -K x http://shop/", 3).reason
+    assert "write:/etc/x" in judge("sudo rm /etc/x", 3).reason
+    assert "`python3`" in judge("sudo python3 x", 3).reason
 
 
 def test_decides_as_tier_1_in_a_dry_run():
-    decision = judged("docker restart web", 3, denied=(), changes_nothing=True)
+    decision = judge("systemctl restart nginx", 3, changes_nothing=True)
 
-    assert (decision.verdict, decision.rule) == (Verdict.DENY, "needs Tier 2")
+    assert (decision.verdict, decision.rule) == (DENY, "needs Tier 2")
     assert "report what you would have done" in decision.reason
-    assert judged("sudo systemctl restart web", 3, changes_nothing=True).verdict is Verdict.DENY
-    assert judged("docker ps", 3, changes_nothing=True).verdict is Verdict.ALLOW
+    assert judge("sudo dmesg", 3, changes_nothing=True).verdict is ALLOW
 
 
-def test_names_the_missing_grant():
-    decision = judged("docker ps", grants=with_grants("network"))
+@each_row(
+    ("command", "grant"),
+    [
+        ("curl http://shop/", "network"),
+        ("ping -c 1 db", "network"),
+        ("ps aux", "processes"),
+        ("ssh nas uptime", "ssh"),
+        ("systemctl status nginx", "bus"),
+        ("dmesg", "host"),
+        ("sudo systemctl status nginx", "host"),
+        ("sudo rm x", "host"),
+    ],
+)
+def test_names_the_missing_grant(command, grant):
+    decision = judge(command, 3, grants=grants_for(f"-{grant}"))
 
-    assert (decision.verdict, decision.rule) == (Verdict.DENY, "grant docker is missing")
-    assert "`docker`" in decision.reason
+    assert (decision.verdict, decision.rule) == (DENY, f"grant {grant} is missing")
+    assert f"`{grant}`" in decision.reason
 
 
 def test_grants_of_this_host_are_not_needed_elsewhere():
-    assert judged("ssh host docker ps", grants=with_grants("ssh", "network")).grants == {
-        "ssh",
-        "network",
-    }
+    only_ssh = Grants(names=frozenset({"ssh"}))
+
+    assert judge("ssh nas docker ps", grants=only_ssh).verdict is ALLOW
+    assert judge("ssh nas sudo dmesg", grants=only_ssh).verdict is ALLOW
+
+
+def test_lists_actions_changes_and_effects_in_plain_form():
+    decision = judge("ssh nas 'docker --context x restart web; ls -l'", 2)
+
+    assert decision.actions == ("docker restart web", "ls -l")
+    assert decision.changes == ("docker restart web",)
+    assert [(effect.kind, effect.service, effect.action) for effect in decision.effects] == [
+        ("restart", "web", "docker restart web")
+    ]
+
+
+def test_a_look_changes_nothing():
+    decision = judge("sudo dmesg")
+
+    assert (decision.actions, decision.changes, decision.effects) == (("dmesg",), (), ())
 
 
 @each_row(
-    "command",
+    ("command", "verdict"),
     [
-        "ssh host ./x",
-        "ssh host 'docker $x'",
-        "ssh host 'ls; python3 -c 1'",
-        "ssh host 'ls &>/dev/null docker ps'",
-        "docker exec web python3 -c 1",
-        "docker ps | ssh host bash",
-        "docker ps | ssh host 'ls; bash'",
-        "docker ps | ssh host \"sh -c 'bash'\"",
-        "ssh host 'cat; bash' <<EOF\nls\nEOF",
-        "ssh host < script",
+        ("systemctl restart nginx", ASK),
+        ("systemctl --user restart nginx", ASK),
+        ("systemctl restart --no-block nginx", ASK),
+        ("sudo systemctl restart nginx", ASK),
+        ("ssh nas systemctl restart nginx", ASK),
+        ("ssh nas 'uptime; sudo systemctl restart nginx'", ASK),
+        ("/usr/bin/systemctl restart nginx", ASK),
+        ("systemctl status nginx", ALLOW),
+        ("systemctl reload nginx", ALLOW),
+        ("systemctl enable nginx", DENY),
     ],
 )
-def test_denies_on_other_hosts_what_is_not_understood(command):
-    decision = judged(command, 3)
+def test_every_spelling_of_what_the_operator_named_is_asked_for(command, verdict):
+    decision = judge(command, 2, ask=("Bash(systemctl restart:*)",))
 
-    assert (decision.verdict, decision.rule) == (Verdict.DENY, "not understood outside a sandbox")
-
-
-@each_row(
-    "command",
-    ["", "  \n ", "x" * 1_000_001, "docker ps\0", "docker \ud800 ps"],
-)
-def test_denies_text_that_is_no_command(command):
-    assert judged(command, 3).verdict is Verdict.DENY
+    assert decision.verdict is verdict
+    if verdict is ASK:
+        assert decision.rule == "asked by Bash(systemctl restart:*)"
+        assert decision.argv
 
 
 @each_row(
-    "command",
+    ("command", "rule"),
     [
-        "(" * 5000 + "ls" + ")" * 5000,
-        "$(" * 5000,
-        "`" * 5000,
-        '"' * 4999,
-        "ls " + "a " * 10_000,
-        "ls; " * 10_000,
-        "x=$x" * 5000,
-        "{a,b}" * 2000,
-        "echo " + "{a,b}" * 30,
-        "if ls; then " * 2000,
-        "<<EOF " * 2000,
-        "sh -c " * 2000,
-        "eval " * 2000 + "ls",
-        "a=1 " * 5000 + "ls",
-        "ls | " * 5000 + "ls",
-        "for x in a b c d; do " * 300 + "docker ps $x" + "; done" * 300,
-        "'" + "\\" * 50_000 + "'",
-        "[" * 5000,
-        "docker $x" * 3000,
+        ("systemctl --user restart nginx", "denied by Bash(systemctl restart:*)"),
+        ("sudo systemctl restart nginx", "denied by Bash(systemctl restart:*)"),
+        ("ssh nas docker container restart web", "denied by Bash(docker restart:*)"),
+        ("ssh nas 'ls; docker -D restart web'", "denied by Bash(docker restart:*)"),
+        ("ssh nas rm -f -r /", "denied by Bash(rm -rf /:*)"),
+        ("doas dmesg", "denied by Bash(doas:*)"),
+        ("ssh evil uptime", "denied by Bash(ssh evil:*)"),
+        ("ssh -p 22 evil uptime", "denied by Bash(ssh evil:*)"),
+        ("curl -sX POST http://shop/", "denied by Bash(curl -X POST:*)"),
     ],
 )
-def test_decides_soon_on_a_huge_command_and_grants_nothing(command):
-    started = time.monotonic()
+def test_a_denied_rule_matches_every_order_and_inside_sudo_and_ssh(command, rule):
+    rules = (
+        "Bash(systemctl restart:*)",
+        "Bash(docker restart:*)",
+        "Bash(rm -rf /:*)",
+        "Bash(doas:*)",
+        "Bash(ssh evil:*)",
+        "Bash(curl -X POST:*)",
+    )
 
-    decision = judged(command, 3)
+    assert judge(command, 3, denied=rules).rule == rule
 
-    assert time.monotonic() - started < 3
-    assert decision.grants == frozenset()
+
+@each_row(
+    ("command", "verdict"),
+    [
+        ("systemctl status nginx", ALLOW),
+        ("systemctl --no-pager status nginx", ALLOW),
+        ("sudo systemctl status nginx", ALLOW),
+        ("ssh nas systemctl status nginx", ALLOW),
+        ("ssh nas uptime", DENY),
+        ("ssh web 'df; uptime'", ALLOW),
+        ("systemctl is-active nginx", DENY),
+        ("curl http://shop/", DENY),
+    ],
+)
+def test_narrower_rules_of_an_operator_allow_nothing_else(command, verdict):
+    allowed = ("Read", "Bash(systemctl status:*)", "Bash(ssh web:*)")
+
+    assert judge(command, allowed=allowed).verdict is verdict
+
+
+def test_without_bash_among_the_tools_nothing_runs():
+    assert judge("uptime", allowed=("Read",)).rule == "not among the allowed commands"
+
+
+@each_row(
+    "command",
+    ["ls", "cat /etc/shadow", "docker ps", "docker restart web", "ansible-playbook x.yml", "rm x"],
+)
+def test_a_program_that_is_no_shim_is_not_run_for_the_sandbox(command):
+    """Whoever speaks to the runner's socket gets no other program than the shims."""
+    assert judge(command, 3).rule == "works in the sandbox"
+
+
+@each_row(
+    ("command", "verdict", "grant"),
+    [
+        ("docker restart web", ALLOW, "docker"),
+        ("/drill/bin/docker restart web", ALLOW, "docker"),
+        ("ansible-playbook -i hosts web.yml", ALLOW, "ssh"),
+        ("kubectl get pods", DENY, ""),
+        ("cat x", DENY, ""),
+    ],
+)
+def test_the_stand_ins_of_a_drill_are_shims(command, verdict, grant):
+    decision = judge(command, 3, programs_in=("/drill/bin",))
+
+    assert (decision.verdict, decision.grant) == (verdict, grant)
+
+
+def test_a_denied_vector_names_the_lowest_tier_that_would_run_it():
+    others = [policy(2), policy(3)]
+
+    assert judged(policy(1), others, request("systemctl restart nginx")).allowed_from == 2
+    assert judged(policy(1), others, request("systemctl enable nginx")).allowed_from == 3
+    assert judged(policy(1), others, request("reboot")).allowed_from == 0
+    assert judged(policy(1), others, request("uptime")).allowed_from == 0
+
+
+@each_row(
+    "argv",
+    [
+        (),
+        ("",),
+        ("curl", "\0"),
+        ("curl", "\ud800"),
+        ("curl", "x" * 200_000),
+        ("./curl", "http://shop/"),
+        ("/srv/shop/curl", "http://shop/"),
+        ("no-such-program",),
+        ("ssh", "nas", "a;" * 20_000),
+        ("sudo",) * 2000,
+        ("ssh", "nas", "sh -c " * 500),
+    ],
+)
+def test_what_is_no_plain_vector_is_denied(argv):
+    decision = decide(policy(3), ExecRequest(argv=argv, cwd="/"))
+
+    assert decision.verdict is DENY
+    assert decision.reason
 
 
 def test_denies_when_the_decision_fails():
-    def broken(argv):
-        raise ZeroDivisionError
+    decision = decide(policy(3, grants=None), request("ps aux"))
 
-    decision = decide(policy(3), "ls", broken)
-
-    assert (decision.verdict, decision.rule) == (Verdict.DENY, "could not be judged")
+    assert (decision.verdict, decision.rule) == (DENY, "could not be judged")
 
 
-@pytest.mark.parametrize("directory", ["/bin", "/usr/local/sbin", "/drill/bin"])
-def test_programs_of_trusted_directories_are_what_their_names_say(directory):
-    decision = judged(f"{directory}/docker ps", programs_in=("/drill/bin",))
+def test_the_variables_of_the_request_reach_the_program_if_they_are_plain():
+    asked = "psql -c 'SELECT 1'"
+    plain = decide(policy(), request(asked, PGHOST="db", PGPASSWORD="x", PGOPTIONS="-c x"))
+    odd = decide(policy(), request(asked, PGDATABASE="x options=evil"))
 
-    assert decision.verdict is Verdict.ALLOW
+    assert dict(plain.environment) == {
+        "PGHOST": "db",
+        "PGOPTIONS": "-c default_transaction_read_only=on",
+    }
+    assert (odd.verdict, odd.rule) == (DENY, "not understood")
 
 
-def test_an_ordinary_decision_takes_less_than_five_milliseconds():
-    commands = [
-        "docker ps --format '{{.Names}}' | grep web",
-        "for c in web db; do docker inspect --format '{{.State.Status}}' $c; done",
-        "cd /srv/app && docker logs --tail 100 web 2>&1 | tail -n 20",
-        "bash -c 'docker ps; curl -s http://localhost:8080/health'",
-        "if [ -f /etc/passwd ]; then cat /etc/passwd | head -n 3; else echo none; fi",
-    ]
-    took = []
-    for command in commands * 40:
-        started = time.thread_time()
-        decide(policy(1), command, understand)
-        took.append(time.thread_time() - started)
+def test_no_password_and_no_path_is_passed_on():
+    for name in PASSED_VARIABLES:
+        assert not {"PASSWORD", "TOKEN", "PATH", "OPTIONS", "PRELOAD"} & set(name.split("_"))
+        assert not name.endswith(("PASSWORD", "PASSFILE", "OPTIONS", "PWD"))
 
-    assert sorted(took)[int(len(took) * 0.99)] < 0.005
+
+# Without a sandbox every program is judged.
+
+
+@each_row(
+    ("command", "lowest"),
+    [
+        ("cat README.md", 1),
+        ("docker ps", 1),
+        ("curl -s http://shop/", 1),
+        ("docker restart web", 2),
+        ("touch x", 2),
+        ("sed -i s/a/b/ f", 2),
+        ("curl -o page http://shop/", 2),
+        ("touch /tmp/x", 4),
+        ("curl -o /tmp/page http://shop/", 4),
+        ("kubectl apply -f x.yml", 3),
+        ("python3 -c 1", 4),
+        ("./script", 4),
+        ("sh -c ls", 4),
+    ],
+)
+def test_without_a_sandbox_every_program_must_be_understood(command, lowest):
+    allowed = [tier for tier in (1, 2, 3) if judge(command, tier, sandboxed=False).verdict is ALLOW]
+
+    assert allowed == list(range(lowest, 4))
+
+
+def test_without_a_sandbox_git_runs_only_where_the_model_cannot_write_its_settings():
+    verdicts = [judge("git log", tier, sandboxed=False).verdict for tier in (1, 2, 3)]
+
+    assert verdicts == [ALLOW, DENY, DENY]
+
+
+def test_the_shims_are_the_programs_that_need_a_grant():
+    named = """
+        curl wget ping ping6 dig host nslookup nc ncat openssl traceroute tracepath mtr whois
+        snmpget snmpwalk ntpq chronyc psql pg_isready mysql mariadb mysqladmin redis-cli gh ps top
+        pgrep pidof ss netstat lsof fuser ip free vmstat iostat mpstat uptime w who last df du
+        findmnt lsblk lscpu lsmod sensors numactl ssh systemctl journalctl service loginctl
+        timedatectl hostnamectl resolvectl sudo doas crontab dmesg smartctl zpool zfs mdadm lvs vgs
+        pvs iptables nft ufw nginx apachectl apt-get apt dpkg dnf yum apk snap kill pkill killall
+        sysctl mount umount swapon swapoff fail2ban-client certbot wg tailscale virsh reboot
+        shutdown
+    """
+    sandboxed = (
+        "sh bash awk python3 xargs cat grep tar docker kubectl helm git rsync scp sqlite3 rm"
+    )
+
+    assert [name for name in named.split() if name not in SHIMS] == []
+    assert [name for name in sandboxed.split() if name in SHIMS] == []

@@ -1,11 +1,6 @@
 from __future__ import annotations
 
-from escalation.command_policy.grants import (
-    NAMES,
-    Grants,
-    default_grants,
-    grants_for,
-)
+from escalation.command_policy.grants import NAMES, Grants, grants_for
 from sessions_app.grants import GrantOption, parse_grants
 from tests.tables import each_row
 
@@ -44,19 +39,12 @@ def test_a_wrong_word_is_named_with_its_remedy(word, remedy):
     assert remedy in problems[0]
 
 
-def test_the_host_is_never_open_at_tier_1():
-    assert "host" not in grants_for(1, "host", "host").names
-
-
-def test_each_tier_has_its_defaults():
-    assert default_grants(1).names == set(NAMES) - {"host"}
-    assert default_grants(2).names == default_grants(3).names == set(NAMES)
+def test_everything_is_granted_by_default():
+    assert grants_for() == Grants(names=frozenset(NAMES))
 
 
 def test_a_watch_has_the_last_word():
-    grants = grants_for(
-        2, "-ssh write:/srv/a write:/srv/b", "ssh -docker -write:/srv/a read:/home/me"
-    )
+    grants = grants_for("-ssh write:/srv/a write:/srv/b", "ssh -docker -write:/srv/a read:/home/me")
 
     assert grants.names == set(NAMES) - {"docker"}
     assert grants.writable == ("/srv/b",)
@@ -64,4 +52,4 @@ def test_a_watch_has_the_last_word():
 
 
 def test_a_wrong_word_opens_nothing():
-    assert grants_for(1, "-docker dockr") == Grants(names=frozenset(NAMES) - {"docker", "host"})
+    assert grants_for("-docker dockr") == Grants(names=frozenset(NAMES) - {"docker"})

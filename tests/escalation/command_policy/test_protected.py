@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from escalation.command_policy.decision import CommandPolicy, Decision, decide
-from escalation.command_policy.grants import grants_for
+from escalation.command_policy.decision import Decision, decide
 from escalation.command_policy.protected import Alive, OwnProcess, Supervisor
 from sessions_app.models.session import Verdict
+from tests.escalation.command_policy.vectors import policy, request
 from tests.tables import each_row
 
 WORKER = "/opt/claudeops/bin/python3 /opt/claudeops/bin/claudeops worker"
@@ -25,10 +25,7 @@ SUPERVISOR = Supervisor(
 
 
 def judged(command: str, tier: int) -> Decision:
-    policy = CommandPolicy(
-        tier=tier, grants=grants_for(tier), workdir="/srv/shop", supervisor=SUPERVISOR
-    )
-    return decide(policy, command)
+    return decide(policy(tier, supervisor=SUPERVISOR, programs_in=("/drill",)), request(command))
 
 
 @each_row("tier", [1, 2, 3])
@@ -76,13 +73,12 @@ def judged(command: str, tier: int) -> Decision:
         "sudo dpkg -r bubblewrap",
         "sudo sysctl -w user.max_user_namespaces=0",
         "sudo sysctl kernel.unprivileged_userns_clone=0",
+        "sudo pkill -F /run/claudeops/worker.pid",
+        "docker exec ops-worker-1 ls",
     ],
 )
 def test_what_the_supervisor_is_may_be_ended_or_changed_at_no_tier(command, tier):
-    decision = judged(command, tier)
-
-    assert decision.verdict in (Verdict.DENY, Verdict.ISOLATE), decision
-    assert tier < 3 or decision.verdict == Verdict.DENY
+    assert judged(command, tier).verdict == Verdict.DENY
 
 
 @each_row(
@@ -107,6 +103,21 @@ def test_everything_else_is_judged_as_before(command, tier):
     assert judged(command, tier).verdict == Verdict.ALLOW
 
 
+@each_row(
+    "command",
+    [
+        "systemctl stop claudeops-worker",
+        "ssh nas 'uptime; systemctl stop claudeops-worker'",
+        "sudo kill 4250",
+        "sudo pkill -F /run/claudeops/worker.pid",
+        "docker exec ops-worker-1 ls",
+        "sudo apt-get remove bubblewrap",
+    ],
+)
+def test_the_rule_says_that_it_is_protected(command):
+    assert judged(command, 3).rule == "supervisor is protected"
+
+
 def test_the_model_is_told_what_it_would_have_ended():
     decision = judged("systemctl restart ops", 2)
 
@@ -121,9 +132,8 @@ def test_processes_are_looked_up_only_for_a_command_that_could_end_one():
         asked.append(1)
         return ALIVE
 
-    supervisor = Supervisor(alive=alive)
-    policy = CommandPolicy(tier=2, grants=grants_for(2), workdir="/srv/shop", supervisor=supervisor)
-
-    decide(policy, "docker ps; systemctl status nginx; docker restart web")
+    asking = policy(2, supervisor=Supervisor(alive=alive))
+    decide(asking, request("ssh nas 'docker ps; systemctl status nginx; docker restart web'"))
+    decide(asking, request("systemctl status nginx"))
 
     assert asked == []
