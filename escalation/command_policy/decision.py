@@ -38,7 +38,7 @@ SUDO_LOOKS = frozenset({"ss", "netstat", "lsof", "fuser", "ip", "lsblk", "du"})
 """Programs that show more to root. Others would show root what a sandbox hides."""
 _SYSTEM = ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin")
 _DEEPEST = 4
-_VALUE = re.compile(r"[\w.:/@+,-]*\Z")
+_VALUE = re.compile(r"(?!/|.*\.\.)[\w.:/@+,-]*\Z")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -242,7 +242,8 @@ def is_inside(path: str, cwd: str, roots: Sequence[str]) -> bool:
 SECRET = re.compile(
     r"(?:\A|[/=@:])(?:\.ssh|\.gnupg|\.kube|\.aws|\.docker|g?shadow-?|\.netrc|\.pgpass|\.my\.cnf"
     r"|\.git-credentials|\.vault-token|\.env|id_(?:rsa|dsa|ecdsa|ed25519)\w*|kubeconfig|k3s\.yaml"
-    r"|admin\.conf)(?:[./]|\Z)|/(?:environ|credentials|wireguard|private|secrets?)(?:[./]|\Z)"
+    r"|admin\.conf|environ)(?:[./]|\Z)|/(?:credentials|wireguard|private|secrets?)(?:[./]|\Z)"
+    r"|\A(?:wireguard|private|secrets?)/"
     r"|\.(?:pem|key|p12|pfx|jks|kdbx|kubeconfig)\Z",
     re.IGNORECASE,
 )
@@ -335,8 +336,8 @@ class _Judge:
         if held := touches_supervisor(understood, self.policy.supervisor):
             self._deny(
                 "supervisor is protected",
-                f"`{shown}` would end or change {held}, which runs this session: not allowed at "
-                "any tier. Leave it to a person, and say so in your report.",
+                f"`{shown}` would end, change or reveal {held}, which runs this session: "
+                "not allowed at any tier. Leave it to a person, and say so in your report.",
             )
         allowed = allowed or any(
             allows(rule, words) for rule in self.policy.allowed for words in (argv, plain)
@@ -411,6 +412,8 @@ class _Judge:
     def _with_sudo(self, understood: Understanding, shown: str) -> Understanding:
         program = understood.argv[0]
         if program in FILE_PROGRAMS and understood.writes:
+            if not self.policy.sandboxed:
+                self._deny("writes outside", f"`{shown}` needs a sandbox, and there is none here.")
             return replace(understood, grant=FILES)
         needs_host = understood.grant in (HOST, BUS) and not understood.inner
         if needs_host or (understood.grant == PROCESSES and program in SUDO_LOOKS):

@@ -48,9 +48,14 @@ def read_commands(text: str, *, redirected: bool = True) -> tuple[Argv, ...]:
 
 
 def _value(word: str) -> str:
-    """Remove the quotes. Some shells expand a word that begins with `=`."""
-    if word.startswith("="):
-        raise NotUnderstood(f"`{word}`: quote the `=`")
-    return "".join(
+    """Remove the quotes.
+
+    Some shells expand a word that begins with `=`, and some commands evaluate a quoted `$(…)` once
+    more: `printf -v 'a[$(reboot)]'`.
+    """
+    value = "".join(
         part[1] or (part[2][1:] if part[2] else part[0][1:-1]) for part in _PART.finditer(word)
     )
+    if word.startswith("=") or re.search(r"`|\$[({]", value):
+        raise NotUnderstood(f"`{word}`: write it plainly")
+    return value

@@ -20,6 +20,8 @@ UNIT_TYPES = re.compile(
     r"\.(?:service|socket|device|mount|automount|swap|target|path|timer|slice|scope)\Z"
 )
 SANDBOX_PACKAGE = "bubblewrap"
+REVEALS = frozenset({"show", "cat", "inspect"})
+"""Verbs that show the variables of a unit or container."""
 PUTS_IN = frozenset({"install", "upgrade", "reinstall", "add", "update"})
 PACKAGE_PROGRAMS = frozenset(
     {"apt", "apt-get", "aptitude", "dpkg", "dnf", "yum", "apk", "pacman", "zypper", "rpm"}
@@ -61,10 +63,10 @@ class Supervisor:
 
 
 def touches_supervisor(understood: Understanding, supervisor: Supervisor) -> str:
-    """Return what a command would end or change of Claude Ops; empty if nothing."""
-    if understood.level <= LOOK:
-        return ""
+    """Return what a vector would end, change or reveal of Claude Ops; empty if nothing."""
     program, _space, verb = understood.action.partition(" ")
+    if understood.level <= LOOK and verb not in REVEALS:
+        return ""
     words = understood.arguments
     match program:
         case "systemctl" | "service":

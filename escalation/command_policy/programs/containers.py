@@ -279,7 +279,7 @@ def compose(words: Argv) -> Understanding:
 PODMAN = names("ps logs inspect top stats port images start stop restart kill")
 # Left out: options of podman itself, which may stand anywhere and name programs.
 PODMAN_LOOKS = """
-    -a -q -l -n= -s -t -f= --all --quiet --latest --last= --size --timestamps --format= --filter=
+    -a -q -n= -s -t -f= --all --quiet --last= --size --timestamps --format= --filter=
     --tail= --since= --until= --names --no-trunc --no-stream
 """
 

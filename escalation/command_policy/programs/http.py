@@ -50,7 +50,7 @@ TOGETHER = ({"-G", "-d"},)
 LOOKING = frozenset({"GET", "HEAD", "OPTIONS"})
 METHOD = re.compile(r"[A-Z]{3,20}")
 URL = re.compile(
-    r"(?:https?://)?(?:[^/?#@\s\\]*@)?(?P<host>(?:\w[\w.-]*|\[[0-9a-f:.]+\])(?::\d{1,5})?)"
+    r"(?:https?://)?(?:[^/?#@\s\\]+@)?(?P<host>(?:\w[\w.-]*|\[[0-9a-f:.]+\])(?::\d{1,5})?)"
     r"(?:[/?#]\S*)?",
     re.IGNORECASE,
 )
@@ -125,7 +125,7 @@ def _check_files(line: Line, mode: str) -> None:
 def _written(line: Line) -> Argv:
     named = line.values("-o", "--output", "-D", "--dump-header", "-c", "--cookie-jar")
     if line.has("-O", "--remote-name", "--remote-name-all"):
-        named += (".",)
+        named += (".", *line.values("--output-dir"))
     if any("%output" in text for text in line.values("-w", "--write-out")):
         named += ("%output",)
     return tuple(path for path in named if path not in SINKS)

@@ -164,9 +164,10 @@ FORGE_WHY = {
     FULL: "changes what others build on",
     NEVER: "removes what cannot be brought back",
 }
+ENVIRONMENT = re.compile(r"\$ENV|\benv\b")
 API = """
     -X= --method= -H= --header= -q= --jq= -t= --template= --paginate --slurp -i --include --silent
-    --cache= -p= --preview= -f= --raw-field= -F= --field= --verbose
+    --cache= -p= --preview= -f= --raw-field= -F= --field=
 """
 
 
@@ -174,6 +175,10 @@ def forge(argv: Argv) -> Understanding:
     words = argv[1:]
     if any(word.count("/") > 1 for word in _repositories(words)):
         raise NotUnderstood("a repository on another host")
+    if any(map(ENVIRONMENT.search, words)) and any(
+        word.startswith(("-q", "--jq")) for word in words
+    ):
+        raise NotUnderstood("the environment in a filter, which has the token")
     plain = _without_repository(words)
     if plain[:1] in (("--version",), ("version",)):
         return acts(f"{argv[0]} version", plain[1:], LOOK, "", NETWORK)

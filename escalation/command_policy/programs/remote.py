@@ -5,7 +5,6 @@ In the command sandbox they run unjudged, because they need no grant.
 
 from __future__ import annotations
 
-import posixpath
 import re
 from dataclasses import replace
 
@@ -47,16 +46,13 @@ UNIQ = "-c -d -D -i -u -z -f= -s= -w= --count --repeated --ignore-case --unique"
 DATE = "-d= --date= -I? --iso-8601? -R --rfc-3339= -u --utc -r= --reference="
 HOST = "-a -A -d -f -i -I -s --fqdn --long --short --domain --ip-address --all-ip-addresses"
 FIND_RUNS = re.compile(r"(?!-(?:exec|ok|delete|fprint|fls|files0)).*", re.DOTALL)
-WITH_LOGS = re.compile(r"(?:/var/log|/var/www|/srv|/opt|/data|/mnt|/usr)(?:/.*)?")
-"""Directories that may be read as a whole; others have keys."""
 
 
 def grep(argv: Argv) -> Understanding:
-    """Read grep; what it reads recursively must be named."""
     paths = [word for word in argv[1:] if not word.startswith("-")][1:]
     recursive = any(re.match(r"-[a-zA-Z]*[rR]|--(?:r|dereference-r|dir)|-d", word) for word in argv)
-    if recursive:
-        require([posixpath.normpath(path) for path in paths] or (".",), WITH_LOGS)
+    if recursive and ssh.reads_whole(paths or (".",)):
+        return acts(argv[0], argv[1:], FULL, "reads a whole directory, which may hold keys")
     return looks(argv)
 
 

@@ -6,7 +6,9 @@ any other, and with options that start nothing here and forward nothing.
 
 from __future__ import annotations
 
+import posixpath
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 from escalation.command_policy.grants import SSH
@@ -110,8 +112,17 @@ RSYNC_OPTIONS = re.compile(
     r"--(?:numeric-ids|delete(?:-\w+)?|partial|inplace|append(?:-verify)?|list-only|existing"
     r"|ignore-(?:existing|errors|times)|size-only|no-\w[\w-]*|one-file-system|safe-links|stats"
     r"|(?:bwlimit|timeout|max-size|min-size|modify-window|compress-level|checksum-choice"
-    r"|compress-choice|info|debug|chmod|usermap|groupmap|suffix)=[\w.,:+=-]+)"
+    r"|compress-choice|info|debug|log-format|chmod|usermap|groupmap|suffix)=[\w.,:+=%-]+)"
 )
+
+
+KEYLESS = re.compile(r"(?:/var/log|/var/www|/srv|/opt|/data|/mnt|/usr)(?:/.*)?", re.DOTALL)
+"""Directories that may be read as a whole; others have keys, and a relative one may be any."""
+
+
+def reads_whole(paths: Iterable[str]) -> bool:
+    """Return whether a directory is read as a whole that may hold keys."""
+    return not all(KEYLESS.fullmatch(posixpath.normpath(path)) for path in paths)
 
 
 def rsync(argv: Argv) -> Understanding:
@@ -124,19 +135,23 @@ def rsync(argv: Argv) -> Understanding:
             raise NotUnderstood(f"the option {word}")
     if not paths or any(path.startswith("-") for path in paths):
         raise NotUnderstood("no path")
-    return _copy("rsync", argv, paths, sends="--sender" in argv)
+    recursive = any(re.match(r"-\w*?r\w*?(?:e|\Z)", word) for word in words)
+    return _copy("rsync", argv, paths, sends="--sender" in argv, recursive=recursive)
 
 
 def scp(argv: Argv) -> Understanding:
     line = read(argv[1:], "-f -t -r -p -d -q -v")
     if line.has("-f") == line.has("-t"):
         raise NotUnderstood("scp that is started there: start it here")
-    return _copy("scp", argv, line.operands, sends=line.has("-f"))
+    return _copy("scp", argv, line.operands, sends=line.has("-f"), recursive=line.has("-r"))
 
 
-def _copy(program: str, argv: Argv, paths: Argv, *, sends: bool) -> Understanding:
-    found = acts(program, argv[1:], LOOK if sends else FULL, "" if sends else "writes files there")
-    return found if sends else replace(found, writes=paths)
+def _copy(program: str, argv: Argv, paths: Argv, *, sends: bool, recursive: bool) -> Understanding:
+    if not sends:
+        return replace(acts(program, argv[1:], FULL, "writes files there"), writes=paths)
+    if recursive and reads_whole(paths):
+        return acts(program, argv[1:], FULL, "reads a whole directory, which may hold keys")
+    return acts(program, argv[1:], LOOK, "")
 
 
 def pack(argv: Argv) -> Understanding:

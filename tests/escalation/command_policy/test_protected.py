@@ -111,6 +111,9 @@ def test_everything_else_is_judged_as_before(command, tier):
         "sudo kill 4250",
         "sudo pkill -F /run/claudeops/worker.pid",
         "docker exec ops-worker-1 ls",
+        "docker inspect ops-worker-1",
+        "systemctl show -p Environment ops",
+        "systemctl cat claudeops-worker",
         "sudo apt-get remove bubblewrap",
     ],
 )

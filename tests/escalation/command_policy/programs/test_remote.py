@@ -50,12 +50,6 @@ def test_reading_is_a_look(command):
         "find /srv -delete",
         "find /srv -fprintf /etc/x y",
         "find -files0-from x",
-        "grep -r key /root",
-        "grep -Rn key",
-        "grep -nr key /",
-        "grep --recursive key /home/me",
-        "grep -r key /var/log/../../root",
-        "grep -d recurse key /root",
         "diff -r /root /srv",
         "date -s 10:00",
         "date 01010000",
@@ -76,6 +70,22 @@ def test_reading_is_a_look(command):
 )
 def test_what_writes_or_starts_something_is_not_understood(command):
     assert_not_understood(command, elsewhere=True)
+
+
+@each_row(
+    "command",
+    [
+        "grep -r key /root",
+        "grep -Rn key",
+        "grep -nr key /",
+        "grep --recursive key /home/me",
+        "grep -r key /var/log/../../root",
+        "grep -r key root",
+        "grep -d recurse key /root",
+    ],
+)
+def test_a_whole_directory_that_may_hold_keys_needs_tier_3(command):
+    assert_is(Row(command, "grep", FULL))
 
 
 @each_row(
@@ -192,6 +202,8 @@ SECRETS = [
     "cat /home/me/.aws/credentials",
     "cat /srv/app/.env",
     "cat /proc/1/environ",
+    "cd /proc/1 && cat environ",
+    "cd /etc/ssl && cat private/web",
     "sort /root/.pgpass",
     "jq --slurpfile a /root/.docker/config.json .",
     "grep --file=/etc/shadow x",

@@ -160,12 +160,17 @@ def test_sftp_needs_tier_3_and_a_file_is_read_by_cat():
 FAR_SIDE = [
     ("rsync --server --sender -vlogDtpre.iLsfxCIvu . /srv/data", "rsync", LOOK),
     ("rsync --server --sender -nre.LsfxCIvu --numeric-ids . /srv/data /srv/b", "rsync", LOOK),
+    ("rsync --server --sender -e.LsfxCIvu --log-format=%i . /etc/hosts", "rsync", LOOK),
+    ("rsync --server --sender -vlogDtpre.iLsfxCIvu . /etc", "rsync", FULL),
+    ("rsync --server --sender -vlogDtpre.iLsfxCIvu . data", "rsync", FULL),
+    ("rsync --server --sender -r . /srv/../root", "rsync", FULL),
     ("rsync --server -vlogDtpre.iLsfxCIvu --delete . /srv/data", "rsync", FULL),
     ("git-upload-pack shop.git", "git fetch", LOOK),
     ("git upload-pack shop.git", "git fetch", LOOK),
     ("git-receive-pack shop.git", "git push", FULL),
     ("git receive-pack shop.git", "git push", FULL),
     ("scp -f /srv/data", "scp", LOOK),
+    ("scp -r -f /root", "scp", FULL),
     ("scp -r -p -t /srv", "scp", FULL),
     ("borg serve --restrict-to-path /srv", "borg serve", FULL),
 ]
