@@ -41,23 +41,18 @@ DOCKER_VERBS = by_level(
         LOOK: """
             ps logs inspect top stats port diff images history version info search events
             network:ls network:inspect volume:ls volume:inspect image:inspect system:df context:ls
-            context:show context:inspect plugin:ls plugin:inspect node:ls node:ps node:inspect
-            service:ls service:ps service:inspect service:logs stack:ls stack:ps stack:services
-            secret:ls secret:inspect config:ls config:inspect
+            context:show service:ls service:ps service:inspect service:logs stack:ls stack:ps
+            stack:services node:ls
         """,
         SAFE: "start stop restart kill",
         FULL: """
             run create exec cp rm rmi pull push build tag rename update commit load import pause
             unpause wait attach network:create network:rm network:connect network:disconnect
-            service:create service:update service:scale service:rm service:rollback stack:deploy
-            stack:rm node:update secret:create secret:rm config:create config:rm plugin:enable
-            plugin:disable swarm:join-token swarm:ca
+            service:update service:scale service:rollback stack:deploy
         """,
         NEVER: """
-            system:prune volume:rm volume:prune volume:create volume:update container:prune
-            image:prune network:prune builder:prune buildx:prune swarm:leave swarm:init swarm:join
-            swarm:update swarm:unlock plugin:install plugin:rm plugin:set plugin:upgrade node:rm
-            node:demote node:promote
+            system:prune volume:rm volume:prune volume:create container:prune image:prune
+            network:prune builder:prune buildx:prune swarm:leave service:rm stack:rm node:rm
         """,
     }
 )
@@ -75,10 +70,7 @@ SAME = {
     **{f"image:{verb}": verb for verb in names("history build tag load import push pull")},
     **{f"system:{verb}": verb for verb in ("info", "events")},
 }
-GROUPS = names("""
-    container image network volume system context plugin node service stack secret config
-    builder buildx swarm
-""")
+GROUPS = frozenset(verb.partition(":")[0] for verb in (*DOCKER_VERBS, *SAME) if ":" in verb)
 COUNTED = {
     # verb: its options, and the kind of the change
     "start": ("-a -i --attach? --interactive? --detach-keys=", RESTART),
@@ -160,20 +152,18 @@ def _executes(action: str, rest: Argv, grant: str) -> Understanding:
     return replace(found, inner=(line.operands[1:],), elsewhere=True)
 
 
-# `docker run` and `docker create` without options that give access to the host.
+# `docker run` and `docker create`. Left out: privileges, capabilities, devices and namespaces.
 
 RUN = """
     -d -i -t -a= -e= -h= -l= -m= -p= -P -q -u= -v= -w= --detach --interactive --tty --attach=
     --env= --env-file= --hostname= --label= --memory= --memory-swap= --publish= --publish-all
     --quiet --user= --volume= --workdir= --rm --name= --network= --net= --network-alias=
-    --restart= --entrypoint= --mount= --tmpfs= --cpus= --cpu-shares= --pull= --platform= --init
-    --read-only --link= --expose= --dns= --add-host= --ip= --log-driver= --log-opt= --ulimit=
-    --shm-size= --stop-signal= --stop-timeout= --health-cmd= --health-interval= --health-retries=
-    --health-timeout= --no-healthcheck --cap-drop= --sig-proxy? --volumes-from= --pids-limit=
-    --gpus= --privileged? --pid= --ipc= --uts= --userns= --cgroupns= --cap-add= --device=
-    --security-opt= --service-ports --no-deps --use-aliases -T --no-TTY --build --remove-orphans
+    --restart= --entrypoint= --tmpfs= --cpus= --cpu-shares= --pull= --platform= --init --read-only
+    --link= --expose= --dns= --add-host= --ip= --log-driver= --log-opt= --ulimit= --shm-size=
+    --stop-signal= --stop-timeout= --health-cmd= --health-interval= --health-retries=
+    --health-timeout= --no-healthcheck --cap-drop= --volumes-from= --pids-limit= --service-ports
+    --no-deps --use-aliases -T --no-TTY --build --remove-orphans
 """
-NAMESPACES = ("--pid", "--ipc", "--uts", "--userns", "--cgroupns")
 DATA = re.compile(r"/(?:srv|opt|data|mnt|media|tmp)/.|/(?:home|var/log|var/www)/[^/]+/.")
 """Directories that a container may be given."""
 
@@ -182,29 +172,13 @@ def _runs_container(action: str, rest: Argv) -> Understanding:
     line = read(rest, RUN, to_operand=True)
     if not line.operands:
         raise NotUnderstood("no image")
-    level = NEVER if _reaches_beyond(line) else FULL
-    why = "would hand the host to a container" if level == NEVER else "starts a new container"
+    volumes = [value.removeprefix("=") for value in line.values("-v", "--volume")]
+    level, why = FULL, "starts a new container"
+    if not all(_is_data(volume.split(":")[0]) for volume in volumes):
+        level, why = NEVER, "would hand the host to a container"
     named = line.values("--name")
     found = acts(action, rest, level, why, DOCKER)
     return replace(found, kind=REDEPLOY, services=named) if named else found
-
-
-def _reaches_beyond(line: Line) -> bool:
-    if any(value != "false" for value in line.values("--privileged")):
-        return True
-    if line.has("--cap-add", "--device", "--security-opt") or "host" in line.values(*NAMESPACES):
-        return True
-    mounts = line.values("--mount")
-    if any('"' in mount or "volume-opt" in mount for mount in mounts):
-        return True
-    volumes = [value.removeprefix("=") for value in line.values("-v", "--volume")]
-    sources = [*(volume.split(":")[0] for volume in volumes), *map(_source, mounts)]
-    return not all(map(_is_data, sources))
-
-
-def _source(mount: str) -> str:
-    fields = dict(field.partition("=")[::2] for field in mount.split(","))
-    return fields.get("source") or fields.get("src") or "none"
 
 
 def _is_data(source: str) -> bool:
