@@ -230,7 +230,7 @@ def program_name(word: str, policy: CommandPolicy) -> str:
 
 
 def is_inside(path: str, cwd: str, roots: Sequence[str]) -> bool:
-    """Return whether a path, which may not be resolved further, is in one of the directories."""
+    """Return whether a path lies in one of the directories, by its text alone."""
     plain = "/" + posixpath.normpath(posixpath.join(cwd, path)).lstrip("/")
     return any(
         plain == root or plain.startswith(f"{root}/")

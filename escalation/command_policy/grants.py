@@ -12,6 +12,7 @@ from sessions_app.grants import GRANTS, GrantOption, parse_grants
 
 DOCKER, NETWORK, PROCESSES, SSH, BUS, KUBE, HOST = NAMES = GRANTS
 AGENT = "agent"
+"""Given instead of `ssh` to commands that must not have keys: the operator's ssh-agent alone."""
 HTTP, FILES = "http", "files"
 """Given to single vectors: the HTTP proxy to curl and wget, and to `sudo rm` and the like a sandbox
 of root in which only the writable paths can be written."""

@@ -120,7 +120,9 @@ def sed(argv: Argv) -> Understanding:
     line = read(argv[1:], FILE_PROGRAMS["sed"])
     scripts = line.values("-e", "--expression")
     paths = line.operands if scripts else line.operands[1:]
-    require(scripts or line.operands[:1] or ("",), SED_SCRIPT)
+    if not scripts and not line.operands:
+        raise NotUnderstood("no script")
+    require(scripts or line.operands[:1], SED_SCRIPT)
     if not line.has("-i", "--in-place"):
         return looks(argv)
     return replace(acts("sed -i", argv[1:], SAFE, "changes files"), writes=paths or (".",))
@@ -161,7 +163,9 @@ def kill(argv: Argv) -> Understanding:
     if signal not in {*SIGNALS, "0"} or (signal == "0" and argv[1] != "-0"):
         raise NotUnderstood(f"the signal {signal}")
     pids = pids[1:] if pids[:1] == ("--",) else pids
-    require(pids or ("",), PROCESS_ID)
+    if not pids:
+        raise NotUnderstood("no process")
+    require(pids, PROCESS_ID)
     if signal == "0":
         return looks(argv, HOST)
     level = NEVER if any(int(pid) < 2 for pid in pids) else SAFE

@@ -57,7 +57,9 @@ JUMPS = re.compile(r"(?:\w[\w.+-]*@)?\w[\w.-]*(?::\d+)?(?:,(?:\w[\w.+-]*@)?\w[\w
 def ssh(argv: Argv) -> Understanding:
     line = read(argv[1:], OPTIONS, to_operand=True)
     host, words = line.operands[:1], line.operands[1:]
-    require(host or ("",), HOST_NAME)
+    if not host:
+        raise NotUnderstood("no host")
+    require(host, HOST_NAME)
     if not line.terminated:
         behind = read(words, OPTIONS, to_operand=True)
         line = Line((*line.options, *behind.options), (*host, *behind.operands), True)
