@@ -205,9 +205,19 @@ class Environment:
         """A comma-separated list; commas inside parentheses belong to an entry."""
         return self._noted(name, self._names(name) or default)
 
-    def choice(self, name: str, default: str, choices: tuple[str, ...]) -> str:
+    def choice(
+        self,
+        name: str,
+        default: str,
+        choices: tuple[str, ...],
+        *,
+        old: Mapping[str, str] | None = None,
+    ) -> str:
+        """Read one of the choices; `old` maps values of an earlier version to them."""
         wanted = "one of " + ", ".join(choices)
-        return self._read(name, default, self._env.str, wanted, validate=validate.OneOf(choices))
+        known = validate.OneOf((*choices, *(old or {})))
+        value = self._read(name, default, self._env.str, wanted, validate=known)
+        return (old or {}).get(value, value)
 
     def matching(self, name: str, default: str, pattern: str, wanted: str) -> str:
         shape = validate.Regexp(f"(?:{pattern})$")

@@ -65,7 +65,9 @@ CLAUDEOPS_API_RETRIES = env.integer("CLAUDEOPS_API_RETRIES", 4, minimum=0, maxim
 CLAUDEOPS_PASS_ENV = env.names("CLAUDEOPS_PASS_ENV")
 CLAUDEOPS_PROMPTS_DIR = env.path("CLAUDEOPS_PROMPTS_DIR", state.RESOURCES / "prompts")
 CLAUDEOPS_SCENARIOS_DIR = env.text("CLAUDEOPS_SCENARIOS_DIR")
-CLAUDEOPS_SANDBOX = env.choice("CLAUDEOPS_SANDBOX", "auto", ("auto", "on", "off"))
+CLAUDEOPS_SANDBOX = env.choice(
+    "CLAUDEOPS_SANDBOX", "required", ("required", "off"), old={"auto": "required", "on": "required"}
+)
 CLAUDEOPS_FOLLOW_UP_TOOLS = env.names("CLAUDEOPS_FOLLOW_UP_TOOLS", QUESTION_TOOLS)
 
 # Resume, retention, timeouts and limits of sessions.

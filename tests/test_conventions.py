@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management import call_command
@@ -167,7 +168,7 @@ def test_a_migration_of_labels_alone_changes_no_column():
     executor, name = MigrationExecutor(connection), "0026_labels"
     before = executor.loader.project_state(("sessions_app", name), at_end=False).apps
     after = executor.loader.project_state(("sessions_app", name)).apps
-    editor = connection.schema_editor()
+    editor: Any = connection.schema_editor()
     altered = [
         f"{model._meta.model_name}.{field.name}"
         for model in after.get_app_config("sessions_app").get_models()

@@ -104,6 +104,10 @@ class Decision:
     allowed_from: int = 0
     """The lowest tier that would run a denied vector; 0 if there is none."""
 
+    @property
+    def is_denied(self) -> bool:
+        return self.verdict == Verdict.DENY
+
     def asking(self, rule: str, reason: str) -> Decision:
         """Return this decision with the need for approval."""
         return replace(self, verdict=Verdict.ASK, rule=rule, reason=reason)
@@ -130,6 +134,24 @@ def decide(policy: CommandPolicy, request: ExecRequest) -> Decision:
             rule="could not be judged",
             reason=f"This command could not be judged ({type(error).__name__}). Write it plainly.",
         )
+
+
+def decide_effect(
+    policy: CommandPolicy, vectors: Sequence[Argv], effect: CommandEffect, grant: str
+) -> Decision:
+    """Decide on a change at a broker, which the tier may make, by the rules of the operator.
+
+    `vectors` are commands with the same effect, such as `docker restart web`.
+    """
+    judge = _Judge(policy, ExecRequest(argv=vectors[0], cwd=policy.workdir))
+    for vector in vectors:
+        judge.rules(vector, vector[:-1], in_short(vector))
+    if not any(allows(rule, vector) for rule in policy.allowed for vector in vectors):
+        judge.deny_unlisted(in_short(vectors[0]))
+    judge.actions.append(in_short(vectors[0]))
+    judge.changes.append(plainly(vectors[0]))
+    judge.effects.append(effect)
+    return judge.decided(Understanding(action="", argv=vectors[0], grant=grant))
 
 
 def read_one_command(text: str) -> Argv | None:
@@ -275,7 +297,12 @@ class _Judge:
 
     def decision(self) -> Decision:
         understood = self.vector(self.request.argv, _Place.HERE)
-        passed = self._passed()
+        return self.decided(understood, self._passed())
+
+    def decided(
+        self, understood: Understanding | None, passed: tuple[tuple[str, str], ...] = ()
+    ) -> Decision:
+        """Return the decision that follows from the findings."""
         found = Decision(
             verdict=Verdict.ALLOW,
             rule="understood",
@@ -320,7 +347,7 @@ class _Judge:
             if depth > _DEEPEST:
                 raise NotUnderstood("so many commands in one")
             argv = (program_name(argv[0], self.policy), *argv[1:])
-            self._rules(argv, (), shown)
+            self.rules(argv, (), shown)
             understood = programs.understand(argv, elsewhere=place is _Place.ELSEWHERE)
         except NotUnderstood as problem:
             self._deny(
@@ -332,7 +359,7 @@ class _Judge:
         understood = replace(understood, argv=understood.argv or argv)
         action = tuple(understood.action.split())
         plain = (*action, *understood.arguments)
-        self._rules(plain, action, shown)
+        self.rules(plain, action, shown)
         if held := touches_supervisor(understood, self.policy.supervisor):
             self._deny(
                 "supervisor is protected",
@@ -366,7 +393,7 @@ class _Judge:
     ) -> None:
         """Judge a vector without others in it."""
         if not allowed:
-            self._deny_unlisted(shown)
+            self.deny_unlisted(shown)
         level, why = self._level_there(understood, place, shown)
         self.actions.append(in_short(plain))
         if level > LOOK:
@@ -454,7 +481,7 @@ class _Judge:
                 "operator can give it to this tier or watch: say so in your report.",
             )
 
-    def _rules(self, words: Argv, action: Argv, shown: str) -> None:
+    def rules(self, words: Argv, action: Argv, shown: str) -> None:
         for rule in self.policy.denied:
             if forbids(rule, words, action):
                 self._deny(
@@ -463,7 +490,7 @@ class _Judge:
                 )
         self.asks += [(rule, shown) for rule in self.policy.ask if forbids(rule, words, action)]
 
-    def _deny_unlisted(self, shown: str) -> None:
+    def deny_unlisted(self, shown: str) -> None:
         rules = ", ".join(rule for rule in self.policy.allowed if rule.startswith("Bash"))
         self._deny(
             "not among the allowed commands",

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from sessions_app.grants import GRANTS, GrantOption, parse_grants
 
 DOCKER, NETWORK, PROCESSES, SSH, BUS, KUBE, HOST = NAMES = GRANTS
-AGENT = "agent"
-"""Given instead of `ssh` to commands that must not have keys: the operator's ssh-agent alone."""
 HTTP, FILES = "http", "files"
 """Given to single vectors: the HTTP proxy to curl and wget, and to `sudo rm` and the like a sandbox
 of root in which only the writable paths can be written."""
@@ -38,6 +36,8 @@ class Grants:
     """Paths besides the working directory that may be written from Tier 2 on."""
     readable: tuple[str, ...] = ()
     """Paths that the sandbox would hide otherwise."""
+    hosts: tuple[str, ...] = ()
+    """Hosts to which programs of Tier 2 may send data."""
 
     def words(self) -> tuple[str, ...]:
         """Return the grants as an operator writes them, sorted."""
@@ -45,6 +45,7 @@ class Grants:
             *(name for name in NAMES if name in self.names),
             *(f"write:{path}" for path in self.writable),
             *(f"read:{path}" for path in self.readable),
+            *(f"http:{host}" for host in self.hosts),
         )
 
 
@@ -61,12 +62,18 @@ def grants_for(tier_words: str = "", watch_words: str = "") -> Grants:
 
 
 def _with(grants: Grants, wish: GrantOption) -> Grants:
-    names, paths = set(grants.names), {"write": grants.writable, "read": grants.readable}
-    if wish.kind in paths:
-        others = tuple(path for path in paths[wish.kind] if path != wish.path)
-        paths[wish.kind] = others if wish.removes else (*others, wish.path)
+    names = set(grants.names)
+    lists = {"write": grants.writable, "read": grants.readable, "http": grants.hosts}
+    if wish.kind in lists:
+        others = tuple(word for word in lists[wish.kind] if word != wish.path)
+        lists[wish.kind] = others if wish.removes else (*others, wish.path)
     elif wish.removes:
         names.discard(wish.kind)
     else:
         names.add(wish.kind)
-    return Grants(names=frozenset(names), writable=paths["write"], readable=paths["read"])
+    return Grants(
+        names=frozenset(names),
+        writable=lists["write"],
+        readable=lists["read"],
+        hosts=lists["http"],
+    )

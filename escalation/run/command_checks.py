@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import logging
 import re
-import secrets
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -24,7 +23,8 @@ from django.utils import timezone
 
 from escalation.agent import stream as shape
 from escalation.agent.process import ReaderWakeup
-from escalation.command_policy.decision import Decision
+from escalation.command_policy.decision import Decision, ExecRequest, read_one_command
+from escalation.command_policy.understanding import CommandEffect
 from escalation.incidents import recorder
 from escalation.queue.lock import installation_lock
 from escalation.run.prompts import read_manifest
@@ -38,13 +38,7 @@ from escalation.sandbox.command_runner import (
 )
 from escalation.supervisor import approvals, cooldowns
 from escalation.supervisor.approvals import CommandAsked
-from escalation.supervisor.cooldowns import (
-    CommandEffect,
-    Reached,
-    effects_of,
-    is_of_docker,
-    service_behind,
-)
+from escalation.supervisor.cooldowns import Reached, effects_of
 from escalation.supervisor.successors import Lineage
 from sessions_app.models import Approval, Change, Cycle, Session, SessionEvent
 from sessions_app.models.session import SPOKEN, EventKind, Verdict
@@ -108,13 +102,6 @@ NOT_COUNTED = CommandRefusal(
 )
 
 
-NamesOf = Callable[[Iterable[str]], Mapping[str, str]]
-
-
-def nobody_knows_names(words: Iterable[str]) -> Mapping[str, str]:
-    return {}
-
-
 class _Question:
     def __init__(self, record: DecisionRecord, effects: tuple[CommandEffect, ...]) -> None:
         self.record = record
@@ -142,17 +129,12 @@ class RunChanges:
         self._unwritten: list[Callable[[], None]] = []
         self._closed = threading.Event()
 
-    def objection(
-        self, record: DecisionRecord, names_of: NamesOf = nobody_knows_names
-    ) -> CommandRefusal | None:
-        """Refusal of a command that is in cooldown. Called from the command runner's threads.
-
-        `names_of` maps ids of containers to their names.
-        """
-        effects = effects_of(record.changes)
+    def objection(self, record: DecisionRecord) -> CommandRefusal | None:
+        """Refusal of a command that is in cooldown. Called from the command runner's threads."""
+        effects = effects_of(record.effects)
         if not any(is_counted(effect) for effect in effects):
             return None
-        question = _Question(record, by_name(effects, names_of))
+        question = _Question(record, effects)
         self._questions.put(question)
         self._wakeup.notify()
         while not question.answered.wait(CHANGE_LOOK_SECONDS):
@@ -178,14 +160,14 @@ class RunChanges:
 
     def decided(self, record: DecisionRecord) -> None:
         """Record the effects of a command that needed no count."""
-        effects = effects_of(record.changes)
+        effects = effects_of(record.effects)
         if record.verdict != Verdict.DENY and not any(map(is_counted, effects)):
             self._unwritten.append(
                 lambda: store_changes(self._session, record.call, record.command, effects)
             )
 
     def ended(self, record: DecisionRecord, end: CommandEnd) -> None:
-        if record.changes and record.verdict != Verdict.DENY:
+        if record.effects and record.verdict != Verdict.DENY:
             self._unwritten.append(
                 lambda: settle_call(self._session, record.call, end.exit_code, end.has_run)
             )
@@ -207,7 +189,6 @@ class RunChanges:
             limits = cooldowns.limits_for(cycle)
             reached = cooldowns.objection(
                 question.effects,
-                question.record.may_repeat,
                 cooldowns.counting(cycle, limits, now),
                 limits,
                 now,
@@ -215,7 +196,7 @@ class RunChanges:
             if reached is None:
                 record = question.record
                 store_changes(self._session, record.call, record.command, question.effects)
-            elif reached.reason != cooldowns.UNCOUNTED:
+            else:
                 cooldowns.tell_reached(self._session, reached)
                 recorder.note_cooldown(self._session, reached.service, reached.reason)
         return reached
@@ -232,17 +213,6 @@ class RunChanges:
 
 def is_counted(effect: CommandEffect) -> bool:
     return effect.kind != Change.Kind.OTHER
-
-
-def by_name(effects: tuple[CommandEffect, ...], names_of: NamesOf) -> tuple[CommandEffect, ...]:
-    """Replace ids of containers by names, so that one container is one service."""
-    names = names_of(effect.service for effect in effects if is_of_docker(effect))
-    return tuple(
-        replace(effect, service=service_behind(names[effect.service]))
-        if is_of_docker(effect) and effect.service in names
-        else effect
-        for effect in effects
-    )
 
 
 def settle_call(session: Session, call: str, exit_code: int | None, has_run: bool) -> None:
@@ -266,14 +236,25 @@ def settle_from_events(session: Session) -> None:
             if not call or data.get("verdict") == Verdict.DENY:
                 continue
             if event.kind == EventKind.COMMAND:
-                listed = data.get("changes")
-                changes = (
-                    [shape.text_in(word) for word in listed] if isinstance(listed, list) else []
-                )
                 command = shape.text_in(data.get("command"))
-                store_changes(session, call, command, effects_of(changes))
+                store_changes(session, call, command, stored_effects(data))
             elif isinstance(code, int):
                 settle_call(session, call, code, data.get("has_run") is not False)
+
+
+def stored_effects(data: Mapping[str, Any]) -> tuple[CommandEffect, ...]:
+    """Read the effects of a stored decision."""
+    listed = data.get("effects")
+    rows = map(mapping, listed if isinstance(listed, list) else ())
+    return tuple(
+        CommandEffect(
+            kind=shape.text_in(row.get("kind")),
+            service=shape.text_in(row.get("service")),
+            action=shape.text_in(row.get("action")),
+        )
+        for row in rows
+        if row.get("kind") in Change.Kind.values
+    )
 
 
 def store_changes(
@@ -308,7 +289,8 @@ class CommandEvents:
         self._waiting: SimpleQueue[tuple[DecisionRecord, CommandEnd | None]] = SimpleQueue()
 
     def on_decision(self, record: DecisionRecord) -> None:
-        self._bypass.decided(record.command)
+        if not record.parent:
+            self._bypass.decided(record.command)
         self._waiting.put((record, None))
 
     def on_end(self, record: DecisionRecord, end: CommandEnd) -> None:
@@ -333,20 +315,22 @@ class CommandEvents:
                 self._changes.ended(record, end)
 
     def _write_decision(self, record: DecisionRecord) -> None:
-        with_grants = f" with {', '.join(record.grants)}" if record.grants else ""
+        with_grant = f" with {record.grant}" if record.grant else ""
         why = f" ({record.rule})" if record.verdict != Verdict.ALLOW else ""
         done = str(record.verdict.label).capitalize()
         self._recorder.note(
             EventKind.COMMAND,
-            f"{done}{with_grants}{why}: {record.command}",
+            f"{done}{with_grant}{why}: {record.command}",
             "warning" if record.verdict == Verdict.DENY else "info",
             command=record.command,
             verdict=record.verdict.value,
             rule=record.rule,
             reason=record.reason,
-            grants=list(record.grants),
+            grants=[record.grant] if record.grant else [],
             actions=list(record.actions),
             changes=list(record.changes),
+            effects=[asdict(effect) for effect in effects_of(record.effects)],
+            parent=record.parent,
             allowed_from=record.allowed_from,
             milliseconds=round(record.decision_ms, 2),
             call=record.call,
@@ -364,7 +348,7 @@ class CommandEvents:
             exit_code=end.exit_code,
             call=record.call,
             milliseconds=round(end.run_ms, 1),
-            room=end.location,
+            location=end.location,
             has_run=end.has_run,
         )
 
@@ -379,7 +363,7 @@ class CliRefusals:
     shows what it wanted to run, and what a higher tier would have allowed.
     """
 
-    def __init__(self, judge: Callable[[str], Decision], cwd: str) -> None:
+    def __init__(self, judge: Callable[[ExecRequest], Decision], cwd: str) -> None:
         self._judge = judge
         self._cwd = cwd
         self._seen: set[str] = set()
@@ -397,21 +381,24 @@ class CliRefusals:
                 yield self._record(command)
 
     def _record(self, command: str) -> DecisionRecord:
-        decision = self._judge(command)
-        would = decision.allowed_from if decision.verdict == Verdict.DENY else 0
-        return DecisionRecord(
+        refused = DecisionRecord(
             command=command,
             verdict=Verdict.DENY,
             rule=CLI_RULE,
-            reason=decision.reason,
-            grants=(),
-            actions=decision.actions,
-            changes=decision.changes,
-            allowed_from=would,
-            decision_ms=0,
+            reason="",
             cwd=self._cwd,
             at=datetime.now(UTC),
-            call=secrets.token_hex(4),
+        )
+        argv = read_one_command(command)
+        if argv is None:
+            return refused
+        decision = self._judge(ExecRequest(argv=argv, cwd=self._cwd))
+        return replace(
+            refused,
+            reason=decision.reason,
+            actions=decision.actions,
+            changes=decision.changes,
+            allowed_from=decision.allowed_from if decision.is_denied else 0,
         )
 
 
@@ -499,7 +486,7 @@ class CommandApprovals:
                 command=record.command,
                 cwd=record.cwd,
                 why=record.reason,
-                grants=record.grants,
+                grants=(record.grant,) if record.grant else (),
                 actions=record.actions,
                 plan=self._plan(),
             ),
@@ -654,9 +641,9 @@ class ToolOutputs:
 
 def with_boundary(decision: Decision, command: str, heard: ToolOutputs) -> Decision:
     """Require approval for a command with an effect that repeats an output."""
-    if decision.verdict != Verdict.ALLOW or not decision.effects:
+    if decision.verdict != Verdict.ALLOW or not decision.changes:
         return decision
-    part = heard.repeated_in(command, decision.effects)
+    part = heard.repeated_in(command, decision.changes)
     if not part:
         return decision
     return decision.asking(
@@ -748,7 +735,7 @@ class InjectionCheck:
 
     def review(self, command: str, decision: Decision) -> Decision:
         """Check a command that would be allowed; safe from any thread."""
-        if self._is_bounded and decision.verdict == Verdict.ALLOW and decision.effects:
+        if self._is_bounded and decision.verdict == Verdict.ALLOW and decision.changes:
             self._catch_up()
             decision = with_boundary(decision, command, self._now)
             decision = with_boundary(decision, redacted(command), self._before)

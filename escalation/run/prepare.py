@@ -300,7 +300,9 @@ def _require_workdir(session: Session) -> None:
         )
     if not session.is_drill and (objection := objection_here(workdir)):
         raise CannotRun(objection, WhyNot.WORKDIR)
-    if sandbox_or_refusal().in_force and (closed := why_unreachable(workdir)):
+    if sandbox_or_refusal(is_drill=session.is_drill).in_force and (
+        closed := why_unreachable(workdir)
+    ):
         raise CannotRun(closed, WhyNot.WORKDIR)
 
 
@@ -336,6 +338,7 @@ def _sandbox(
         changes_nothing=not session.traits.may_change or session.cycle.current_policy().dry_run,
         other_watches=tuple(map(Path, others)),
         objection=budget.objection,
+        stand_ins=(Path(session.workdir) / "bin",) if session.is_drill else (),
     )
 
 

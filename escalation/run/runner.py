@@ -23,7 +23,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
-from functools import cached_property, partial
+from functools import cached_property
 from types import FrameType
 from typing import Any, cast
 
@@ -55,7 +55,6 @@ from escalation.run.database_retry import persistently, timeout
 from escalation.run.finish import NOTHING_HEARD, close, ending_without_facts, finish, finish_run
 from escalation.run.prepare import RunPlan, prepare
 from escalation.run.recorder import Listener, Recorder
-from escalation.sandbox.docker_filter import engine_socket, names_of
 from escalation.sandbox.setup import RunSandbox, decider_for, in_sandbox
 from escalation.supervisor import budgets
 from escalation.supervisor.budgets import waits_for_others
@@ -454,7 +453,6 @@ class RunCommands:
 
     @contextmanager
     def in_sandbox(self, plan: RunPlan) -> Iterator[RunSandbox]:
-        engine = engine_socket(plan.sandbox.run_environment)
         with ExitStack() as standing:
             try:
                 sandbox = standing.enter_context(
@@ -462,9 +460,7 @@ class RunCommands:
                         plan.sandbox,
                         on_decision=self.events.on_decision,
                         on_end=self.events.on_end,
-                        objection=partial(
-                            self.changes.objection, names_of=partial(names_of, engine)
-                        ),
+                        objection=self.changes.objection,
                         ask=self.approvals.ask,
                         review=self.injection.review,
                     )

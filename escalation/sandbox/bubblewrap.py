@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,11 +17,11 @@ OLDEST = (0, 8)
 """The first version with `--disable-userns`."""
 TIMEOUT_SECONDS = 20
 
-# The same for root and for an ordinary user. A process in its own user namespace cannot read the
-# environment or the descriptors of a process outside, not even as root. Nesting is disabled.
+# A process in its own user namespace cannot read the environment or the descriptors of a process
+# outside, not even as root.
+NAMESPACES = ("--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session")
 ISOLATION = (
-    *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
-    *("--disable-userns", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
+    *("--unshare-user", "--disable-userns", "--unshare-pid", *NAMESPACES, "--cap-drop", "ALL"),
 )
 SMALLEST_SANDBOX = (
     *ISOLATION,
@@ -64,7 +66,7 @@ class KernelFacts:
 
 
 def sandbox_state(mode: str) -> SandboxState:
-    """Detect the state for `auto` and `on`; the caller refuses to run for `on` without one."""
+    """Detect the state for `required`; the caller refuses to run without a sandbox."""
     if mode == "off":
         return SandboxState(in_force=False, why=SWITCHED_OFF)
     return _detected(BWRAP)
@@ -146,6 +148,111 @@ def _read(path: Path) -> str:
         return path.read_text().strip()
     except OSError:
         return ""
+
+
+# Root in an ordinary user namespace owns the files of root alone: it could not even list the
+# working directory of another user. In a namespace that maps every user, with the capabilities to
+# override permissions, it reads and writes what the mounts permit, as it would by hand.
+
+EVERY_USER = "0 0 4294967295"
+OF_ROOT = ("CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_CHOWN")
+MAP_SECONDS = 5.0
+
+
+@lru_cache(maxsize=1)
+def all_users_namespace() -> int:
+    """Return the descriptor of a user namespace with all users, made once by a root process."""
+    own = os.stat("/proc/self/ns/user").st_ino
+    with subprocess.Popen(["unshare", "--user", "cat"], stdin=subprocess.PIPE) as holder:
+        home = Path(f"/proc/{holder.pid}")
+        until = time.monotonic() + MAP_SECONDS
+        while (home / "ns/user").stat().st_ino == own:
+            if time.monotonic() > until or holder.poll() is not None:
+                raise OSError("no user namespace could be created for root")
+            time.sleep(0.001)
+        for name in ("uid_map", "gid_map"):
+            (home / name).write_text(EVERY_USER)
+        return os.open(home / "ns/user", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def isolation(*, own_processes: bool = True) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Return the options that isolate a command, and the descriptors that they name."""
+    process_table = ("--unshare-pid",) if own_processes else ()
+    if os.getuid() != 0:
+        users = ("--unshare-user", "--disable-userns")
+        return (*users, *process_table, *NAMESPACES, "--cap-drop", "ALL"), ()
+    namespace = all_users_namespace()
+    capabilities = (word for name in OF_ROOT for word in ("--cap-add", name))
+    options = ("--userns", str(namespace), *process_table, *NAMESPACES, "--cap-drop", "ALL")
+    return (*options, *capabilities), (namespace,)
+
+
+# System calls that no command needs and that have broken sandboxes before. A namespace of its own
+# would let a process rearrange what the sandbox mounted.
+
+_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_FORBIDDEN_CALLS = {
+    "x86_64": (
+        *(101, 310, 311),  # ptrace, process_vm_readv, process_vm_writev
+        *(155, 161, 165, 166),  # pivot_root, chroot, mount, umount2
+        *(248, 249, 250),  # add_key, request_key, keyctl
+        *(272, 308),  # unshare, setns
+        *(298, 321, 323),  # perf_event_open, bpf, userfaultfd
+        *(304, 425, 426, 427),  # open_by_handle_at, io_uring_setup, _enter, _register
+        *(428, 429, 430, 431, 432, 433, 442),  # open_tree … fspick, mount_setattr
+    ),
+    "aarch64": (
+        *(117, 270, 271, 41, 51, 40, 39),
+        *(217, 218, 219, 97, 268, 241, 280, 282, 265),
+        *(425, 426, 427, 428, 429, 430, 431, 432, 433, 442),
+    ),
+}
+# kill, tkill, tgkill, rt_sigqueueinfo, rt_tgsigqueueinfo, pidfd_send_signal
+_SIGNALS = {
+    "x86_64": (62, 200, 234, 129, 297, 424),
+    "aarch64": (129, 130, 131, 138, 240, 424),
+}
+_CLONE = {"x86_64": 56, "aarch64": 220}
+_CLONE3 = 435
+_NEW_USER_NAMESPACE = 0x10000000
+_X32_BIT = 0x40000000
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _REFUSE, _ABSENT, _KILL = 0x7FFF0000, 0x00050001, 0x00050026, 0x80000000
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+
+
+@lru_cache
+def seccomp_program(machine: str = "", *, signals: bool = True) -> bytes:
+    """Return the filter of system calls for bubblewrap; empty for an unknown machine.
+
+    Without `signals` a process cannot signal others: for a sandbox with the host's processes.
+    A refused call fails with EPERM. `clone3`, whose flags a filter cannot see, fails with ENOSYS,
+    and libraries then use `clone`.
+    """
+    machine = machine or os.uname().machine
+    if machine not in _ARCHITECTURES:
+        return b""
+    calls = (*_FORBIDDEN_CALLS[machine], *(() if signals else _SIGNALS[machine]))
+    # Each row: the instruction, where to jump if it holds and if not, and its value. The endings
+    # come last; an empty name goes on with the next row.
+    rows: list[tuple[int, str, str, int]] = [
+        (_LOAD, "", "", _ARCHITECTURE),
+        (_EQUAL, "", "kill", _ARCHITECTURES[machine]),
+        (_LOAD, "", "", _NUMBER),
+        (_AT_LEAST, "kill", "", _X32_BIT),
+        *((_EQUAL, "refuse", "", call) for call in calls),
+        (_EQUAL, "absent", "", _CLONE3),
+        (_EQUAL, "", "allow", _CLONE[machine]),
+        (_LOAD, "", "", _FIRST_ARGUMENT),
+        (_ANY_BIT, "refuse", "allow", _NEW_USER_NAMESPACE),
+    ]
+    endings = {"allow": _ALLOW, "refuse": _REFUSE, "absent": _ABSENT, "kill": _KILL}
+    places = {name: len(rows) + index for index, name in enumerate(endings)}
+    program = b""
+    for index, (code, if_true, if_false, value) in enumerate(rows):
+        jumps = [places[name] - index - 1 if name else 0 for name in (if_true, if_false)]
+        program += struct.pack("=HBBI", code, *jumps, value)
+    return program + b"".join(struct.pack("=HBBI", _RETURN, 0, 0, end) for end in endings.values())
 
 
 GROUPS_THAT_MAY_PING = Path("/proc/sys/net/ipv4/ping_group_range")

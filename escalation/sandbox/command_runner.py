@@ -1,9 +1,11 @@
-"""Runs each Bash command of the CLI in a command sandbox, as the command policy decides.
+"""Runs each Bash call of the CLI in a sandbox without grants, and judged programs beside it.
 
-The command runner serves a Unix socket in the run directory, in threads of the worker process. It
-reads a command, decides, records the decision and runs the command. A command that needs approval
-waits before it runs and is decided on again after the approval. If a step fails, the command does
-not run. The callbacks are called from these threads, one at a time.
+The command runner serves a Unix socket in the run directory, in threads of the worker process.
+The text of a Bash call runs in a command sandbox, whatever it says. Programs that need a grant are
+shims there: each asks the runner by a socket of its call, the command policy decides on its
+argument vector, and the runner executes it in a sandbox of its own with one grant. A program that
+needs approval waits before it runs and is decided on again after the approval. If a step fails,
+nothing runs. The callbacks are called from these threads, one at a time.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ import contextlib
 import fcntl
 import logging
 import os
+import posixpath
 import re
 import secrets
 import select
+import shlex
 import signal
 import socket
 import stat
@@ -22,8 +26,8 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,10 +35,31 @@ from typing import IO
 
 from escalation.agent.process_tree import ProcessId, family, process_id
 from escalation.command_policy import grants
-from escalation.command_policy.decision import Decision
-from escalation.sandbox.command_sandbox import ENTERED, CommandSandboxes, HostCommand, launcher
+from escalation.command_policy.decision import Decision, ExecRequest, read_one_command
+from escalation.command_policy.programs import PASSED_VARIABLES
+from escalation.command_policy.understanding import Argv, CommandEffect
+from escalation.sandbox.command_sandbox import (
+    ENTERED,
+    FILES,
+    HTTP,
+    JUDGED_HTTP,
+    OWN_PROCESSES,
+    CommandSandbox,
+    CommandSandboxes,
+    HostCommand,
+    init_argv,
+    program_launcher,
+    program_path,
+    text_launcher,
+)
 from escalation.sandbox.layout import RunPaths
-from escalation.sandbox.limits import CommandGroup, ControlGroups, SandboxLimits, control_groups
+from escalation.sandbox.limits import (
+    MEBIBYTE,
+    CommandGroup,
+    ControlGroups,
+    SandboxLimits,
+    control_groups,
+)
 from sessions_app.models.session import Verdict
 
 # Unix sockets at paths of any length: an address holds 107 bytes, so the directory is opened and
@@ -70,13 +95,14 @@ def _short(path: Path) -> Iterator[str]:
         os.close(directory)
 
 
-# The protocol between the command client and the command runner.
+# The protocol between the client and the command runner.
 
 LONGEST_REQUEST = 64 * 1024 * 1024
 LONGEST_DIRECTORY = 4096
-FIRST_LINE = re.compile(rb"(\d{1,10}) (\d{1,10})\n")
-FIRST_LINE_BYTES = 32
-DESCRIPTORS = 2
+LONGEST_ENVIRONMENT = 4 * 1024 * 1024
+FIRST_LINE = re.compile(rb"(shell|exec|listen) (\d{1,10}) (\d{1,10}) (\d{1,10})\n")
+FIRST_LINE_BYTES = 48
+DESCRIPTORS = {"shell": 2, "exec": 3}
 MOST_DESCRIPTORS = 16
 TIMEOUT_SECONDS = 30.0
 # No directories: a command could leave its sandbox through the descriptor of one.
@@ -88,14 +114,27 @@ class BadRequest(Exception):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ToolRequest:
-    text: bytes
-    cwd: str
-    stdout: int
-    stderr: int
+class Request:
+    kind: str
+    """"shell" for a text, "exec" for an argument vector, "listen" for sockets of a sandbox."""
+    body: bytes
+    """The text, the arguments with NUL between them, or the names of the brokers."""
+    cwd: str = ""
+    environment: bytes = b""
+    descriptors: tuple[int, ...] = ()
+    no_input: bool = False
+
+    @property
+    def outputs(self) -> tuple[int, int]:
+        return self.descriptors[-2], self.descriptors[-1]
+
+    @property
+    def stdin(self) -> int:
+        has_input = self.kind == "exec" and not self.no_input
+        return self.descriptors[0] if has_input else subprocess.DEVNULL
 
     def close(self) -> None:
-        _close([self.stdout, self.stderr])
+        _close(self.descriptors)
 
 
 def is_same_user(connection: socket.socket) -> bool:
@@ -107,7 +146,7 @@ def is_same_user(connection: socket.socket) -> bool:
     return bool(uid == os.getuid())
 
 
-def read_request(connection: socket.socket) -> ToolRequest:
+def read_request(connection: socket.socket) -> Request:
     connection.settimeout(TIMEOUT_SECONDS)
     try:
         data, descriptors, flags, _address = socket.recv_fds(
@@ -117,19 +156,23 @@ def read_request(connection: socket.socket) -> ToolRequest:
         raise BadRequest(f"the request could not be received: {error}") from error
     try:
         # Read to the end even if invalid: unread data would reset the connection.
-        text, directory = _read_body(connection, data)
-        if flags & socket.MSG_CTRUNC or len(descriptors) != DESCRIPTORS:
-            raise BadRequest("the request must have two descriptors")
-        if not all(_is_output(descriptor) for descriptor in descriptors):
+        kind, (body, directory, environment) = _read_parts(connection, data)
+        wanted = DESCRIPTORS.get(kind, body.count(b",") + 1)
+        if flags & socket.MSG_CTRUNC or len(descriptors) != wanted:
+            raise BadRequest(f"a request of the kind {kind} must have {wanted} descriptors")
+        if kind == "listen" and not all(map(_is_listener, descriptors)):
+            raise BadRequest("the descriptors of the request do not listen")
+        if kind != "listen" and not all(map(_is_stream, descriptors)):
             raise BadRequest("the descriptors of the request cannot be written")
     except BaseException:
         _close(descriptors)
         raise
-    return ToolRequest(
-        text=text,
+    return Request(
+        kind=kind,
+        body=body,
         cwd=directory.decode("utf-8", "surrogateescape"),
-        stdout=descriptors[0],
-        stderr=descriptors[1],
+        environment=environment,
+        descriptors=tuple(descriptors),
     )
 
 
@@ -142,22 +185,25 @@ def answer(connection: socket.socket, exit_code: int, message: str) -> None:
         connection.shutdown(socket.SHUT_WR)
 
 
-def _read_body(connection: socket.socket, data: bytes) -> tuple[bytes, bytes]:
+def _read_parts(connection: socket.socket, data: bytes) -> tuple[str, list[bytes]]:
     pieces = bytearray(data)
     while b"\n" not in pieces[:FIRST_LINE_BYTES] and len(pieces) < FIRST_LINE_BYTES:
         pieces += _more(connection)
     line = FIRST_LINE.match(pieces)
     if line is None:
         raise BadRequest("the first line of the request is invalid")
-    text_length, directory_length = int(line[1]), int(line[2])
-    if text_length > LONGEST_REQUEST or directory_length > LONGEST_DIRECTORY:
+    lengths = [int(number) for number in line.groups()[1:]]
+    longest = (LONGEST_REQUEST, LONGEST_DIRECTORY, LONGEST_ENVIRONMENT)
+    if any(length > most for length, most in zip(lengths, longest, strict=True)):
         raise BadRequest("the request is too long")
-    start = line.end()
-    end = start + text_length + directory_length
+    end = line.end() + sum(lengths)
     while len(pieces) < end:
         pieces += _more(connection)
-    body = bytes(pieces[start:end])
-    return body[:text_length], body[text_length:]
+    parts, start = [], line.end()
+    for length in lengths:
+        parts.append(bytes(pieces[start : start + length]))
+        start += length
+    return line[1].decode(), parts
 
 
 def _more(connection: socket.socket) -> bytes:
@@ -170,12 +216,20 @@ def _more(connection: socket.socket) -> bytes:
     return data
 
 
-def _is_output(descriptor: int) -> bool:
+def _is_stream(descriptor: int) -> bool:
     mode = os.fstat(descriptor).st_mode
     return any(is_kind(mode) for is_kind in KINDS)
 
 
-def _close(descriptors: list[int]) -> None:
+def _is_listener(descriptor: int) -> bool:
+    if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+        return False
+    with socket.socket(fileno=os.dup(descriptor)) as found:
+        accepts = found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        return bool(accepts) and found.family == socket.AF_INET
+
+
+def _close(descriptors: Iterable[int]) -> None:
     for descriptor in descriptors:
         with contextlib.suppress(OSError):
             os.close(descriptor)
@@ -186,6 +240,7 @@ def _close(descriptors: list[int]) -> None:
 OUTPUT_POLL_SECONDS = 1.0
 GRACE_SECONDS = 2.0
 LONGEST_REPORT = 16 * 1024
+MOST_COUNTED = 50_000
 # That of the worker is narrower; files of an agent are for other services, too.
 ORDINARY_UMASK = 0o022
 PASSED_ON = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
@@ -196,9 +251,11 @@ SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SE
 class CommandOutcome:
     exit_code: int
     entered: bool
-    """Return whether the shell of the command started."""
+    """The command itself started."""
     directory: str = ""
     """The working directory at the end, after exit code 0."""
+    left_behind: int = 0
+    """Processes that the text left running; they ended with the sandbox."""
     ended_because: str = ""
     """The reason why the command runner ended it, for the model."""
 
@@ -208,11 +265,16 @@ class Start:
     """Describes the start of a command whose descriptors have no numbers yet."""
 
     argv: Callable[[int, int], Sequence[str]]
-    """Takes the numbers of the descriptors for the command and for the report of the shell."""
+    """Takes the numbers of the descriptors for the text and for the report."""
     environment: Mapping[str, str]
     cwd: str
+    text: str = ""
+    descriptors: tuple[int, ...] = ()
+    """Further descriptors that `argv` names."""
     group: CommandGroup | None = None
     on_host: HostCommand | None = None
+    temporary: Path | None = None
+    """The directory of the run that is /tmp inside."""
 
     def inside(self, group: CommandGroup) -> Start:
         return replace(self, group=group)
@@ -220,38 +282,61 @@ class Start:
 
 def run_command(
     start: Start,
-    command: str,
-    request: ToolRequest,
+    request: Request,
     *,
     connection: socket.socket,
     stopping: int,
     limits: SandboxLimits,
+    listener: CallListener | None = None,
 ) -> CommandOutcome:
     """Run a command to its end; raise OSError if it cannot be started.
 
     The calling thread must wait, because bubblewrap dies with the thread that started it.
     """
-    with _text_file(command) as text, _pipe() as (report, reporting):
-        group = start.group
+    with memory_file(start.text.encode()) as text, _pipe() as (report, reporting):
         argv = start.argv(text, reporting.fileno())
         process = subprocess.Popen(
-            group.entering(argv) if group else argv,
-            stdin=subprocess.DEVNULL,
-            stdout=request.stdout,
-            stderr=request.stderr,
+            start.group.entering(argv) if start.group else argv,
+            stdin=request.stdin,
+            stdout=request.outputs[0],
+            stderr=request.outputs[1],
             env=dict(start.environment),
             cwd=start.cwd,
-            pass_fds=(text, reporting.fileno()),
+            pass_fds=(text, reporting.fileno(), *start.descriptors),
             start_new_session=True,
             umask=ORDINARY_UMASK,
         )
         reporting.close()
-        running = _RunningCommand(process, start.on_host, request, limits)
+        running = _RunningCommand(process, start.on_host, request, limits, start.temporary)
         try:
-            running.until_end(connection, stopping)
+            running.until_end(connection, stopping, listener)
         finally:
             running.end()
         return _outcome(process.returncode, running.ended_because, _read_report(report))
+
+
+class CallListener:
+    """Accepts the requests of one command's sandbox, in threads that end with it."""
+
+    def __init__(self, path: Path, serve: Callable[[socket.socket], None]) -> None:
+        self.path = path
+        self._serve = serve
+        self._listener = listening_at(path, WAITING)
+        self._listener.setblocking(False)
+
+    def fileno(self) -> int:
+        return self._listener.fileno()
+
+    def accept(self) -> None:
+        try:
+            connection, _address = self._listener.accept()
+        except OSError:
+            return
+        threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+        self.path.unlink(missing_ok=True)
 
 
 class _RunningCommand:
@@ -261,15 +346,18 @@ class _RunningCommand:
         self,
         process: subprocess.Popen[bytes],
         on_host: HostCommand | None,
-        request: ToolRequest,
+        request: Request,
         limits: SandboxLimits,
+        temporary: Path | None = None,
     ) -> None:
+        self._temporary = temporary
+        self._most = limits.temporary_bytes
         self._process = process
         self._on_host = on_host
         self._root = process_id(process.pid)
         self._outputs = [
             (descriptor, os.fstat(descriptor).st_size + limits.output_bytes)
-            for descriptor in (request.stdout, request.stderr)
+            for descriptor in request.outputs
             if stat.S_ISREG(os.fstat(descriptor).st_mode)
         ]
         self._deadline: float | None = None
@@ -279,16 +367,21 @@ class _RunningCommand:
         if on_host:
             on_host.started(process)
 
-    def until_end(self, connection: socket.socket, stopping: int) -> None:
+    def until_end(
+        self, connection: socket.socket, stopping: int, listener: CallListener | None
+    ) -> None:
         ended = os.pidfd_open(self._process.pid)
         poll = select.poll()
-        for descriptor in (ended, connection.fileno(), stopping):
+        asked = [listener.fileno()] if listener else []
+        for descriptor in (ended, connection.fileno(), stopping, *asked):
             poll.register(descriptor, select.POLLIN)
         try:
             while True:
                 ready = {descriptor for descriptor, _event in poll.poll(self._timeout_ms())}
                 if ended in ready:
                     return
+                if listener and listener.fileno() in ready:
+                    listener.accept()
                 if stopping in ready:
                     self.ended_because = "The run is over."
                     return
@@ -296,6 +389,8 @@ class _RunningCommand:
                     self.ended_because = "The CLI cancelled the command."
                     return
                 if self._is_over_time() or self._prints_too_much() or self._runs_too_long():
+                    return
+                if self._fills_temporary():
                     return
         finally:
             os.close(ended)
@@ -341,6 +436,15 @@ class _RunningCommand:
             self.ended_because = f"It ran for more than {minutes} and was ended. Do it in parts."
         return bool(self.ended_because)
 
+    def _fills_temporary(self) -> bool:
+        """Check the size of /tmp, which is a directory of the run."""
+        if self._temporary and _size_of(self._temporary, self._most) > self._most:
+            self.ended_because = (
+                f"It filled /tmp with more than {self._most // MEBIBYTE} MiB and was ended. "
+                "Remove what is not needed."
+            )
+        return bool(self.ended_because)
+
     def _prints_too_much(self) -> bool:
         """Check the size of output files; a pipe makes the command wait instead."""
         if any(os.fstat(descriptor).st_size > most for descriptor, most in self._outputs):
@@ -348,26 +452,42 @@ class _RunningCommand:
         return bool(self.ended_because)
 
 
+def _size_of(directory: Path, most: int) -> int:
+    """Return the size of all files, or more than `most` if there are too many to count."""
+    size = counted = 0
+    for where, _directories, files in os.walk(directory):
+        for name in files:
+            counted += 1
+            with contextlib.suppress(OSError):
+                size += os.lstat(os.path.join(where, name)).st_blocks * 512
+        if counted > MOST_COUNTED or size > most:
+            return most + 1
+    return size
+
+
 def _outcome(returncode: int, ended_because: str, report: bytes) -> CommandOutcome:
     exit_code = returncode if returncode >= 0 else 128 - returncode
-    entered, _sep, directory = report.partition(ENTERED)
-    path = os.fsdecode(directory.removesuffix(b"\n"))
+    lines = report.removeprefix(ENTERED).split(b"\n", 1)
+    processes = int(lines[0]) if lines[0].isdigit() else 0
+    path = os.fsdecode(lines[1].removesuffix(b"\n")) if len(lines) > 1 else ""
     return CommandOutcome(
         exit_code=exit_code or (137 if ended_because else 0),
         entered=report.startswith(ENTERED),
-        directory=path if path.startswith("/") and not entered else "",
+        directory=path if path.startswith("/") else "",
+        left_behind=max(0, processes - OWN_PROCESSES),
         ended_because=ended_because,
     )
 
 
 @contextlib.contextmanager
-def _text_file(command: str) -> Iterator[int]:
-    """Store the command in a sealed memory file, which cannot be changed."""
+def memory_file(content: bytes) -> Iterator[int]:
+    """Store bytes in a sealed memory file, which cannot be changed."""
     descriptor = os.memfd_create("command", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
-        data = memoryview(command.encode())
+        data = memoryview(content)
         while data:
             data = data[os.write(descriptor, data) :]
+        os.lseek(descriptor, 0, os.SEEK_SET)
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, SEALS)
         yield descriptor
     finally:
@@ -539,20 +659,23 @@ def _write(directory: int, name: str, data: bytes) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecisionRecord:
-    """The decision on a command, recorded before it runs."""
+    """The decision on a Bash call or on a program, recorded before it runs."""
 
     command: str
+    """The text of a Bash call, or an argument vector as a shell would quote it."""
     verdict: Verdict
     rule: str
     reason: str
-    grants: tuple[str, ...]
-    actions: tuple[str, ...]
-    decision_ms: float
     cwd: str
     at: datetime
+    decision_ms: float = 0.0
+    grant: str = ""
+    actions: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
-    may_repeat: bool = False
+    effects: tuple[CommandEffect, ...] = ()
     allowed_from: int = 0
+    parent: str = ""
+    """The `call` of the Bash call that executed this program; empty for the Bash call itself."""
     call: str = field(default_factory=lambda: secrets.token_hex(4))
     """Distinguishes two calls of the same command."""
 
@@ -599,21 +722,27 @@ def reject_unasked(question: ApprovalQuestion) -> None:
 
 DENIED = 126
 AT_ONCE = 16
-"""Commands that run at the same time; others wait."""
+"""Bash calls that run at the same time, and twice as many programs of shims; others wait."""
 WAITING = 512
 TRIES = 3
 KEPT_OF_UNREADABLE = 1000
+LONGEST_SHOWN_VECTOR = 20_000
 POLL_SECONDS = 0.2
 LEAVE_SECONDS = 15.0
 
-Decide = Callable[[str], Decision]
+Decide = Callable[[ExecRequest], Decision]
 NOT_RUN = CommandEnd(exit_code=DENIED, run_ms=0, location="", has_run=False)
 Ask = Callable[[ApprovalQuestion], None]
 """Forwards a question and returns at once; another thread settles it later."""
+Broker = Callable[[socket.socket], AbstractContextManager[None]]
+"""Serves a listening socket of a sandbox until the end of the block."""
 NOT_YET = (
     "No approver has answered yet, so it did not run. The question stays open for a while: run "
     "exactly the same command again to find the answer."
 )
+IN_SANDBOX = "in the sandbox"
+"""The rule of every Bash call: its text runs without grants."""
+OVER = "The run is over: this command did not run."
 
 
 def _ignore_end(record: DecisionRecord, end: CommandEnd) -> None:
@@ -632,6 +761,16 @@ def _no_objection(record: DecisionRecord) -> CommandRefusal | None:
     return None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judged:
+    """A decision that is on record, with what the model is told."""
+
+    record: DecisionRecord
+    decision: Decision
+    may_run: bool
+    words: str = ""
+
+
 class CommandRunner:
     def __init__(
         self,
@@ -643,8 +782,9 @@ class CommandRunner:
         ask: Ask = reject_unasked,
         limits: SandboxLimits | None = None,
         objection: Callable[[DecisionRecord], CommandRefusal | None] = _no_objection,
+        brokers: Mapping[str, Broker] | None = None,
     ) -> None:
-        """`objection` is called for each command that is not denied, from its thread."""
+        """`objection` is called for each program that is not denied, from its thread."""
         self._ask = ask
         self._paths = paths
         self._objection = objection
@@ -652,7 +792,9 @@ class CommandRunner:
         self._on_decision = on_decision
         self._on_end = on_end
         self._limits = limits or SandboxLimits()
-        self._slots = threading.BoundedSemaphore(AT_ONCE)
+        self._brokers = brokers or {}
+        self._texts = threading.BoundedSemaphore(AT_ONCE)
+        self._programs = threading.BoundedSemaphore(2 * AT_ONCE)
         self._record_lock = threading.Lock()
         self._threads: set[threading.Thread] = set()
         self._stopping = -1
@@ -684,6 +826,48 @@ class CommandRunner:
             if not any(thread.is_alive() for thread in self._threads):
                 os.close(self._stopping)
 
+    def judge(
+        self,
+        decide: Callable[[], Decision],
+        command: str,
+        *,
+        cwd: str = "",
+        parent: str = "",
+        waiting: socket.socket | None = None,
+    ) -> Judged:
+        """Decide, record, and wait for an approval where one is needed.
+
+        Also for the brokers, which judge requests; `waiting` is the client's connection.
+        """
+        began = time.perf_counter()
+        decision = self._decision(decide)
+        record = _record(decision, command, cwd, parent, (time.perf_counter() - began) * 1000)
+        if record.verdict != Verdict.DENY and (refusal := self._refusal(record)):
+            decision = _denied(refusal.rule, refusal.reason)
+            record = replace(
+                record, verdict=Verdict.DENY, rule=refusal.rule, reason=refusal.reason, grant=""
+            )
+        words = self._recorded(record) or (decision.reason if decision.is_denied else "")
+        if words:
+            self.record_end(record, NOT_RUN)
+            return Judged(record=record, decision=decision, may_run=False, words=words)
+        if decision.verdict != Verdict.ASK:
+            return Judged(record=record, decision=decision, may_run=True)
+        answered = self._wait_for_approval(record, decision, decide, waiting)
+        if not answered.approved:
+            self.record_end(record, NOT_RUN)
+        return Judged(
+            record=record, decision=decision, may_run=answered.approved, words=answered.words
+        )
+
+    def record_end(self, record: DecisionRecord, end: CommandEnd) -> None:
+        """Record the end of a command; a failure is only logged."""
+        try:
+            with self._record_lock:
+                self._on_end(record, end)
+        except Exception:
+            logger.exception("Could not record the end of a command")
+
     def _listener(self) -> socket.socket:
         listener = listening_at(self._paths.socket, WAITING)
         listener.setblocking(False)
@@ -700,16 +884,22 @@ class CommandRunner:
                 # No descriptor is free, or the client has disconnected.
                 time.sleep(POLL_SECONDS / 10)
                 continue
-            thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
+            thread = threading.Thread(target=self._serve, args=(connection, "shell"), daemon=True)
             self._threads = {one for one in self._threads if one.is_alive()} | {thread}
             thread.start()
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _serve(
+        self, connection: socket.socket, kind: str, sandbox: _ServedSandbox | None = None
+    ) -> None:
+        """Serve one request of the CLI (`kind` "shell"), or of a sandbox of ours."""
         with connection:
             try:
                 if not is_same_user(connection):
                     raise BadRequest("it comes from another user")
                 request = read_request(connection)
+                if request.kind not in (sandbox.kinds if sandbox else (kind,)):
+                    request.close()
+                    raise BadRequest(f"a request of the kind {request.kind} is not served here")
             except BadRequest as error:
                 logger.warning("The command runner refused a request: %s", error)
                 answer(connection, DENIED, f"The command runner refuses this request: {error}.")
@@ -717,75 +907,326 @@ class CommandRunner:
             # Cleanup that the client need not wait for.
             with ExitStack() as afterwards:
                 with contextlib.closing(request):
-                    exit_code, message = self._handle(request, connection, afterwards)
+                    exit_code, message = self._handle(request, connection, sandbox, afterwards)
                 answer(connection, exit_code, message)
 
     def _handle(
-        self, request: ToolRequest, connection: socket.socket, afterwards: ExitStack
+        self,
+        request: Request,
+        connection: socket.socket,
+        sandbox: _ServedSandbox | None,
+        afterwards: ExitStack,
     ) -> tuple[int, str]:
-        """Decide, record, run, record the end."""
-        began = time.perf_counter()
-        shell, decision = self._decide_on(request.text)
-        decision = self._check_directory(decision, request.cwd)
-        record = DecisionRecord(
-            command=shell.command,
-            verdict=decision.verdict,
-            rule=decision.rule,
-            reason=decision.reason,
-            grants=tuple(sorted(decision.grants)),
-            actions=decision.actions,
-            changes=decision.changes,
-            may_repeat=decision.may_repeat,
-            allowed_from=decision.allowed_from,
-            decision_ms=(time.perf_counter() - began) * 1000,
-            cwd=request.cwd,
-            at=datetime.now(UTC),
-        )
-        if record.verdict != Verdict.DENY and (refusal := self._refusal(record)):
-            decision = _denied(refusal.rule, refusal.reason)
-            record = replace(
-                record, verdict=Verdict.DENY, rule=refusal.rule, reason=refusal.reason, grants=()
+        if sandbox is None:
+            return self._text(request, connection, afterwards)
+        if request.kind == "listen":
+            return sandbox.listen(request)
+        return self._program(request, connection, sandbox.call, afterwards)
+
+    # The text of a Bash call.
+
+    def _text(
+        self, request: Request, connection: socket.socket, afterwards: ExitStack
+    ) -> tuple[int, str]:
+        try:
+            shell = read_bytes(request.body)
+        except NotACommand as error:
+            unreadable = request.body[:KEPT_OF_UNREADABLE].decode("utf-8", "replace")
+            denied = _denied("not readable", f"This command did not run: {error}.")
+            judged = self.judge(lambda: denied, unreadable.replace("\0", "�"), cwd=request.cwd)
+            return DENIED, judged.words
+        if self._sandboxes is None:
+            return self._on_host_alone(shell, request, connection, afterwards)
+        isolated = Decision(verdict=Verdict.ISOLATE, rule=IN_SANDBOX)
+        judged = self.judge(lambda: isolated, shell.command, cwd=request.cwd)
+        if not judged.may_run:
+            return DENIED, judged.words
+
+        def start() -> CommandOutcome:
+            return self._run_text(judged.record, shell.command, request, connection, afterwards)
+
+        return self._run(judged, self._texts, start, connection, "sandbox", shell)
+
+    def _run_text(
+        self,
+        record: DecisionRecord,
+        text: str,
+        request: Request,
+        connection: socket.socket,
+        afterwards: ExitStack,
+    ) -> CommandOutcome:
+        sandboxes = self._sandboxes
+        assert sandboxes is not None, "without sandboxes no text runs"
+        with self._served(record.call, sandboxes.brokers, ("exec", "listen")) as listener:
+            sandbox = sandboxes.for_text(listener.path, request.cwd)
+            first = init_argv(sandboxes.brokers)
+
+            def inside(command: int, report: int) -> list[str]:
+                return [*first, *text_launcher(self._limits, command=command, report=report)]
+
+            return self._start(
+                sandbox, inside, request, connection, afterwards, text=text, listener=listener
             )
+
+    def _on_host_alone(
+        self,
+        shell: ShellText,
+        request: Request,
+        connection: socket.socket,
+        afterwards: ExitStack,
+    ) -> tuple[int, str]:
+        """Run a text that is one plain command, where the operator switched sandboxes off."""
+        argv = read_one_command(shell.command)
+        if argv is None:
+            denied = _denied(
+                "no sandbox",
+                "Without a sandbox only one plain command runs at a time, without pipes, "
+                "variables, redirections and globs. Write it plainly.",
+            )
+            judged = self.judge(lambda: denied, shell.command, cwd=request.cwd)
+            return DENIED, judged.words
+        wanted = ExecRequest(argv=argv, cwd=request.cwd)
+        return self._execute(wanted, shell.command, request, connection, "", afterwards, shell)
+
+    # Programs.
+
+    def _program(
+        self, request: Request, connection: socket.socket, parent: str, afterwards: ExitStack
+    ) -> tuple[int, str]:
+        try:
+            wanted = exec_request(request)
+        except UnicodeDecodeError:
+            return DENIED, "The arguments of this program are not valid UTF-8: it did not run."
+        command = shlex.join(wanted.argv)[:LONGEST_SHOWN_VECTOR]
+        return self._execute(wanted, command, request, connection, parent, afterwards)
+
+    def _execute(
+        self,
+        wanted: ExecRequest,
+        command: str,
+        request: Request,
+        connection: socket.socket,
+        parent: str,
+        afterwards: ExitStack,
+        shell: ShellText | None = None,
+    ) -> tuple[int, str]:
+        def decide() -> Decision:
+            return self._check_directory(self._decide(wanted), wanted.cwd)
+
+        judged = self.judge(decide, command, cwd=wanted.cwd, parent=parent, waiting=connection)
+        if not judged.may_run:
+            return DENIED, judged.words
+        decision = judged.decision
+        # The sandbox of this grant is already that of root.
+        words = after_sudo(decision.argv) if decision.grant == FILES else decision.argv
+        file = program_path(words[0], self._paths)
+        if file is None:
+            self.record_end(judged.record, NOT_RUN)
+            return 127, f"{words[0]}: command not found"
+        argv = (file, *words[1:])
+        request = replace(request, no_input=decision.no_input)
+
+        def start() -> CommandOutcome:
+            return self._run_program(
+                decision, argv, judged.record.call, request, connection, afterwards
+            )
+
+        where = "host" if self._runs_on_host(decision) else "sandbox"
+        return self._run(judged, self._programs, start, connection, where, shell)
+
+    def _run_program(
+        self,
+        decision: Decision,
+        argv: Sequence[str],
+        call: str,
+        request: Request,
+        connection: socket.socket,
+        afterwards: ExitStack,
+    ) -> CommandOutcome:
+        if self._runs_on_host(decision):
+            host = HostCommand(self._paths)
+            start = Start(
+                argv=lambda _text, report: program_launcher(argv, None, report),
+                environment={**host.environment, **dict(decision.environment)},
+                cwd=request.cwd,
+                on_host=host,
+            )
+            return self._run_to_end(start, request, connection)
+        sandboxes = self._sandboxes
+        assert sandboxes is not None, "without sandboxes a program runs on the host"
+        grant = JUDGED_HTTP if decision.grant == HTTP else decision.grant
+        brokers = (grant,) if grant == JUDGED_HTTP else ()
+        with self._served(call, brokers, ("listen",)) as listener:
+            sandbox = sandboxes.for_program(grant, listener.path, request.cwd)
+            environment = {**sandbox.environment, **dict(decision.environment)}
+
+            def inside(_text: int, report: int) -> list[str]:
+                return [*init_argv(brokers), *program_launcher(argv, self._limits, report)]
+
+            return self._start(
+                replace(sandbox, environment=environment),
+                inside,
+                request,
+                connection,
+                afterwards,
+                listener=listener,
+            )
+
+    def _check_directory(self, decision: Decision, cwd: str) -> Decision:
+        """Deny a program on the host outside the directories of the run."""
+        if decision.is_denied or not self._runs_on_host(decision):
+            return decision
+        if self._paths.is_own_directory(cwd):
+            return decision
+        workdir = self._paths.workdir
+        return _denied("not there", f"On the host nothing runs in {cwd}: `cd {workdir}` first.")
+
+    def _runs_on_host(self, decision: Decision) -> bool:
+        return decision.grant == grants.HOST or self._sandboxes is None
+
+    # Both.
+
+    @contextmanager
+    def _served(
+        self, call: str, brokers: Sequence[str], kinds: tuple[str, ...]
+    ) -> Iterator[CallListener]:
+        """Serve the shims and listeners of one sandbox until the end of the block."""
+        with ExitStack() as stack:
+            known = {name: self._brokers[name] for name in brokers if name in self._brokers}
+            sandbox = _ServedSandbox(call=call, brokers=known, kinds=kinds, stack=stack)
+            listener = CallListener(
+                self._paths.run_directory / f"exec-{secrets.token_hex(8)}.sock",
+                lambda connection: self._serve(connection, "", sandbox),
+            )
+            stack.callback(listener.close)
+            yield listener
+
+    def _start(
+        self,
+        sandbox: CommandSandbox,
+        inside: Callable[[int, int], list[str]],
+        request: Request,
+        connection: socket.socket,
+        afterwards: ExitStack,
+        *,
+        text: str = "",
+        listener: CallListener | None = None,
+    ) -> CommandOutcome:
+        with memory_file(sandbox.system_calls) as calls:
+            known = ("--seccomp", str(calls)) if sandbox.system_calls else ()
+            start = Start(
+                argv=lambda command, report: [
+                    *(*sandbox.argv, *known, "--"),
+                    *inside(command, report),
+                ],
+                environment=sandbox.environment,
+                cwd="/",
+                text=text,
+                descriptors=(*sandbox.descriptors, calls),
+                temporary=self._paths.shared_temporary,
+            )
+            if self._groups.parents:
+                group = CommandGroup(self._groups, self._limits)
+                afterwards.callback(group.remove)
+                group.make()
+                start = start.inside(group)
+            return self._run_to_end(start, request, connection, listener)
+
+    def _run_to_end(
+        self,
+        start: Start,
+        request: Request,
+        connection: socket.socket,
+        listener: CallListener | None = None,
+    ) -> CommandOutcome:
+        return run_command(
+            start,
+            request,
+            connection=connection,
+            stopping=self._stopping,
+            limits=self._limits,
+            listener=listener,
+        )
+
+    def _run(
+        self,
+        judged: Judged,
+        slots: threading.BoundedSemaphore,
+        start: Callable[[], CommandOutcome],
+        connection: socket.socket,
+        location: str,
+        shell: ShellText | None,
+    ) -> tuple[int, str]:
+        if not self._has_slot(slots, connection):
+            self.record_end(judged.record, NOT_RUN)
+            return DENIED, OVER
+        began = time.monotonic()
+        try:
+            outcome = start()
+            for _again in range(TRIES - 1):
+                if outcome.entered or outcome.ended_because or self._sandboxes is None:
+                    break
+                # Nothing ran: a path to hide may have disappeared since the lookup.
+                self._sandboxes = CommandSandboxes(self._paths, self._limits)
+                outcome = start()
+        except Exception as error:
+            logger.exception("Could not start a command")
+            outcome = CommandOutcome(exit_code=DENIED, entered=False, ended_because=f"{error}.")
+        finally:
+            slots.release()
+        exit_code = outcome.exit_code if outcome.entered else DENIED
+        self.record_end(
+            judged.record,
+            CommandEnd(
+                exit_code=exit_code,
+                run_ms=(time.monotonic() - began) * 1000,
+                location=location,
+                has_run=outcome.entered,
+            ),
+        )
+        if shell and shell.directory_file and outcome.directory:
+            write_directory(shell.directory_file, outcome.directory, self._paths.temp_directory)
+        return exit_code, "\n".join(filter(None, (judged.words, _message(outcome))))
+
+    def _decision(self, decide: Callable[[], Decision]) -> Decision:
+        try:
+            return decide()
+        except Exception:
+            logger.exception("The command policy failed; the command does not run")
+            return _denied("policy failed", "The command policy failed: it did not run.")
+
+    def _recorded(self, record: DecisionRecord) -> str:
+        """Record a decision; return a text if that failed."""
         try:
             with self._record_lock:
                 self._on_decision(record)
         except Exception:
             logger.exception("Could not record a decision; its command does not run")
-            self._record_end(record, NOT_RUN)
-            return DENIED, "The decision on this command could not be recorded: it did not run."
-        if decision.verdict == Verdict.DENY:
-            self._record_end(record, NOT_RUN)
-            return DENIED, decision.reason
-        if decision.verdict != Verdict.ASK:
-            return self._run(record, decision, shell, request, connection, afterwards)
-        answered = self._wait_for_approval(record, decision, request, connection)
-        if not answered.approved:
-            self._record_end(record, NOT_RUN)
-            return DENIED, answered.words
-        exit_code, message = self._run(record, decision, shell, request, connection, afterwards)
-        return exit_code, "\n".join(filter(None, (answered.words, message)))
+            return "The decision on this command could not be recorded: it did not run."
+        return ""
 
     def _wait_for_approval(
         self,
         record: DecisionRecord,
         decision: Decision,
-        request: ToolRequest,
-        connection: socket.socket,
+        decide: Callable[[], Decision],
+        connection: socket.socket | None,
     ) -> ApprovalAnswer:
         """Wait for an approver, and decide again: the decision must be the same."""
         question = ApprovalQuestion(record)
         self._ask(question)
         gone = select.poll()
         gone.register(self._stopping, select.POLLIN)
-        # A byte is a signal: the CLI has cancelled the command.
-        gone.register(connection, select.POLLIN | select.POLLRDHUP)
+        if connection is not None:
+            # A byte is a signal: the CLI has cancelled the command.
+            gone.register(connection, select.POLLIN | select.POLLRDHUP)
         while question.answer is None and not gone.poll(POLL_SECONDS * 1000):
             pass
         answer = question.answer
         if answer is None or (answer.approved and gone.poll(0)):
             question.left = True
             return ApprovalAnswer(approved=False, words=NOT_YET)
-        if answer.approved and self._decide_on(request.text)[1] != decision:
+        if answer.approved and self._decision(decide) != decision:
             return ApprovalAnswer(
                 approved=False,
                 words="It was approved, but the decision has changed since: it did not run.",
@@ -802,149 +1243,96 @@ class CommandRunner:
                 "not checked", "It could not be checked whether this may run now: try again."
             )
 
-    def _decide_on(self, text: bytes) -> tuple[ShellText, Decision]:
-        """Decide on the command; deny text that cannot be parsed."""
-        try:
-            shell = read_bytes(text)
-        except NotACommand as error:
-            unreadable = text[:KEPT_OF_UNREADABLE].decode("utf-8", "replace").replace("\0", "�")
-            reason = f"This command did not run: {error}."
-            return ShellText(command=unreadable), _denied("not readable", reason)
-        try:
-            decision = self._decide(shell.command)
-        except Exception:
-            logger.exception("The command policy failed; the command does not run")
-            return shell, _denied("policy failed", "The command policy failed: it did not run.")
-        if decision.verdict == Verdict.ISOLATE and self._sandboxes is None:
-            return shell, _denied(decision.rule, decision.reason or "No sandbox is in force here.")
-        return shell, decision
-
-    def _run(
-        self,
-        record: DecisionRecord,
-        decision: Decision,
-        shell: ShellText,
-        request: ToolRequest,
-        connection: socket.socket,
-        afterwards: ExitStack,
-    ) -> tuple[int, str]:
-        if not self._has_slot(connection):
-            self._record_end(record, NOT_RUN)
-            return DENIED, "The run is over: this command did not run."
-        began = time.monotonic()
-        try:
-            outcome = self._execute(decision, shell.command, request, connection, afterwards)
-            for _again in range(TRIES - 1):
-                if outcome.entered or outcome.ended_because or not self._paths.sandboxed:
-                    break
-                # Nothing ran: a path to hide may have disappeared since the lookup.
-                self._sandboxes = CommandSandboxes(self._paths, self._limits)
-                outcome = self._execute(decision, shell.command, request, connection, afterwards)
-        except Exception as error:
-            logger.exception("Could not start a command")
-            outcome = CommandOutcome(exit_code=DENIED, entered=False, ended_because=f"{error}.")
-        finally:
-            self._slots.release()
-        exit_code = outcome.exit_code if outcome.entered else DENIED
-        run_ms = (time.monotonic() - began) * 1000
-        location = "host" if self._runs_on_host(decision) else "sandbox"
-        self._record_end(
-            record,
-            CommandEnd(
-                exit_code=exit_code, run_ms=run_ms, location=location, has_run=outcome.entered
-            ),
-        )
-        if outcome.directory and shell.directory_file:
-            write_directory(shell.directory_file, outcome.directory, self._paths.temp_directory)
-        return exit_code, _message(decision, outcome)
-
-    def _execute(
-        self,
-        decision: Decision,
-        command: str,
-        request: ToolRequest,
-        connection: socket.socket,
-        afterwards: ExitStack,
-    ) -> CommandOutcome:
-        on_host = self._runs_on_host(decision)
-        start = self._start_on_host(request) if on_host else self._start(decision, request)
-        if self._groups.parents and not on_host:
-            group = CommandGroup(self._groups, self._limits)
-            afterwards.callback(group.remove)
-            group.make()
-            start = start.inside(group)
-        return run_command(
-            start,
-            command,
-            request,
-            connection=connection,
-            stopping=self._stopping,
-            limits=self._limits,
-        )
-
-    def _check_directory(self, decision: Decision, cwd: str) -> Decision:
-        """Deny a command on the host outside the directories of the run.
-
-        The command policy resolves relative paths from the working directory.
-        """
-        if decision.verdict == Verdict.DENY or not self._runs_on_host(decision):
-            return decision
-        if self._paths.is_own_directory(cwd):
-            return decision
-        workdir = self._paths.workdir
-        return _denied("not there", f"On the host nothing runs in {cwd}: `cd {workdir}` first.")
-
-    def _runs_on_host(self, decision: Decision) -> bool:
-        return grants.HOST in decision.grants or self._sandboxes is None
-
-    def _start(self, decision: Decision, request: ToolRequest) -> Start:
-        assert self._sandboxes is not None, "without sandboxes a command runs on the host"
-        sandbox = self._sandboxes.sandbox_for(decision.grants, request.cwd)
-        return Start(
-            argv=lambda command, report: [
-                *sandbox.argv,
-                *launcher(self._limits, command=command, report=report),
-            ],
-            environment=sandbox.environment,
-            cwd="/",
-        )
-
-    def _start_on_host(self, request: ToolRequest) -> Start:
-        host = HostCommand(self._paths)
-        return Start(
-            argv=lambda command, report: launcher(None, command=command, report=report),
-            environment=host.environment,
-            cwd=request.cwd,
-            on_host=host,
-        )
-
-    def _has_slot(self, connection: socket.socket) -> bool:
+    def _has_slot(self, slots: threading.BoundedSemaphore, connection: socket.socket) -> bool:
         """Wait for a slot; return False if the run ends or the client disconnects."""
         waiting = select.poll()
         waiting.register(self._stopping, select.POLLIN)
         waiting.register(connection, select.POLLRDHUP)
-        while not self._slots.acquire(timeout=POLL_SECONDS):
+        while not slots.acquire(timeout=POLL_SECONDS):
             if waiting.poll(0):
                 return False
         return True
 
-    def _record_end(self, record: DecisionRecord, end: CommandEnd) -> None:
-        """Record the end of a command; a failure is only logged."""
-        try:
-            with self._record_lock:
-                self._on_end(record, end)
-        except Exception:
-            logger.exception("Could not record the end of a command")
+
+@dataclass(kw_only=True, slots=True)
+class _ServedSandbox:
+    """What the command runner serves to one sandbox."""
+
+    call: str
+    brokers: Mapping[str, Broker]
+    kinds: tuple[str, ...]
+    stack: ExitStack
+    """Ends with the sandbox."""
+    _has_listened: bool = field(default=False, init=False)
+
+    def listen(self, request: Request) -> tuple[int, str]:
+        """Start the brokers on the sockets of the sandbox's first program."""
+        names = [word.partition(b":")[0].decode() for word in request.body.split(b",")]
+        if self._has_listened or any(name not in self.brokers for name in names):
+            return DENIED, "This sandbox has no such broker."
+        self._has_listened = True
+        for name, descriptor in zip(names, request.descriptors, strict=True):
+            listener = socket.socket(fileno=os.dup(descriptor))
+            self.stack.callback(listener.close)
+            self.stack.enter_context(self.brokers[name](listener))
+        return 0, ""
+
+
+def after_sudo(argv: Argv) -> Argv:
+    """Return the program behind `sudo -n --`."""
+    return argv[argv.index("--") + 1 :] if argv[0] == "sudo" else argv
+
+
+def exec_request(request: Request) -> ExecRequest:
+    """Return the vector and its variables as text; the program has its plain name."""
+    words = [word.decode() for word in request.body.split(b"\0")]
+    pairs = (pair.partition(b"=") for pair in request.environment.split(b"\0"))
+    return ExecRequest(
+        argv=(posixpath.basename(words[0]), *words[1:]),
+        cwd=request.cwd,
+        environment={
+            name.decode(): value.decode("utf-8", "replace")
+            for name, _sign, value in pairs
+            if name.decode("utf-8", "replace") in PASSED_VARIABLES
+        },
+    )
+
+
+def _record(
+    decision: Decision, command: str, cwd: str, parent: str, decision_ms: float
+) -> DecisionRecord:
+    return DecisionRecord(
+        command=command,
+        verdict=decision.verdict,
+        rule=decision.rule,
+        reason=decision.reason,
+        grant=decision.grant,
+        actions=decision.actions,
+        changes=decision.changes,
+        effects=decision.effects,
+        allowed_from=decision.allowed_from,
+        decision_ms=decision_ms,
+        cwd=cwd,
+        parent=parent,
+        at=datetime.now(UTC),
+    )
 
 
 def _denied(rule: str, reason: str) -> Decision:
     return Decision(verdict=Verdict.DENY, rule=rule, reason=reason)
 
 
-def _message(decision: Decision, outcome: CommandOutcome) -> str:
+LEFT_BEHIND = (
+    "The command left {count} in its sandbox; they were ended with it. Nothing can be started here "
+    "that goes on running: use `systemctl`, `docker` or what the system has for that."
+)
+
+
+def _message(outcome: CommandOutcome) -> str:
     """Return the message for the model, besides the output of the command."""
     if not outcome.entered:
         return f"The command did not run: its sandbox could not be started. {outcome.ended_because}"
-    if decision.verdict == Verdict.ISOLATE and outcome.exit_code != 0:
-        return f"{outcome.ended_because} {decision.reason}".strip()
+    if outcome.left_behind and not outcome.ended_because:
+        number = outcome.left_behind
+        return LEFT_BEHIND.format(count=f"{number} process{'es' if number > 1 else ''}")
     return outcome.ended_because

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from escalation.agent.process_tree import ProcessId, family, process_id, stop_family
 from escalation.command_policy import grants
+from escalation.command_policy.programs import GRAMMARS, SHIMS
 from escalation.command_policy.programs.environment import understood_environment
 from escalation.sandbox import bubblewrap
 from escalation.sandbox.layout import (
+    OURS,
+    SHIM_NAME,
+    SHIM_SOCKET_NAME,
     TEMPORARY,
     Hidden,
     Mount,
-    Private,
     RunPaths,
     Shown,
     hidden_sockets,
     hiding,
     is_hidden,
     is_inside,
-    is_reachable,
     mount_arguments,
     sandbox_home,
     sandbox_mounts,
@@ -36,15 +37,24 @@ from escalation.sandbox.layout import (
 from escalation.sandbox.limits import SandboxLimits, shell_limits
 from sessions_app.credentials import HIDDEN_BY_CLOUD, HIDDEN_FROM_COMMANDS, LOGINS
 
-# Grants: the mounts and variables that each adds to the sandbox of a command.
+# Grants: the mounts and variables that each adds to the sandbox of one program.
 
 DOCKER_SOCKETS = ("/run/docker.sock", "/var/run/docker.sock")
 BUSES = ("/run/systemd", "/run/dbus", "/run/log/journal", "/var/log/journal")
 USER_BUSES = ("bus", "systemd")
+# systemctl prefers this socket, behind which a sandbox has another process table; without it, it
+# uses D-Bus.
+PRIVATE_BUS = "/run/systemd/private"
 SSH_SETTINGS = "/etc/ssh/ssh_config.d"
 SSH_FILES = ("config", "known_hosts", "known_hosts2")
-LOGIN_MOUNT, LOGINS_BYTES = "/run/claudeops-logins", 65536
-CLUSTER_LOGINS = ("/etc/rancher/k3s/k3s.yaml", "/etc/kubernetes/admin.conf")
+AGENT_SOCKET = f"{OURS}/agent.sock"
+KUBECONFIG = f"{OURS}/kubeconfig"
+DATABASE_SOCKETS = ("/run/postgresql", "/run/mysqld", "/run/redis", "/run/valkey")
+# Brokers that listen inside the sandbox, and their ports there.
+HTTP, JUDGED_HTTP, KUBE = "http", "judged-http", "kube"
+PORTS = {HTTP: 3128, JUDGED_HTTP: 3128, KUBE: 6443}
+FILES = "files"
+"""The grant of a program under sudo that changes files: root, with the granted paths alone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,14 +63,10 @@ class GrantMounts:
     environment: tuple[tuple[str, str], ...] = ()
 
 
-def granted_mounts(names: Iterable[str], paths: RunPaths, hidden: list[Mount]) -> GrantMounts:
-    """Return what the named grants add; a grant for something that is missing adds nothing."""
-    known = sorted(name for name in names if name in _MOUNTS_BY_GRANT)
-    found = [_MOUNTS_BY_GRANT[name](paths, hidden) for name in known]
-    return GrantMounts(
-        mounts=tuple(mount for each in found for mount in each.mounts),
-        environment=tuple(pair for each in found for pair in each.environment),
-    )
+def granted_mounts(name: str, paths: RunPaths, hidden: list[Mount]) -> GrantMounts:
+    """Return what a grant adds; a grant for something that is missing adds nothing."""
+    found = _MOUNTS_BY_GRANT.get(name)
+    return found(paths, hidden) if found else GrantMounts()
 
 
 def _docker(paths: RunPaths, hidden: list[Mount]) -> GrantMounts:
@@ -78,22 +84,14 @@ def _docker(paths: RunPaths, hidden: list[Mount]) -> GrantMounts:
 
 
 def _ssh(paths: RunPaths, hidden: list[Mount]) -> GrantMounts:
-    return _by_ssh(paths, [paths.operator.home / ".ssh"], hidden)
-
-
-def _agent(paths: RunPaths, hidden: list[Mount]) -> GrantMounts:
-    """Mount no private key: only client configuration, known hosts and public keys."""
-    directory = paths.operator.home / ".ssh"
+    """Mount the agent and no private key: only configuration, known hosts and public keys."""
+    directory = paths.operator_home / ".ssh"
     public = (*(directory / name for name in SSH_FILES), *sorted(directory.glob("*.pub")))
-    return _by_ssh(paths, [path for path in public if not path.is_symlink()], hidden)
-
-
-def _by_ssh(paths: RunPaths, files: Iterable[Path], hidden: list[Mount]) -> GrantMounts:
-    mounts: list[Mount] = [*_shown(files, hidden)]
+    mounts: list[Mount] = [*_shown((path for path in public if not path.is_symlink()), hidden)]
     environment: tuple[tuple[str, str], ...] = ()
-    if agent := paths.operator.ssh_agent:
-        mounts += showing(agent, hidden)
-        environment = (("SSH_AUTH_SOCK", str(agent)),)
+    if agent := paths.ssh_agent:
+        mounts.append(Shown(path=AGENT_SOCKET, source=os.path.realpath(agent)))
+        environment = (("SSH_AUTH_SOCK", AGENT_SOCKET),)
     if os.getuid() != 0:
         # Files of root belong to nobody in the sandbox, and ssh refuses such an included file.
         mounts += hiding([SSH_SETTINGS])
@@ -105,72 +103,115 @@ def _bus(paths: RunPaths, hidden: list[Mount]) -> GrantMounts:
     own = Path(f"/run/user/{os.getuid()}")
     buses = (*map(Path, BUSES), *(own / name for name in USER_BUSES))
     environment = (("XDG_RUNTIME_DIR", str(own)),) if own.is_dir() else ()
-    return GrantMounts(mounts=tuple(_shown(buses, hidden)), environment=environment)
+    mounts = (*_shown(buses, hidden), *hiding([PRIVATE_BUS]))
+    return GrantMounts(mounts=mounts, environment=environment)
+
+
+def _network(paths: RunPaths, hidden: list[Mount]) -> GrantMounts:
+    """Mount the sockets of database servers, which their clients prefer to the network."""
+    return GrantMounts(mounts=tuple(_shown(map(Path, DATABASE_SOCKETS), hidden)))
 
 
 def _kube(paths: RunPaths, hidden: list[Mount]) -> GrantMounts:
-    """Mount the kubeconfig under a random path that cannot be listed.
-
-    A chart may hold a symbolic link; one to the usual path would send the login to the cluster.
-    """
-    here = f"{LOGIN_MOUNT}/{secrets.token_hex(16)}"
-    named = [path for path in paths.operator.kubeconfigs if _can_be_shown(path)]
-    own, usual = paths.operator.home / ".kube", [*map(Path, CLUSTER_LOGINS)]
-    if not paths.operator.kubeconfigs and _can_be_shown(own):
-        # The whole directory: a configuration refers to files beside it.
-        sources, files = {here: own}, [f"{here}/config"]
-    else:
-        found = named if paths.operator.kubeconfigs else [*filter(_can_be_shown, usual)][:1]
-        sources = {f"{here}/{index}/{path.name}": path for index, path in enumerate(found)}
-        files = [*sources]
-    if not sources:
+    if paths.kubeconfig is None:
         return GrantMounts()
-    shown = (Shown(path=path, source=os.path.realpath(source)) for path, source in sources.items())
+    source = os.path.realpath(paths.kubeconfig)
     return GrantMounts(
-        mounts=(Private(path=LOGIN_MOUNT, size=LOGINS_BYTES, mode="0111"), *shown),
-        environment=(("KUBECONFIG", ":".join(files)),),
+        mounts=(Shown(path=KUBECONFIG, source=source),), environment=(("KUBECONFIG", KUBECONFIG),)
     )
-
-
-def _can_be_shown(path: Path) -> bool:
-    real = os.path.realpath(path)
-    return os.path.exists(real) and is_reachable(real)
 
 
 def _shown(paths: Iterable[Path], hidden: list[Mount]) -> list[Mount]:
     return [mount for path in paths for mount in showing(path, hidden)]
 
 
-# `network`, `processes` and `host` change the sandbox itself, not its mounts.
 _MOUNTS_BY_GRANT = {
     grants.DOCKER: _docker,
     grants.SSH: _ssh,
-    grants.AGENT: _agent,
     grants.BUS: _bus,
+    grants.NETWORK: _network,
     grants.KUBE: _kube,
 }
 
 
+# Shims: the client of the command runner in place of each program that needs a grant.
+
+# One file for many programs; a shim there would replace all of them.
+MULTI_CALL = frozenset({"busybox", "toybox", "coreutils"})
+
+
+def shim_names(paths: RunPaths) -> frozenset[str]:
+    """Return the programs that are shims; in a drill also those of its stand-ins."""
+    stand_ins = {file.name for directory in paths.stand_ins for file in directory.glob("*")}
+    return SHIMS | (stand_ins & GRAMMARS.keys())
+
+
+def program_path(name: str, paths: RunPaths) -> str | None:
+    """Return the file of a program: a stand-in of a drill, or that of a system directory."""
+    directories = (*map(str, paths.stand_ins), DEFAULT_PATH)
+    return shutil.which(name, path=":".join(directories))
+
+
+def shim_mounts(paths: RunPaths, hidden: list[Mount]) -> list[Mount]:
+    directories = (
+        *map(str, paths.stand_ins),
+        *_path_of(paths).split(":"),
+        *DEFAULT_PATH.split(":"),
+    )
+    files = {
+        os.path.realpath(os.path.join(directory, name))
+        for directory in dict.fromkeys(filter(None, directories))
+        for name in shim_names(paths)
+        if os.path.isfile(os.path.join(directory, name))
+    }
+    source = os.path.realpath(paths.shim)
+    return [
+        Shown(path=file, source=source)
+        for file in sorted(files)
+        if os.path.basename(file) not in MULTI_CALL and not is_hidden(file, hidden)
+    ]
+
+
+def _path_of(paths: RunPaths) -> str:
+    return paths.tool_environment.get("PATH", os.defpath)
+
+
 BASH = ("/bin/bash", "--noprofile", "--norc", "-c")
-NEED_NETWORK = {grants.NETWORK, grants.SSH, grants.AGENT, grants.KUBE}
+ON_HOST_NETWORK = {grants.NETWORK, grants.SSH, grants.PROCESSES}
 ENTERED = b"entered\n"
 
-# The shell reads the command from a descriptor, so it is exactly the text that was decided on, of
-# any length, and in no process list. On another descriptor, which the command does not have, the
-# shell reports its start and the directory in which the command ended.
+# The shell reads the command from a descriptor, so that its text can have any length and is in no
+# process list. On another descriptor, which the command does not have, the shell reports its start,
+# the processes that the command leaves behind, and the directory in which it ended. `kill` signals
+# processes of the sandbox itself; only for others the shim is asked.
 LAUNCHER = """\
 echo entered >&{report} && {limits} || exit 126
+kill() {{ builtin kill "$@" 2>/dev/null || command kill "$@"; }}
 . /dev/fd/{command} {report}>&-
 status=$?
+unset -f kill
+jobs=(/proc/[0-9]*)
+echo "${{#jobs[@]}}" >&{report}
 [ $status -eq 0 ] && pwd -P >&{report}
 exit $status
 """
+OWN_PROCESSES = 2
+"""Bubblewrap's first process and the shell."""
+PROGRAM_LAUNCHER = 'echo entered >&{report} && {limits} || exit 126; exec {report}>&-; exec "$@"'
 
 
-def launcher(limits: SandboxLimits | None, *, command: int, report: int) -> list[str]:
-    """Return the shell that runs a command, given the numbers of its two descriptors."""
+def text_launcher(limits: SandboxLimits, *, command: int, report: int) -> list[str]:
+    """Return the shell that runs a text, given the numbers of its two descriptors."""
+    return [
+        *BASH,
+        LAUNCHER.format(limits=shell_limits(limits), command=command, report=report),
+    ]
+
+
+def program_launcher(argv: Sequence[str], limits: SandboxLimits | None, report: int) -> list[str]:
+    """Return a shell with a fixed text that sets limits and becomes the program."""
     set_limits = shell_limits(limits) if limits else "true"
-    return [*BASH, LAUNCHER.format(limits=set_limits, command=command, report=report)]
+    return [*BASH, PROGRAM_LAUNCHER.format(limits=set_limits, report=report), "bash", *argv]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -179,6 +220,10 @@ class CommandSandbox:
     """Followed by the command line to run inside."""
     environment: Mapping[str, str]
     """Also for bubblewrap itself: the first process in the sandbox has the same environment."""
+    descriptors: tuple[int, ...] = ()
+    """Named by `argv`."""
+    system_calls: bytes = b""
+    """The filter of system calls, which bubblewrap reads from a descriptor."""
 
 
 class CommandSandboxes:
@@ -186,42 +231,159 @@ class CommandSandboxes:
 
     def __init__(self, paths: RunPaths, limits: SandboxLimits) -> None:
         self._paths = paths
-        self._limits = limits
         self._home = sandbox_home(paths)
         own = (paths.config_directory, paths.temp_directory, paths.run_directory)
         self._mounts: list[Mount] = [
             *sandbox_mounts(paths, temporary_bytes=limits.temporary_bytes),
             *hiding(map(str, own), always=True),
-            Private(path=self._home, size=limits.home_bytes),
+            Hidden(path=self._home, is_kept=True),
+        ]
+        self._python = _python(self._mounts)
+        self._shims = shim_mounts(paths, self._mounts)
+
+    def for_text(self, socket: Path, cwd: str) -> CommandSandbox:
+        """Return the sandbox of a Bash call: no grant but the brokers, and shims.
+
+        `socket` is where the command runner serves the shims of this call.
+        """
+        names = self._paths.grants.names
+        granted = [
+            granted_mounts(name, self._paths, self._mounts)
+            for name in (grants.DOCKER, grants.KUBE)
+            if name in names
+        ]
+        mounts = [
+            *(mount for each in granted for mount in each.mounts),
+            *self._client(socket),
+            *self._shims,
+        ]
+        environment = dict(pair for each in granted for pair in each.environment)
+        return self._sandbox(mounts, {**environment, **self._proxy(self.brokers)}, cwd)
+
+    @property
+    def brokers(self) -> tuple[str, ...]:
+        """The brokers that listen in the sandbox of a Bash call."""
+        names = self._paths.grants.names
+        return (
+            *((HTTP,) if grants.NETWORK in names else ()),
+            *((KUBE,) if grants.KUBE in names and self._paths.kubeconfig else ()),
+        )
+
+    def for_program(self, grant: str, socket: Path, cwd: str) -> CommandSandbox:
+        """Return the sandbox of one judged program with its grant."""
+        if grant == grants.PROCESSES:
+            return self._plain_sandbox(cwd)
+        if grant == FILES:
+            return self._root_sandbox(cwd)
+        granted = granted_mounts(grant, self._paths, self._mounts)
+        client = self._client(socket) if grant == JUDGED_HTTP else []
+        return self._sandbox(
+            [*granted.mounts, *client],
+            {
+                "PATH": DEFAULT_PATH,
+                **dict(granted.environment),
+                **self._proxy((grant,)),
+            },
+            cwd,
+            host_network=grant in ON_HOST_NETWORK,
+        )
+
+    def _client(self, socket: Path) -> list[Mount]:
+        return [
+            *self._python,
+            Shown(path=f"{OURS}/{SHIM_NAME}", source=os.path.realpath(self._paths.shim)),
+            Shown(path=f"{OURS}/{SHIM_SOCKET_NAME}", source=str(socket)),
         ]
 
-    def sandbox_for(self, names: Collection[str], cwd: str) -> CommandSandbox:
-        granted = granted_mounts(names, self._paths, self._mounts)
-        mounts = [*self._mounts, *granted.mounts, *_sockets_outside(granted.mounts)]
-        environment = {
-            **self._paths.tool_environment,
-            "HOME": self._home,
-            "TMPDIR": TEMPORARY,
-            **dict(granted.environment),
-        }
-        process_table = (
-            ["--ro-bind", "/proc", "/proc"] if grants.PROCESSES in names else ["--proc", "/proc"]
-        )
-        network = [] if NEED_NETWORK & set(names) else ["--unshare-net"]
+    def _proxy(self, brokers: Iterable[str]) -> dict[str, str]:
+        if not {HTTP, JUDGED_HTTP}.intersection(brokers):
+            return {}
+        address = f"http://127.0.0.1:{PORTS[HTTP]}"
+        names = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
+        return dict.fromkeys(names, address)
+
+    def _sandbox(
+        self,
+        granted: Sequence[Mount],
+        environment: Mapping[str, str],
+        cwd: str,
+        *,
+        host_network: bool = False,
+    ) -> CommandSandbox:
+        mounts = [*self._mounts, *granted, *_sockets_outside(granted)]
+        options, descriptors = bubblewrap.isolation()
         return CommandSandbox(
             argv=[
                 bubblewrap.BWRAP,
-                *bubblewrap.ISOLATION,
-                *network,
-                *("--ro-bind", "/", "/", "--dev", "/dev"),
-                *process_table,
+                *options,
+                *(() if host_network else ("--unshare-net",)),
+                *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
                 *mount_arguments(mounts),
                 # Root can write /proc/sys even without any capability.
                 *("--remount-ro", "/dev", "--remount-ro", "/proc"),
-                *("--chdir", cwd, "--"),
+                *("--chdir", cwd),
             ],
-            environment=environment,
+            environment={
+                **self._paths.tool_environment,
+                "HOME": self._home,
+                "TMPDIR": TEMPORARY,
+                **environment,
+            },
+            descriptors=descriptors,
+            system_calls=bubblewrap.seccomp_program(),
         )
+
+    def _plain_sandbox(self, cwd: str) -> CommandSandbox:
+        """Return a sandbox that hides nothing and can write nothing.
+
+        For programs that report on processes, mounts and interfaces and print no file: with hidden
+        paths or a process table of its own, what they print would be false.
+        """
+        options, descriptors = bubblewrap.isolation(own_processes=False)
+        return CommandSandbox(
+            argv=[
+                *(bubblewrap.BWRAP, *options, "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev"),
+                *("--chdir", cwd),
+            ],
+            environment={
+                **self._paths.tool_environment,
+                "PATH": DEFAULT_PATH,
+                "HOME": NO_HOME,
+                "TMPDIR": TEMPORARY,
+            },
+            descriptors=descriptors,
+            system_calls=bubblewrap.seccomp_program(signals=False),
+        )
+
+    def _root_sandbox(self, cwd: str) -> CommandSandbox:
+        """Return a sandbox of root in which the granted paths alone can be written."""
+        sandbox = self._sandbox([], {"PATH": DEFAULT_PATH}, cwd)
+        if os.getuid() == 0:
+            return sandbox
+        options, _descriptors = bubblewrap.isolation()
+        of_root = (word for name in bubblewrap.OF_ROOT for word in ("--cap-add", name))
+        rest = sandbox.argv[1 + len(options) :]
+        as_root = ("--unshare-pid", *bubblewrap.NAMESPACES, "--cap-drop", "ALL", *of_root)
+        return replace(
+            sandbox, argv=["sudo", "-n", bubblewrap.BWRAP, *as_root, *rest], system_calls=b""
+        )
+
+
+NO_HOME = "/nonexistent"
+
+
+def init_argv(brokers: Sequence[str]) -> list[str]:
+    """Return the beginning of a command line that first lets brokers listen in the sandbox."""
+    if not brokers:
+        return []
+    listeners = ",".join(f"{name}:{PORTS[name]}" for name in brokers)
+    return [f"{OURS}/{SHIM_NAME}", "--listen", listeners, "--"]
+
+
+def _python(mounts: list[Mount]) -> list[Mount]:
+    """Show the interpreter of the client where a hidden directory holds it."""
+    prefix = Path(sys.base_prefix)
+    return [*showing(prefix, mounts)] if is_hidden(os.path.realpath(prefix), mounts) else []
 
 
 def _sockets_outside(granted: Sequence[Mount]) -> list[Hidden]:
@@ -298,7 +460,7 @@ class HostCommand:
     def environment(self) -> Mapping[str, str]:
         return {
             **self._paths.tool_environment,
-            "HOME": str(self._paths.operator.home),
+            "HOME": str(self._paths.operator_home),
             COMMAND_MARK: self._mark,
         }
 

@@ -13,12 +13,12 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 import h11
@@ -46,6 +46,7 @@ from escalation.sandbox.docker_rules import (
     EffectKind,
     Facts,
     JudgeEffect,
+    OnRefusal,
     Probes,
     Rules,
     allow_effect,
@@ -54,6 +55,7 @@ from escalation.sandbox.docker_rules import (
     compose_service_in,
     containers_in,
     has_effect,
+    ignore_refusal,
     is_hijacked,
     is_paused,
     is_running,
@@ -69,6 +71,7 @@ from escalation.sandbox.docker_rules import (
     value_of,
     volumes_in,
 )
+from sessions_app.tiers import highest_tier
 
 Engine = Path | tuple[str, int]
 """A socket, or host and port."""
@@ -457,8 +460,12 @@ class DockerFilter:
         own_container: str = "",
         probes: Probes = PROBES,
         judge_effect: JudgeEffect = allow_effect,
+        on_refusal: OnRefusal = ignore_refusal,
     ) -> None:
-        """`paths` are the directories of the watch, which new containers may mount."""
+        """`paths` are the directories of the watch, which new containers may mount.
+
+        `on_refusal` is called for each change that the tier may not make.
+        """
         self._path = socket_path
         self._engine = EngineClient(engine)
         # The socket of the engine would bypass the filter.
@@ -473,6 +480,7 @@ class DockerFilter:
         )
         self._run = RunContainers()
         self._judge = judge_effect
+        self._on_refusal = on_refusal
 
     @contextmanager
     def serving(self) -> Iterator[Path]:
@@ -485,7 +493,7 @@ class DockerFilter:
 
     def _serve(self, client: socket.socket) -> None:
         _DockerExchange(
-            client, self._engine, self._rules, self._own, self._run, self._judge
+            client, self._engine, self._rules, self._own, self._run, self._judge, self._on_refusal
         ).answer()
 
 
@@ -498,6 +506,7 @@ class _DockerExchange(Exchange):
         own: OwnContainers,
         run: RunContainers,
         judge: JudgeEffect,
+        on_refusal: OnRefusal,
     ) -> None:
         super().__init__(client, HEAD_SECONDS)
         self._engine = engine
@@ -505,6 +514,7 @@ class _DockerExchange(Exchange):
         self._own = own
         self._run = run
         self._judge = judge
+        self._on_refusal = on_refusal
 
     def refusal_content(self, refusal: Refused) -> tuple[bytes, bytes]:
         """Return the engine's format, so that the docker client prints the message."""
@@ -528,7 +538,7 @@ class _DockerExchange(Exchange):
         asked = parse_request(request.method.decode(), request.target.decode("latin-1"))
         # First without the body: a refused client need not send it.
         if objection := self._rules.objection_to_path(asked):
-            raise Refused(403, objection)
+            self._refuse_change(asked, objection, lambda rules: rules.objection_to_path(asked))
         if not body_kind(asked):
             return asked, None
         content = read_json(self._body(MAX_JUDGED_BYTES))
@@ -601,7 +611,7 @@ class _DockerExchange(Exchange):
     def _permit(self, asked: DockerRequest, facts: Facts) -> None:
         """Raise Refused unless the rules and `judge_effect` permit the request."""
         if objection := self._rules.objection(asked, facts):
-            raise Refused(403, objection)
+            self._refuse_change(asked, objection, lambda rules: rules.objection(asked, facts))
         if not has_effect(asked) or self._rules.is_probe(asked, facts):
             return
         kind, token = self._run.kind_of(asked, facts)
@@ -616,6 +626,17 @@ class _DockerExchange(Exchange):
         if has_left:
             raise ConnectionAbortedError("the client has disconnected")
         self._run.permitted(effect, token)
+
+    def _refuse_change(
+        self, asked: DockerRequest, objection: str, at_tier: Callable[[Rules], str]
+    ) -> NoReturn:
+        """Report a change that the tier may not make, with the lowest tier that may."""
+        if has_effect(asked):
+            higher = range(self._rules.level + 1, highest_tier() + 1)
+            willing = (tier for tier in higher if not at_tier(replace(self._rules, level=tier)))
+            name = asked.container or asked.value("name")
+            self._on_refusal(command_for(asked, name), objection, next(willing, 0))
+        raise Refused(403, objection)
 
     def _reason_against(self, effect: DockerEffect) -> str:
         try:
@@ -685,50 +706,9 @@ def _headers_for(request: h11.Request, asked: DockerRequest, body: bytes | None)
     return [(b"host", b"docker"), *headers, *framing, *connection]
 
 
-# Names of containers by id, so that limits on restarts count a container once.
-
-LOOK_UP_SECONDS = 2.0
 SHORT_ID = 12
 _ID = re.compile(r"[0-9a-f]{1,64}")
 
 
 def may_be_id(word: str) -> bool:
     return bool(_ID.fullmatch(word))
-
-
-def names_of(engine: Path | None, words: Iterable[str]) -> dict[str, str]:
-    """Return the names of those words that are container ids; none if the engine fails."""
-    ids = sorted(filter(may_be_id, set(words)))
-    if engine is None or not ids:
-        return {}
-    try:
-        containers = _listed(engine)
-    except (OSError, ValueError, HTTPException):
-        return {}
-    found = {word: name_behind(word, containers) for word in ids}
-    return {word: name for word, name in found.items() if name}
-
-
-def name_behind(word: str, containers: Mapping[str, str]) -> str:
-    """Resolve a word as the engine does: a name, or the beginning of exactly one id.
-
-    `containers` maps names to ids.
-    """
-    if word in containers:
-        return word
-    meant = [name for name, number in containers.items() if number.startswith(word)]
-    return meant[0] if len(meant) == 1 else ""
-
-
-def _listed(engine: Path) -> dict[str, str]:
-    status, content = EngineClient(engine).ask("GET", LIST, seconds=LOOK_UP_SECONDS)
-    rows = json.loads(content) if status == 200 else None
-    if not isinstance(rows, list):
-        raise ValueError("the engine lists no containers")
-    return {
-        name.removeprefix("/"): row["Id"]
-        for row in rows
-        if isinstance(row, dict) and isinstance(row.get("Id"), str)
-        for name in row.get("Names") or ()
-        if isinstance(name, str) and "/" not in name.removeprefix("/")
-    }

@@ -300,6 +300,14 @@ class DockerEffect:
         return tuple(dict.fromkeys(both))
 
 
+OnRefusal = Callable[[tuple[str, ...], str, int], None]
+"""Gets the vector of a refused change, the reason, and the lowest tier that may make it, or 0."""
+
+
+def ignore_refusal(vector: tuple[str, ...], reason: str, allowed_from: int) -> None:
+    """Default for a caller that records no refusals."""
+
+
 JudgeEffect = Callable[[DockerEffect], str]
 """Returns why an effect may not happen now, empty if it may. Called once for each effect before it
 happens, from the thread of its request, which it may hold up."""

@@ -197,7 +197,7 @@ class KubeEffect:
 
 
 class Releases(Enum):
-    """How the releases of Helm in an answer are shown; other Secrets are removed."""
+    """Tells how much of Helm's releases an answer shows; other Secrets are removed."""
 
     WHOLE = auto()
     WITHOUT_VALUES = auto()
@@ -603,11 +603,16 @@ class KubeFilter:
         tier: int,
         connected: Callable[[], socket.socket],
         judge_effect: Callable[[KubeEffect], str] = lambda effect: "",
+        on_refusal: Callable[[KubeEffect, KubeRefusal], None] = lambda effect, refusal: None,
     ) -> None:
-        """`judge_effect` returns why a change may not happen now; empty if it may."""
+        """`judge_effect` returns why a change may not happen now; empty if it may.
+
+        `on_refusal` is called for each change that the tier may not make.
+        """
         self.tier = tier
         self.connected = connected
         self.judge_effect = judge_effect
+        self.on_refusal = on_refusal
 
     @contextmanager
     def serving(self, listener: socket.socket) -> Iterator[None]:
@@ -650,6 +655,8 @@ class _KubeExchange(Exchange):
             raise Refused(400, "GET has no body.")
         decision = judge_kube(self._filter.tier, asked, body)
         if isinstance(decision, KubeRefusal):
+            if decision.allowed_from:
+                self._filter.on_refusal(_effect(asked, body), decision)
             raise Refused(403, decision.message)
         if decision.effect and (reason := self._filter.judge_effect(decision.effect)):
             raise Refused(403, reason)

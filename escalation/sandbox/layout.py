@@ -85,11 +85,13 @@ class Linked:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Private:
-    """An empty, writable directory of the sandbox, up to a size."""
+    """A writable directory that shows nothing of the host's: empty, or that of the run."""
 
     path: str
     size: int
     mode: str = "0700"
+    source: str = ""
+    """The directory of the run that is mounted; empty for a directory of the sandbox's own."""
 
     @property
     def strength(self) -> Strength:
@@ -152,10 +154,15 @@ def _is_unchanged(above: list[Mount]) -> bool:
 
 def _arguments(mount: Mount) -> list[str]:
     match mount:
+        case Hidden(path=path, is_directory=True, is_kept=False):
+            # Paths below can be shown; to list it fails, because an empty list would be false.
+            return ["--perms", "0111", "--tmpfs", path]
         case Hidden(path=path, is_directory=True):
             return ["--tmpfs", path]
         case Hidden(path=path):
             return ["--ro-bind", NOTHING, path]
+        case Private(path=path, source=source) if source:
+            return ["--bind", source, path]
         case Private(path=path, size=size, mode=mode):
             return ["--perms", mode, "--size", str(size), "--tmpfs", path]
         case Linked(path=path, target=target):
@@ -218,31 +225,10 @@ def _database_files() -> list[Path]:
 
 
 CLIENT_NAME, SOCKET_NAME = "tool-client", "tools.sock"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Operator:
-    """Files of the user who runs the worker, which a grant shows to single commands."""
-
-    home: Path
-    ssh_agent: Path | None = None
-    """The socket in SSH_AUTH_SOCK."""
-    kubeconfigs: tuple[Path, ...] = ()
-    """The files in KUBECONFIG; `~/.kube` is used without them."""
-
-    @property
-    def has_agent(self) -> bool:
-        return self.ssh_agent is not None and self.ssh_agent.is_socket()
-
-    @classmethod
-    def of(cls, environment: Mapping[str, str], home: Path) -> Operator:
-        agent = environment.get("SSH_AUTH_SOCK", "")
-        files = [name for name in environment.get("KUBECONFIG", "").split(":") if name]
-        return cls(
-            home=home,
-            ssh_agent=Path(agent) if agent else None,
-            kubeconfigs=tuple(Path(name) for name in files),
-        )
+SHIM_NAME, SHIM_SOCKET_NAME = "shim", "exec.sock"
+SHARED_TEMPORARY_NAME = "shared-tmp"
+OURS = "/run/claudeops"
+"""Where a command sandbox has the shim, its socket and, without a home, HOME."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -256,7 +242,8 @@ class RunPaths:
     """The TMPDIR of the CLI on the host: output and last directory of its tools are stored here."""
     run_directory: Path
     """Holds the client program and the socket of the command runner; read-only in every sandbox."""
-    operator: Operator
+    operator_home: Path
+    """The home of the user who runs the worker."""
     tool_environment: Mapping[str, str]
     """The environment of a command, made by `clean_environment`."""
     hidden: tuple[Path, ...] = ()
@@ -267,9 +254,15 @@ class RunPaths:
     writable: bool = False
     """Return whether the working directory and `grants.writable` may be written."""
     sandboxed: bool = True
-    """Without sandboxes an allowed command runs on the host, and no other command runs."""
+    """Without sandboxes only single vectors that the policy allows run, on the host."""
     docker_socket: Path | None = None
     """The socket of the Docker filter, never that of the engine."""
+    ssh_agent: Path | None = None
+    """The socket of the agent that holds the operator's keys."""
+    kubeconfig: Path | None = None
+    """A kubeconfig that names the Kubernetes filter, without credentials."""
+    stand_ins: tuple[Path, ...] = ()
+    """Directories with the programs of a drill."""
     mark: str = ""
     tool_log: Path | None = None
     """Lists the processes of commands on the host, so that recovery can stop them."""
@@ -288,6 +281,15 @@ class RunPaths:
     def socket(self) -> Path:
         return self.run_directory / SOCKET_NAME
 
+    @property
+    def shim(self) -> Path:
+        return self.run_directory / SHIM_NAME
+
+    @property
+    def shared_temporary(self) -> Path:
+        """The /tmp of every sandbox of this run."""
+        return self.run_directory / SHARED_TEMPORARY_NAME
+
 
 # Lookup of the paths on this host. In its user namespace root is an ordinary owner: a file in
 # another user's private directory need not be hidden and cannot be shown.
@@ -302,11 +304,11 @@ UNIX_SOCKETS = Path("/proc/net/unix")
 def sandbox_mounts(paths: RunPaths, *, temporary_bytes: int) -> list[Mount]:
     """Return the mounts of both the CLI sandbox and the command sandboxes of a run."""
     hidden: list[Mount] = [
-        *hiding((*HOMES, *SOCKET_DIRECTORIES, str(paths.operator.home))),
+        *hiding((*HOMES, *SOCKET_DIRECTORIES, str(paths.operator_home))),
         *hiding([path for pattern in (*SECRETS, *SOCKETS) for path in glob.glob(pattern)]),
-        *hiding(_secrets_of_homes(paths.operator.home)),
+        *hiding(_secrets_of_homes(paths.operator_home)),
         *hiding(map(str, paths.hidden), always=True),
-        *_temporary_directories(temporary_bytes),
+        *_temporary_directories(temporary_bytes, str(paths.shared_temporary)),
     ]
     named = [paths.workdir, *map(Path, (*paths.grants.readable, *paths.grants.writable))]
     writable = {paths.workdir, *map(Path, paths.grants.writable)} if paths.writable else set()
@@ -321,8 +323,8 @@ def sandbox_mounts(paths: RunPaths, *, temporary_bytes: int) -> list[Mount]:
 
 def sandbox_home(paths: RunPaths) -> str:
     """Return the empty HOME of a sandbox, at the path in the user database, which ssh reads."""
-    home = os.path.realpath(paths.operator.home)
-    return home if home != "/" and os.path.isdir(home) else TEMPORARY
+    home = os.path.realpath(paths.operator_home)
+    return home if home != "/" and os.path.isdir(home) else f"{OURS}/home"
 
 
 def why_unreachable(path: Path) -> str:
@@ -409,11 +411,17 @@ def _as_written(path: Path, hidden: list[Mount]) -> str:
     return ""
 
 
-def _temporary_directories(size: int) -> list[Private]:
-    """Mount empty ones: those of the host hold files and sockets of every user."""
-    real = {os.path.realpath(path) for path in (TEMPORARY, *ALSO_TEMPORARY)}
+def _temporary_directories(size: int, shared: str) -> list[Private]:
+    """Mount others than the host's, which hold files and sockets of every user."""
+    temporary = os.path.realpath(TEMPORARY)
+    own = {os.path.realpath(path) for path in ALSO_TEMPORARY} - {temporary}
     return [
-        Private(path=path, size=size, mode="1777") for path in sorted(real) if os.path.isdir(path)
+        Private(path=temporary, size=size, mode="1777", source=shared),
+        *(
+            Private(path=path, size=size, mode="1777")
+            for path in sorted(own)
+            if os.path.isdir(path)
+        ),
     ]
 
 

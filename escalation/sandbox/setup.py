@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pwd
 import re
+import shlex
 import signal
 import socket
 import sys
@@ -20,14 +21,23 @@ from functools import lru_cache, partial
 from math import inf
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 
 from escalation.agent.binary import has_credentials
 from escalation.agent.process import Traces
-from escalation.command_policy.decision import CommandPolicy, Decision, judged
+from escalation.command_policy import grants
+from escalation.command_policy.decision import (
+    CommandPolicy,
+    Decision,
+    ExecRequest,
+    decide_effect,
+    judged,
+)
 from escalation.command_policy.grants import Grants, grants_for
 from escalation.command_policy.protected import UNIT_TYPES, Alive, OwnProcess, Supervisor
+from escalation.command_policy.understanding import Argv, CommandEffect
 from escalation.errors import CannotRun, WhyNot
 from escalation.sandbox.api_proxy import (
     ApiLimits,
@@ -39,27 +49,49 @@ from escalation.sandbox.api_proxy import (
 from escalation.sandbox.bubblewrap import SandboxState, sandbox_state
 from escalation.sandbox.command_runner import (
     Ask,
+    Broker,
     CommandEnd,
     CommandRefusal,
     CommandRunner,
     DecisionRecord,
     reject_unasked,
 )
-from escalation.sandbox.command_sandbox import clean_environment, cli_sandbox_argv
+from escalation.sandbox.command_sandbox import (
+    HTTP,
+    JUDGED_HTTP,
+    KUBE,
+    clean_environment,
+    cli_sandbox_argv,
+)
 from escalation.sandbox.docker_filter import DockerFilter, engine_socket
-from escalation.sandbox.docker_rules import JudgeEffect, allow_effect
+from escalation.sandbox.docker_rules import DockerEffect
+from escalation.sandbox.http_proxy import Connect, HttpProxy, HttpRules
+from escalation.sandbox.kube_filter import (
+    KubectlProxy,
+    KubeEffect,
+    KubeFilter,
+    context_in,
+    kubeconfig_for_sandbox,
+    operator_config,
+)
 from escalation.sandbox.layout import (
     CLIENT_NAME,
+    OURS,
+    SHARED_TEMPORARY_NAME,
+    SHIM_NAME,
+    SHIM_SOCKET_NAME,
     SOCKET_NAME,
-    Operator,
     RunPaths,
     installation_paths,
     sandbox_home,
 )
 from escalation.sandbox.limits import SandboxLimits, control_groups
+from escalation.sandbox.ssh_agent import supervisor_ssh_agent
 from escalation.tiers import Tier, get_tier
+from sessions_app.models import Change
+from sessions_app.models.session import Verdict
 from sessions_app.models.watch import our_places
-from sessions_app.tiers import LOWEST_TIER, highest_tier
+from sessions_app.tiers import FULL, LOOK, LOWEST_TIER, SAFE, highest_tier
 
 # Processes, units, user and container of this installation, read from /proc. The web server and
 # other workers are recognised by the path of their program; their children belong to them.
@@ -176,12 +208,16 @@ def _text(path: Path) -> str:
         return ""
 
 
-# The command client (CLAUDE_CODE_SHELL_PREFIX), written into each run directory because the CLI
-# sandbox hides this code. It starts for every command, so it imports built-in modules only.
+# The client of the command runner, written into each run directory because sandboxes hide this
+# code. It starts for every command, so it imports built-in modules only. Under its own name it is
+# the program in CLAUDE_CODE_SHELL_PREFIX and passes on a text; under the name of a program it is a
+# shim and passes on its argument vector; with `--listen` it is the first program of a sandbox, and
+# passes on sockets that listen there.
 #
-# A request is a line with the lengths of the shell text and of the working directory, then both;
-# the first byte carries the descriptors of stdout and stderr. Later bytes are signal numbers. The
-# answer is a line with the exit code and the length of a message for stderr, then the message.
+# A request is a line with its kind and the lengths of three parts, then the parts: the text or the
+# arguments, the working directory, the environment. Its first byte carries the descriptors. Later
+# bytes are signal numbers. The answer is a line with the exit code and the length of a message for
+# stderr, then the message.
 
 LONGEST_SHEBANG = 120
 
@@ -189,6 +225,7 @@ PROGRAM = """\
 import _signal, _socket, posix, sys
 
 HERE = {here!r}
+NAME = {name!r}
 GONE = b"The command runner has ended: the result of the command is unknown.\\n"
 
 
@@ -209,14 +246,7 @@ def answer_from(connection):
         answer += piece
 
 
-def main():
-    if len(sys.argv) != 2:
-        refuse(b"The command client takes one command.\\n")
-    text = sys.argv[1].encode(sys.getfilesystemencoding(), "surrogateescape")
-    try:
-        directory = posix.getcwdb()
-    except OSError:
-        refuse(b"The working directory does not exist.\\n")
+def ask(kind, parts, descriptors):
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         # By a descriptor: an address holds 107 bytes, a path may be longer.
@@ -231,13 +261,12 @@ def main():
         except OSError:
             pass
 
-    request = b"%d %d\\n" % (len(text), len(directory)) + text + directory
-    # Two descriptors as a C array of int.
-    descriptors = (1).to_bytes(4, sys.byteorder) + (2).to_bytes(4, sys.byteorder)
+    lengths = b" ".join(b"%d" % len(part) for part in parts)
+    request = kind + b" " + lengths + b"\\n" + b"".join(parts)
+    # The descriptors as a C array of int.
+    array = b"".join(number.to_bytes(4, sys.byteorder) for number in descriptors)
     try:
-        sent = connection.sendmsg(
-            [request], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors)]
-        )
+        sent = connection.sendmsg([request], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array)])
         connection.sendall(request[sent:])
     except OSError:
         pass  # refused before it was read: the answer says why
@@ -249,7 +278,42 @@ def main():
         refuse(GONE)
     while message:
         message = message[posix.write(2, message):]
-    posix._exit(int(words[0]))
+    return int(words[0])
+
+
+def listen(names, argv):
+    listeners = []
+    for name in names.split(","):
+        listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+        listener.bind(("127.0.0.1", int(name.partition(":")[2])))
+        listener.listen(64)
+        listeners.append(listener.fileno())
+    code = ask(b"listen", (names.encode(), b"", b""), listeners)
+    if code:
+        posix._exit(code)
+    for number in listeners:
+        posix.close(number)
+    for number in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
+        _signal.signal(number, _signal.SIG_DFL)
+    posix.execv(argv[0], argv)
+
+
+def main():
+    words = [word.encode(sys.getfilesystemencoding(), "surrogateescape") for word in sys.argv]
+    name = words[0].rpartition(b"/")[2]
+    if name == NAME and len(words) > 4 and words[1] == b"--listen":
+        listen(sys.argv[2], sys.argv[4:])
+    try:
+        directory = posix.getcwdb()
+    except OSError:
+        refuse(b"The working directory does not exist.\\n")
+    if name != NAME:
+        environment = b"\\0".join(b"=".join(pair) for pair in posix.environ.items())
+        parts = (b"\\0".join([name, *words[1:]]), directory, environment)
+        posix._exit(ask(b"exec", parts, (0, 1, 2)))
+    if len(words) != 2:
+        refuse(b"The command client takes one command.\\n")
+    posix._exit(ask(b"shell", (words[1], directory, b""), (1, 2)))
 
 
 main()
@@ -257,13 +321,17 @@ main()
 
 
 def write_client(directory: Path) -> Path:
-    """Write the command client into a run directory, beside its socket."""
+    """Write the client into a run directory: for the CLI, and for command sandboxes."""
     directory = Path(os.path.realpath(directory))
-    program = directory / CLIENT_NAME
-    text = PROGRAM.format(here=str(directory), socket=SOCKET_NAME)
+    _write_program(directory / SHIM_NAME, here=OURS, socket=SHIM_SOCKET_NAME)
+    return _write_program(directory / CLIENT_NAME, here=str(directory), socket=SOCKET_NAME)
+
+
+def _write_program(program: Path, *, here: str, socket: str) -> Path:
+    text = PROGRAM.format(here=here, socket=socket, name=program.name.encode())
     program.unlink(missing_ok=True)
     program.write_text(_start_line(base_python()) + text)
-    program.chmod(0o500)
+    program.chmod(0o555)
     return program
 
 
@@ -326,6 +394,8 @@ class SandboxRequest:
     other_watches: tuple[Path, ...] = ()
     objection: Callable[[Spending], str] = no_objection
     """Called before each request of the CLI; a text ends the run."""
+    stand_ins: tuple[Path, ...] = ()
+    """Directories with the programs of a drill; the policy judges them as those of the system."""
 
     @property
     def level(self) -> int:
@@ -338,7 +408,7 @@ class SandboxRequest:
 
     @property
     def grants(self) -> Grants:
-        return grants_for(self.level, self.tier.grants, self.watch_grants)
+        return grants_for(self.tier.grants, self.watch_grants)
 
     @property
     def writable(self) -> tuple[str, ...]:
@@ -388,27 +458,39 @@ def in_sandbox(
     objection: Callable[[DecisionRecord], CommandRefusal | None] = lambda record: None,
     ask: Ask = reject_unasked,
     review: Callable[[str, Decision], Decision] = decision_unchanged,
-    judge_effect: JudgeEffect = allow_effect,
 ) -> Iterator[RunSandbox]:
     """Set up the sandbox of a run and remove it at the end of the block.
 
     The callbacks are called from threads of the command runner: `on_decision` and `on_end` one at a
-    time, `review` (which may replace a decision), `ask` and `objection` concurrently. Threads of
-    the Docker filter call `judge_effect` concurrently.
+    time, `review` (which may replace a decision), `ask` and `objection` concurrently.
     """
     with ExitStack() as stack:
         api_proxy, credentials = _api_proxy(request, stack)
-        paths = paths_for(request, docker_socket=_docker_grant(request, stack, judge_effect))
+        brokers = _Brokers(request, stack)
+        paths = paths_for(
+            request,
+            docker_socket=brokers.docker_socket,
+            ssh_agent=brokers.ssh_agent,
+            kubeconfig=brokers.kubeconfig,
+        )
         write_client(paths.run_directory)
         policy = decider_for(request)
 
-        def decide(command: str) -> Decision:
-            return review(command, policy(command))
+        def decide(wanted: ExecRequest) -> Decision:
+            return review(shlex.join(wanted.argv), policy(wanted))
 
         limits = SandboxLimits(longest_seconds=LONGEST_COMMAND_SECONDS if request.may_ask else inf)
         runner = CommandRunner(
-            paths, decide, on_decision, on_end, ask=ask, limits=limits, objection=objection
+            paths,
+            decide,
+            on_decision,
+            on_end,
+            ask=ask,
+            limits=limits,
+            objection=objection,
+            brokers=brokers.in_sandbox(credentials.get("ANTHROPIC_BASE_URL", "")),
         )
+        brokers.judge_with(runner, review)
         stack.enter_context(runner.serving())
         yield RunSandbox(
             paths=paths,
@@ -433,12 +515,18 @@ def _timeout() -> dict[str, str]:
     return {"BASH_DEFAULT_TIMEOUT_MS": milliseconds, "BASH_MAX_TIMEOUT_MS": milliseconds}
 
 
-def sandbox_or_refusal() -> SandboxState:
-    """Return the state; raise CannotRun if sandboxes are required and not in force."""
+def sandbox_or_refusal(*, is_drill: bool = False) -> SandboxState:
+    """Return the state; raise CannotRun if a sandbox is required and not in force.
+
+    A drill runs without one: its commands are its own.
+    """
     state = sandbox_state(settings.CLAUDEOPS_SANDBOX)
-    if settings.CLAUDEOPS_SANDBOX == "on" and not state.in_force:
+    if settings.CLAUDEOPS_SANDBOX != "off" and not state.in_force and not is_drill:
         raise CannotRun(
-            f"CLAUDEOPS_SANDBOX is on, but no sandbox works here: {state.why}", WhyNot.SANDBOX
+            f"A sandbox is required, and none works here: {state.why}. To run without one, set "
+            "CLAUDEOPS_SANDBOX=off: then single commands that the policy understands run on the "
+            "host itself.",
+            WhyNot.SANDBOX,
         )
     return state
 
@@ -451,9 +539,10 @@ def policy_of(request: SandboxRequest) -> CommandPolicy:
         allowed=_bash_rules(request.tier.allowed_tools),
         ask=request.ask,
         changes_nothing=request.changes_nothing,
-        sandboxed=sandbox_or_refusal().in_force,
-        ssh_agent=Operator.of(request.run_environment, Path.home()).has_agent,
+        sandboxed=sandbox_or_refusal(is_drill=bool(request.stand_ins)).in_force,
         workdir=str(request.workdir),
+        hosts=request.grants.hosts,
+        programs_in=tuple(map(str, request.stand_ins)),
         supervisor=supervisor_here(),
     )
 
@@ -474,8 +563,8 @@ def _alive_in(second: int, places: tuple[Path, ...]) -> Alive:
     return alive(places)
 
 
-def decider_for(request: SandboxRequest) -> Callable[[str], Decision]:
-    """Return the function that decides on the commands of this run."""
+def decider_for(request: SandboxRequest) -> Callable[[ExecRequest], Decision]:
+    """Return the function that decides on the programs of this run."""
     return partial(judged, policy_of(request), policies_above(request))
 
 
@@ -517,16 +606,24 @@ def _where_the_key_is(login: Mapping[str, str], inside: str) -> str:
     return "inside" if inside else "proxy"
 
 
-def paths_for(request: SandboxRequest, docker_socket: Path | None = None) -> RunPaths:
+def paths_for(
+    request: SandboxRequest,
+    docker_socket: Path | None = None,
+    ssh_agent: Path | None = None,
+    kubeconfig: Path | None = None,
+) -> RunPaths:
     run_environment = request.run_environment
     temp_directory = request.run_directory / "tmp"
     temp_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    shared = request.run_directory / SHARED_TEMPORARY_NAME
+    shared.mkdir(exist_ok=True)
+    shared.chmod(0o1777)
     return RunPaths(
         workdir=request.workdir,
         config_directory=request.config_directory,
         temp_directory=temp_directory,
         run_directory=request.run_directory,
-        operator=Operator.of(run_environment, Path.home()),
+        operator_home=Path.home(),
         tool_environment=clean_environment(
             run_environment, also_pass=settings.CLAUDEOPS_PASS_ENV, mark=request.traces.mark
         ),
@@ -534,8 +631,11 @@ def paths_for(request: SandboxRequest, docker_socket: Path | None = None) -> Run
         other_watches=request.other_watches,
         grants=request.grants,
         writable=request.level > LOWEST_TIER,
-        sandboxed=sandbox_or_refusal().in_force,
+        sandboxed=sandbox_or_refusal(is_drill=bool(request.stand_ins)).in_force,
         docker_socket=docker_socket,
+        ssh_agent=ssh_agent,
+        kubeconfig=kubeconfig,
+        stand_ins=request.stand_ins,
         mark=request.traces.mark,
         tool_log=request.traces.tool_log,
     )
@@ -556,25 +656,153 @@ def _api_proxy(
     return api_proxy, stack.enter_context(api_proxy.serving()).environment
 
 
-def _docker_grant(
-    request: SandboxRequest, stack: ExitStack, judge_effect: JudgeEffect
-) -> Path | None:
-    engine = engine_socket(request.run_environment)
-    if engine is None:
-        return None
-    path = request.run_directory / "docker.sock"
-    hidden = tuple(map(str, installation_paths()))
-    grant = DockerFilter(
-        path,
-        engine,
-        request.level,
-        hidden=hidden,
-        paths=request.writable,
-        own_container=own_container(),
-        judge_effect=judge_effect,
+class _Brokers:
+    """The brokers of a run, which judge what reaches a resource, and the ssh-agent."""
+
+    def __init__(self, request: SandboxRequest, stack: ExitStack) -> None:
+        self._request = request
+        self._stack = stack
+        self._names = request.grants.names
+        self._policy = policy_of(request)
+        self._runner: CommandRunner | None = None
+        self._review: Callable[[str, Decision], Decision] = decision_unchanged
+        self.docker_socket = self._docker() if grants.DOCKER in self._names else None
+        self.ssh_agent = self._agent() if grants.SSH in self._names else None
+        self._kube_filter, self.kubeconfig = (
+            self._kube() if grants.KUBE in self._names else (None, None)
+        )
+
+    def judge_with(
+        self, runner: CommandRunner, review: Callable[[str, Decision], Decision]
+    ) -> None:
+        """Let changes at the brokers be judged and recorded as programs are."""
+        self._runner, self._review = runner, review
+
+    def in_sandbox(self, api_address: str) -> dict[str, Broker]:
+        """Return the brokers that listen inside of sandboxes."""
+        own = own_ports(api_address)
+        level = self._request.level
+        scripts = HttpRules(
+            methods=READING if level < FULL else EVERY_METHOD,
+            connect=_CONNECT.get(level, Connect.ALL),
+            hosts=self._request.grants.hosts,
+            own_ports=own,
+        )
+        judged = HttpRules(methods=EVERY_METHOD, connect=Connect.ALL, own_ports=own)
+        found: dict[str, Broker] = {
+            HTTP: HttpProxy(scripts).serving,
+            JUDGED_HTTP: HttpProxy(judged).serving,
+        }
+        return found | ({KUBE: self._kube_filter.serving} if self._kube_filter else {})
+
+    def _docker(self) -> Path | None:
+        engine = engine_socket(self._request.run_environment)
+        if engine is None:
+            return None
+        path = self._request.run_directory / "docker.sock"
+        grant = DockerFilter(
+            path,
+            engine,
+            self._request.level,
+            hidden=tuple(map(str, installation_paths())),
+            paths=self._request.writable,
+            own_container=own_container(),
+            judge_effect=self._judge_docker,
+            on_refusal=partial(self._refused, grants.DOCKER),
+        )
+        self._stack.enter_context(grant.serving())
+        return path
+
+    def _agent(self) -> Path | None:
+        directory = self._request.run_directory
+        environment = self._request.run_environment
+        agent = supervisor_ssh_agent(environment, Path.home() / ".ssh", directory)
+        return self._stack.enter_context(agent).socket
+
+    def _judge_docker(self, effect: DockerEffect) -> str:
+        counts = effect.counted != Change.Kind.OTHER
+        meant = CommandEffect(
+            kind=effect.counted,
+            service=effect.service if counts else "",
+            action=shlex.join(effect.vector),
+        )
+        return self._judged(effect.spellings, meant, grants.DOCKER)
+
+    def _judge_kube(self, effect: KubeEffect) -> str:
+        meant = CommandEffect(
+            kind=effect.kind, service=effect.service, action=shlex.join(effect.vector)
+        )
+        return self._judged((effect.vector,), meant, grants.KUBE)
+
+    def _judged(self, vectors: Sequence[Argv], effect: CommandEffect, grant: str) -> str:
+        """Judge a change at a broker; return why it may not happen now, or nothing."""
+        assert self._runner is not None, "the command runner is made before a sandbox is used"
+        command = shlex.join(vectors[0])
+
+        def decide() -> Decision:
+            return self._review(command, decide_effect(self._policy, vectors, effect, grant))
+
+        judged = self._runner.judge(decide, command, cwd=str(self._request.workdir), parent=grant)
+        if judged.may_run:
+            self._runner.record_end(judged.record, PASSED_ON)
+        return "" if judged.may_run else judged.words
+
+    def _refused(self, grant: str, vector: Argv, reason: str, allowed_from: int) -> None:
+        """Record a change that the tier may not make."""
+        assert self._runner is not None, "the command runner is made before a sandbox is used"
+        denied = Decision(
+            verdict=Verdict.DENY,
+            rule=f"needs Tier {allowed_from}" if allowed_from else "for no tier",
+            reason=reason,
+            actions=(shlex.join(vector),),
+            changes=(shlex.join(vector),),
+            allowed_from=allowed_from,
+        )
+        command, cwd = shlex.join(vector), str(self._request.workdir)
+        self._runner.judge(lambda: denied, command, cwd=cwd, parent=grant)
+
+    def _kube(self) -> tuple[KubeFilter | None, Path | None]:
+        environment = self._request.run_environment
+        files = environment.get("KUBECONFIG") or str(Path.home() / ".kube/config")
+        if not any(map(os.path.exists, files.split(":"))):
+            return None, None
+        config = operator_config(environment)
+        try:
+            context, _namespace = context_in(config)
+        except ValueError:
+            return None, None
+        directory = self._request.run_directory
+        path = directory / "kubeconfig"
+        path.write_text(kubeconfig_for_sandbox(config))
+        proxy = KubectlProxy(directory, environment, context)
+        self._stack.enter_context(proxy.available())
+        kube_filter = KubeFilter(
+            self._request.level,
+            proxy.connected,
+            self._judge_kube,
+            lambda effect, refusal: self._refused(
+                grants.KUBE, effect.vector, refusal.message, refusal.allowed_from
+            ),
+        )
+        return kube_filter, path
+
+
+PASSED_ON = CommandEnd(exit_code=0, run_ms=0, location="broker")
+READING = frozenset({"GET", "HEAD"})
+EVERY_METHOD = READING | {"POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+# What programs other than curl and wget may reach by https.
+_CONNECT = {LOOK: Connect.NONE, SAFE: Connect.LISTED}
+
+
+def own_ports(api_address: str) -> frozenset[int]:
+    """Return the ports of this installation: web server, API proxy, database."""
+    database = settings.DATABASES["default"]
+    found = (
+        settings.CLAUDEOPS_PORT,
+        urlsplit(api_address).port,
+        database.get("PORT") or (5432 if database.get("HOST") else None),
     )
-    stack.enter_context(grant.serving())
-    return path
+    return frozenset(int(port) for port in found if port)
 
 
 def _bash_rules(tools: Sequence[str]) -> tuple[str, ...]:

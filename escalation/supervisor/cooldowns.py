@@ -49,10 +49,6 @@ def service_behind(name: str) -> str:
     return one_spelling(found[1] if found else plain)
 
 
-def is_of_docker(effect: CommandEffect) -> bool:
-    return effect.action.startswith("docker ")
-
-
 REMEDIES: dict[str, int] = {Kind.RESTART: SAFE, Kind.REDEPLOY: FULL}
 """Kinds with a cooldown, and the lowest tier that may apply each."""
 DONE: dict[str, str] = {Kind.RESTART: "restarted", Kind.REDEPLOY: "redeployed"}

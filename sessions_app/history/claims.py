@@ -32,6 +32,7 @@ JOINED = re.compile(r"[;&|\n]")
 """Separators of commands; the exit code of several commands is ambiguous."""
 REDIRECTED = re.compile(r"\d*>&\d|&>>?")
 MOST_WORDS = 200
+NOT_UNDERSTOOD = "not understood"
 
 # Groups of verbs with the same meaning.
 _ALIKE: tuple[tuple[str, ...], ...] = (
@@ -432,8 +433,9 @@ def _commands(cycle: int) -> Iterable[tuple[tuple[datetime, str], Recorded]]:
         elif data.get("has_run") is False:
             found = _refused(asked, "not approved", Verdict.ASK)
         else:
-            is_open = asked.get("verdict") == Verdict.ISOLATE and data.get("exit_code") == 0
-            found = [Recorded(action="", told="not understood")] if is_open else []
+            # Of version 0.2. Since then a text has no grant, so its effects are in its directory.
+            is_open = asked.get("rule") == NOT_UNDERSTOOD and data.get("exit_code") == 0
+            found = [Recorded(action="", told=NOT_UNDERSTOOD)] if is_open else []
         for number, one in enumerate(found):
             yield (event.created_at, f"{call} {number} {event.kind}"), one
 

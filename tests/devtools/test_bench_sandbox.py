@@ -6,7 +6,7 @@ from tests.devtools.benchmarks.sandbox import SandboxCost, measure
 
 
 def test_each_side_is_measured_as_often_as_asked(settings):
-    settings.CLAUDEOPS_SANDBOX = "auto"
+    settings.CLAUDEOPS_SANDBOX = "required"
 
     found = measure(2)
 

@@ -23,8 +23,10 @@ from tests.real_cli.conftest import report_call
 from tests.real_cli.playing import tool_outputs
 
 State = Approval.State
-COMMAND = "touch made"
-ASK = "Bash(touch:*)"
+COMMAND = "df /"
+TEXT = f"{COMMAND} >/dev/null && touch made"
+"""The program is judged; the file shows that it ran."""
+ASK = "Bash(df:*)"
 WAITS = "Waits for approval"
 Acts = Callable[[Approval], Any]
 
@@ -68,7 +70,7 @@ def approver(db):
 def test_a_command_waits_until_it_is_approved_and_then_runs_as_it_was_judged(
     scripted_api, watch_cycle, approver
 ):
-    scripted_api(bash(COMMAND), DONE)
+    scripted_api(bash(TEXT), DONE)
     seen = []
 
     def look_and_approve(approval: Approval) -> None:
@@ -87,16 +89,16 @@ def test_a_command_waits_until_it_is_approved_and_then_runs_as_it_was_judged(
     )
     assert approval.used_at
     assert "The file is missing, so I make it." in approval.plan
-    assert approval.why == "The operator must approve `touch made` first, by the rule " + ASK + "."
+    assert approval.why == "The operator must approve `df /` first, by the rule " + ASK + "."
     assert session.cycle.outcome == Cycle.Outcome.FIXED
-    assert "Approved by grace (Go on.): touch made" in notes_of(session, "approval")
+    assert "Approved by grace (Go on.): df /" in notes_of(session, "approval")
     assert "grace approved this command: Go on." in tool_outputs(session)[0]
 
 
 def test_rejected_command_does_not_run_and_the_model_gets_the_note(
     scripted_api, watch_cycle, approver
 ):
-    scripted_api(bash(COMMAND), bash(COMMAND), DONE)
+    scripted_api(bash(TEXT), bash(TEXT), DONE)
 
     session = run_until_asked(
         watch_cycle, lambda one: reject(one, by=approver, note="Use the other directory.")
@@ -110,7 +112,7 @@ def test_rejected_command_does_not_run_and_the_model_gets_the_note(
 
 def test_unanswered_command_expires_and_the_session_continues(scripted_api, watch_cycle, settings):
     settings.CLAUDEOPS_COMMAND_APPROVAL_EXPIRES = 1
-    scripted_api(bash(COMMAND), DONE)
+    scripted_api(bash(TEXT), DONE)
 
     session = run_until_asked(watch_cycle, lambda approval: None)
 
@@ -120,7 +122,7 @@ def test_unanswered_command_expires_and_the_session_continues(scripted_api, watc
 
 
 def test_stop_ends_the_waiting_and_withdraws_the_question(scripted_api, watch_cycle):
-    scripted_api(bash(COMMAND), DONE)
+    scripted_api(bash(TEXT), DONE)
 
     session = run_until_asked(watch_cycle, lambda approval: manual.stop(approval.session, by="ada"))
 
@@ -133,7 +135,7 @@ def test_the_same_command_asked_again_finds_the_answer_that_came_after_the_cli_g
     scripted_api, watch_cycle, approver
 ):
     """The model gave the call a time limit of its own."""
-    scripted_api(bash(COMMAND, timeout=1000), bash(COMMAND), DONE)
+    scripted_api(bash(TEXT, timeout=1000), bash(TEXT), DONE)
 
     def hear(line: str) -> None:
         if "Tool error" in line:
@@ -147,7 +149,7 @@ def test_the_same_command_asked_again_finds_the_answer_that_came_after_the_cli_g
 
 
 def test_an_approval_is_used_once(scripted_api, watch_cycle, approver):
-    scripted_api(bash(COMMAND), bash(COMMAND), DONE)
+    scripted_api(bash(TEXT), bash(TEXT), DONE)
 
     run_until_asked(watch_cycle, lambda approval: approve(approval, by=approver))
 
@@ -161,7 +163,7 @@ def test_time_in_which_a_person_thinks_is_not_the_runs(
     tier = settings.CLAUDEOPS_TIERS[2]
     settings.CLAUDEOPS_TIERS = {**settings.CLAUDEOPS_TIERS, 2: replace(tier, timeout_seconds=3)}
     settings.CLAUDEOPS_TOOL_IDLE_TIMEOUT = settings.CLAUDEOPS_IDLE_TIMEOUT = 2
-    scripted_api(bash(COMMAND), DONE)
+    scripted_api(bash(TEXT), DONE)
     approving = threading.Timer(4.0, lambda: answers.put(approver))
     answers: SimpleQueue[Any] = SimpleQueue()
 
@@ -182,7 +184,7 @@ def test_time_in_which_a_person_thinks_is_not_the_runs(
     assert (watch_cycle.workdir / "made").exists()
 
 
-PLANTED = "docker restart victim"
+PLANTED = "systemctl restart victim.service"
 
 
 def test_a_command_that_stands_in_a_file_which_was_read_is_asked_for(
@@ -221,13 +223,15 @@ def test_a_command_that_the_tier_before_read_is_asked_for_too(scripted_api, watc
 
 
 def test_a_command_that_the_operator_named_is_not_asked_for(scripted_api, watch_cycle):
-    (watch_cycle.workdir / "app.log").write_text("touch made by hand\n")
-    scripted_api(bash("cat app.log"), bash("touch made by hand"), DONE)
+    (watch_cycle.workdir / "app.log").write_text(f"{PLANTED}\n")
+    scripted_api(bash("cat app.log"), bash(PLANTED), DONE)
 
-    run_hearing(watch_cycle, lambda line: None, ask="", instructions="Always touch made by hand.")
+    session = run_hearing(
+        watch_cycle, lambda line: None, ask="", instructions=f"If it is down, {PLANTED}."
+    )
 
     assert not Approval.objects.exists()
-    assert (watch_cycle.workdir / "made").exists()
+    assert session.events.filter(kind="command", payload__actions=[PLANTED]).count() == 1
 
 
 def test_the_drill_asks_before_it_acts(db, approver):
@@ -257,7 +261,7 @@ def test_a_dry_fork_shows_its_plan_and_cannot_change_anything(
         tool="StructuredOutput",
         input={**report_call(status="down").input, "summary": "I would run touch made."},
     )
-    scripted_api(Reply(calls=(down,)), bash(COMMAND), Reply(calls=(plan,)), bash(COMMAND), DONE)
+    scripted_api(Reply(calls=(down,)), bash(TEXT), Reply(calls=(plan,)), bash(TEXT), DONE)
     cycle = cycles.start(
         WatchFactory(workdir=str(watch_cycle.workdir), approval="2"),
         trigger=Cycle.Trigger.MANUAL,

@@ -39,8 +39,8 @@ def test_edits_stand_in_the_record_with_their_diffs(scripted_api, watch_cycle):
 
 def test_a_report_that_claims_what_failed_is_not_fixed(scripted_api, watch_cycle):
     scripted_api(
-        bash("docker restart no-such-container"),
-        Reply(calls=(report_call(did="restarted no-such-container"),)),
+        bash("systemctl restart no-such-unit"),
+        Reply(calls=(report_call(did="restarted no-such-unit"),)),
     )
 
     cycle = watch_cycle.run(tier=2)
@@ -48,7 +48,7 @@ def test_a_report_that_claims_what_failed_is_not_fixed(scripted_api, watch_cycle
     change = Change.objects.get()
     assert change.has_failed
     assert cycle.outcome == Cycle.Outcome.NEEDS_PERSON
-    assert "the record says otherwise: docker restart no-such-container" in cycle.outcome_reason
+    assert "the record says otherwise: systemctl restart no-such-unit" in cycle.outcome_reason
 
 
 def test_a_report_that_claims_what_was_denied_is_not_fixed(scripted_api, watch_cycle):

@@ -44,7 +44,7 @@ escalation = { needed = true, reason = "web must be rebuilt", services = ["web"]
 
 [[tier.4]]
 say = "I look whether I may restart the host; I may not."
-run = "reboot"
+run = "systemctl stop claudeops-worker"
 
 [[tier.4]]
 say = "I rebuild web."

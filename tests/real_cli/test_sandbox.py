@@ -120,7 +120,7 @@ DRY_TIER_2 = (
 )
 
 
-@pytest.mark.parametrize("mode", ["auto", "off"])
+@pytest.mark.parametrize("mode", ["required", "off"])
 def test_in_a_dry_run_a_higher_tier_thinks_and_can_change_nothing(
     scripted_api, watch_cycle, settings, mode, operator_client
 ):

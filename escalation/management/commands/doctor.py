@@ -81,7 +81,7 @@ class Command(TerminalCommand):
         else:
             for name, value in found.items():
                 self.stdout.write(f"{name.replace('_', ' '):24} {_shown(value)}")
-        refuses = settings.CLAUDEOPS_SANDBOX == "on" and not sandbox["sandbox"]
+        refuses = settings.CLAUDEOPS_SANDBOX != "off" and not sandbox["sandbox"]
         if not capabilities.is_usable or refuses or not login_works:
             sys.exit(ExitCode.REFUSED)
 

@@ -18,7 +18,9 @@ from typing import Any
 
 from escalation.agent.process import Traces
 from escalation.command_policy import grants
-from escalation.command_policy.decision import Decision, decide
+from escalation.command_policy.decision import Decision, ExecRequest, decide, read_one_command
+from escalation.command_policy.programs import SHIMS
+from escalation.sandbox.command_runner import IN_SANDBOX
 from escalation.sandbox.proof.host import WORKDIR, ObservedEffect
 from escalation.sandbox.proof.trial import Played, ToolResult, TrialDecision
 from escalation.sandbox.setup import SandboxRequest, policy_of
@@ -247,6 +249,10 @@ def fits(expect: str, decision: str) -> bool:
 
 
 def decision_on(command: str, tier: Tier, workdir: Path = NOWHERE) -> Decision:
+    """Decide on a command that is one plain program with a grant; any other text is isolated."""
+    argv = read_one_command(command)
+    if argv is None or argv[0] not in SHIMS:
+        return Decision(verdict=Verdict.ISOLATE, rule=IN_SANDBOX)
     wanted = SandboxRequest(
         tier=tier,
         workdir=workdir,
@@ -256,19 +262,7 @@ def decision_on(command: str, tier: Tier, workdir: Path = NOWHERE) -> Decision:
         login={},
         traces=Traces(),
     )
-    return decide(policy_of(wanted), command)
-
-
-def would_act_on_this_host(row: Row) -> bool:
-    """Return whether playing the row would change the real host, for example restart a service.
-
-    A command that the lowest tier may run only reads.
-    """
-    decision = decision_on(row.command, get_tier(row.tier))
-    if decision.verdict != Verdict.ALLOW or not decision.grants & GRANTS_TO_THIS_HOST:
-        return False
-    lowest = decision_on(row.command, get_tier(LOWEST_TIER))
-    return lowest.verdict != Verdict.ALLOW or row.expect != ALLOW
+    return decide(policy_of(wanted), ExecRequest(argv=argv, cwd=str(workdir)))
 
 
 # Output as a table: failed rows first, then totals.

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,7 @@ from escalation.sandbox.proof.corpus import (
     Row,
     RowOutcome,
     decided,
-    dry_outcome,
     row_outcome,
-    would_act_on_this_host,
 )
 from escalation.sandbox.proof.host import (
     DATABASE,
@@ -284,14 +282,11 @@ def kernel() -> str:
 
 
 def play_corpus(rows: Sequence[Row], progress: Progress) -> list[RowOutcome]:
-    """Play rows by tier; rows that would change the real host are only decided on."""
+    """Play rows by tier; what would change the real host is decided on and not executed."""
     outcomes: list[RowOutcome] = []
     with _proof_host() as host:
         for tier in sorted({row.tier for row in rows}):
-            of_tier = [row for row in rows if row.tier == tier]
-            on_host = [row for row in of_tier if would_act_on_this_host(row)]
-            outcomes += [_decided_only(row) for row in on_host]
-            played = [row for row in of_tier if row not in on_host]
+            played = [row for row in rows if row.tier == tier]
             found: list[RowOutcome] = []
             trial = SandboxTrial(host, get_tier(tier), find_binary(), sandboxed_cli)
             for run in trial.play([_step(row, host) for row in played]):
@@ -323,11 +318,6 @@ def _step(row: Row, host: ProofHost) -> TrialStep:
     return TrialStep(
         calls=(ScriptedToolCall(tool="Bash", input={"command": host.with_port(row.command)}),)
     )
-
-
-def _decided_only(row: Row) -> RowOutcome:
-    outcome = dry_outcome(row)
-    return replace(outcome, happened=f"{outcome.happened}: it would change the real host")
 
 
 def _so_far(tier: int, found: Sequence[Outcome], total: int) -> str:

@@ -25,7 +25,7 @@ MISJUDGED = '{"tier": 1, "expect": "deny", "command": "ls \\u001b[2J"}'
 
 @pytest.fixture(autouse=True)
 def sandboxes_where_they_can_be(settings) -> None:
-    settings.CLAUDEOPS_SANDBOX = "auto"
+    settings.CLAUDEOPS_SANDBOX = "required"
 
 
 def prove(*arguments: str) -> tuple[int, str]:

@@ -23,7 +23,7 @@ def record(verdict: Verdict = Verdict.ALLOW, command: str = "docker ps") -> Deci
         verdict=verdict,
         rule="understood" if verdict == Verdict.ALLOW else "needs Tier 2",
         reason="" if verdict == Verdict.ALLOW else "Ask for escalation.",
-        grants=("docker",) if verdict == Verdict.ALLOW else (),
+        grant="docker" if verdict == Verdict.ALLOW else "",
         actions=(command,),
         decision_ms=1.234,
         cwd="/srv/shop",

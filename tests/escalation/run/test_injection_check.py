@@ -24,7 +24,7 @@ from tests.factories import (
 
 pytestmark = pytest.mark.django_db
 COMMAND = "docker restart web"
-ALLOWED = Decision(verdict=Verdict.ALLOW, rule="understood", effects=(COMMAND,))
+ALLOWED = Decision(verdict=Verdict.ALLOW, rule="understood", changes=(COMMAND,))
 
 
 def said(text: str) -> dict[str, Any]:

@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from escalation.sandbox.command_runner import TRIES
+from escalation.sandbox.command_runner import TRIES, memory_file
 from escalation.sandbox.command_sandbox import CommandSandboxes, clean_environment
-from escalation.sandbox.layout import Operator, RunPaths
+from escalation.sandbox.layout import RunPaths
 from escalation.sandbox.limits import SandboxLimits
+from escalation.sandbox.setup import write_client
 
 ORDINARY_USER = "nobody"
 IS_ROOT = os.getuid() == 0
 PATH = "/usr/local/bin:/usr/bin:/bin"
+NO_SOCKET = Path("/dev/null")
 
 
 def people() -> list[str]:
@@ -42,7 +44,7 @@ class Host:
             "config_directory": self.root / "state/config",
             "temp_directory": self.root / "state/tmp",
             "run_directory": self.root / "state/run",
-            "operator": Operator(home=self.root / "home"),
+            "operator_home": self.root / "home",
             "tool_environment": clean_environment({"PATH": PATH}, mark="session-test"),
             "hidden": (self.root / "state", self.root / "code"),
             "other_watches": (self.root / "other",),
@@ -74,18 +76,29 @@ class Host:
         )
 
     def bash(
-        self, command: str, *grants: str, limits: SandboxLimits | None = None, **changes: Any
+        self, command: str, grant: str = "", *, limits: SandboxLimits | None = None, **changes: Any
     ) -> subprocess.CompletedProcess[str]:
-        """Run one command in a command sandbox.
+        """Run a text in the sandbox of a Bash call, or in that of a program with a grant.
 
-        Retried as the command runner does, because sockets of other tests disappear.
+        No shim is served. Retried as the command runner does, because sockets of other tests
+        disappear.
         """
         paths = self.paths(**changes)
+        write_client(paths.run_directory)
+        cwd = str(paths.workdir)
         for _ in range(TRIES):
-            sandbox = CommandSandboxes(paths, limits or SandboxLimits()).sandbox_for(
-                grants, str(paths.workdir)
+            boxes = CommandSandboxes(paths, limits or SandboxLimits())
+            sandbox = (
+                boxes.for_program(grant, NO_SOCKET, cwd)
+                if grant
+                else boxes.for_text(NO_SOCKET, cwd)
             )
-            said = self.call([*sandbox.argv, "/bin/bash", "-c", command], dict(sandbox.environment))
+            with memory_file(sandbox.system_calls) as calls:
+                said = self.call(
+                    [*sandbox.argv, "--seccomp", str(calls), "--", "/bin/bash", "-c", command],
+                    dict(sandbox.environment),
+                    pass_fds=(*sandbox.descriptors, calls),
+                )
             if not said.stderr.startswith("bwrap: Can't"):
                 break
         return said
@@ -97,7 +110,9 @@ def new_host(user: str) -> Iterator[Host]:
     around = "/srv" if IS_ROOT else "/var/tmp"
     root = Path(tempfile.mkdtemp(prefix="claudeops rööm-", dir=around))
     try:
-        for name in ("system", "state/config", "state/tmp", "state/run", "home/.ssh", "other"):
+        for name in (
+            *("system", "state/config", "state/tmp", "state/run/shared-tmp", "home/.ssh", "other"),
+        ):
             (root / name).mkdir(parents=True)
         (root / "code").mkdir()
         (root / "system/readme.txt").write_text("hello\n")

@@ -9,13 +9,13 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from escalation.command_policy.decision import Decision
+from escalation.command_policy.decision import Decision, ExecRequest
 from escalation.sandbox.command_runner import CommandEnd, CommandRunner, DecisionRecord
 from escalation.sandbox.layout import RunPaths
 from escalation.sandbox.limits import SandboxLimits
@@ -39,6 +39,17 @@ def living(words: str) -> list[int]:
     ]
 
 
+def allowed(grant: str = "", *argv: str) -> Decision:
+    return Decision(verdict=Verdict.ALLOW, rule="test", grant=grant, argv=argv)
+
+
+def as_written(grant: str, verdict: Verdict = Verdict.ALLOW) -> Callable[[ExecRequest], Decision]:
+    """Let the arguments of a shim be the program that runs: `curl touch made`."""
+    return lambda request: Decision(
+        verdict=verdict, rule="test", grant=grant, argv=request.argv[1:]
+    )
+
+
 def tls_context(directory: Path) -> ssl.SSLContext:
     """The side of a server, with a certificate that no system knows."""
     key, certificate = directory / "key.pem", directory / "certificate.pem"
@@ -50,11 +61,6 @@ def tls_context(directory: Path) -> ssl.SSLContext:
     return context
 
 
-def allowed(*grants: str) -> Decision:
-    return Decision(verdict=Verdict.ALLOW, rule="test", grants=frozenset(grants))
-
-
-ISOLATED = Decision(verdict=Verdict.ISOLATE, rule="test", reason="It was not understood.")
 DENIED = Decision(verdict=Verdict.DENY, rule="needs Tier 2", reason="Ask for escalation.")
 
 
@@ -97,22 +103,24 @@ class Running:
 @contextmanager
 def running(
     paths: RunPaths,
-    decide: Decision | Callable[[str], Decision] = DENIED,
+    decide: Decision | Callable[[ExecRequest], Decision] = DENIED,
     limits: SandboxLimits | None = None,
     on_decision: Callable[[DecisionRecord], None] | None = None,
+    **options: Any,
 ) -> Iterator[Running]:
+    """Serve a run. A decision with an argument vector of its own replaces that of the request."""
     found = Running(paths)
     write_client(Path(paths.run_directory))
 
     def on_end(record: DecisionRecord, end: CommandEnd) -> None:
         found.ends.append(end)
 
+    def decided(request: ExecRequest) -> Decision:
+        decision = decide if isinstance(decide, Decision) else decide(request)
+        return decision if decision.argv else replace(decision, argv=request.argv)
+
     found.runner = CommandRunner(
-        paths,
-        (lambda command: decide) if isinstance(decide, Decision) else decide,
-        on_decision or found.decisions.append,
-        on_end,
-        limits=limits,
+        paths, decided, on_decision or found.decisions.append, on_end, limits=limits, **options
     )
     with found.runner.serving():
         yield found

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from escalation.sandbox import setup
 from escalation.sandbox.setup import base_python, write_client
-from tests.escalation.sandbox.running import allowed, running, shell_text
+from tests.escalation.sandbox.running import running, shell_text
 
 
 def call(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -67,7 +67,7 @@ def test_it_is_not_to_be_written_and_runs_no_code_of_the_environment(tmp_path):
     )
 
     assert said.stdout == ""
-    assert program.stat().st_mode & 0o777 == 0o500
+    assert program.stat().st_mode & 0o777 == 0o555
 
 
 def test_it_starts_with_the_python_outside_of_the_virtual_environment(tmp_path):
@@ -87,8 +87,8 @@ def test_a_python_with_blanks_in_its_path_starts_it_too(tmp_path, monkeypatch):
 
 def test_a_socket_with_a_long_path_is_found(own_host):
     directory = own_host.root / "state" / ("long" * 40)
-    directory.mkdir()
-    with running(own_host.paths(run_directory=directory), allowed()) as runner:
+    (directory / "shared-tmp").mkdir(parents=True)
+    with running(own_host.paths(run_directory=directory)) as runner:
         said = runner.call("echo fine")
 
     assert said.stdout == "fine\n"
@@ -112,7 +112,7 @@ def test_fails_when_the_working_directory_is_missing(own_host):
 
 def test_a_command_of_many_lines_and_letters_arrives_as_it_is(own_host):
     text = "".join(f"echo 'line {number} é 日本 \"'\n" for number in range(2000))
-    with running(own_host.paths(), allowed()) as runner:
+    with running(own_host.paths()) as runner:
         said = runner.call(text)
 
     assert said.stdout.count("\n") == 2000

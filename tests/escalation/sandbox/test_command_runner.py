@@ -14,7 +14,6 @@ from escalation.sandbox.limits import SandboxLimits
 from sessions_app.models.session import Verdict
 from tests.escalation.sandbox.running import (
     DENIED,
-    ISOLATED,
     allowed,
     living,
     running,
@@ -22,28 +21,112 @@ from tests.escalation.sandbox.running import (
     wait_until,
 )
 
+SHIM = "curl"
+"""A program that is a shim wherever it is installed."""
 
-def test_an_allowed_command_runs_and_its_outputs_and_exit_code_come_back(own_host):
-    with running(own_host.paths(), allowed()) as runner:
+
+def test_a_text_runs_and_its_outputs_and_exit_code_come_back(own_host):
+    with running(own_host.paths()) as runner:
         said = runner.call("cat readme.txt; echo sorry >&2; exit 7")
 
     assert (said.stdout, said.stderr, said.returncode) == ("hello\n", "sorry\n", 7)
+    assert [record.verdict for record in runner.decisions] == [Verdict.ISOLATE]
 
 
-def test_a_denied_command_does_not_run_and_the_model_is_told_why(own_host):
-    with running(own_host.paths(writable=True), DENIED) as runner:
-        said = runner.call("touch made")
+def test_a_denied_program_does_not_run_and_the_model_is_told_why(own_host):
+    with running(own_host.paths(), DENIED) as runner:
+        said = runner.call(f"{SHIM} --version; echo $?")
 
-    assert (said.stdout, said.stderr, said.returncode) == ("", "Ask for escalation.\n", 126)
-    assert not (own_host.root / "system/made").exists()
+    assert (said.stdout, said.stderr) == ("126\n", "Ask for escalation.\n")
+    assert [record.verdict for record in runner.decisions] == [Verdict.ISOLATE, Verdict.DENY]
+    assert [end.has_run for end in runner.ends] == [False, True]
 
 
-def test_an_isolated_command_that_fails_explains_the_isolation(own_host):
-    with running(own_host.paths(), ISOLATED) as runner:
-        failed, went_well = runner.call("cat gone"), runner.call("echo fine")
+WAYS = {
+    "by name": "curl --version",
+    "by absolute path": "/usr/bin/curl --version",
+    "in a pipe": "true | curl --version | cat",
+    "in a loop": "for word in --version; do curl $word; done",
+    "by xargs": "echo --version | xargs curl",
+    "by a script": "printf '#!/bin/sh\\ncurl --version\\n' > /tmp/s; chmod +x /tmp/s; /tmp/s",
+    "by awk": "awk 'BEGIN { system(\"curl --version\") }'",
+    "by Python": 'python3 -c \'import subprocess as s; s.run(["curl", "--version"])\'',
+    "by a glob": "cd /usr/bin; ./cur? --version",
+    "by a variable": "c=cu; v=--version; ${c}rl $v",
+    "by env": "env -i /usr/bin/curl --version",
+    "by a link": "ln -sf /usr/bin/curl /tmp/curl && /tmp/curl --version",
+    "by timeout": "timeout 20 curl --version",
+    "by eval": 'eval "$(echo curl --version)"',
+}
 
-    assert failed.stderr.splitlines()[-1] == "It was not understood."
-    assert (went_well.stdout, went_well.stderr) == ("fine\n", "")
+
+@pytest.mark.parametrize("text", WAYS.values(), ids=WAYS)
+def test_the_vector_that_is_executed_is_judged(own_host, text):
+    with running(own_host.paths(), DENIED) as runner:
+        said = runner.call(text)
+
+    [_text, judged] = runner.decisions
+    assert (judged.command, judged.verdict) == ("curl --version", Verdict.DENY)
+    assert judged.parent == runner.decisions[0].call
+    assert "libcurl" not in said.stdout
+
+
+def test_a_program_has_descriptors_directory_and_temporary_files_of_the_text(own_host):
+    def decide(request):
+        return allowed("network", *request.argv[1:])
+
+    with running(own_host.paths(writable=True), decide) as runner:
+        said = runner.call(
+            "echo in | curl cat > /tmp/out; cat /tmp/out; mkdir d; cd d; curl pwd; "
+            "echo shared > /tmp/f; curl cat /tmp/f; curl sh -c 'echo sorry >&2; exit 5'; echo $?"
+        )
+
+    assert said.stdout.splitlines() == [
+        *("in", f"{own_host.root}/system/d", "shared", "5"),
+    ]
+    assert said.stderr == "sorry\n"
+
+
+def test_a_program_that_is_not_installed_is_not_found(own_host):
+    with running(own_host.paths(), allowed("network", "no-such-program")) as runner:
+        said = runner.call("curl --version")
+
+    assert said.returncode == 127
+    assert [end.has_run for end in runner.ends] == [False, True]
+
+
+def test_no_process_of_a_text_has_a_network(own_host):
+    with running(own_host.paths()) as runner:
+        said = runner.call("cut -d: -f1 /proc/net/dev | tail -n +3; exec 3<>/dev/tcp/127.0.0.1/22")
+
+    assert said.stdout.split() == ["lo"]
+    assert said.returncode != 0
+
+
+def test_processes_that_a_text_leaves_are_ended_and_named(own_host):
+    with running(own_host.paths()) as runner:
+        said = runner.call("sleep 1021 & sleep 1022 & echo started")
+
+    assert (said.stdout, said.returncode) == ("started\n", 0)
+    assert "2 processes" in said.stderr
+    assert not living("sleep 1021")
+
+
+def test_kill_ends_a_process_of_the_text_itself(own_host):
+    with running(own_host.paths()) as runner:
+        said = runner.call("sleep 1023 & kill $!; wait $!; echo $?")
+
+    assert said.stdout == "143\n"
+    assert len(runner.decisions) == 1
+
+
+def test_a_text_that_fills_the_temporary_directory_is_ended(own_host):
+    limits = SandboxLimits(temporary_bytes=5_000_000)
+    with running(own_host.paths(), limits=limits) as runner:
+        said = runner.call("dd if=/dev/zero of=/tmp/x bs=1M count=40 2>/dev/null; sleep 30")
+
+    assert said.returncode == 137
+    assert "/tmp" in said.stderr
 
 
 def test_each_decision_is_recorded_before_the_command_and_its_end_after_it(own_host):
@@ -52,7 +135,7 @@ def test_each_decision_is_recorded_before_the_command_and_its_end_after_it(own_h
     def note(record):
         order.append((record.command, (own_host.root / "system/made").exists()))
 
-    with running(own_host.paths(writable=True), allowed(), on_decision=note) as runner:
+    with running(own_host.paths(writable=True), on_decision=note) as runner:
         runner.call("touch made && exit 3")
 
     assert order == [("touch made && exit 3", False)]
@@ -63,12 +146,12 @@ def test_each_decision_is_recorded_before_the_command_and_its_end_after_it(own_h
 
 def test_a_record_holds_what_was_decided(own_host):
     began = datetime.now(UTC)
-    with running(own_host.paths(), allowed("network")) as runner:
-        runner.call("true")
+    with running(own_host.paths(), allowed("network", "true")) as runner:
+        runner.call("curl http://example.org")
 
-    [record] = runner.decisions
-    assert (record.command, record.verdict, record.grants) == ("true", Verdict.ALLOW, ("network",))
-    assert record.cwd == str(own_host.root / "system")
+    record = runner.decisions[1]
+    assert (record.command, record.verdict) == ("curl http://example.org", Verdict.ALLOW)
+    assert (record.grant, record.cwd) == ("network", str(own_host.root / "system"))
     assert began <= record.at <= datetime.now(UTC)
     assert record.decision_ms >= 0
 
@@ -79,16 +162,14 @@ def broken(*_arguments):
 
 def test_nothing_runs_when_the_command_policy_fails(own_host, caplog):
     with running(own_host.paths(writable=True), broken) as runner:
-        said = runner.call("touch made")
+        said = runner.call("curl --version > made; cat made")
 
-    assert said.returncode == 126
-    assert "did not run" in said.stderr
-    assert not (own_host.root / "system/made").exists()
+    assert (said.stdout, runner.decisions[1].rule) == ("", "policy failed")
     assert "broken" in caplog.text
 
 
 def test_nothing_runs_when_the_decision_cannot_be_recorded(own_host):
-    with running(own_host.paths(writable=True), allowed(), on_decision=broken) as runner:
+    with running(own_host.paths(writable=True), on_decision=broken) as runner:
         said = runner.call("touch made")
 
     assert said.returncode == 126
@@ -105,7 +186,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("text", UNREADABLE.values(), ids=UNREADABLE)
 def test_unreadable_text_is_denied_and_recorded(own_host, text):
-    with running(own_host.paths(), allowed()) as runner:
+    with running(own_host.paths()) as runner:
         said = runner.call(text)
 
     assert said.returncode == 126
@@ -119,7 +200,7 @@ def send(runner, text: bytes, *descriptors: int) -> bytes:
         directory = os.open(runner.paths.run_directory, os.O_RDONLY)
         connection.connect(f"/proc/self/fd/{directory}/tools.sock")
         os.close(directory)
-        head = b"%d 1\n" % len(text)
+        head = b"shell %d 1 0\n" % len(text)
         socket.send_fds(connection, [head], list(descriptors))
         connection.sendall(text + b"/")
         answer = b""
@@ -129,7 +210,7 @@ def send(runner, text: bytes, *descriptors: int) -> bytes:
 
 
 def test_a_command_of_10_megabytes_is_denied_clearly(own_host):
-    with running(own_host.paths(), allowed()) as runner:
+    with running(own_host.paths()) as runner:
         said = send(runner, shell_text("echo " + "x" * 10_000_000).encode(), 1, 2)
 
     assert said.startswith(b"126 ")
@@ -138,7 +219,7 @@ def test_a_command_of_10_megabytes_is_denied_clearly(own_host):
 
 
 def test_a_command_with_a_nul_is_denied_clearly(own_host):
-    with running(own_host.paths(), allowed()) as runner:
+    with running(own_host.paths()) as runner:
         said = send(runner, shell_text("echo a\0b").encode(), 1, 2)
 
     assert b"NUL" in said
@@ -147,7 +228,7 @@ def test_a_command_with_a_nul_is_denied_clearly(own_host):
 
 def test_a_directory_in_place_of_an_output_is_refused(own_host):
     directory = os.open("/", os.O_RDONLY)
-    with running(own_host.paths(), allowed()) as runner:
+    with running(own_host.paths()) as runner:
         said = send(runner, shell_text("ls /proc/self/fd/1/").encode(), directory, 2)
     os.close(directory)
 
@@ -157,7 +238,7 @@ def test_a_directory_in_place_of_an_output_is_refused(own_host):
 
 @pytest.mark.parametrize("descriptors", [(), (1,), (1, 1, 1)])
 def test_a_request_without_its_two_outputs_is_refused(own_host, descriptors):
-    with running(own_host.paths(), allowed()) as runner:
+    with running(own_host.paths()) as runner:
         said = send(runner, shell_text("true").encode(), *descriptors)
 
     assert said.startswith(b"126 ")
@@ -165,7 +246,7 @@ def test_a_request_without_its_two_outputs_is_refused(own_host, descriptors):
 
 
 def test_noise_on_the_socket_is_refused_and_the_next_command_runs(own_host):
-    with running(own_host.paths(), allowed()) as runner:
+    with running(own_host.paths()) as runner:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(os.path.relpath(runner.paths.socket))
             socket.send_fds(connection, [os.urandom(20) + b"x" * 100], [1, 2])
@@ -177,7 +258,7 @@ def test_noise_on_the_socket_is_refused_and_the_next_command_runs(own_host):
 
 
 def test_two_hundred_commands_at_once_all_run(own_host):
-    with running(own_host.paths(), allowed()) as runner:
+    with running(own_host.paths()) as runner:
         clients = [runner.start(f"echo {number}") for number in range(200)]
         said = [client.communicate(timeout=120)[0] for client in clients]
 
@@ -186,7 +267,7 @@ def test_two_hundred_commands_at_once_all_run(own_host):
 
 
 def test_a_command_dies_when_its_client_is_killed(own_host):
-    with running(own_host.paths(), allowed()) as runner:
+    with running(own_host.paths()) as runner:
         client = runner.start("echo begun; exec sleep 1001")
         assert client.stdout.readline() == "begun\n"
         wait_until(lambda: living("sleep 1001"))
@@ -210,7 +291,7 @@ def number(request) -> Iterator[signal.Signals]:
 def test_a_signal_reaches_the_command_which_may_clean_up(own_host, number):
     ends = f"trap 'echo cleaned; exit 9' {number.name[3:]}"
     command = f"{ends}; echo begun; while :; do sleep 0.1002; done"
-    with running(own_host.paths(), allowed()) as runner:
+    with running(own_host.paths()) as runner:
         client = runner.start(command)
         client.stdout.readline()
         client.send_signal(number)
@@ -221,7 +302,7 @@ def test_a_signal_reaches_the_command_which_may_clean_up(own_host, number):
 
 
 def test_a_command_that_ignores_the_signal_is_killed_soon(own_host):
-    with running(own_host.paths(), allowed()) as runner:
+    with running(own_host.paths()) as runner:
         client = runner.start("trap '' TERM; echo begun; while :; do sleep 0.1; done")
         client.stdout.readline()
         client.terminate()
@@ -231,7 +312,7 @@ def test_a_command_that_ignores_the_signal_is_killed_soon(own_host):
 
 
 def test_the_end_of_the_run_ends_all_its_commands(own_host):
-    with running(own_host.paths(), allowed()) as runner:
+    with running(own_host.paths()) as runner:
         clients = [runner.start("echo begun; exec sleep 1003") for _ in range(3)]
         for client in clients:
             client.stdout.readline()
@@ -243,7 +324,7 @@ def test_the_end_of_the_run_ends_all_its_commands(own_host):
 
 
 def test_after_the_end_of_the_run_nothing_runs(own_host):
-    with running(own_host.paths(writable=True), allowed()) as runner:
+    with running(own_host.paths(writable=True)) as runner:
         pass
 
     said = runner.call("touch made")
@@ -255,7 +336,7 @@ def test_after_the_end_of_the_run_nothing_runs(own_host):
 
 def test_background_processes_die_with_their_command(own_host):
     command = "(setsid nohup sleep 1004 >/dev/null 2>&1 &) ; echo done"
-    with running(own_host.paths(), allowed()) as runner:
+    with running(own_host.paths()) as runner:
         said = runner.call(command)
         wait_until(lambda: not living("sleep 1004"))
 
@@ -265,7 +346,7 @@ def test_background_processes_die_with_their_command(own_host):
 def test_output_without_end_into_a_file_is_ended(own_host):
     output = own_host.root / "state/tmp/x.output"
     limits = SandboxLimits(output_bytes=5_000_000)
-    with output.open("wb") as file, running(own_host.paths(), allowed(), limits) as runner:
+    with output.open("wb") as file, running(own_host.paths(), limits=limits) as runner:
         said = runner.call("yes", stdout=file)
 
     assert "printed too much" in said.stderr
@@ -273,7 +354,7 @@ def test_output_without_end_into_a_file_is_ended(own_host):
 
 
 def test_output_without_end_into_a_pipe_waits_for_its_reader(own_host):
-    with running(own_host.paths(), allowed()) as runner:
+    with running(own_host.paths()) as runner:
         client = runner.start("yes")
         assert client.stdout.read(10) == "y\n" * 5
         client.stdout.close()
@@ -286,14 +367,14 @@ def test_output_without_end_into_a_pipe_waits_for_its_reader(own_host):
 def test_the_last_directory_of_a_command_is_written(own_host):
     (own_host.root / "system/deep er").mkdir()
     file = own_host.root / "state/tmp/claude-12ab-cwd"
-    with running(own_host.paths(), allowed()) as runner:
+    with running(own_host.paths()) as runner:
         runner.call(shell_text("cd 'deep er'", str(file)).encode())
 
     assert file.read_text() == f"{own_host.root}/system/deep er\n"
 
 
 def test_a_command_has_no_descriptor_but_its_outputs_and_its_own_text(own_host):
-    with running(own_host.paths(), allowed()) as runner:
+    with running(own_host.paths()) as runner:
         said = runner.call("ls -l /proc/self/fd | grep -c 'pipe:\\|socket:'; echo $# $@")
 
     assert said.stdout == "2\n0\n"
@@ -301,14 +382,14 @@ def test_a_command_has_no_descriptor_but_its_outputs_and_its_own_text(own_host):
 
 def test_a_command_that_fails_leaves_the_directory_as_it_was(own_host):
     file = own_host.root / "state/tmp/claude-12ab-cwd"
-    with running(own_host.paths(), allowed()) as runner:
+    with running(own_host.paths()) as runner:
         runner.call(shell_text("cd /usr; false", str(file)).encode())
 
     assert not file.exists()
 
 
 def test_a_sandbox_that_cannot_start_is_not_a_failed_command(own_host):
-    with running(own_host.paths(), allowed()) as runner:
+    with running(own_host.paths()) as runner:
         said = runner.call("echo ran", cwd=own_host.root / "state/tmp")
 
     assert said.stdout == ""
@@ -317,7 +398,7 @@ def test_a_sandbox_that_cannot_start_is_not_a_failed_command(own_host):
 
 
 def test_bubblewrap_gone_in_the_middle_of_a_run_lets_nothing_run(own_host, monkeypatch):
-    with running(own_host.paths(writable=True), allowed()) as runner:
+    with running(own_host.paths(writable=True)) as runner:
         monkeypatch.setattr("escalation.sandbox.bubblewrap.BWRAP", "/nowhere/bwrap")
         said = runner.call("touch made")
 
@@ -326,24 +407,29 @@ def test_bubblewrap_gone_in_the_middle_of_a_run_lets_nothing_run(own_host, monke
     assert not (own_host.root / "system/made").exists()
 
 
-def test_without_sandboxes_an_allowed_command_runs_on_the_host(own_host):
+def test_without_sandboxes_one_judged_vector_runs_on_the_host(own_host):
     with running(own_host.paths(sandboxed=False), allowed()) as runner:
         said = runner.call("cat readme.txt")
 
     assert said.stdout == "hello\n"
+    assert [record.verdict for record in runner.decisions] == [Verdict.ALLOW]
     assert [end.location for end in runner.ends] == ["host"]
 
 
-def test_without_sandboxes_a_command_to_isolate_is_denied(own_host):
-    with running(own_host.paths(sandboxed=False), ISOLATED) as runner:
-        said = runner.call("cat readme.txt")
+@pytest.mark.parametrize(
+    "text", ["cat readme.txt; id", "cat r*", "cat $HOME", "cat x | cat", "a > b"]
+)
+def test_without_sandboxes_no_shell_text_runs(own_host, text):
+    with running(own_host.paths(sandboxed=False), allowed()) as runner:
+        said = runner.call(text)
 
     assert (said.stdout, said.returncode) == ("", 126)
+    assert [record.rule for record in runner.decisions] == ["no sandbox"]
 
 
 def test_threads_end_with_the_run(own_host):
     before = threading.active_count()
-    with running(own_host.paths(), allowed()) as runner:
+    with running(own_host.paths()) as runner:
         runner.call("true")
 
     assert threading.active_count() == before
@@ -351,7 +437,7 @@ def test_threads_end_with_the_run(own_host):
 
 def test_another_user_is_refused(own_host, monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: 12345)
-    with running(own_host.paths(), allowed()) as runner:
+    with running(own_host.paths()) as runner:
         said = runner.call("echo ran")
 
     assert said.stdout == ""
@@ -359,8 +445,8 @@ def test_another_user_is_refused(own_host, monkeypatch):
 
 
 def test_a_client_that_waits_for_its_turn_may_leave(own_host, monkeypatch):
-    with running(own_host.paths(), allowed()) as runner:
-        slots = runner.runner._slots
+    with running(own_host.paths()) as runner:
+        slots = runner.runner._texts
         taken = [slots.acquire() for _ in range(16)]
         client = runner.start("echo ran")
         wait_until(lambda: runner.decisions)
@@ -375,7 +461,7 @@ def test_a_client_that_waits_for_its_turn_may_leave(own_host, monkeypatch):
 
 
 def test_a_killed_bubblewrap_ends_its_command(own_host):
-    with running(own_host.paths(), allowed()) as runner:
+    with running(own_host.paths()) as runner:
         client = runner.start("echo begun; exec sleep 1005")
         client.stdout.readline()
         children = subprocess.run(
@@ -389,7 +475,7 @@ def test_a_killed_bubblewrap_ends_its_command(own_host):
 
 
 def test_a_path_that_disappears_before_the_start_stops_no_command(own_host):
-    with running(own_host.paths(), allowed()) as runner:
+    with running(own_host.paths()) as runner:
         (own_host.root / "other/notes.txt").unlink()
         (own_host.root / "other").rmdir()
         said = runner.call("cat readme.txt")

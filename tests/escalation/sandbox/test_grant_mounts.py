@@ -7,7 +7,7 @@ import subprocess
 import threading
 from pathlib import Path
 
-from escalation.sandbox.layout import Operator
+from escalation.command_policy.grants import Grants
 from tests.escalation.sandbox.run_paths import IS_ROOT, Host
 
 REACH = """/usr/bin/python3 -c "
@@ -62,7 +62,7 @@ def test_the_docker_grant_leads_to_the_filter_and_to_nothing_else(host):
         said = host.bash(
             REACH.format(path="/run/docker.sock")
             + REACH.format(path="/var/run/docker.sock")
-            + "echo $DOCKER_HOST; ls /run",
+            + "echo $DOCKER_HOST",
             "docker",
             docker_socket=socket_path,
         )
@@ -70,7 +70,7 @@ def test_the_docker_grant_leads_to_the_filter_and_to_nothing_else(host):
         engine.close()
 
     assert said.stdout.splitlines() == [
-        *("filtered", "filtered", "unix:///run/docker.sock", "docker.sock"),
+        *("filtered", "filtered", "unix:///run/docker.sock"),
     ]
 
 
@@ -95,36 +95,19 @@ def test_without_the_grant_there_is_no_engine(host):
 
 
 def test_a_docker_grant_without_a_filter_leads_nowhere(host):
-    assert host.bash("ls -A /run; echo $DOCKER_HOST", "docker").stdout == "\n"
+    said = host.bash("ls /run/docker.sock; echo $DOCKER_HOST", "docker")
+
+    assert said.stdout == "\n"
 
 
-def test_keys_are_there_for_the_ssh_grant_alone(host):
+def test_no_sandbox_shows_a_key_by_any_name(host):
     key = own_key(host)
-
-    without, through = (host.bash(f"ssh-keygen -y -f '{key}'", *grant) for grant in ((), ("ssh",)))
-
-    assert without.stdout == ""
-    assert through.stdout.split()[:2] == key.with_suffix(".pub").read_text().split()[:2]
-    assert "Read-only" in host.bash(f"echo x >> '{key}'", "ssh").stderr
-
-
-def test_beside_a_copy_the_agent_is_there_and_no_key_by_any_name(host):
-    key = own_key(host)
-    path = host.root / "state/agent.sock"
-    engine = Engine(path, "agent")
-    operator = Operator(home=host.root / "home", ssh_agent=path)
     link = host.root / "system/link"
     link.symlink_to(key)
-    try:
-        said = host.bash(
-            f"cat '{key}' '{link}'; ls '{key.parent}'; " + REACH.format(path="$SSH_AUTH_SOCK"),
-            "agent",
-            operator=operator,
-        )
-    finally:
-        engine.close()
 
-    assert said.stdout.split() == ["config", "id_ed25519.pub", "agent"]
+    said = [host.bash(f"cat '{key}' '{link}' .ssh/id*", grant) for grant in ("", "ssh", "network")]
+
+    assert [each.stdout for each in said] == ["", "", ""]
 
 
 def test_ssh_takes_the_operators_settings_as_its_own(host):
@@ -146,12 +129,9 @@ def test_ssh_accepts_the_systems_settings(host):
 def test_the_agent_is_reached_through_the_ssh_grant_alone(host):
     path = host.root / "state/agent.sock"
     engine = Engine(path, "agent")
-    operator = Operator(home=host.root / "home", ssh_agent=path)
-    command = REACH.format(path="$SSH_AUTH_SOCK")
+    command = REACH.format(path="${SSH_AUTH_SOCK:-/run/claudeops/agent.sock}")
     try:
-        through, without = (
-            host.bash(command, *grant, operator=operator) for grant in (("ssh",), ())
-        )
+        through, without = (host.bash(command, grant, ssh_agent=path) for grant in ("ssh", ""))
     finally:
         engine.close()
 
@@ -159,59 +139,25 @@ def test_the_agent_is_reached_through_the_ssh_grant_alone(host):
     assert "agent" not in without.stdout
 
 
-def test_the_kube_grant_shows_the_named_files_read_only(host):
-    configs = [host.root / f"state/{name}.yaml" for name in ("one", "two")]
-    for config in configs:
-        config.write_text(f"{config.stem}: []\n")
-        config.chmod(0o666)
-    operator = Operator(home=host.root / "home", kubeconfigs=tuple(configs))
-    command = 'cat ${KUBECONFIG//:/ }; echo x >> "${KUBECONFIG%%:*}"'
+def test_a_text_has_a_kubeconfig_that_names_the_filter_and_not_the_operators(host):
+    (host.root / "home/.kube").mkdir()
+    (host.root / "home/.kube/config").write_text("token: secret\n")
+    ours = host.root / "state/run/kubeconfig"
+    ours.write_text("server: filter\n")
+    ours.chmod(0o644)
+    granted = {"kubeconfig": ours, "grants": Grants(names=frozenset({"kube"}))}
+    command = 'cat "$KUBECONFIG" ~/.kube/config'
 
-    through, without = (host.bash(command, *grant, operator=operator) for grant in (("kube",), ()))
+    with_grant, without = host.bash(command, **granted), host.bash(command, kubeconfig=ours)
 
-    assert through.stdout == "one: []\ntwo: []\n"
-    assert "Read-only" in through.stderr
+    assert with_grant.stdout == "server: filter\n"
     assert without.stdout == ""
 
 
-def test_without_a_named_file_the_kube_grant_shows_the_usual_place(host):
-    (host.root / "home/.kube").mkdir()
-    (host.root / "home/.kube/config").write_text("clusters: []\n")
-    (host.root / "home/.kube/ca.crt").write_text("beside it\n")
+def test_the_bus_grant_shows_systemd_and_the_bus(host):
+    names = [name for name in ("systemd", "dbus") if Path("/run", name).is_dir()]
+    listed = " ".join(f"/run/{name}" for name in names)
 
-    said = host.bash('cat "$KUBECONFIG" "${KUBECONFIG%/*}/ca.crt"', "kube")
-
-    assert said.stdout == "clusters: []\nbeside it\n"
-    assert host.bash('ls -A "$HOME"').stdout == ""
-
-
-def test_no_link_leads_to_a_clusters_login_and_no_list_shows_its_place(host):
-    """helm follows the links of a chart, and sends what it finds."""
-    (host.root / "home/.kube").mkdir()
-    (host.root / "home/.kube/config").write_text("token: secret\n")
-    for name, target in (("usual", host.root / "home/.kube"), ("run", Path("/run"))):
-        (host.root / "system" / name).symlink_to(target)
-
-    said = host.bash("cat usual/config; find -L . -type f -exec cat {} +", "kube")
-
-    assert "secret" not in said.stdout
-    assert "claudeops-logins" in said.stderr
-
-
-def test_a_kube_grant_without_a_login_shows_nothing(host):
-    assert host.bash('echo "$KUBECONFIG"; ls /run', "kube").stdout == "\n"
-
-
-def test_the_bus_grant_shows_systemd_and_the_bus_and_no_more_of_run(host):
-    shown = set(host.bash("ls /run", "bus").stdout.split())
-
-    assert shown == {name for name in ("systemd", "dbus") if Path("/run", name).is_dir()}
-    assert shown
-
-
-def test_the_operator_is_read_from_the_environment():
-    operator = Operator.of({"SSH_AUTH_SOCK": "/a", "KUBECONFIG": "/b::/c"}, Path("/home/me"))
-
-    assert operator == Operator(
-        home=Path("/home/me"), ssh_agent=Path("/a"), kubeconfigs=(Path("/b"), Path("/c"))
-    )
+    assert names
+    assert host.bash(f"ls -d {listed}", "bus").returncode == 0
+    assert host.bash(f"ls -d {listed}").returncode != 0

@@ -8,14 +8,22 @@ from contextlib import contextmanager
 
 import pytest
 
-from escalation.command_policy.decision import Decision
+from escalation.command_policy.decision import Decision, ExecRequest
 from escalation.sandbox.command_runner import ApprovalAnswer, ApprovalQuestion, CommandRunner
 from escalation.sandbox.limits import SandboxLimits
 from escalation.sandbox.setup import write_client
 from sessions_app.models.session import Verdict
 from tests.escalation.sandbox.running import Running, allowed, running, wait_until
 
-ASK = Decision(verdict=Verdict.ASK, rule="asked by Bash(touch:*)", reason="The operator wants to.")
+ASK = Decision(
+    verdict=Verdict.ASK,
+    rule="asked by Bash(touch:*)",
+    reason="The operator wants to.",
+    grant="network",
+    argv=("touch", "made"),
+)
+TEXT = "curl http://example.org"
+"""A program that is a shim; the decision makes `touch made` of it."""
 
 
 class Asking:
@@ -23,7 +31,7 @@ class Asking:
         self.questions: list[ApprovalQuestion] = []
         self.decision = ASK
 
-    def decide(self, command: str) -> Decision:
+    def decide(self, request: ExecRequest) -> Decision:
         return self.decision
 
     def the_question(self) -> ApprovalQuestion:
@@ -57,7 +65,7 @@ def asking() -> Asking:
 
 
 def test_it_waits_and_runs_once_it_is_approved(own_host, asking):
-    with holding(own_host, asking) as runner, runner.start("touch made; echo fine") as client:
+    with holding(own_host, asking) as runner, runner.start(f"{TEXT}; echo fine") as client:
         question = asking.the_question()
         waited = client.poll() is None and not made(own_host)
         question.settle(ApprovalAnswer(approved=True))
@@ -66,21 +74,21 @@ def test_it_waits_and_runs_once_it_is_approved(own_host, asking):
     assert waited
     assert (said, client.returncode, made(own_host)) == ("fine\n", 0, True)
     assert question.began
-    assert [end.location for end in runner.ends] == ["sandbox"]
+    assert [end.location for end in runner.ends] == ["sandbox", "sandbox"]
 
 
 def test_a_rejected_command_does_not_run_and_returns_the_note(own_host, asking):
-    with holding(own_host, asking) as runner, runner.start("touch made") as client:
+    with holding(own_host, asking) as runner, runner.start(TEXT) as client:
         asking.the_question().settle(ApprovalAnswer(approved=False, words="Not on a Friday."))
         _, complained = client.communicate(timeout=20)
 
     assert (client.returncode, complained, made(own_host)) == (126, "Not on a Friday.\n", False)
     ended = [(end.exit_code, end.location, end.has_run) for end in runner.ends]
-    assert ended == [(126, "", False)]
+    assert ended == [(126, "", False), (126, "sandbox", True)]
 
 
 def test_the_decision_is_repeated_after_the_approval(own_host, asking):
-    with holding(own_host, asking) as runner, runner.start("touch made") as client:
+    with holding(own_host, asking) as runner, runner.start(TEXT) as client:
         question = asking.the_question()
         asking.decision = Decision(verdict=Verdict.DENY, rule="cooldown", reason="Too often.")
         question.settle(ApprovalAnswer(approved=True))
@@ -91,7 +99,7 @@ def test_the_decision_is_repeated_after_the_approval(own_host, asking):
 
 
 def test_the_question_stays_open_when_the_cli_cancels(own_host, asking):
-    with holding(own_host, asking) as runner, runner.start("touch made") as client:
+    with holding(own_host, asking) as runner, runner.start(TEXT) as client:
         question = asking.the_question()
         client.send_signal(signal.SIGTERM)
         _, complained = client.communicate(timeout=20)
@@ -103,7 +111,7 @@ def test_the_question_stays_open_when_the_cli_cancels(own_host, asking):
 
 def test_the_question_stays_open_when_the_client_dies(own_host, asking):
     with holding(own_host, asking) as runner:
-        with runner.start("touch made") as client:
+        with runner.start(TEXT) as client:
             question = asking.the_question()
             client.kill()
         wait_until(lambda: question.left)
@@ -113,7 +121,7 @@ def test_the_question_stays_open_when_the_client_dies(own_host, asking):
 
 def test_an_answer_after_the_client_disconnected_starts_nothing(own_host, asking):
     with holding(own_host, asking) as runner:
-        with runner.start("touch made") as client:
+        with runner.start(TEXT) as client:
             question = asking.the_question()
             client.kill()
             client.wait(20)
@@ -126,22 +134,23 @@ def test_an_answer_after_the_client_disconnected_starts_nothing(own_host, asking
 
 def test_the_end_of_the_run_ends_the_waiting(own_host, asking):
     with holding(own_host, asking) as runner:
-        client = runner.start("touch made")
+        client = runner.start(TEXT)
         question = asking.the_question()
     with client:
         client.communicate(timeout=20)
 
     assert question.left
-    assert client.returncode == 126
+    assert client.returncode in (126, 137)
     assert not made(own_host)
 
 
 def test_waiting_commands_take_no_slot(own_host, asking):
     with holding(own_host, asking) as runner:
-        clients = [runner.start("touch made") for _ in range(20)]
-        wait_until(lambda: len(asking.questions) == 20)
-        asking.decision = allowed()
-        said = runner.call("echo still here")
+        loop = f"for i in {' '.join('x' * 40)}; do {TEXT} & done; wait"
+        clients = [runner.start(loop)]
+        wait_until(lambda: len(asking.questions) == 40)
+        asking.decision = allowed("network", "echo", "still here")
+        said = runner.call(TEXT)
         for question in asking.questions:
             question.settle(ApprovalAnswer(approved=False, words="No."))
         for client in clients:
@@ -153,14 +162,13 @@ def test_waiting_commands_take_no_slot(own_host, asking):
 
 def test_does_not_run_without_an_approver(own_host):
     with running(own_host.paths(writable=True), ASK) as runner:
-        said = runner.call("touch made")
+        said = runner.call(TEXT)
 
     assert said.returncode == 126
     assert "No approver" in said.stderr
 
 
 def test_a_command_over_its_time_limit_is_ended(own_host, asking):
-    asking.decision = allowed()
     with holding(own_host, asking, SandboxLimits(longest_seconds=0.5)) as runner:
         said = runner.call("sleep 60")
 

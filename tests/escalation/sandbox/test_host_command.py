@@ -3,27 +3,28 @@ from __future__ import annotations
 import os
 
 from escalation.agent.process_tree import recorded_tools
-from escalation.sandbox.layout import Operator
-from tests.escalation.sandbox.running import allowed, living, running, wait_until
+from tests.escalation.sandbox.running import as_written, living, running, wait_until
 
 
 def test_the_host_grant_leads_to_the_host_itself(own_host):
-    with running(own_host.paths(), allowed("host")) as runner:
+    with running(own_host.paths(), as_written("host")) as runner:
         said = runner.call(
-            "cat readme.txt; readlink /proc/self/ns/mnt; grep NoNew /proc/self/status"
+            "curl cat readme.txt; curl readlink /proc/self/ns/mnt; "
+            "curl grep NoNew /proc/self/status"
         )
 
     assert said.stdout.splitlines() == [
         *("hello", os.readlink("/proc/self/ns/mnt"), "NoNewPrivs:\t0"),
     ]
-    assert [end.location for end in runner.ends] == ["host"]
+    assert [end.location for end in runner.ends] == [*["host"] * 3, "sandbox"]
 
 
 def test_its_environment_is_clean_and_its_home_the_operators(own_host, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
-    operator = Operator(home=own_host.root / "home")
-    with running(own_host.paths(operator=operator), allowed("host")) as runner:
-        said = runner.call("env; set")
+    with running(
+        own_host.paths(operator_home=own_host.root / "home"), as_written("host")
+    ) as runner:
+        said = runner.call("curl env")
 
     assert "sk-secret" not in said.stdout
     assert f"HOME={own_host.root}/home" in said.stdout.splitlines()
@@ -32,8 +33,8 @@ def test_its_environment_is_clean_and_its_home_the_operators(own_host, monkeypat
 
 def test_its_process_is_logged_before_it_ends(own_host):
     log = own_host.root / "state/tools"
-    with running(own_host.paths(tool_log=log), allowed("host")) as runner:
-        client = runner.start("echo $$; read -r _ < <(sleep 1008)")
+    with running(own_host.paths(tool_log=log), as_written("host")) as runner:
+        client = runner.start("curl bash -c 'echo $$; sleep 1008; true'")
         pid = int(client.stdout.readline())
         wait_until(lambda: recorded_tools(log))
         recorded = [tool.pid for tool in recorded_tools(log)]
@@ -44,8 +45,8 @@ def test_its_process_is_logged_before_it_ends(own_host):
 
 
 def test_its_background_processes_are_ended(own_host):
-    command = "(setsid nohup sleep 1009 >/dev/null 2>&1 &); sleep 1010 & echo done"
-    with running(own_host.paths(), allowed("host")) as runner:
+    command = "curl bash -c '(setsid nohup sleep 1009 >/dev/null 2>&1 &); sleep 1010 & echo done'"
+    with running(own_host.paths(), as_written("host")) as runner:
         said = runner.call(command)
 
         assert said.stdout == "done\n"
@@ -54,8 +55,8 @@ def test_its_background_processes_are_ended(own_host):
 
 
 def test_it_dies_when_its_client_is_killed(own_host):
-    with running(own_host.paths(), allowed("host")) as runner:
-        client = runner.start("echo begun; sleep 1011")
+    with running(own_host.paths(), as_written("host")) as runner:
+        client = runner.start("curl bash -c 'echo begun; sleep 1011'")
         client.stdout.readline()
         client.kill()
         client.communicate()
@@ -63,8 +64,10 @@ def test_it_dies_when_its_client_is_killed(own_host):
 
 
 def test_a_signal_reaches_it(own_host):
-    with running(own_host.paths(), allowed("host")) as runner:
-        client = runner.start("trap 'exit 9' TERM; echo begun; sleep 1012 & wait")
+    with running(own_host.paths(), as_written("host")) as runner:
+        client = runner.start(
+            "exec curl bash -c 'trap \"exit 9\" TERM; echo begun; while :; do sleep 0.1; done'"
+        )
         client.stdout.readline()
         client.terminate()
         client.communicate(timeout=30)

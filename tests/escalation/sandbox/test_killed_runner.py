@@ -8,7 +8,7 @@ import sys
 
 from escalation.sandbox.command_sandbox import cli_sandbox_argv
 from tests.escalation.sandbox.run_paths import PATH
-from tests.escalation.sandbox.running import allowed, living, running, wait_until
+from tests.escalation.sandbox.running import living, running, wait_until
 
 RUNNER = """
 import os, sys
@@ -17,14 +17,14 @@ import django
 django.setup()
 from escalation.command_policy.decision import Decision
 from sessions_app.models.session import Verdict
-from escalation.sandbox.layout import Operator, RunPaths
+from escalation.sandbox.layout import RunPaths
 from escalation.sandbox.command_runner import CommandRunner
 
 root = Path(sys.argv[1])
 paths = RunPaths(
     workdir=root / "system", config_directory=root / "state/config",
     temp_directory=root / "state/tmp", run_directory=root / "state/run",
-    operator=Operator(home=root / "home"), tool_environment={"PATH": os.environ["PATH"]},
+    operator_home=root / "home", tool_environment={"PATH": os.environ["PATH"]},
 )
 allowed = Decision(verdict=Verdict.ALLOW, rule="test")
 with CommandRunner(paths, lambda command: allowed, lambda record: None).serving():
@@ -34,7 +34,7 @@ with CommandRunner(paths, lambda command: allowed, lambda record: None).serving(
 
 
 def test_no_command_survives_the_death_of_its_runner(own_host):
-    with running(own_host.paths(), allowed()) as ours:
+    with running(own_host.paths()) as ours:
         pass  # writes the client
     runner = subprocess.Popen(
         [sys.executable, "-c", RUNNER, own_host.root],

@@ -595,9 +595,9 @@ def filtered(api) -> Iterator[Filters]:
         def connected() -> socket.socket:
             return socket.create_connection(("127.0.0.1", api.port), 5)
 
-        def at(tier: int, *judge: Callable[[KubeEffect], str]) -> int:
+        def at(tier: int, judge: Callable[[KubeEffect], str] = lambda effect: "") -> int:
             listener = socket.create_server(("127.0.0.1", 0))
-            stack.enter_context(KubeFilter(tier, connected, *judge).serving(listener))
+            stack.enter_context(KubeFilter(tier, connected, judge).serving(listener))
             return listener.getsockname()[1]
 
         yield at

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from escalation.sandbox.layout import (
     Hidden,
     Linked,
@@ -7,15 +9,21 @@ from escalation.sandbox.layout import (
     Private,
     Shown,
     is_hidden,
-    mount_arguments,
 )
+from escalation.sandbox.layout import mount_arguments as arguments_for
 
 ONE_SHOWN_HOME: list[Mount] = [Hidden(path="/home"), Shown(path="/home/me")]
 
 
-def test_a_hidden_directory_is_empty_and_closed_at_the_end():
-    assert mount_arguments([Hidden(path="/state")]) == [
-        *("--tmpfs", "/state"),
+def mount_arguments(mounts: Iterable[Mount]) -> list[str]:
+    """Return the arguments without the permissions of hidden directories."""
+    words = " ".join(arguments_for(mounts)).replace("--perms 0111 ", "")
+    return words.split()
+
+
+def test_a_hidden_directory_cannot_be_listed_and_is_closed_at_the_end():
+    assert arguments_for([Hidden(path="/state")]) == [
+        *("--perms", "0111", "--tmpfs", "/state"),
         *("--remount-ro", "/state"),
     ]
 

@@ -13,7 +13,7 @@ from escalation.sandbox.limits import (
     find_control_groups,
     shell_limits,
 )
-from tests.escalation.sandbox.running import allowed, running
+from tests.escalation.sandbox.running import running
 
 MEBIBYTE = 1024 * 1024
 
@@ -40,7 +40,7 @@ def test_no_limit_is_over_our_own(monkeypatch):
 
 def test_a_process_that_takes_too_much_memory_fails_alone(own_host):
     limits = SandboxLimits(memory_bytes=200 * MEBIBYTE)
-    with running(own_host.paths(), allowed(), limits) as runner:
+    with running(own_host.paths(), limits=limits) as runner:
         said = runner.call("/usr/bin/python3 -c 'x = b\"x\" * 500_000_000'")
         after = runner.call("echo fine")
 
@@ -49,7 +49,7 @@ def test_a_process_that_takes_too_much_memory_fails_alone(own_host):
 
 
 def test_node_and_its_like_start_within_the_limits(own_host):
-    with running(own_host.paths(), allowed()) as runner:
+    with running(own_host.paths()) as runner:
         said = runner.call("node -e 'console.log(1 + 1)'")
 
     assert said.stdout == "2\n"
@@ -60,7 +60,7 @@ FORK_BOMB = "bomb() { bomb | bomb & }; bomb; sleep 0.5; echo survived"
 
 def test_a_fork_bomb_ends_with_its_command(own_host):
     before = len(os.listdir("/proc"))
-    with running(own_host.paths(), allowed(), SandboxLimits(processes=60)) as runner:
+    with running(own_host.paths(), limits=SandboxLimits(processes=60)) as runner:
         runner.call(FORK_BOMB)
         most = len(os.listdir("/proc"))
         after = runner.call("echo fine")
@@ -92,7 +92,7 @@ def test_a_fork_bomb_of_an_ordinary_user_is_stopped_by_the_sandboxes_own_count(h
 
 def test_a_file_that_grows_too_large_is_cut(own_host):
     limits = SandboxLimits(file_bytes=2 * MEBIBYTE)
-    with running(own_host.paths(writable=True), allowed(), limits) as runner:
+    with running(own_host.paths(writable=True), limits=limits) as runner:
         said = runner.call("dd if=/dev/zero of=big bs=1M count=50")
 
     assert said.returncode != 0
@@ -108,7 +108,7 @@ def test_no_group_is_left_when_a_command_has_ended(own_host, monkeypatch):
         made.extend(self.paths)
 
     monkeypatch.setattr(CommandGroup, "make", noted)
-    with running(own_host.paths(), allowed()) as runner:
+    with running(own_host.paths()) as runner:
         runner.call("sleep 0.01 & true")
 
     assert [path for path in made if path.exists()] == []
@@ -137,7 +137,7 @@ def version_2(tmp_path):
 def test_a_group_of_version_2_has_both_limits(version_2):
     (version_2 / "claudeops").mkdir()
     groups = ControlGroups(parents=((version_2 / "claudeops", ""),))
-    group = CommandGroup(groups, SandboxLimits(processes=7, memory_bytes=9))
+    group = CommandGroup(groups, limits=SandboxLimits(processes=7, memory_bytes=9))
 
     group.make()
 
@@ -153,12 +153,12 @@ def test_reports_when_no_control_group_can_be_created(tmp_path):
 
     assert groups == ControlGroups()
     assert "no control group" in groups.in_force
-    assert CommandGroup(groups, SandboxLimits()).entering(["true"]) == ["true"]
+    assert CommandGroup(groups, limits=SandboxLimits()).entering(["true"]) == ["true"]
 
 
 def test_a_group_that_cannot_be_entered_lets_nothing_run(tmp_path, own_host):
     groups = ControlGroups(parents=((tmp_path / "nowhere", "pids.max"),))
 
-    said = own_host.call(CommandGroup(groups, SandboxLimits()).entering(["/bin/echo", "ran"]), {})
+    said = own_host.call(CommandGroup(groups, limits=SandboxLimits()).entering(["/bin/echo", "ran"]), {})
 
     assert (said.stdout, said.returncode) == ("", 126)

@@ -9,7 +9,6 @@ import pytest
 from escalation.sandbox.layout import (
     Hidden,
     Linked,
-    Operator,
     Shown,
     hidden_sockets,
     hiding,
@@ -88,11 +87,11 @@ def test_a_host_without_a_table_of_sockets_hides_the_known_ones_alone(monkeypatc
     assert hidden_sockets() == []
 
 
-def test_without_a_home_the_sandbox_uses_the_temporary_directory(own_host):
+def test_without_a_home_the_sandbox_has_an_empty_directory_of_its_own(own_host):
     homes = [Path("/"), Path("/nonexistent")]
 
-    assert [sandbox_home(own_host.paths(operator=Operator(home=home))) for home in homes] == [
-        *("/tmp", "/tmp"),
+    assert [sandbox_home(own_host.paths(operator_home=home)) for home in homes] == [
+        *("/run/claudeops/home", "/run/claudeops/home"),
     ]
 
 

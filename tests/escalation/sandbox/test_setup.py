@@ -7,6 +7,7 @@ import os
 import pytest
 
 from escalation.agent.process import Traces
+from escalation.command_policy.decision import Decision, ExecRequest
 from escalation.errors import CannotRun
 from escalation.run import runner
 from escalation.run.command_checks import BypassCheck
@@ -88,7 +89,7 @@ def test_what_was_in_force_is_kept_with_the_session(fake_cli, workdir):
 def test_where_sandboxes_are_insisted_on_and_impossible_nothing_runs(
     fake_cli, session, settings, monkeypatch
 ):
-    settings.CLAUDEOPS_SANDBOX = "on"
+    settings.CLAUDEOPS_SANDBOX = "required"
     no_sandboxes = SandboxState(in_force=False, why=bubblewrap.MISSING)
     monkeypatch.setattr(setup, "sandbox_state", lambda mode: no_sandboxes)
 
@@ -145,8 +146,12 @@ def test_at_the_highest_tier_the_gate_holds_the_very_process_it_runs_in(workdir)
         )
     )
 
-    assert judge(f"sudo kill -9 {os.getpid()}").rule == "supervisor is protected"
-    assert judge(f"sudo kill -9 {2**22 + 1}").verdict == "allow"
+    def kill(number: int) -> Decision:
+        argv = ("sudo", "kill", "-9", str(number))
+        return judge(ExecRequest(argv=argv, cwd=str(workdir)))
+
+    assert kill(os.getpid()).rule == "supervisor is protected"
+    assert kill(2**22 + 1).verdict == "allow"
 
 
 def test_a_program_is_not_looked_for_where_an_agent_may_put_one(tmp_path):
@@ -172,7 +177,7 @@ def test_safe_path_leaves_out_a_link_that_an_agent_could_change(tmp_path):
 
 
 def test_insisting_on_sandboxes_is_no_matter_where_there_are_some(settings):
-    settings.CLAUDEOPS_SANDBOX = "auto"
+    settings.CLAUDEOPS_SANDBOX = "required"
 
     assert setup.sandbox_or_refusal() == bubblewrap.sandbox_state("auto")
 
@@ -182,7 +187,7 @@ def test_switched_off_sandboxes_are_no_refusal(settings):
 
 
 def test_sandboxes_that_are_insisted_on_are_a_refusal_where_there_are_none(settings, monkeypatch):
-    settings.CLAUDEOPS_SANDBOX = "on"
+    settings.CLAUDEOPS_SANDBOX = "required"
     monkeypatch.setattr(
         setup, "sandbox_state", lambda mode: SandboxState(in_force=False, why="no user namespaces")
     )

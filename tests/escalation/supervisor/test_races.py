@@ -9,13 +9,16 @@ RUNS_OF_ONE_WATCH = f"""
 from datetime import UTC, datetime
 from sessions_app.models.session import Verdict
 from escalation.sandbox.command_runner import DecisionRecord
+from escalation.command_policy.understanding import CommandEffect
 from escalation.run.command_checks import RunChanges
 
 def restart(service):
     command = f"docker restart {{service}}"
     return DecisionRecord(
-        command=command, verdict=Verdict.ALLOW, rule="understood", reason="", grants=(),
-        actions=(command,), changes=(command,), decision_ms=1, cwd="/", at=datetime.now(UTC),
+        command=command, verdict=Verdict.ALLOW, rule="understood", reason="",
+        actions=(command,), changes=(command,),
+        effects=(CommandEffect(kind="restart", service=service, action=command),),
+        cwd="/", at=datetime.now(UTC),
     )
 
 def asked(session, records):
@@ -70,7 +73,8 @@ def test_one_redeployment_of_everything_leaves_none_for_a_service(contest):
 from dataclasses import replace
 def redeploy(words):
     command = f"docker compose up {words}".strip()
-    return replace(restart("web"), command=command, actions=(command,), changes=(command,))
+    effect = CommandEffect(kind="redeploy", service=words or "*", action=command)
+    return replace(restart("web"), command=command, actions=(command,), effects=(effect,))
 """,
         before="mine = Session.objects.select_related('cycle__watch').get(pk=sessions[number].pk)",
         attempt="""

@@ -11,7 +11,7 @@ from tests.escalation.sandbox.proof.hosts import planted_host
 
 @pytest.fixture(autouse=True)
 def sandboxes_where_they_can_be(settings) -> None:
-    settings.CLAUDEOPS_SANDBOX = "auto"
+    settings.CLAUDEOPS_SANDBOX = "required"
 
 
 @pytest.fixture
