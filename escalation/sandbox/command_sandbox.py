@@ -183,10 +183,23 @@ ENTERED = b"entered\n"
 # The shell reads the command from a descriptor, so that its text can have any length and is in no
 # process list. On another descriptor, which the command does not have, the shell reports its start,
 # the processes that the command leaves behind, and the directory in which it ended. `kill` signals
-# processes of the sandbox itself; only for others the shim is asked.
+# processes of the sandbox itself. The shim is asked only for numbers that no process of the sandbox
+# has had yet: the number of one that has ended is that of another process on the host.
 LAUNCHER = """\
 echo entered >&{report} && {limits} || exit 126
-kill() {{ builtin kill "$@" 2>/dev/null || command kill "$@"; }}
+kill() {{
+  builtin kill "$@" 2>/dev/null && return
+  local word before=first foreign=no last
+  read -r _ _ _ _ last < /proc/loadavg
+  for word; do
+    if [[ $before == first && $word == -* || $before == -[sn] ]]; then :
+    elif [[ -n ${{word#-}} && ${{word#-}} != *[!0-9]* ]]; then
+      (( 10#${{word#-}} > last )) && foreign=yes || {{ foreign=no; break; }}
+    fi
+    before=$word
+  done
+  if [[ $foreign == yes ]]; then env kill "$@"; else builtin kill "$@"; fi
+}}
 . /dev/fd/{command} {report}>&-
 status=$?
 unset -f kill

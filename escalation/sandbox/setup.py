@@ -287,7 +287,7 @@ def listen(names, argv):
         listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
         listener.bind(("127.0.0.1", int(name.partition(":")[2])))
         listener.listen(64)
-        listeners.append(listener.fileno())
+        listeners.append(listener.detach())
     code = ask(b"listen", (names.encode(), b"", b""), listeners)
     if code:
         posix._exit(code)

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
+from escalation.command_policy.grants import Grants
 from escalation.sandbox.limits import SandboxLimits
 from sessions_app.models.session import Verdict
 from tests.escalation.sandbox.running import (
@@ -118,6 +122,52 @@ def test_kill_ends_a_process_of_the_text_itself(own_host):
 
     assert said.stdout == "143\n"
     assert len(runner.decisions) == 1
+
+
+def test_kill_asks_for_a_process_that_is_not_of_the_text(own_host):
+    with running(own_host.paths(), DENIED) as runner:
+        said = runner.call("set -eu; kill -HUP 999999 || echo $?")
+
+    assert [record.command for record in runner.decisions[1:]] == ["kill -HUP 999999"]
+    assert (said.stdout, said.stderr) == ("126\n", "Ask for escalation.\n")
+
+
+@pytest.mark.parametrize("words", ["$!", "-0 $!", "-s 9 $!", "-- -$!", "$! 999999", "%7"])
+def test_kill_does_not_ask_for_the_number_of_an_own_process_that_has_ended(own_host, words):
+    with running(own_host.paths(), DENIED) as runner:
+        said = runner.call(f"sleep 0 & wait; kill {words} 2>/dev/null; echo $?")
+
+    assert said.stdout == "1\n"
+    assert len(runner.decisions) == 1
+
+
+@contextmanager
+def saying(name: str, listener: socket.socket) -> Iterator[None]:
+    """A broker that says its name to each client."""
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _address = listener.accept()
+                client.sendall(name.encode())
+                client.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield
+    with contextlib.suppress(OSError):
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def test_each_broker_listens_at_its_port_in_the_sandbox_of_a_text(own_host):
+    kubeconfig = own_host.root / "state/run/kubeconfig"
+    kubeconfig.touch()
+    granted = Grants(names=frozenset({"network", "kube"}))
+    brokers = {name: partial(saying, name) for name in ("http", "kube")}
+    paths = own_host.paths(grants=granted, kubeconfig=kubeconfig)
+    with running(paths, brokers=brokers) as runner:
+        said = runner.call("cat < /dev/tcp/127.0.0.1/3128; echo; cat < /dev/tcp/127.0.0.1/6443")
+
+    assert said.stdout == "http\nkube"
 
 
 def test_a_text_that_fills_the_temporary_directory_is_ended(own_host):
