@@ -21,19 +21,18 @@ def fetched(address: str) -> bytes | None:
     return content
 
 
-def test_every_file_that_a_page_names_is_served(installation: Installation):
-    installation.manage("migrate", "--verbosity", "0")
-    port = installation.environment["CLAUDEOPS_PORT"]
+def test_every_file_that_a_page_names_is_served(migrated: Installation):
+    port = migrated.environment["CLAUDEOPS_PORT"]
     address = f"http://127.0.0.1:{port}"
     server = subprocess.Popen(
         [sys.executable, "-m", "uvicorn", "claudeops.asgi:application", "--port", port],
         cwd=PROJECT,
-        env=installation.environment,
+        env=migrated.environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
-    installation.processes.append(server)
+    migrated.processes.append(server)
     wait_until(lambda: fetched(address + "/login/"), "the web server answers")
 
     page = fetched(address + "/login/") or b""
