@@ -53,8 +53,7 @@ PROCESSES = {
     *("test_start", "test_chaos_small_disk", "test_command_runner", "test_killed_runner"),
     *("test_command_sandbox", "test_limits", "test_host_command", "test_command_line"),
     *("test_kube_client", "test_ssh_agent"),
-    "test_up_lock",
-    "test_upgrade",
+    *("test_up_lock", "test_upgrade", "test_private_files", "test_delivery_process", "test_host"),
 }
 
 PACKAGES_BESIDE_THE_RUN = {"agent", "resume", "incidents", "supervisor", "worker"}
