@@ -128,18 +128,32 @@ def _parsed(line: bytes) -> Any:
         return None
 
 
-# Finished tasks, which sessions record better, and the search index, which is rebuilt.
-LEFT_OUT = {"django_q.task", "sessions_app.searchtext"}
+# The queue's tasks are code, signed with a key that is in the backup too; whoever changes the file
+# could sign their own. Queued sessions are enqueued and schedules created again when the worker
+# starts. The search index is rebuilt.
+QUEUE = "django_q"
+SEARCH = "sessions_app.searchtext"
 CHUNK = 500
 
 
 def tables(apps: Apps) -> dict[str, type[Model]]:
-    """Returns the models with tables, by label."""
+    """Returns the models with tables that are part of a backup, by label."""
+    return {label: model for label, model in _all_tables(apps).items() if not is_left_out(label)}
+
+
+def is_left_out(label: str) -> bool:
+    return label.startswith(f"{QUEUE}.") or label == SEARCH
+
+
+def queue_tables(apps: Apps) -> list[type[Model]]:
+    return [model for label, model in _all_tables(apps).items() if label.startswith(f"{QUEUE}.")]
+
+
+def _all_tables(apps: Apps) -> dict[str, type[Model]]:
     return {
         model._meta.label_lower: model
         for model in apps.get_models(include_auto_created=True)
         if model._meta.managed and not model._meta.proxy
-        if model._meta.label_lower not in LEFT_OUT
     }
 
 
@@ -196,10 +210,16 @@ def _row(
     model: type[Model], fields: list[Field[Any, Any]], positions: list[int], row: list[Any]
 ) -> Model:
     values = {
-        field.attname: field.to_python(row[position])
+        field.attname: None if _refers_to_left_out(field) else field.to_python(row[position])
         for field, position in zip(fields, positions, strict=True)
     }
     return model(**values)
+
+
+def _refers_to_left_out(field: Field[Any, Any]) -> bool:
+    """Returns whether a field, like the schedule of a watch, refers to a table that is not here."""
+    related = field.related_model
+    return isinstance(related, type) and is_left_out(related._meta.label_lower)
 
 
 STAGE = "stage"
@@ -504,10 +524,12 @@ def _load(path: Path, old: Apps, tell: Tell) -> list[tuple[str, bytes]]:
     files: list[tuple[str, bytes]] = []
     label, names = "", list[str]()
     with transaction.atomic(), connection.constraint_checks_disabled():
-        empty(models.values(), DEFAULT_DB_ALIAS)
+        empty([*models.values(), *queue_tables(old)], DEFAULT_DB_ALIAS)
         for is_row, lines in groupby(read_through(path), lambda line: isinstance(line, list)):
             if is_row:
-                insert(models[label], names, lines, DEFAULT_DB_ALIAS)
+                # Backups of earlier versions contain the queue.
+                if not is_left_out(label):
+                    insert(models[label], names, lines, DEFAULT_DB_ALIAS)
                 continue
             for line in lines:
                 if "file" in line:
@@ -525,7 +547,7 @@ def _copy_from(source: str, tell: Tell) -> None:
     models = tables(apps)
     with transaction.atomic():
         before_migrate(DEFAULT_DB_ALIAS)  # the search index is built at the end
-        empty(models.values(), DEFAULT_DB_ALIAS)
+        empty([*models.values(), *queue_tables(apps)], DEFAULT_DB_ALIAS)
         for label, model in models.items():
             tell(f"Writing {label.partition('.')[2]}")
             insert(model, columns(model), rows_of(model, source), DEFAULT_DB_ALIAS)

@@ -75,7 +75,10 @@ def keep_schedule_in_step(sender: type[Watch], instance: Watch, **_options: Any)
 
 
 def ensure_housekeeping() -> None:
-    """Creates the schedules of the installation. Existing ones keep the operator's changes."""
+    """Creates the schedules of the installation, and those that watches lack after a restore.
+
+    Existing ones keep the operator's changes.
+    """
     with installation_lock():
         for old, new in OLD_NAMES.items():
             if not Schedule.objects.filter(name=new).exists():
@@ -86,6 +89,8 @@ def ensure_housekeeping() -> None:
             if not Schedule.objects.filter(name=name).exists():
                 first = timezone.now() + FIRST_AFTER.get(name, timedelta(0))
                 Schedule.objects.create(name=name, next_run=first, **facts)
+        for watch in Watch.objects.filter(schedule=None):
+            keep_schedule_in_step(Watch, watch)
 
 
 @receiver(pre_delete, sender=Watch)

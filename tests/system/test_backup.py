@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -56,9 +57,11 @@ def played(installation: Installation, first_played: Installation) -> Installati
 
 
 @pytest.fixture
-def other(tmp_path: Path) -> Installation:
+def other(tmp_path: Path) -> Iterator[Installation]:
     (tmp_path / "other").mkdir()
-    return installed_in(tmp_path / "other")
+    installation = installed_in(tmp_path / "other")
+    yield installation
+    installation.stop_everything()
 
 
 def saved(installation: Installation) -> Path:
@@ -77,11 +80,11 @@ def everything(installation: Installation) -> dict[str, list[str]]:
     tables = installation.rows(
         "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT GLOB 'session_words_*'"
     )
-    left_out = {"sqlite_sequence", "django_q_task", "django_migrations"}
+    left_out = {"sqlite_sequence", "django_migrations"}
     found = {
-        name: sorted(map(by_meaning, installation.rows(f'SELECT * FROM "{name}"')))  # noqa: S608
+        name: sorted(map(by_meaning, rows_without_schedules(installation, name)))
         for (name,) in tables
-        if name not in left_out
+        if name not in left_out and not name.startswith("django_q_")
     }
     kept_in_step = installation.rows("SELECT sql FROM sqlite_master WHERE type = 'trigger'")
     searched = installation.rows("SELECT rowid FROM session_words WHERE session_words MATCH 'web'")
@@ -89,6 +92,13 @@ def everything(installation: Installation) -> dict[str, list[str]]:
         "(triggers)": sorted(map(str, kept_in_step)),
         "(search)": list(map(str, searched)),
     }
+
+
+def rows_without_schedules(installation: Installation, table: str) -> list[tuple[object, ...]]:
+    """The queue is not part of a backup, and so no watch refers to its schedule afterwards."""
+    found = installation.rows(f"SELECT name FROM pragma_table_info('{table}')")  # noqa: S608
+    names = ", ".join(f'"{name}"' for (name,) in found if name != "schedule_id")
+    return installation.rows(f'SELECT {names} FROM "{table}"')  # noqa: S608
 
 
 def by_meaning(row: tuple[object, ...]) -> str:
@@ -118,6 +128,58 @@ def test_a_restored_installation_is_the_same(played: Installation, other: Instal
     assert other.chain(1) == played.chain(1)
     assert "is kept as" not in done.stdout
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def with_queue(path: Path, installation: Installation) -> Path:
+    """Return the backup as earlier versions made it, with a foreign task and schedule."""
+    with sqlite3.connect(installation.database) as record:
+        record.execute(
+            "INSERT INTO django_q_ormq (key, payload, lock) VALUES ('a', 'code', '2026-01-01')"
+        )
+        record.execute("UPDATE django_q_schedule SET func = 'os.system'")
+    record.close()
+    lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+    old = path.with_name("old.backup")
+    with old.open("wb") as file, compressed(file) as out:
+        writer = Writer(out)
+        for line in lines[:-1]:
+            if isinstance(line, dict) and line.get("table") == "sessions_app.watch":
+                for name in ("ormq", "schedule"):
+                    table = f"django_q_{name}"
+                    found = installation.rows(f"SELECT name FROM pragma_table_info('{table}')")  # noqa: S608
+                    columns = [column for (column,) in found]
+                    writer.write({"table": f"django_q.{name}", "columns": columns})
+                    for row in installation.rows(f"SELECT * FROM {table}"):  # noqa: S608
+                        writer.write(list(row))
+            writer.write(line)
+        writer.end()
+    return old
+
+
+def test_queue_of_a_backup_is_not_restored_and_schedules_are_made_at_the_start(
+    played: Installation, other: Installation
+):
+    """Its tasks are code, signed with the key in the same file."""
+    path = with_queue(saved(played), played)
+    done = other.manage("restore", str(path))
+    assert done.returncode == 0, done.stderr
+
+    assert other.rows("SELECT * FROM django_q_ormq") == []
+    assert other.rows("SELECT * FROM django_q_schedule") == []
+    assert other.rows("SELECT name, schedule_id FROM sessions_app_watch") == [
+        ("default", None),
+        ("shop", None),
+    ]
+    other.start("worker")
+    wait_until(
+        lambda: not other.rows("SELECT 1 FROM sessions_app_watch WHERE schedule_id IS NULL"),
+        "the schedules of the watches",
+    )
+    assert {func for (func,) in other.rows("SELECT func FROM django_q_schedule")} >= {
+        "escalation.tasks.start_scheduled_cycle",
+        "escalation.tasks.recover_orphans",
+    }
+    assert other.rows("SELECT 1 FROM django_q_schedule WHERE func = 'os.system'") == []
 
 
 def damaged(path: Path, how: str) -> Path:

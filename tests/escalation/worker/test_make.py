@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 from django.db import connection, transaction
+from django_q.models import OrmQ, Schedule
 
+from escalation.queue import enqueue_session
 from escalation.worker import backup
 from escalation.worker.backup import make_backup, rows_of
 from sessions_app.models import Cycle, Session, SessionEvent
-from tests.factories import CycleFactory, SessionEventFactory, SessionFactory
+from tests.factories import CycleFactory, SessionEventFactory, SessionFactory, WatchFactory
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -50,6 +52,17 @@ def test_a_backup_is_for_its_owner_alone_and_leaves_no_draft(target):
     assert target.stat().st_mode & 0o777 == 0o600
     assert made.size == target.stat().st_size
     assert [path.name for path in target.parent.iterdir() if ".part" in path.name] == []
+
+
+def test_queue_is_not_in_a_backup(target):
+    watch = WatchFactory()
+    enqueue_session(SessionFactory(status=Session.Status.QUEUED))
+    assert OrmQ.objects.exists()
+    assert Schedule.objects.filter(name=f"watch-{watch.pk}").exists()
+
+    make_backup(target, quiet)
+
+    assert b'"django_q.' not in gzip.decompress(target.read_bytes())
 
 
 def test_keys_settings_and_the_archive_are_in_it(target, settings, tmp_path):

@@ -172,6 +172,17 @@ def test_housekeeping_is_made_once():
     ]
 
 
+def test_watch_without_a_schedule_gets_one_at_the_start():
+    watch = WatchFactory(interval_minutes=5)
+    Schedule.objects.all().delete()
+
+    ensure_housekeeping()
+
+    assert schedule_of(watch).minutes == 5
+    watch.refresh_from_db()
+    assert watch.schedule == schedule_of(watch)
+
+
 def test_the_first_sandbox_proof_is_delayed():
     ensure_housekeeping()
 
