@@ -89,18 +89,30 @@ def control_groups() -> ControlGroups:
 
 
 def find_control_groups(root: Path = CGROUPS, own: Path = OWN_GROUPS) -> ControlGroups:
-    """Find groups that work: one is created, limited and removed."""
+    """Find groups that work: one is created, limited and removed.
+
+    The group of a worker that ran as root is of no use to another user, who gets an own one.
+    """
     for parents in _candidates(root, own):
-        if all((parent / "cgroup.procs").exists() for parent, _file in parents):
-            groups = ControlGroups(parents=tuple((path / OUR_GROUP, f) for path, f in parents))
-            if _can_be_used(groups):
-                return groups
+        if all(_exists(parent / "cgroup.procs") for parent, _file in parents):
+            for name in (OUR_GROUP, f"{OUR_GROUP}-{os.geteuid()}"):
+                groups = ControlGroups(parents=tuple((path / name, f) for path, f in parents))
+                if _can_be_used(groups):
+                    return groups
     return ControlGroups()
+
+
+def _exists(path: Path) -> bool:
+    """Return False also in a directory of another user, where pathlib raises an error."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def _candidates(root: Path, own: Path) -> Iterator[tuple[tuple[Path, str], ...]]:
     """Yield the root for version 2, or the groups of this process for version 1."""
-    if (root / "cgroup.controllers").exists():
+    if _exists(root / "cgroup.controllers"):
         yield ((root, ""),)
     try:
         lines = [line.split(":", 2) for line in own.read_text().splitlines()]
@@ -152,12 +164,12 @@ class CommandGroup:
         """Wait until its last process has ended, for a limited time, and remove the group."""
         until = time.monotonic() + EMPTY_TIMEOUT_SECONDS
         for path in self.paths:
-            while path.exists():
+            while _exists(path):
                 with contextlib.suppress(OSError):
                     path.rmdir()
                 if time.monotonic() > until:
                     break
-                if path.exists():
+                if _exists(path):
                     time.sleep(0.005)
 
     def entering(self, argv: Sequence[str]) -> list[str]:

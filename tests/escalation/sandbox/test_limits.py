@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import os
 import resource
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -132,6 +135,45 @@ def version_2(tmp_path):
     (tmp_path / "cgroup.controllers").write_text("memory pids")
     (tmp_path / "cgroup.procs").touch()
     return tmp_path
+
+
+ORDINARY_USER = 65534
+
+
+@pytest.fixture
+def group_of_root() -> Iterator[Path]:
+    """A directory like the kernel's, with a group that only root can open."""
+    with tempfile.TemporaryDirectory() as name:
+        root, is_root = Path(name), os.geteuid() == 0
+        (root / "cgroup.controllers").write_text("memory pids")
+        (root / "cgroup.procs").touch()
+        group = root / "claudeops-tools"
+        group.mkdir(mode=0o700 if is_root else 0)
+        root.chmod(0o777)
+        if is_root:
+            os.seteuid(ORDINARY_USER)
+        yield root
+        if is_root:
+            os.seteuid(0)
+        root.chmod(0o700)
+        group.chmod(0o700)
+
+
+def test_group_that_another_user_left_behind_is_replaced_by_an_own_one(group_of_root):
+    groups = find_control_groups(group_of_root, group_of_root / "none")
+
+    assert groups.parents == ((group_of_root / f"claudeops-tools-{os.geteuid()}", ""),)
+
+
+def test_group_that_another_user_left_behind_is_skipped_where_no_other_can_be_made(group_of_root):
+    if os.geteuid() != ORDINARY_USER:
+        group_of_root.chmod(0o500)
+    else:
+        os.seteuid(0)
+        group_of_root.chmod(0o755)
+        os.seteuid(ORDINARY_USER)
+
+    assert find_control_groups(group_of_root, group_of_root / "none") == ControlGroups()
 
 
 def test_a_group_of_version_2_has_both_limits(version_2):
