@@ -1,9 +1,10 @@
-"""The API proxy of one run: holds the key, permits the models of the tier, counts tokens."""
+"""The API proxy of one run: holds the key, passes requests of the tier's CLI, counts tokens."""
 
 from __future__ import annotations
 
 import base64
 import hmac
+import io
 import json
 import logging
 import os
@@ -13,18 +14,35 @@ import select
 import socket
 import ssl
 import threading
+import time
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
+from http.client import (
+    HTTPConnection,
+    HTTPException,
+    HTTPResponse,
+    HTTPSConnection,
+    IncompleteRead,
+    LineTooLong,
+)
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from escalation.agent.api_request import (
+    MAX_MODEL_LENGTH,
+    MESSAGES,
+    TARGETS,
+    RequestPolicy,
+    judge_message_request,
+    known_headers,
+    read_request,
+)
 from escalation.agent.messages_api import error_body
 from escalation.agent.stream import LineSplitter, Tokens, tokens_in
 from escalation.errors import CannotRun, WhyNot
@@ -353,7 +371,6 @@ def _tls_context(extra_certificates: str) -> ssl.SSLContext:
 # which replaces the first by name.
 
 logger = logging.getLogger(__name__)
-MAX_MODEL_LENGTH = 200
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -601,14 +618,81 @@ def limits_in(status: int, headers: Iterable[tuple[str, str]]) -> ApiLimits | No
     return ApiLimits(status=status, at=datetime.now(UTC), retry_after=retry_after, headers=stated)
 
 
-MESSAGES, COUNT_TOKENS = "/v1/messages", "/v1/messages/count_tokens"
+# Limits of clients: a request that is sent slowly or not to its end holds a thread and memory.
+
+MAX_CONNECTIONS = 256
+MAX_HEAD_BYTES = 128 * 1024
 MAX_REQUEST_BYTES = 64 * 1024 * 1024
+# Of the bodies of all requests until they are answered.
+MAX_HELD_BYTES = 4 * MAX_REQUEST_BYTES
+# From the first byte to the last.
+REQUEST_SECONDS = 60.0
+# Longer than clients keep a connection for their next request.
+IDLE_SECONDS = 900.0
+
+
+class RequestReader(io.RawIOBase):
+    """Reads from a client; raises if a request takes too long or its head is too large."""
+
+    def __init__(self, client: socket.socket) -> None:
+        self._client = client
+        self.next_request()
+
+    def next_request(self) -> None:
+        self._deadline: float | None = None
+        self._allowed = MAX_HEAD_BYTES
+
+    def expect(self, length: int) -> None:
+        """Allow a body of this length after the head."""
+        self._allowed += length
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self._allowed <= 0:
+            raise LineTooLong("head of the request")
+        seconds = IDLE_SECONDS if self._deadline is None else self._deadline - time.monotonic()
+        if seconds <= 0:
+            raise TimeoutError("the request did not arrive in time")
+        self._client.settimeout(seconds)
+        count = self._client.recv_into(buffer)
+        self._client.settimeout(SILENCE_SECONDS)
+        self._allowed -= count
+        if self._deadline is None:
+            self._deadline = time.monotonic() + REQUEST_SECONDS
+        return count
+
+
+class BodyMemory:
+    """Bounds the memory of all bodies. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._held = 0
+
+    @contextmanager
+    def holding(self, length: int) -> Iterator[None]:
+        """Wait until there is room for a body; raise TimeoutError if there is none in time."""
+        with self._changed:
+            if not self._changed.wait_for(
+                lambda: self._held + length <= MAX_HELD_BYTES, REQUEST_SECONDS
+            ):
+                raise TimeoutError("other requests hold the memory for bodies")
+            self._held += length
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._held -= length
+                self._changed.notify_all()
+
+
 HOP_BY_HOP = {
     *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection"),
     *("te", "trailer", "transfer-encoding", "upgrade"),
 }
-OURS = {"host", "content-length", "accept-encoding", "expect", "authorization", "x-api-key"}
-OPENING_MODEL = re.compile(rb'\s*\{\s*"model"\s*:\s*"([\w.:@/\[\]-]{1,200})"\s*[,}]')
+OURS = {"accept-encoding": "identity", "content-type": "application/json"}
 
 
 class ApiRefusal(NamedTuple):
@@ -623,6 +707,16 @@ class ApiProxyHandler(BaseHTTPRequestHandler):
     @property
     def api_proxy(self) -> Any:
         return self.server.api_proxy  # type: ignore[attr-defined]
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile.close()
+        self._reader = RequestReader(self.connection)
+        self.rfile = io.BufferedReader(self._reader)
+
+    def handle_one_request(self) -> None:
+        self._reader.next_request()
+        super().handle_one_request()
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing: a request line may hold anything."""
@@ -646,22 +740,34 @@ class ApiProxyHandler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         refusal = self._objection_to_head()
         length = self._length()
+        self._reader.expect(length or 0)
         if refusal is not None or length is None:
             self._discard(length)
             return self._refuse(refusal or ApiRefusal(411, "A request needs a Content-Length."))
-        body = self.rfile.read(length)
-        if len(body) < length:
-            self.close_connection = True
-            return None
-        models = _models_in(body)
-        if models is None:
-            return self._refuse(
-                ApiRefusal(400, "The request is not a JSON object that names a model.")
-            )
-        if objection := next(filter(None, map(self.api_proxy.objection_to, models)), ""):
-            logger.warning("Refused a request to the API: %s", objection)
-            return self._refuse(ApiRefusal(403, objection))
-        return self._exchange(models[0], body)
+        with self.server.body_memory.holding(length):  # type: ignore[attr-defined]
+            body = self.rfile.read(length)
+            if len(body) < length:
+                self.close_connection = True
+                return None
+            model, refusal = self._judged(body)
+            if refusal is not None:
+                logger.warning("Refused a request to the API: %s", refusal.message)
+                return self._refuse(refusal)
+            return self._exchange(model, body)
+
+    def _judged(self, body: bytes) -> tuple[str, ApiRefusal | None]:
+        """Return the model of a request, and the reason why it may not be sent."""
+        policy = RequestPolicy(path=TARGETS[self.path], web_search=self.api_proxy.web_search)
+        # One at a time: a parsed request takes several times the memory of its body.
+        with self.server.judging:  # type: ignore[attr-defined]
+            request = read_request(body)
+            refusal = judge_message_request(request, policy)
+            model = str(request.get("model"))
+            del request
+        if refusal is not None:
+            return model, ApiRefusal(400, refusal.message)
+        objection = self.api_proxy.objection_to(model)
+        return model, ApiRefusal(403, objection) if objection else None
 
     def _objection_to_head(self) -> ApiRefusal | None:
         if self.request_version != "HTTP/1.1":
@@ -670,10 +776,8 @@ class ApiProxyHandler(BaseHTTPRequestHandler):
         by_bearer = bearer[2].strip() if bearer[0].lower() == "bearer" else None
         if not self.api_proxy.accepts(by_bearer, self.headers.get("x-api-key")):
             return ApiRefusal(401, "This token is not valid for the API proxy of this run.")
-        if self.path.partition("?")[0] not in (MESSAGES, COUNT_TOKENS):
+        if self.path not in TARGETS:
             return ApiRefusal(404, "The API proxy passes messages only.")
-        if not self.path.isascii():
-            return ApiRefusal(400, "The address cannot be read.")
         if any("\r" in value or "\n" in value for value in self.headers.values()):
             return ApiRefusal(400, "A header goes over several lines.")
         return None
@@ -706,25 +810,26 @@ class ApiProxyHandler(BaseHTTPRequestHandler):
 
     def _pass_on(self, exchange: UpstreamExchange, model: str, body: bytes) -> None:
         try:
-            answer = exchange.ask(self.path, self._headers_upstream(), body)
+            headers = {**known_headers(self.headers.items()), **OURS}
+            answer = exchange.ask(self.path, headers, body)
         except FAULTS as problem:
             if exchange.is_cut:
                 return self._note_unseen(model)
             return self._refuse(
                 ApiRefusal(502, f"The API cannot be reached: {_error_text(problem)}.")
             )
-        headers = answer.getheaders()
-        self.api_proxy.limits = limits_in(answer.status, headers) or self.api_proxy.limits
+        answered = answer.getheaders()
+        self.api_proxy.limits = limits_in(answer.status, answered) or self.api_proxy.limits
         if answer.status in (301, 302, 303, 307, 308):
             return self._refuse(ApiRefusal(502, "The API redirects: correct ANTHROPIC_BASE_URL."))
         pieces = exchange.pieces(answer)
         if self._is_charged and answer.status == 200:
             pieces = self._counted(pieces, model, answer)
-        self._stream(answer, headers, pieces)
+        self._stream(answer, answered, pieces)
 
     @property
     def _is_charged(self) -> bool:
-        return self.path.partition("?")[0] == MESSAGES
+        return TARGETS[self.path] == MESSAGES
 
     def _note_unseen(self, model: str) -> None:
         """Count a request whose client disconnected before the answer: it may be charged."""
@@ -732,16 +837,6 @@ class ApiProxyHandler(BaseHTTPRequestHandler):
         if self._is_charged:
             ledger = self.api_proxy.ledger
             ledger.note(ledger.new_name(), Usage(model=model, tokens=Tokens(), complete=False))
-
-    def _headers_upstream(self) -> dict[str, str]:
-        """Return the headers to pass on, without those of this connection or compression."""
-        left_out = HOP_BY_HOP | OURS | _named_in(self.headers.get("connection", ""))
-        passed = {
-            name.lower(): ", ".join(self.headers.get_all(name, []))
-            for name in self.headers
-            if name.lower() not in left_out
-        }
-        return {**passed, "accept-encoding": "identity"}
 
     def _counted(self, pieces: Pieces, model: str, answer: HTTPResponse) -> Pieces:
         """Record the usage in a piece before it is passed on."""
@@ -817,36 +912,6 @@ class ApiProxyHandler(BaseHTTPRequestHandler):
         if self.close_connection:
             self.send_header("connection", "close")
         self.end_headers()
-
-
-def _models_in(body: bytes) -> list[str] | None:
-    """Return the model of the request and those of its server-side tools.
-
-    Usually there is one, at the start of the body; then the rest need not be parsed.
-    """
-    named_once = body.count(b'"model"') == 1 and b"\\u00" not in body
-    if named_once and (opening := OPENING_MODEL.match(body)):
-        return [opening[1].decode()]
-    try:
-        request = json.loads(body, object_pairs_hook=_unambiguous)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(request, dict):
-        return None
-    tools = request.get("tools")
-    named = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
-    models = [request.get("model"), *(tool["model"] for tool in named if "model" in tool)]
-    found = [model for model in models if isinstance(model, str)]
-    is_clear = len(found) == len(models) and all(len(name) <= MAX_MODEL_LENGTH for name in found)
-    return found if is_clear else None
-
-
-def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a model that is named twice: two parsers may read different values."""
-    named = dict(pairs)
-    if len(named) != len(pairs) and sum(name == "model" for name, _value in pairs) > 1:
-        raise ValueError("a model is named twice")
-    return named
 
 
 def _named_in(connection: str) -> set[str]:
@@ -974,9 +1039,11 @@ class ApiProxy:
         upstream: Upstream,
         *,
         models: tuple[str, ...],
+        tools: Collection[str],
         objection: Callable[[Spending], str],
         ledger: Path,
     ) -> None:
+        self.web_search = "WebSearch" in tools
         self.connections = Connections(upstream)
         self.ledger = Ledger(ledger)
         self.limits = ApiLimits()
@@ -1052,12 +1119,16 @@ class _ApiProxyServer(ThreadingHTTPServer):
     def __init__(self, api_proxy: ApiProxy, watcher: DisconnectWatcher) -> None:
         self.api_proxy = api_proxy
         self.watcher = watcher
+        self.body_memory = BodyMemory()
+        self.judging = threading.Lock()
         self._clients: set[socket.socket] = set()
         self._changed = threading.Condition()
         super().__init__(("127.0.0.1", 0), ApiProxyHandler)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        return str(client_address[0]).startswith("127.")
+        with self._changed:
+            is_full = len(self._clients) >= MAX_CONNECTIONS
+        return not is_full and str(client_address[0]).startswith("127.")
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._changed:

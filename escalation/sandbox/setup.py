@@ -650,6 +650,7 @@ def _api_proxy(
     api_proxy = ApiProxy(
         upstream,
         models=(request.tier.model, SMALL_MODEL),
+        tools=set(request.tier.tool_names) - set(request.tier.disallowed_tools),
         objection=request.objection,
         ledger=request.run_directory / "usage.jsonl",
     )

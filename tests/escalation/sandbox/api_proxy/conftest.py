@@ -58,11 +58,22 @@ class Run:
 def run_with(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     with ExitStack() as stack:
 
-        def start(script: Script, *, models=("haiku",), objection=lambda _spending: "", **changes):
+        def start(
+            script: Script,
+            *,
+            models=("haiku",),
+            tools=(),
+            objection=lambda _spending: "",
+            **changes,
+        ):
             api = stack.enter_context(played_api(script))
             ledger = tmp_path / "usage.jsonl"
             api_proxy = ApiProxy(
-                upstream_at(api.port, **changes), models=models, objection=objection, ledger=ledger
+                upstream_at(api.port, **changes),
+                models=models,
+                tools=tools,
+                objection=objection,
+                ledger=ledger,
             )
             own = stack.enter_context(ExitStack())
             serving = own.enter_context(api_proxy.serving())

@@ -75,15 +75,32 @@ def test_the_head_goes_on_before_the_first_piece(run_with):
 def test_the_key_takes_the_place_of_the_token(run_with):
     run = run_with(answer_json)
 
-    run.ask(anthropic_beta="a,b", anthropic_version="2023-06-01").read()
+    run.ask(anthropic_version="2023-06-01").read()
 
     [request] = run.api.requests
     assert request.line == "POST /v1/messages?beta=true HTTP/1.1"
     assert request.headers["x-api-key"] == KEY
     assert run.serving.token not in str(request)
-    assert request.headers["anthropic-beta"] == "a,b"
     assert request.headers["anthropic-version"] == "2023-06-01"
     assert request.headers["accept-encoding"] == "identity"
+
+
+def test_only_headers_and_betas_of_the_cli_are_passed_on(run_with):
+    run = run_with(answer_json)
+
+    run.ask(
+        anthropic_beta="claude-code-20250219, files-api-2025-04-14,effort-2025-11-24",
+        content_type="application/json; charset=utf-16",
+        x_app="cli",
+        x_forwarded_for="10.0.0.1",
+        anthropic_workspace_id="other",
+    ).read()
+
+    [request] = run.api.requests
+    assert request.headers["anthropic-beta"] == "claude-code-20250219,effort-2025-11-24"
+    assert request.headers["content-type"] == "application/json"
+    assert request.headers["x-app"] == "cli"
+    assert not {"x-forwarded-for", "anthropic-workspace-id"} & set(request.headers)
 
 
 def test_a_subscriptions_token_is_put_on_as_a_bearer(run_with):
@@ -146,6 +163,7 @@ def test_another_token_is_refused(run_with, headers):
         ("POST", "/v1/messages/batches"),
         ("POST", "/v1/files"),
         ("POST", "/v1/messages/../files"),
+        ("POST", "/v1/messages?beta=true&x=1"),
         ("POST", "/v1/organizations/api_keys"),
         ("POST", "http://elsewhere/v1/messages"),
         ("GET", "/"),
@@ -168,27 +186,34 @@ def test_the_connection_check_is_answered_by_the_proxy(run_with):
     assert run.api.requests == []
 
 
-def test_a_model_that_a_tool_names_does_not_reach_the_api(run_with):
-    """A tool that runs at the API may ask a model of its own."""
+@pytest.mark.parametrize(
+    ("path", "part"),
+    [
+        ("/v1/messages", {"mcp_servers": [{"type": "url", "url": "https://elsewhere.example"}]}),
+        ("/v1/messages/count_tokens", {"stream": True}),
+    ],
+)
+def test_an_unknown_field_is_refused_by_name(run_with, path, part):
     run = run_with(answer_json)
-    tool = {"type": "advisor_1", "name": "advisor", "model": "claude-opus-4-1"}
 
-    answer = run.ask({"model": "claude-haiku-4-5", "tools": [tool]})
+    answer = run.ask({"model": "claude-haiku-4-5", **part}, path=path)
 
-    assert answer.status == 403
-    assert "claude-opus-4-1" in error_in(answer)[1]
+    assert (answer.status, answer.getheader("x-should-retry")) == (400, "false")
+    kind, message = error_in(answer)
+    assert kind == "invalid_request_error"
+    assert next(iter(part)) in message
     assert run.api.requests == []
 
 
-def test_a_tool_parameter_called_model_is_no_model(run_with):
-    run = run_with(answer_json)
-    schema = {"type": "object", "properties": {"model": {"type": "string"}}}
+@pytest.mark.parametrize(("tools", "status"), [(("Bash", "WebSearch"), 200), (("Bash",), 400)])
+def test_a_web_search_needs_a_tier_with_that_tool(run_with, tools, status):
+    run = run_with(answer_json, tools=tools)
+    search = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
 
-    answer = run.ask(
-        {"model": "claude-haiku-4-5", "tools": [{"name": "x", "input_schema": schema}]}
-    )
+    answer = run.ask({"model": "claude-haiku-4-5", "tools": [search]})
 
-    assert answer.status == 200
+    assert answer.status == status
+    assert len(run.api.requests) == (status == 200)
 
 
 def test_a_token_is_invalid_after_its_run(run_with):
@@ -377,7 +402,11 @@ def test_a_api_proxy_goes_on_counting_where_its_ledger_ends(run_with, tmp_path):
     run.ask().read()
 
     again = ApiProxy(
-        upstream_at(run.api.port), models=("haiku",), objection=lambda _s: "", ledger=run.ledger
+        upstream_at(run.api.port),
+        models=("haiku",),
+        tools=(),
+        objection=lambda _s: "",
+        ledger=run.ledger,
     )
 
     assert again.spending == run.api_proxy.spending

@@ -14,7 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from escalation.agent.stream import Tokens
-from escalation.sandbox.api_proxy import ApiAddress, read_ledger
+from escalation.sandbox import api_proxy
+from escalation.sandbox.api_proxy import ApiAddress, BodyMemory, read_ledger
 from tests.escalation.sandbox.api_proxy.played_api import (
     CHUNKED,
     LAST_CHUNK,
@@ -313,7 +314,7 @@ def raw(run, request: bytes) -> bytes:
         ("POST /v1/messages HTTP/1.1|content-length: 99999999999", b"411"),
         ("POST /v1/messages HTTP/1.0|content-length: 0", b"505"),
         ("POST /v1/messages HTTP/1.1|content-length: 0|x-a: 1| folded: 2", b"400"),
-        ("POST /v1/messages?\u00e9 HTTP/1.1|content-length: 0", b"400"),
+        ("POST /v1/messages?\u00e9 HTTP/1.1|content-length: 0", b"404"),
         ("BREW /v1/messages HTTP/1.1", b"501"),
     ],
 )
@@ -333,6 +334,137 @@ def test_half_a_request_is_not_sent(run_with):
 
     assert raw(run, f"{opening}content-length: 100\r\n\r\n{{".encode()) == b""
     assert run.api.requests == []
+
+
+def raw_connection(run) -> socket.socket:
+    host, port = run.address.split(":")
+    client = socket.create_connection((host, int(port)), timeout=20)
+    run.stack.callback(client.close)
+    return client
+
+
+def head_of(run, *lines: str) -> bytes:
+    token = f"x-api-key: {run.serving.token}"
+    return "\r\n".join(["POST /v1/messages HTTP/1.1", token, *lines]).encode()
+
+
+def drip_until_cut(client: socket.socket, drop: bytes) -> bool:
+    """Send without end; return True once the other side has closed the connection."""
+    client.settimeout(0.01)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            client.sendall(drop)
+            if client.recv(1) == b"":
+                return True
+        except TimeoutError:
+            continue
+        except ConnectionError:
+            return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param([], id="a request line"),
+        pytest.param(["x-long: "], id="a header"),
+        pytest.param(["content-length: 1000000", "", ""], id="a body"),
+        pytest.param(["x-api-key: wrong", "content-length: 1000000", "", ""], id="a refused body"),
+    ],
+)
+def test_a_request_that_never_ends_is_cut(run_with, monkeypatch, lines):
+    monkeypatch.setattr(api_proxy, "REQUEST_SECONDS", 0.2)
+    run = run_with(answer_well)
+    client = raw_connection(run)
+    client.sendall(head_of(run, *lines))
+
+    assert drip_until_cut(client, b"x")
+    assert run.api.requests == []
+    monkeypatch.setattr(api_proxy, "REQUEST_SECONDS", 60.0)
+    assert run.ask().status == 200
+
+
+def test_a_connection_without_a_request_is_closed(run_with, monkeypatch):
+    monkeypatch.setattr(api_proxy, "IDLE_SECONDS", 0.1)
+    run = run_with(answer_json)
+
+    assert raw_connection(run).recv(1) == b""
+
+
+def test_a_connection_without_a_further_request_is_closed(run_with, monkeypatch):
+    def answer_and_shorten_the_wait(connection, api):
+        monkeypatch.setattr(api_proxy, "IDLE_SECONDS", 0.1)
+        answer_json(connection, api)
+
+    run = run_with(answer_and_shorten_the_wait)
+    connection = run.connect()
+
+    assert run.ask(connection=connection).read()
+    assert connection.sock.recv(1) == b""
+
+
+def test_a_head_without_end_is_refused(run_with):
+    run = run_with(answer_well)
+    client = raw_connection(run)
+
+    client.sendall(head_of(run, *(f"x-{number}: {'x' * 10_000}" for number in range(20)), "", ""))
+
+    assert client.recv(100).split()[1] == b"431"
+    assert run.api.requests == []
+
+
+def test_a_body_waits_until_there_is_memory_for_it(monkeypatch):
+    monkeypatch.setattr(api_proxy, "MAX_HELD_BYTES", 10)
+    memory, waiting = BodyMemory(), threading.Event()
+    held = []
+
+    def hold() -> None:
+        waiting.set()
+        with memory.holding(7):
+            held.append(7)
+
+    with memory.holding(5):
+        second = threading.Thread(target=hold)
+        second.start()
+        waiting.wait(10)
+        with memory.holding(5):
+            assert held == []
+    second.join(10)
+
+    assert held == [7]
+
+
+def test_a_body_that_finds_no_memory_in_time_is_cut(run_with, monkeypatch):
+    monkeypatch.setattr(api_proxy, "MAX_HELD_BYTES", 10)
+    monkeypatch.setattr(api_proxy, "REQUEST_SECONDS", 0.2)
+    run = run_with(answer_well)
+
+    with pytest.raises((OSError, http.client.HTTPException)):
+        run.ask({"model": "haiku"})
+
+    assert run.api.requests == []
+
+
+def test_more_connections_than_are_allowed_are_closed(run_with, monkeypatch):
+    monkeypatch.setattr(api_proxy, "MAX_CONNECTIONS", 2)
+    run = run_with(answer_json)
+    used = [run.connect() for _number in range(2)]
+    for connection in used:
+        assert run.ask({"model": "haiku"}, connection=connection).read()
+
+    with pytest.raises((OSError, http.client.HTTPException)):
+        run.ask({"model": "haiku"})
+
+    used[0].close()
+    eventually(lambda: answers(run))
+
+
+def answers(run) -> bool:
+    try:
+        return run.ask({"model": "haiku"}).status == 200
+    except (OSError, http.client.HTTPException):
+        return False
 
 
 def test_the_end_of_a_api_proxy_waits_for_nobody_and_loses_nothing(run_with):
