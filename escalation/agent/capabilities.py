@@ -20,6 +20,12 @@ from typing import Any, cast
 
 from django.conf import settings
 
+from escalation.agent.api_request import (
+    BETAS,
+    RequestPolicy,
+    judge_message_request,
+    split_betas,
+)
 from escalation.agent.binary import (
     FORK_FLAG,
     ClaudeBinary,
@@ -76,17 +82,21 @@ class Capabilities:
     appended_prompt_sticks: bool = False
     """The appended system prompt of the first run is used for later runs, too."""
     missing_flags: tuple[str, ...] = ()
+    refused_by_api_proxy: tuple[str, ...] = ()
+    """Parts of its requests that the API proxy does not know."""
+    betas_removed: tuple[str, ...] = ()
+    """Values of `anthropic-beta` that the API proxy does not pass on."""
     problem: str = ""
 
     @property
     def is_usable(self) -> bool:
-        return self.works and not self.missing_flags
+        return self.works and not self.missing_flags and not self.refused_by_api_proxy
 
     @property
     def is_settled(self) -> bool:
         """True if the probe answered every question and need not be repeated."""
         costs = (self.accumulates_on_resume, self.accumulates_on_fork)
-        return self.works and (self.states_own_share or None not in costs)
+        return self.is_usable and (self.states_own_share or None not in costs)
 
     @property
     def verdict(self) -> str:
@@ -94,6 +104,9 @@ class Capabilities:
             return f"unusable: it does not know {', '.join(self.missing_flags)}"
         if not self.works:
             return f"unusable: {self.problem}"
+        if self.refused_by_api_proxy:
+            refused = ", ".join(self.refused_by_api_proxy)
+            return f"unusable: the API proxy refuses its requests ({refused}); upgrade Claude Ops"
         studied = self.version.split(" ")[0] in STUDIED_VERSIONS
         known = "studied" if studied else "not seen before, judged by the probe alone"
         return f"usable ({known}); {self._cost_words}"
@@ -162,9 +175,13 @@ def _remember(binary: ClaudeBinary, fingerprint: str, known: Capabilities) -> No
 
 def _read(fingerprint: str) -> Capabilities | None:
     try:
-        found = json.loads(_kept(fingerprint).read_text())
-        return Capabilities(**{**found, "missing_flags": tuple(found["missing_flags"])})
-    except (OSError, ValueError, TypeError, KeyError):
+        stored = json.loads(_kept(fingerprint).read_text())
+        found: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in stored.items()
+        }
+        return Capabilities(**found)
+    except (OSError, ValueError, TypeError, AttributeError):
         return None
 
 
@@ -200,6 +217,14 @@ class ProbeApi:
 
     weight: int = 0
     system_prompts: list[str] = field(default_factory=list)
+    refused: set[str] = field(default_factory=set)
+    betas: set[str] = field(default_factory=set)
+
+    def judge(self, request: dict[str, Any], betas: str) -> None:
+        """Note what the API proxy would refuse or remove."""
+        if refusal := judge_message_request(request, RequestPolicy()):
+            self.refused.add(refusal.where)
+        self.betas.update(split_betas(betas))
 
     def answer(self, request: dict[str, Any]) -> ScriptedAnswer:
         if is_auxiliary(request) or PROMPT not in _newest_words(request):
@@ -217,7 +242,9 @@ def _newest_words(request: dict[str, Any]) -> str:
 
 class _ProbeHandler(MessagesHandler):
     def answer_to(self, request: dict[str, Any]) -> None:
-        self.send_answer(cast(ProbeApi, self.player).answer(request), request)
+        api = cast(ProbeApi, self.player)
+        api.judge(request, self.headers.get("anthropic-beta", ""))
+        self.send_answer(api.answer(request), request)
 
 
 class ProbeFailed(Exception):
@@ -231,15 +258,23 @@ def probe(binary: ClaudeBinary) -> Capabilities:
         serve_messages(_ProbeHandler, api) as port,
     ):
         try:
-            return _watched(binary, ProbeRuns(Path(directory), api, port), api)
+            found = _watched(binary, ProbeRuns(Path(directory), api, port), api)
         except ProbeFailed as failed:
-            return Capabilities(version=binary.version, works=False, problem=str(failed))
+            found = Capabilities(version=binary.version, works=False, problem=str(failed))
+    return replace(
+        found,
+        refused_by_api_proxy=tuple(sorted(api.refused)),
+        betas_removed=tuple(sorted(api.betas - BETAS.keys())),
+    )
 
 
 def _watched(binary: ClaudeBinary, runs: ProbeRuns, api: ProbeApi) -> Capabilities:
-    """Make a new run, a resumed one with another system prompt, and a forked one."""
+    """Make a new run, a resumed one with another system prompt, and a forked one of Tier 2."""
     beginning, own_id = _request(str(uuid.uuid4())), str(uuid.uuid4())
     resuming = _request(own_id, resumes=beginning.session_id)
+    escalating = replace(
+        resuming, tier=replace(resuming.tier, allowed_tools=DEFAULT_TIERS[1].allowed_tools)
+    )
     first = runs.run("fresh", binary, FIRST, beginning, FIRST_WORDS)
     resumed = runs.run("resumed", _without_fork(binary), RESUMED, resuming, LATER_WORDS)
     heard_later = LATER_WORDS in "".join(api.system_prompts[-1:])
@@ -255,7 +290,7 @@ def _watched(binary: ClaudeBinary, runs: ProbeRuns, api: ProbeApi) -> Capabiliti
     )
     if not binary.can_fork:
         return found
-    forked = runs.run("forked", binary, FORKED, resuming, LATER_WORDS)
+    forked = runs.run("forked", binary, FORKED, escalating, LATER_WORDS)
     # A fork includes the resumed run if that kept the id of the conversation.
     totals = (FIRST + FORKED, FIRST + RESUMED + FORKED)
     return replace(

@@ -114,6 +114,8 @@ PER_RUN = {
     "states_own_share": False,
     "appended_prompt_sticks": False,
     "missing_flags": [],
+    "refused_by_api_proxy": [],
+    "betas_removed": [],
     "problem": "",
 }
 

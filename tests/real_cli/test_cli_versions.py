@@ -21,7 +21,7 @@ from escalation.drills.drill import drill_directory
 from escalation.run import prepare
 from sessions_app.history.chain import chain_of
 from sessions_app.models import Session
-from tests.real_cli.playing import PlayedDrill, conversation_text
+from tests.real_cli.playing import PlayedDrill, conversation_text, tool_outputs
 from tests.real_cli.test_requirements import SERVED
 
 PER_RUN = "usable (studied); cost is reported per run"
@@ -95,6 +95,21 @@ say = "The lamp is green."
 usage = { input_tokens = 500, output_tokens = 5 }
 """
 
+SEARCHED = """
+title = "Searched"
+[[tier.1]]
+calls = [{ tool = "WebSearch", input = { query = "colour of the lamp" } }]
+[[tier.1]]
+[tier.1.report]
+summary = "x"
+services = [{ name = "lamp", status = "healthy" }]
+events = []
+actions_taken = []
+escalation = { needed = false, reason = "", services = [] }
+[[aside]]
+say = "The lamp is green."
+"""
+
 
 @pytest.fixture
 def same_model(settings):
@@ -119,6 +134,7 @@ def test_doctor_says_how_each_version_reports_cost(cli_version):
     found = json.loads(out.getvalue())
     assert found["verdict"] == VERDICTS[cli_version]
     assert (found["can_fork"], found["keeps_id_on_resume"]) == (True, True)
+    assert (found["refused_by_api_proxy"], found["betas_removed"]) == ([], [])
     totals = (found["accumulates_on_resume"], found["accumulates_on_fork"])
     assert totals == ((True, True) if cli_version == "bundled" else (False, False))
 
@@ -174,6 +190,16 @@ def test_subagents_are_paid_for_by_the_run_that_started_them(
 
     assert (session.input_tokens, session.output_tokens) == (1000 + 500 + 2000, 10 + 5 + 20)
     assert session.cost_usd == session.reported_cost_usd
+
+
+def test_a_web_search_passes_the_api_proxy(cli_version, play_drill, write_scenario):
+    """It is a request of its own with a tool that runs at the API."""
+    write_scenario("searched", SEARCHED)
+
+    session = play_drill("searched").sessions[0]
+
+    assert session.status == Session.Status.COMPLETED
+    assert any("The lamp is green." in output for output in tool_outputs(session))
 
 
 def upgraded_after_the_first(binary):

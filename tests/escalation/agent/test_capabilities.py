@@ -19,6 +19,7 @@ from escalation.agent.capabilities import (
     forget_capabilities,
     probe,
 )
+from escalation.tiers import DEFAULT_TIERS
 
 # Speaks stream-json, asks the API as the real one does, charges a millionth of a dollar for each
 # token, and keeps totals by conversation.
@@ -38,18 +39,19 @@ def value(flag):
     return args[args.index(flag) + 1] if flag in args else ""
 
 prompt = "" if sys.stdin.isatty() else sys.stdin.read()
-notes = []
+notes, extra, betas = [], {{}}, ""
 
 def post(body):  # by hand: a library for it takes longer to load than all the rest
     host, _, path = os.environ["ANTHROPIC_BASE_URL"].removeprefix("http://").partition("/")
     with socket.create_connection(host.split(":")) as api:
-        head = f"POST /{{path}}/v1/messages HTTP/1.0\\r\\nContent-Length: {{len(body)}}\\r\\n\\r\\n"
+        head = f"POST /{{path}}/v1/messages HTTP/1.0\\r\\nContent-Length: {{len(body)}}\\r\\n"
+        head += f"anthropic-beta: {{betas}}\\r\\n\\r\\n"
         api.sendall(head.encode() + body)
         return api.makefile("rb").read().partition(b"\\r\\n\\r\\n")[2]
 
 def ask(text, tools):
     body = dict(model="haiku", system=value("--append-system-prompt"), max_tokens=9, tools=tools,
-        messages=[dict(role="user", content=text), *notes])
+        messages=[dict(role="user", content=text), *notes], **extra)
     usage = json.loads(post(json.dumps(body).encode()))["usage"]
     return (usage["input_tokens"] + usage["output_tokens"]) / 1e6
 
@@ -121,6 +123,9 @@ BREAKS_ON_RESUME = "sys.exit(3) if parent else done(conversation, call_api())"
 FIRST_FAILS = "done(conversation, call_api()); sys.exit(0 if parent else 1)"
 # As 2.1.325 does: a note of the CLI stands behind the prompt.
 ADDS_A_NOTE = "notes.append(dict(role='system', content='42 tokens left'));" + ACCUMULATES.strip()
+SENDS_A_NEW_FIELD = "extra['warp'] = 9; done(conversation, call_api())"
+SENDS_A_NEW_FIELD_LATER = "extra.update(warp=9) if parent else 0; done(conversation, call_api())"
+SENDS_A_NEW_BETA = "betas = 'effort-2025-11-24, warp-2027-01-01';done(conversation, call_api())"
 NEVER_CALLS = "done(conversation, 0.01)"
 STICKS = """
 if parent and "--append-system-prompt" in args:
@@ -252,6 +257,34 @@ def test_a_first_run_that_failed_is_told_in_the_verdict(cli):
 
 def test_a_cli_that_never_asks_the_api_gets_a_verdict_and_no_traceback(cli):
     assert probe(cli(NEVER_CALLS)).verdict
+
+
+@pytest.mark.parametrize("behaviour", [SENDS_A_NEW_FIELD, SENDS_A_NEW_FIELD_LATER])
+def test_a_cli_that_sends_what_the_api_proxy_refuses_is_unusable(cli, behaviour, settings):
+    found = capabilities_of(cli(behaviour))
+
+    assert (found.works, found.is_usable) == (True, False)
+    assert found.refused_by_api_proxy == ("warp",)
+    assert "(warp)" in found.verdict
+    assert list(settings.CLAUDEOPS_STATE_DIR.glob("cli/*.capabilities.json")) == []
+
+
+def test_a_beta_that_the_api_proxy_removes_is_named(cli):
+    binary = cli(SENDS_A_NEW_BETA)
+    found = capabilities_of(binary)
+    capabilities._remembered.clear()
+
+    assert (found.is_usable, found.betas_removed) == (True, ("warp-2027-01-01",))
+    assert capabilities_of(binary) == found
+
+
+def test_the_forked_run_has_the_tools_of_the_second_tier(cli, tmp_path):
+    """A conversation that gets new tools may send what no other run sends."""
+    probe(cli("open(HERE + '/tools', 'a').write(value('--tools') + '\\n');" + PER_RUN))
+
+    tools = (tmp_path / "tools").read_text().splitlines()
+    observing, remediating = (",".join(tier.tool_names) for tier in DEFAULT_TIERS[:2])
+    assert tools == [observing, observing, remediating]
 
 
 def test_a_cli_that_vanished_is_unusable(cli, tmp_path):

@@ -55,6 +55,18 @@ def test_it_prints_every_finding_and_the_verdict(found, fake_cli):
     assert lines["verdict"].startswith("usable (not seen before, judged by the probe alone)")
 
 
+def test_a_cli_whose_requests_the_api_proxy_refuses_is_named_unusable(found):
+    found(refused_by_api_proxy=["warp"], betas_removed=["warp-2027-01-01"])
+
+    code, said = doctor_says()
+
+    lines = {line[:24].strip(): line[25:] for line in said.splitlines()}
+    assert code == 2
+    assert lines["refused by api proxy"] == "warp"
+    assert lines["betas removed"] == "warp-2027-01-01"
+    assert lines["verdict"].startswith("unusable: the API proxy refuses its requests (warp)")
+
+
 def test_with_json_it_prints_data(found):
     found(version="2.1.325 (Claude Code)")
 
