@@ -47,6 +47,20 @@ def test_api_that_cannot_be_reached_is_named(watch_cycle, monkeypatch, settings)
     assert "cannot be reached" in cycle.outcome_reason
 
 
+def test_field_that_the_api_proxy_does_not_know_fails_the_run_and_is_named(
+    scripted_api, watch_cycle, monkeypatch, settings
+):
+    api = scripted_api(*watch_cycle.healthy)
+    settings.CLAUDEOPS_PASS_ENV = ("CLAUDE_CODE_EXTRA_BODY",)
+    monkeypatch.setenv("CLAUDE_CODE_EXTRA_BODY", '{"inference_geo": "us"}')
+
+    session = watch_cycle.run().sessions.get()
+
+    assert session.status == Session.Status.FAILED
+    assert "inference_geo" in session.error
+    assert api.requests == []
+
+
 def test_tier_that_fails_after_an_escalation_is_not_a_silent_end(scripted_api, watch_cycle):
     escalating = Reply(calls=(report_call(status="down", escalate="needs a restart"),))
     scripted_api(escalating, Reply(error=403, times=20))
