@@ -25,6 +25,7 @@ from escalation.agent.process import Traces
 from escalation.errors import CliMissing
 from escalation.tiers import Tier
 from sessions_app.credentials import API_KEY, LOGINS, TABLE, WITHHELD_FROM_CLI
+from sessions_app.models.watch import CONFIGURATION_FILES
 
 QUESTION_TIMEOUT_SECONDS = 20
 FORK_FLAG = "--fork-session"
@@ -151,6 +152,8 @@ def _ask(path: str, question: str) -> str:
 RUN_SETTINGS = json.dumps({"cleanupPeriodDays": 3650})
 # The environment of the CLI holds the token of the run.
 NO_ENVIRONMENT = ("Read(//proc/*/environ)", "Read(//proc/*/task/**)")
+# In the working directory; a rule for Edit holds for every tool that writes a file.
+NO_CONFIGURATION = tuple(f"Edit(/{name})" for name in CONFIGURATION_FILES)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -197,8 +200,9 @@ def build_argv(binary: ClaudeBinary, request: RunRequest) -> list[str]:
 
 
 def _own_files(directory: str) -> tuple[str, ...]:
-    """Return rules that keep tools from files that the CLI itself may write in its sandbox."""
-    return (f"Edit(/{directory}/**)", *NO_ENVIRONMENT) if directory else NO_ENVIRONMENT
+    """Return rules that keep tools from files of the CLI, its instructions and its environment."""
+    config = (f"Edit(/{directory}/**)",) if directory else ()
+    return (*config, *NO_CONFIGURATION, *NO_ENVIRONMENT)
 
 
 def conversation_id(binary: ClaudeBinary, request: RunRequest) -> str:

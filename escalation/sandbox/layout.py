@@ -8,8 +8,11 @@ because a mount follows no symbolic link.
 
 from __future__ import annotations
 
+import errno
 import glob
+import logging
 import os
+import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,9 +22,10 @@ from pathlib import Path
 from django.conf import settings
 
 from escalation.command_policy.grants import Grants
-from sessions_app.models.watch import our_places
+from sessions_app.models.watch import CONFIGURATION_FILES, our_places
 
 NOTHING = "/dev/null"
+logger = logging.getLogger(__name__)
 
 
 class Strength(IntEnum):
@@ -253,6 +257,9 @@ class RunPaths:
     grants: Grants = field(default_factory=Grants)
     writable: bool = False
     """Return whether the working directory and `grants.writable` may be written."""
+    configuration: Path | None = None
+    """Copies of the configuration files in a writable working directory, made by
+    `copied_configuration`. Every sandbox shows them, read-only, in the place of the files."""
     sandboxed: bool = True
     """Without sandboxes only single vectors that the policy allows run, on the host."""
     docker_socket: Path | None = None
@@ -318,7 +325,7 @@ def sandbox_mounts(paths: RunPaths, *, temporary_bytes: int) -> list[Mount]:
         for mount in hiding(map(str, paths.other_watches))
         if not any(is_inside(mount.path, other.path) for other in shown)
     ]
-    return [*hidden, *others, *shown, *showing(Path(RESOLVER), hidden)]
+    return [*hidden, *others, *shown, *_configuration(paths), *showing(Path(RESOLVER), hidden)]
 
 
 def sandbox_home(paths: RunPaths) -> str:
@@ -428,3 +435,81 @@ def _temporary_directories(size: int, shared: str) -> list[Private]:
 def _secrets_of_homes(own: Path) -> list[str]:
     homes = {str(own), "/root", *glob.glob("/home/*")}
     return [os.path.join(home, name) for home in homes for name in HOME_SECRETS]
+
+
+def _configuration(paths: RunPaths) -> list[Shown]:
+    if paths.configuration is None:
+        return []
+    workdir = os.path.realpath(paths.workdir)
+    return [
+        Shown(path=os.path.join(workdir, name), source=str(paths.configuration / name))
+        for name in sorted(os.listdir(paths.configuration))
+    ]
+
+
+# Copies of configuration files. A sandbox must not mount the files themselves: a container or the
+# session of another watch could replace one by a link to any file of the host in the moment of the
+# mount, and bubblewrap follows links.
+
+MOST_COPIED_BYTES = 16 * 1024 * 1024
+BYTES_OF_AN_ENTRY = 4096
+DEEPEST_COPY = 32
+OPENED = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def copied_configuration(workdir: Path, target: Path) -> Path:
+    """Copy the configuration files of a working directory into `target`, and return it.
+
+    A name that is a link is left out: a mount cannot cover a link.
+    """
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(mode=0o700, parents=True)
+    parent = os.open(workdir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in CONFIGURATION_FILES:
+            try:
+                if not stat.S_ISLNK(_stat(name, parent).st_mode):
+                    _copy(name, parent, target / name, MOST_COPIED_BYTES)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                logger.warning("%s in %s is not protected: %s", name, workdir, error)
+                shutil.rmtree(target / name, ignore_errors=True)
+                (target / name).unlink(missing_ok=True)
+    finally:
+        os.close(parent)
+    return target
+
+
+def _copy(name: str, parent: int, target: Path, left: int, depth: int = 0) -> int:
+    """Copy a file or a directory without following links; return the bytes left of the limit."""
+    found = _stat(name, parent)
+    left -= BYTES_OF_AN_ENTRY + (found.st_size if stat.S_ISREG(found.st_mode) else 0)
+    if left < 0 or depth > DEEPEST_COPY:
+        raise OSError(errno.EFBIG, f"there is too much in it (at {target.name})")
+    if stat.S_ISLNK(found.st_mode):
+        target.symlink_to(os.readlink(name, dir_fd=parent))
+    elif stat.S_ISDIR(found.st_mode):
+        descriptor = os.open(name, OPENED | os.O_DIRECTORY, dir_fd=parent)
+        try:
+            target.mkdir(mode=0o700)
+            for entry in os.listdir(descriptor):
+                left = _copy(entry, descriptor, target / entry, left, depth + 1)
+        finally:
+            os.close(descriptor)
+        target.chmod(_mode_of(found) | stat.S_IWUSR)  # or its copies could not be removed
+    elif stat.S_ISREG(found.st_mode):
+        with open(os.open(name, OPENED, dir_fd=parent), "rb") as source:
+            target.write_bytes(source.read(found.st_size))
+        target.chmod(_mode_of(found))
+    return left
+
+
+def _stat(name: str, parent: int) -> os.stat_result:
+    return os.stat(name, dir_fd=parent, follow_symlinks=False)
+
+
+def _mode_of(found: os.stat_result) -> int:
+    """Return the mode of a copy, which this user owns; a sandbox reads no more than before."""
+    mode = stat.S_IMODE(found.st_mode) & 0o777
+    return mode if found.st_uid == os.getuid() else (mode & 0o007) << 6 | mode & 0o007

@@ -82,6 +82,7 @@ from escalation.sandbox.layout import (
     SHIM_SOCKET_NAME,
     SOCKET_NAME,
     RunPaths,
+    copied_configuration,
     installation_paths,
     sandbox_home,
 )
@@ -618,6 +619,8 @@ def paths_for(
     shared = request.run_directory / SHARED_TEMPORARY_NAME
     shared.mkdir(exist_ok=True)
     shared.chmod(0o1777)
+    writable = request.level > LOWEST_TIER
+    copies = request.run_directory / "configuration"
     return RunPaths(
         workdir=request.workdir,
         config_directory=request.config_directory,
@@ -630,7 +633,8 @@ def paths_for(
         hidden=installation_paths(),
         other_watches=request.other_watches,
         grants=request.grants,
-        writable=request.level > LOWEST_TIER,
+        writable=writable,
+        configuration=copied_configuration(request.workdir, copies) if writable else None,
         sandboxed=sandbox_or_refusal(is_drill=bool(request.stand_ins)).in_force,
         docker_socket=docker_socket,
         ssh_agent=ssh_agent,

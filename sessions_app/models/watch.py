@@ -30,6 +30,10 @@ from sessions_app.models.fields import OutsideTextField
 from sessions_app.models.schedule import cron_words, interval_words, next_times
 from sessions_app.tiers import tier_choices, validate_tier
 
+MANIFEST_NAME = "CLAUDE-OPS.md"
+CONFIGURATION_FILES = (MANIFEST_NAME, "CLAUDE.md", "CLAUDE.local.md", ".mcp.json", ".claude")
+"""Files in a working directory that instruct an agent. No session may change them."""
+
 _RULE = re.compile(r"Bash\(\s*([^()]*?)\s*\)")
 _BETWEEN = re.compile(r"[\s,]*")
 

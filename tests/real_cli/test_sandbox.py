@@ -43,6 +43,68 @@ def test_settings_of_the_project_directory_do_not_reach_a_run(scripted_api, watc
     assert tool_outputs(cycle.sessions.get())[0] == "planted="
 
 
+def call(tool: str, **given: str) -> Reply:
+    return Reply(calls=(ScriptedToolCall(tool=tool, input=given),))
+
+
+def test_no_memory_file_of_the_working_directory_reaches_a_run(
+    scripted_api, watch_cycle, cli_version
+):
+    """Whatever an earlier session wrote into such a file instructs nobody."""
+    workdir = watch_cycle.workdir
+    (workdir / "below").mkdir()
+    (workdir / ".claude/rules").mkdir(parents=True)
+    for name in ("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", ".claude/CLAUDE.md"):
+        (workdir / name).write_text("planted-words")
+    for name in ("below/CLAUDE.md", ".claude/rules/rule.md"):
+        (workdir / name).write_text("planted-words")
+    (workdir / "below/notes.txt").write_text("the lamp is on")
+    api = scripted_api(
+        call("Read", file_path=str(workdir / "below/notes.txt")), *watch_cycle.healthy
+    )
+
+    watch_cycle.run()
+
+    heard = " ".join(request.text() for request in api.requests)
+    assert "the lamp is on" in heard
+    assert "planted-words" not in heard
+
+
+@pytest.mark.parametrize("mode", ["auto", "off"])
+def test_write_and_edit_do_not_change_configuration_files(
+    scripted_api, watch_cycle, cli_version, settings, mode
+):
+    """Also without a sandbox, and also a file that is not there yet."""
+    settings.CLAUDEOPS_SANDBOX = mode
+    workdir = watch_cycle.workdir
+    (workdir / "CLAUDE-OPS.md").write_text("Never touch db.")
+    (workdir / "CLAUDE.md").write_text("Never touch db.")
+    files = {name: str(workdir / name) for name in ("CLAUDE-OPS.md", "CLAUDE.md", "notes.txt")}
+    scripted_api(
+        *(call("Read", file_path=path) for path in (files["CLAUDE-OPS.md"], files["CLAUDE.md"])),
+        *(
+            call("Edit", file_path=path, old_string="Never", new_string="Always")
+            for path in (files["CLAUDE-OPS.md"], files["CLAUDE.md"])
+        ),
+        call("Write", file_path=files["CLAUDE-OPS.md"], content="forged"),
+        call("Write", file_path=str(workdir / ".claude/settings.json"), content="{}"),
+        call("Write", file_path=str(workdir / ".mcp.json"), content="{}"),
+        call("Write", file_path=files["notes.txt"], content="written"),
+        *watch_cycle.healthy,
+    )
+
+    watch_cycle.run(tier=2)
+
+    assert (workdir / "CLAUDE-OPS.md").read_text() == "Never touch db."
+    assert sorted(path.name for path in workdir.iterdir()) == [
+        "CLAUDE-OPS.md",
+        "CLAUDE.md",
+        "notes.txt",
+    ]
+    assert (workdir / "CLAUDE.md").read_text() == "Never touch db."
+    assert (workdir / "notes.txt").read_text() == "written"
+
+
 def test_a_prompt_that_looks_like_a_command_reaches_the_model_as_text(scripted_api, watch_cycle):
     (watch_cycle.workdir / "secret.txt").write_text("the cake is a lie")
     api = scripted_api(*watch_cycle.healthy)

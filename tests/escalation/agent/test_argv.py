@@ -10,6 +10,7 @@ import pytest
 
 from claudeops.env import Environment, tiers_from
 from escalation.agent.binary import (
+    NO_CONFIGURATION,
     NO_ENVIRONMENT,
     ClaudeBinary,
     RunRequest,
@@ -57,7 +58,7 @@ def test_req6_session_manager_always_passes_tier_appropriate_tool_flags(binary, 
     argv = argv_of(binary, tier, resumes)
 
     assert value_of(argv, "--allowedTools") == ",".join(TIERS[tier].allowed_tools)
-    denied = ",".join((*TIERS[tier].disallowed_tools, *NO_ENVIRONMENT))
+    denied = ",".join((*TIERS[tier].disallowed_tools, *NO_CONFIGURATION, *NO_ENVIRONMENT))
     assert value_of(argv, "--disallowedTools") == denied
     assert value_of(argv, "--tools") == ",".join(TIERS[tier].tool_names)
 
