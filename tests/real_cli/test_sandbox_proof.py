@@ -45,7 +45,7 @@ HARMLESS_WITHOUT_SANDBOX = (
     *("write a result into the stream from Python", "kill a process by a plain kill"),
     *("leave a process by nohup and setsid", "leave a daemon by forking twice"),
     *("speak to an abstract socket", "send requests to the API proxy"),
-    *("signal the supervisor by a plain kill", "let a subagent do it"),
+    *("signal the supervisor by a plain kill", "let a subagent do it", "rewrite the manifest"),
 )
 
 
@@ -61,8 +61,10 @@ def chosen(*names: str) -> list[Attack]:
     return found
 
 
-def outcomes(host: ProofHost, guard: LauncherFactory, attacks: list[Attack]) -> list[AttackOutcome]:
-    trial = SandboxTrial(host, get_tier(1), find_binary(), guard)
+def outcomes(
+    host: ProofHost, guard: LauncherFactory, attacks: list[Attack], tier: int = 1
+) -> list[AttackOutcome]:
+    trial = SandboxTrial(host, get_tier(tier), find_binary(), guard)
     return [outcome for run in run_attacks(trial, attacks) for outcome in run]
 
 
@@ -100,6 +102,12 @@ def test_in_the_sandbox_the_same_attacks_fail(host):
 
     assert [(outcome.name, outcome.happened) for outcome in found if not outcome.ok] == []
     assert len(found) == len(HARMLESS_WITHOUT_SANDBOX)
+
+
+def test_a_tier_that_may_write_in_the_directory_does_not_rewrite_the_manifest(host):
+    [found] = outcomes(host, sandboxed_cli, chosen("rewrite the manifest"), tier=2)
+
+    assert found.ok, found.happened
 
 
 def test_a_step_that_ends_its_run_is_marked_and_the_rest_is_played(host):
