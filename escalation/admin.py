@@ -22,6 +22,7 @@ from django.utils.safestring import SafeString
 
 from escalation.errors import OperationRefused
 from escalation.incidents import recorder as incidents_by_person
+from escalation.run.manifest import accept_first
 from escalation.supervisor import approval_answers as answers
 from escalation.supervisor import cycles, manual
 from escalation.supervisor.successors import what_it_waits_for
@@ -48,6 +49,7 @@ from sessions_app.models import (
     DailyVerdict,
     Incident,
     IncidentEvent,
+    Manifest,
     Message,
     Notification,
     PauseSwitch,
@@ -64,7 +66,8 @@ from sessions_app.models import (
 )
 from sessions_app.models.search import number_in
 from sessions_app.models.session import LONG_FIELDS
-from sessions_app.text import money, one_line
+from sessions_app.redaction.redact import redacted
+from sessions_app.text import clean, money, one_line
 
 # Costs of the listed sessions by tier; they follow the filters and the search.
 
@@ -524,6 +527,25 @@ class WatchAdmin(TableAdmin):
     list_select_related = ["schedule"]
     search_fields = ["name", "workdir", "instructions"]
     actions = ["run_now", "pause", "unpause"]
+    readonly_fields = ["manifest_waits", "manifest_accepted", "manifest_text"]
+
+    @admin.display(description="manifest accepted")
+    def manifest_accepted(self, watch: Watch) -> str:
+        manifest: Manifest | None = getattr(watch, "manifest", None)
+        if manifest is None or manifest.accepted_at is None:
+            return "–"
+        at = timezone.localtime(manifest.accepted_at)
+        return f"by {manifest.accepted_by}, {at:%Y-%m-%d %H:%M}"
+
+    @admin.display(description="accepted text")
+    def manifest_text(self, watch: Watch) -> str:
+        manifest: Manifest | None = getattr(watch, "manifest", None)
+        return clean(redacted(manifest.text)) if manifest and manifest.text else "–"
+
+    def save_model(self, request: HttpRequest, obj: Watch, form: Any, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        moved = form.initial.get("workdir") != obj.workdir
+        accept_first(obj, by=request.user.get_username(), moved=moved)
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **options: Any

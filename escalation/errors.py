@@ -70,6 +70,8 @@ class RefusalCode(StrEnum):
     POLICY = "policy"
     BUDGET = "budget"
     WATCH_REMOVED = "watch_removed"
+    MANIFEST_CHANGED = "manifest_changed"
+    """The file has changed since the person looked at it."""
     CYCLE_ACTIVE = "cycle_active"
     SESSION_STATUS = "session_status"
     """The status of the session does not allow it."""

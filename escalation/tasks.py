@@ -14,7 +14,7 @@ from escalation.errors import CannotRun, CycleActive, OperationRefused
 from escalation.incidents import recorder
 from escalation.queue import slots
 from escalation.queue.broker import with_redacted_failure
-from escalation.run import runner
+from escalation.run import manifest, runner
 from escalation.run.recovery import recover
 from escalation.run.runner import stop_on_signals
 from escalation.sandbox.proof.proof import prove_if_due
@@ -65,6 +65,11 @@ def verify_fixes() -> str:
     elif verification.due().filter(drill="").exists():
         recorder.note_no_credentials(NO_CREDENTIALS)
     return f"Verification cycles started: {len(started)}."
+
+
+@with_redacted_failure
+def look_at_manifests() -> str:
+    return f"Manifests that wait for acceptance: {manifest.note_waiting()}."
 
 
 @with_redacted_failure

@@ -35,6 +35,7 @@ from django_q.models import OrmQ, Schedule
 
 from claudeops.env import sqlite_database
 from escalation.errors import WhyNot
+from escalation.run.manifest import manifest_of_cycle
 from escalation.supervisor import cycles
 from sessions_app.archive.messages import messages_of
 from sessions_app.models import (
@@ -45,6 +46,7 @@ from sessions_app.models import (
     Cycle,
     DailyVerdict,
     Incident,
+    Manifest,
     Notification,
     PauseSwitch,
     PeriodCost,
@@ -357,6 +359,18 @@ def test_watches_and_the_pause_are_as_they_were() -> None:
     assert PauseSwitch.current().paused
     assert PauseSwitch.current().reason == "Moving the rack"
     assert WorkerHeartbeat.objects.get().host == "web1"
+
+
+@pytest.mark.usefixtures("database")
+def test_the_manifest_of_a_watch_is_accepted_at_the_next_read(tmp_path: Path) -> None:
+    mail = Watch.objects.get(name="mail")
+    mail.workdir = str(tmp_path)
+    (tmp_path / "CLAUDE-OPS.md").write_text("Never touch the queue.")
+
+    found = manifest_of_cycle(Cycle(watch=mail, workdir=mail.workdir))
+
+    assert (found.accepted, found.accepted_by) == ("Never touch the queue.", "the upgrade")
+    assert Manifest.objects.filter(accepted_at=None).count() == Watch.objects.count() - 1
 
 
 @pytest.mark.usefixtures("database")

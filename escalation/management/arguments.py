@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 from argparse import ArgumentParser, ArgumentTypeError
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.db.models import Q
 
 from escalation.errors import RefusalCode
@@ -72,6 +75,26 @@ def watch_named(name: str) -> Watch:
     if watch is None:
         raise Refused(RefusalCode.NOT_FOUND, _unknown(name))
     return watch
+
+
+def terminal_user() -> str:
+    """Return the name of the terminal's user, or the number of a user without a name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def account_named(name: str | None) -> User:
+    """Return the account that decides: the given one, or that of the terminal's user."""
+    wanted = name or terminal_user()
+    account = User.objects.filter(username=wanted).first()
+    if account is None:
+        raise Refused(
+            RefusalCode.ACCOUNT_MISSING,
+            f"There is no account {wanted}. Say who answers with --as NAME.",
+        )
+    return account
 
 
 def _unknown(name: str) -> str:

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -27,7 +26,7 @@ from escalation.command_policy.decision import Decision, ExecRequest, read_one_c
 from escalation.command_policy.understanding import CommandEffect
 from escalation.incidents import recorder
 from escalation.queue.lock import installation_lock
-from escalation.run.prompts import read_manifest
+from escalation.run.manifest import CurrentManifest, manifest_of_cycle
 from escalation.run.recorder import Recorder
 from escalation.sandbox.command_runner import (
     ApprovalAnswer,
@@ -602,7 +601,8 @@ def _who(approval: Approval) -> str:
 #
 # - A program and a verb alone (`git push`, `systemctl daemon-reload`) occur in the hints of many
 #   programs. A command is compared if it has an object (`rm /srv/data`) or at least three words.
-# - Text that the operator wrote (instructions, manifest, request) is trusted wherever it occurs.
+# - Text that the operator wrote (instructions, request) or accepted (manifest) is trusted wherever
+#   it occurs. A manifest that nobody has accepted counts as output.
 # - Our own messages come back as output, and so does the command that a result belongs to. Both are
 #   removed before the comparison.
 # - A part of a longer word is no match: `docker restart web` in `docker restart web-2`.
@@ -755,9 +755,10 @@ class InjectionCheck:
 
 def injection_check_of(lineage: Lineage, wakeup: ReaderWakeup | None = None) -> InjectionCheck:
     """Build the check with the outputs of the sessions that this one continues."""
-    session = lineage.session
-    named = tuple(_named_by_people(session.cycle, lineage.path))
+    session, manifest = lineage.session, manifest_of_cycle(lineage.session.cycle)
+    named = tuple(_named_by_people(session.cycle, lineage.path, manifest))
     before = ToolOutputs(named=map(redacted, named))
+    before.add(redacted(manifest.unaccepted))
     if session.tier > LOWEST_TIER:
         for run in lineage.path[:-1]:
             _add_stored_outputs(run, before)
@@ -793,10 +794,12 @@ def _add_results(
     return bool(results)
 
 
-def _named_by_people(cycle: Cycle, path: Iterable[Session]) -> Iterable[str]:
-    """Yield text that an operator wrote. The text of an unattended trigger is data."""
+def _named_by_people(
+    cycle: Cycle, path: Iterable[Session], manifest: CurrentManifest
+) -> Iterable[str]:
+    """Yield text that an operator wrote or accepted. The text of an unattended trigger is data."""
     yield cycle.instructions
-    yield read_manifest(Path(cycle.workdir))
+    yield manifest.accepted
     if cycle.trigger in Cycle.ATTENDED_TRIGGERS:
         yield cycle.prompt
     for run in path:

@@ -53,7 +53,7 @@ from sessions_app.costs.spending import budgets_of_cycle
 from sessions_app.models import Conversation, Session, Watch
 from sessions_app.models.autonomy import refusal
 from sessions_app.models.session import EventKind
-from sessions_app.models.watch import objection_here
+from sessions_app.models.watch import MANIFEST_NAME, objection_here
 from sessions_app.redaction.redact import redacted_data
 from sessions_app.text import exact_money
 from sessions_app.tiers import LOWEST_TIER
@@ -155,6 +155,7 @@ def prepare(lineage: Lineage, recorder: Recorder, run_environment: Mapping[str, 
     record = _record(lineage, continuation, recorder)
     findings_path = str(handoff.prepare(session)) if handoff.wanted_from(session) else ""
     prompt = prompt_for(lineage, tier, continuation, record, findings_path)
+    _warn_of_manifest(session, continuation, recorder)
     request = RunRequest(
         tier=tier,
         session_id=str(uuid.uuid4()),
@@ -394,6 +395,20 @@ def _record(
             "warning",
         )
         return document
+
+
+def _warn_of_manifest(session: Session, continuation: Continuation, recorder: Recorder) -> None:
+    """Record that the prompt has the accepted manifest, and what the file says now as data."""
+    watch = session.cycle.watch
+    if watch is None or not watch.manifest_waits or isinstance(continuation, Resume):
+        return
+    recorder.note(
+        EventKind.WARNING,
+        f"{MANIFEST_NAME} differs from the accepted text, which stays in force. Accept it on the "
+        f"page of the watch, or with `claudeops watch accept {watch.name}`.",
+        "warning",
+        manifest_waits=True,
+    )
 
 
 def _announcement(tier: Tier, binary: ClaudeBinary, continuation: Continuation) -> str:

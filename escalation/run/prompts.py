@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import secrets
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +21,7 @@ from django.conf import settings
 from escalation.agent.stream import ToolCall, tool_calls
 from escalation.errors import PromptMissing
 from escalation.resume.guards import Continuation, Fresh, Guard, Handoff, Resume
+from escalation.run.manifest import manifest_of_cycle
 from escalation.supervisor.successors import Lineage
 from escalation.tiers import Tier
 from sessions_app.history.incidents import remedies_that_failed
@@ -51,8 +50,6 @@ def new_token() -> str:
     return secrets.token_hex(8)
 
 
-MANIFEST_NAME = "CLAUDE-OPS.md"
-MANIFEST_LENGTH = 20_000
 CALLS_SHOWN = 3
 REMEDIES_SHOWN = 3
 CALL_LENGTH = 400
@@ -86,6 +83,9 @@ class OperatorContext:
 
     subject: str = ""
     manifest: str = ""
+    """Accepted text."""
+    unaccepted_manifest: str = ""
+    """Text of the file where it differs from the accepted one: data."""
     instructions: str = ""
     asked_for: str = ""
 
@@ -183,9 +183,11 @@ def _failed_remedies_of(session: Session) -> tuple[str, ...]:
 
 
 def operator_context_of(cycle: Cycle) -> OperatorContext:
+    manifest = manifest_of_cycle(cycle)
     return OperatorContext(
         subject=cycle.subject,
-        manifest=read_manifest(Path(cycle.workdir)),
+        manifest=manifest.accepted,
+        unaccepted_manifest=manifest.unaccepted,
         instructions=cycle.instructions,
         asked_for=cycle.prompt,
     )
@@ -213,28 +215,6 @@ def earlier_run(session: Session, seen: list[Any] | None = None) -> EarlierRun:
         continued_by=session.continued_by,
         compacted=session.compactions > 0,
     )
-
-
-def read_manifest(workdir: Path) -> str:
-    """Text of the manifest in the working directory, cut to MANIFEST_LENGTH.
-
-    An earlier session may have written in the directory, and this is read outside the sandbox: a
-    link out of the directory would put any file into a prompt, and a pipe would block.
-    """
-    try:
-        path = (workdir / MANIFEST_NAME).resolve()
-        if not path.is_relative_to(workdir.resolve()):
-            return ""
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, encoding="utf-8", errors="replace") as manifest:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return ""
-            text = manifest.read(MANIFEST_LENGTH + 1)
-    except (OSError, RuntimeError):
-        return ""
-    if len(text) > MANIFEST_LENGTH:
-        return text[:MANIFEST_LENGTH] + f"\n(cut here: read {MANIFEST_NAME} for the rest)"
-    return text
 
 
 def _purpose(lineage: Lineage) -> str:
@@ -281,6 +261,7 @@ SHARED_PROMPTS = (
     *("cycle", "dry_run", "live_run", "findings_file", "closing"),
     *("escalation", "handoff", "granted", "by_hand", "report_is_done", "no_report"),
     *("earlier_attempt", "earlier_attempts", "traces", "cut_calls", "failed_remedies"),
+    "unaccepted_manifest",
     *("task_escalation", "task_report", "task_continuation", "task_interrupted", "task_findings"),
     *("task_fork", "task_plan", "follow_up"),
 )
@@ -355,7 +336,7 @@ def _cycle(context: PromptContext) -> str:
             subject=disarmed(operator.subject),
             role=role(context),
             again=_paragraph(again),
-            manifest=disarmed(operator.manifest) or "There is none.",
+            manifest=_manifest(context),
             instructions=disarmed(operator.instructions) or "None: make the usual checks.",
             request=disarmed(operator.asked_for) or "Nothing in particular.",
         ),
@@ -388,12 +369,22 @@ def _handoff(context: PromptContext, handoff: Handoff) -> str:
         why=_why(handoff),
         role=_paragraph("" if context.is_question else role(context)),
         task=_task(context),
-        manifest=disarmed(operator.manifest) or "There is none.",
+        manifest=_manifest(context),
         instructions=disarmed(operator.instructions) or "None: make the usual checks.",
         fence=f"=====[ record {context.token} ]=====",
         record=disarmed(context.record),
         closing="" if context.is_question else fill("closing"),
     )
+
+
+def _manifest(context: PromptContext) -> str:
+    """Accepted text, and after it, as data, a text that nobody has accepted."""
+    accepted = disarmed(context.operator.manifest) or "There is none."
+    unaccepted = disarmed(context.operator.unaccepted_manifest)
+    if not unaccepted:
+        return accepted
+    fence = f"=====[ unaccepted {context.token} ]====="
+    return _paragraphs(accepted, fill("unaccepted_manifest", fence=fence, text=unaccepted))
 
 
 def _task(context: PromptContext) -> str:

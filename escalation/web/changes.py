@@ -309,13 +309,14 @@ class ChangeRow:
 
     @property
     def diff_lines(self) -> tuple[DiffLine, ...]:
-        return tuple(
-            DiffLine(text=line, sign=SIGNS.get(line[:1], "same"))
-            for line in clean(self.change.diff).split("\n")
-        )
+        return diff_lines(clean(self.change.diff).split("\n"))
 
 
 SIGNS = {"+": "added", "-": "removed", "@": "place"}
+
+
+def diff_lines(lines: Iterable[str]) -> tuple[DiffLine, ...]:
+    return tuple(DiffLine(text=line, sign=SIGNS.get(line[:1], "same")) for line in lines)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

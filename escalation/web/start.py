@@ -12,6 +12,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 from django.views.decorators.vary import vary_on_headers
 
+from escalation.run.manifest import accept_first
 from escalation.web.drills import scenarios_for
 from escalation.web.overview import RunningRow, running_rows, with_steps
 from escalation.web.responses import HtmxRequest, wants_fragment
@@ -124,6 +125,7 @@ def first_watch(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         return show_start(request, StartPage(watch=None), form)
     watch = form.save()
+    accept_first(watch, by=request.user.get_username())
     messages.success(
         request, f"The watch {watch.name} is made. It is off, and it will change nothing."
     )

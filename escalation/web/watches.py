@@ -25,7 +25,14 @@ from escalation.command_policy import grants as known_grants
 from escalation.command_policy.understanding import EVERYTHING
 from escalation.errors import OperationRefused, RefusalCode
 from escalation.queue.lock import installation_lock
-from escalation.run.prompts import MANIFEST_LENGTH, MANIFEST_NAME, read_manifest
+from escalation.run.manifest import (
+    MANIFEST_LENGTH,
+    CurrentManifest,
+    ManifestState,
+    accept_first,
+    accept_seen,
+    manifest_of_watch,
+)
 from escalation.supervisor import cycles
 from escalation.supervisor.cooldowns import (
     DONE,
@@ -38,6 +45,7 @@ from escalation.supervisor.cooldowns import (
 )
 from escalation.supervisor.successors import RunChoice
 from escalation.tiers import get_tier
+from escalation.web.changes import DiffLine, diff_lines
 from escalation.web.overview import InboxRow, row_of
 from escalation.web.responses import HtmxRequest, back_or_to, wants_fragment
 from escalation.web.services import HistoryBar, history_bar_beside, history_bar_of_cycles
@@ -48,7 +56,7 @@ from sessions_app.costs.spending import WatchCosts, costs_of_watch
 from sessions_app.history.header_status import HeaderStatus, load_header_status
 from sessions_app.models import Approval, Change, Cycle, Incident, ServiceState, Session, Watch
 from sessions_app.models.incident import KEPT
-from sessions_app.models.watch import read_ask_rules
+from sessions_app.models.watch import MANIFEST_NAME, read_ask_rules
 from sessions_app.redaction.redact import redacted
 from sessions_app.tiers import tier_numbers
 
@@ -325,8 +333,9 @@ def watches(request: HttpRequest) -> HttpResponse:
 @require_safe
 @vary_on_headers("HX-Request")
 def watch(request: HtmxRequest, pk: int) -> HttpResponse:
-    found = get_object_or_404(watches_with_news(), pk=pk)
     header_status, fragment = load_header_status(), wants_fragment(request)
+    watches = watches_with_news() if fragment else watches_with_news().select_related("manifest")
+    found = get_object_or_404(watches, pk=pk)
     if fragment and request.GET.get("version") == current_token(found, header_status):
         return HttpResponse(status=NO_CHANGE)
     page = load_watch(found, header_status)
@@ -388,6 +397,7 @@ def add_watch(request: HttpRequest) -> HttpResponse:
         if is_valid := form.is_valid():
             form.instance.enabled = False
             note_added(request.user, form.save())
+            accept_first(form.instance, by=request.user.get_username())
     if not is_valid:
         return show_form(request, form)
     watch = form.instance
@@ -406,9 +416,34 @@ def edit_watch(request: HttpRequest, pk: int) -> HttpResponse:
         if is_valid := form.is_valid():
             watch.save(update_fields=form.changed_data)
             note_changed(request.user, watch, form.what_changed)
+            moved = form.initial["workdir"] != watch.workdir
+            accept_first(watch, by=request.user.get_username(), moved=moved)
     if not is_valid:
         return show_form(request, form, Watch.objects.get(pk=pk))
     messages.success(request, f"{watch.name}: {form.what_changed}")
+    return redirect(watch)
+
+
+@acting(Right.CHANGE_WATCHES)
+def accept_manifest(request: HttpRequest, pk: int) -> HttpResponse:
+    watch = get_object_or_404(Watch, pk=pk)
+    if request.POST.get("confirm") != "on":
+        messages.warning(request, "Nothing was accepted: tick that you have read the difference.")
+        return redirect(watch)
+    try:
+        with installation_lock():
+            watch = get_object_or_404(Watch, pk=pk)
+            seen, name = request.POST.get("seen", ""), request.user.get_username()
+            accept_seen(watch, seen=seen, by=name)
+            note_changed(request.user, watch, f"Accepted {MANIFEST_NAME}.")
+    except OperationRefused as refused:
+        messages.warning(request, str(refused))
+    else:
+        messages.success(
+            request,
+            f"{MANIFEST_NAME} of {watch.name} is accepted. It holds for every conversation that "
+            "begins from now on.",
+        )
     return redirect(watch)
 
 
@@ -558,23 +593,41 @@ NO_SERVICES = "- name: what it does, how to see that it is well, how it is resta
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HouseRules:
-    text: str = ""
-    """Redacted text; empty if there is nothing to show."""
-    is_cut: bool = False
+    current: CurrentManifest
     problem: str = ""
-    """Reason why an existing file is not shown."""
+    """Reason why the file is not shown."""
     draft: str = ""
+    """Draft for a watch without a manifest."""
+
+    @property
+    def text(self) -> str:
+        """Returns the text that serves as instructions, redacted."""
+        return redacted(self.current.accepted)
+
+    @property
+    def is_cut(self) -> bool:
+        return len(self.current.found) > MANIFEST_LENGTH
+
+    @property
+    def waits(self) -> bool:
+        """Returns whether the difference is shown, to be accepted."""
+        return self.current.waits and not self.problem
+
+    @property
+    def is_gone(self) -> bool:
+        return self.current.state == ManifestState.MISSING
+
+    @property
+    def difference(self) -> tuple[DiffLine, ...]:
+        return diff_lines(self.current.difference)
 
 
 def house_rules(watch: Watch, services: Sequence[str] = ()) -> HouseRules:
     """Reads the file on the host that serves the page; writes nothing."""
-    workdir = Path(watch.workdir)
-    if problem := _problem(workdir):
-        return HouseRules(problem=problem)
-    text = read_manifest(workdir)
-    if not text.strip():
-        return HouseRules(draft=draft_for(watch.name, services))
-    return HouseRules(text=redacted(text), is_cut=len(text) > MANIFEST_LENGTH)
+    current, problem = manifest_of_watch(watch), _problem(Path(watch.workdir))
+    is_none = not problem and not current.found.strip() and not current.accepted.strip()
+    draft = draft_for(watch.name, services) if is_none else ""
+    return HouseRules(current=current, problem=problem, draft=draft)
 
 
 def draft_for(name: str, services: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from django_q.models import Schedule
 from escalation.errors import OperationRefused, RefusalCode
 from escalation.queue import enqueue_session, waiting_sessions
 from escalation.queue.lock import installation_lock
+from escalation.run.manifest import accept_first
 from sessions_app.models import Cycle, PauseSwitch, Session, Watch
 from sessions_app.redaction.redact import redacted
 
@@ -36,6 +37,11 @@ HOUSEKEEPING: dict[str, dict[str, Any]] = {
         "func": "escalation.tasks.verify_fixes",
         "schedule_type": Schedule.MINUTES,
         "minutes": 1,
+    },
+    "manifests": {
+        "func": "escalation.tasks.look_at_manifests",
+        "schedule_type": Schedule.MINUTES,
+        "minutes": 5,
     },
     SANDBOX_PROOF: {"func": "escalation.tasks.prove_sandbox", "schedule_type": Schedule.HOURLY},
 }
@@ -113,7 +119,7 @@ def schedule_name(watch: Watch) -> str:
 def ensure_default_watch() -> None:
     """Creates the first watch, in CLAUDEOPS_WORKDIR, if there is no watch yet."""
     if settings.CLAUDEOPS_WORKDIR and not Watch.objects.exists():
-        Watch.objects.create(name=Watch.DEFAULT_NAME)
+        accept_first(Watch.objects.create(name=Watch.DEFAULT_NAME), by="CLAUDEOPS_WORKDIR")
 
 
 def remove(watch: Watch) -> None:

@@ -15,7 +15,7 @@ from sessions_app.models.installation import (
 from sessions_app.models.notification import Channel, Message, Notification
 from sessions_app.models.search import SearchText
 from sessions_app.models.session import DailyVerdict, Session, SessionEvent
-from sessions_app.models.watch import Watch
+from sessions_app.models.watch import Manifest, Watch
 
 __all__ = [
     "Approval",
@@ -28,6 +28,7 @@ __all__ = [
     "Incident",
     "IncidentEvent",
     "LoginFailure",
+    "Manifest",
     "Message",
     "Notification",
     "PauseSwitch",

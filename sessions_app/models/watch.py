@@ -226,6 +226,11 @@ class Watch(models.Model):
         help_text="Names or labels (CLAUDEOPS_HOST_LABELS) of the hosts that may run it, like "
         "lab nas. Empty: any host.",
     )
+    manifest_waits = models.BooleanField(
+        default=False,
+        editable=False,
+        help_text=f"{MANIFEST_NAME} differs from the accepted text, as a worker last saw it.",
+    )
     failures_in_a_row = models.PositiveIntegerField(default=0, editable=False)
     backed_off_until = models.DateTimeField(null=True, blank=True, editable=False)
     schedule = models.OneToOneField(
@@ -331,6 +336,25 @@ class Watch(models.Model):
             due=due,
             after=timezone.localtime(after),
         )
+
+
+class Manifest(models.Model):
+    """Text of CLAUDE-OPS.md that was accepted for a watch and serves as instructions.
+
+    It has a table of its own, because lists read watches with every row and it may be long.
+    """
+
+    watch = models.OneToOneField(Watch, on_delete=models.CASCADE, related_name="manifest")
+    text = OutsideTextField(blank=True, help_text="Empty if there was no file.")
+    accepted_by = models.CharField(max_length=200, blank=True)
+    accepted_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        help_text="Empty after an upgrade: the text that is found next is accepted.",
+    )
+
+    def __str__(self) -> str:
+        return f"Manifest of {self.watch.name}"
 
 
 def _refused_by(read: Callable[[str], object], words: str) -> str:

@@ -106,6 +106,28 @@ def test_a_watch_made_in_the_form_is_scheduled(operator_client, workdir):
     assert Schedule.objects.get(watch__name="shop").minutes == 5
 
 
+def test_the_form_accepts_the_manifest_of_a_new_watch_and_shows_it_read_only(
+    operator_client, operator, workdir
+):
+    (workdir / "CLAUDE-OPS.md").write_text("Never touch <db>.")
+    form = {"name": "shop", "workdir": str(workdir), "interval_minutes": 5, "max_tier": 2}
+    form |= {"restarts_allowed": 2, "restart_hours": 4, "manifest_text": "Touch db."}
+    form |= {"redeployments_allowed": 1, "redeployment_hours": 24}
+
+    operator_client.post(reverse("admin:sessions_app_watch_add"), form)
+    (workdir / "CLAUDE-OPS.md").write_text("Touch db.")
+    shop = Watch.objects.get()
+    address = reverse("admin:sessions_app_watch_change", args=[shop.pk])
+    operator_client.post(address, {**form, "interval_minutes": 6})
+    page = operator_client.get(address).content.decode()
+
+    shop.refresh_from_db()
+    assert (shop.interval_minutes, shop.manifest.text) == (6, "Never touch <db>.")
+    assert shop.manifest.accepted_by == operator.username
+    assert "Never touch &lt;db&gt;." in page
+    assert 'name="manifest' not in page
+
+
 def test_an_account_that_may_only_look_cannot_run_anything(client):
     watch = WatchFactory()
     client.force_login(user_with("viewer", is_staff=True))

@@ -98,6 +98,7 @@ PAGES = {
     "web:add_watch": APPROVER,
     "web:edit_watch": APPROVER,
     "web:remove_watch": APPROVER,
+    "web:accept_manifest": APPROVER,
     "web:channels": ADMIN,
     "web:channel": ADMIN,
     "web:add_channel": ADMIN,

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import getpass
 from argparse import ArgumentParser
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone
 
 from escalation.errors import OperationRefused, RefusalCode
-from escalation.management.arguments import add_stretch_options
+from escalation.management.arguments import account_named, add_stretch_options
 from escalation.management.output import Cell, Refused, TerminalCommand, write_table
 from escalation.supervisor import approval_answers as answers
 from escalation.web.approvals import with_subject
@@ -137,7 +135,7 @@ class Command(TerminalCommand):
     def _answer(self, verb: str, approval: Approval, options: dict[str, Any]) -> None:
         give = answers.approve if verb == "approve" else answers.reject
         try:
-            answered = give(approval, by=_account(options["as"]), note=options["note"])
+            answered = give(approval, by=account_named(options["as"]), note=options["note"])
         except OperationRefused as refused:
             raise Refused(refused.code, refused) from refused
         if options["json"]:
@@ -172,15 +170,3 @@ def _numbered(number: str) -> Approval:
             f"There is no approval {number}. `claudeops approval list` shows them.",
         )
     return approval
-
-
-def _account(name: str | None) -> User:
-    """Return the account that decides: the given one, or that of the terminal's user."""
-    wanted = name or getpass.getuser()
-    account = User.objects.filter(username=wanted).first()
-    if account is None:
-        raise Refused(
-            RefusalCode.ACCOUNT_MISSING,
-            f"There is no account {wanted}. Say who answers with --as NAME.",
-        )
-    return account

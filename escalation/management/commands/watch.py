@@ -14,14 +14,29 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone
 
 from escalation.errors import OperationRefused, RefusalCode
-from escalation.management.arguments import NOTHING_WATCHED, watch_named
+from escalation.management.arguments import (
+    NOTHING_WATCHED,
+    account_named,
+    terminal_user,
+    watch_named,
+)
 from escalation.management.commands.run_cycle import confirm_or_stop
 from escalation.management.output import Cell, Refused, TerminalCommand, refused_for, write_table
+from escalation.queue.lock import installation_lock
+from escalation.run.manifest import (
+    CurrentManifest,
+    ManifestState,
+    accept_first,
+    accept_seen,
+    manifest_of_watch,
+)
 from escalation.worker.schedules import ensure_default_watch, remove
 from sessions_app import text
+from sessions_app.access.roles import Right, may, note_changed, refusal
 from sessions_app.history.autonomy import recorded_wishes, what_if
 from sessions_app.models import Cycle, RateLimit, Watch
 from sessions_app.models.autonomy import AutonomyLevel
+from sessions_app.models.watch import MANIFEST_NAME
 from sessions_app.text import json_text
 from sessions_app.tiers import LOWEST_TIER, tier_choices, tier_numbers
 
@@ -44,6 +59,7 @@ def added_lines(watch: Watch) -> Iterator[str]:
     """Describe a new watch and the next steps."""
     yield f"The watch {watch.name} looks after {watch.workdir}."
     yield f"  autonomy      {watch.autonomy_title}"
+    yield f"  manifest      {manifest_words(watch, manifest_of_watch(watch))}"
     if watch.enabled:
         yield f"  it runs       {watch.rhythm}, by itself"
     else:
@@ -68,6 +84,7 @@ def show_lines(watch: Watch) -> Iterator[str]:
         yield f"  asks before   {watch.ask}"
     if watch.hosts:
         yield f"  hosts         {' or '.join(watch.hosts.split())}"
+    yield f"  manifest      {manifest_words(watch, manifest_of_watch(watch))}"
     yield f"  grants        {watch.grants or 'as the tiers have them'}"
     for tier, words in enumerate(_open_by_tier(watch), start=1):
         yield f"    Tier {tier}      {words}"
@@ -87,6 +104,26 @@ def show_lines(watch: Watch) -> Iterator[str]:
         said = cycle.get_outcome_display() or cycle.get_state_display()
         when = timezone.localtime(cycle.created_at)
         yield f"  {cycle.pk:<6} {when:%Y-%m-%d %H:%M} {said}. {cycle.outcome_reason}".rstrip(". ")
+
+
+def manifest_words(watch: Watch, current: CurrentManifest) -> str:
+    """Describe the state of CLAUDE-OPS.md, and the command that accepts it."""
+    on = current.accepted_at and f" on {timezone.localtime(current.accepted_at):%Y-%m-%d %H:%M}"
+    accepted = f"accepted by {current.accepted_by}{on or ''}"
+    how = f"claudeops watch accept {watch.name}"
+    if not Path(watch.workdir).is_dir():
+        return f"the directory cannot be read on this machine; {accepted}"
+    match current.state:
+        case ManifestState.ACCEPTED:
+            return f"{MANIFEST_NAME}, {accepted}"
+        case ManifestState.CHANGED:
+            return f"{MANIFEST_NAME} has changed and counts as data ({accepted}): {how}"
+        case ManifestState.FIRST:
+            return f"nobody has accepted {MANIFEST_NAME}, so it counts as data: {how}"
+        case ManifestState.MISSING if current.waits:
+            return f"{MANIFEST_NAME} is gone ({accepted}, and still in force): {how}"
+        case ManifestState.MISSING:
+            return f"there is no {MANIFEST_NAME} in the directory"
 
 
 def _approval_words(watch: Watch) -> str:
@@ -131,6 +168,7 @@ def watch_as_data(watch: Watch) -> dict[str, Any]:
         "cron": watch.cron or None,
         "enabled": watch.enabled,
         "grants": watch.grants,
+        "manifest": _manifest_as_data(watch),
         "hosts": watch.hosts.split(),
         "ask": watch.ask,
         "max_tier": watch.max_tier,
@@ -148,6 +186,16 @@ def watch_as_data(watch: Watch) -> dict[str, Any]:
         "backed_off_until": watch.backed_off_until,
         "created_at": watch.created_at,
         "last_cycles": [_cycle_as_data(cycle) for cycle in watch.cycles.all()[:CYCLES_SHOWN]],
+    }
+
+
+def _manifest_as_data(watch: Watch) -> dict[str, Any]:
+    current, is_here = manifest_of_watch(watch), Path(watch.workdir).is_dir()
+    return {
+        "state": current.state if is_here else None,
+        "waits": current.waits if is_here else watch.manifest_waits,
+        "accepted_by": current.accepted_by or None,
+        "accepted_at": current.accepted_at,
     }
 
 
@@ -261,7 +309,10 @@ OPTIONS_OF_FIELDS = {"name": "name", "workdir": "workdir", "interval_minutes": "
 
 
 class Command(TerminalCommand):
-    help = "List, show, add, edit, remove, pause and unpause watches, and set their autonomy."
+    help = (
+        "List, show, add, edit, remove, pause and unpause watches, set their autonomy, and accept "
+        "their manifests."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True)
@@ -284,6 +335,10 @@ class Command(TerminalCommand):
         remove = verbs.add_parser("remove", help="remove a watch; its record stays")
         remove.add_argument("name")
         remove.add_argument("--no-input", action="store_true", help="do not ask first")
+        accept = verbs.add_parser("accept", help=f"show how {MANIFEST_NAME} changed, and accept it")
+        accept.add_argument("name")
+        accept.add_argument("--no-input", action="store_true", help="do not ask first")
+        accept.add_argument("--as", metavar="USER", help="the account that accepts it")
         autonomy = verbs.add_parser("autonomy", help="show or set how far it may go by itself")
         autonomy.add_argument("name")
         autonomy.add_argument("step", nargs="?", choices=[step.value for step in AutonomyLevel])
@@ -303,6 +358,8 @@ class Command(TerminalCommand):
                 self._edit(watch_named(options["name"]), options)
             case "remove":
                 self._remove(watch_named(options["name"]), asked=not options["no_input"])
+            case "accept":
+                self._accept(watch_named(options["name"]), options)
             case "autonomy":
                 self._autonomy(watch_named(options["name"]), options["step"])
             case "pause":
@@ -332,16 +389,18 @@ class Command(TerminalCommand):
         watch = Watch(name=options["name"])
         _apply(watch, options)
         watch.save()
+        accept_first(watch, by=terminal_user())
         self.stdout.write("\n".join(added_lines(watch)))
 
     def _edit(self, watch: Watch, options: dict[str, Any]) -> None:
-        changed = _apply(watch, options)
+        workdir, changed = watch.workdir, _apply(watch, options)
         if not changed:
             raise Refused(
                 RefusalCode.INVALID_ARGUMENTS,
                 "Say what to change, for example --every 30 or --no-dry-run.",
             )
         watch.save(update_fields=changed)
+        accept_first(watch, by=terminal_user(), moved=watch.workdir != workdir)
         self.stdout.write("\n".join(show_lines(watch)))
 
     def _remove(self, watch: Watch, *, asked: bool) -> None:
@@ -355,6 +414,26 @@ class Command(TerminalCommand):
         except OperationRefused as refused:
             raise Refused(refused.code, refused) from refused
         self.stdout.write(f"The watch {watch.name} was removed. Its {count} cycles stay on record.")
+
+    def _accept(self, watch: Watch, options: dict[str, Any]) -> None:
+        account, current = account_named(options["as"]), manifest_of_watch(watch)
+        if not may(account, Right.CHANGE_WATCHES):
+            raise Refused(RefusalCode.NOT_PERMITTED, refusal(account, Right.CHANGE_WATCHES))
+        if not current.waits or not Path(watch.workdir).is_dir():
+            raise Refused(
+                RefusalCode.NOT_FOUND,
+                f"There is nothing to accept: {manifest_words(watch, current)}.",
+            )
+        self.stdout.write("\n".join(current.difference) or "Only redacted secrets differ.")
+        if not options["no_input"]:
+            confirm_or_stop(self, f"Accept {MANIFEST_NAME} of {watch.name}? [y/N] ")
+        try:
+            with installation_lock():
+                accept_seen(watch, seen=current.token, by=account.get_username())
+                note_changed(account, watch, f"Accepted {MANIFEST_NAME}.")
+        except OperationRefused as refused:
+            raise Refused(refused.code, refused) from refused
+        self.stdout.write(manifest_words(watch, manifest_of_watch(watch)))
 
     def _autonomy(self, watch: Watch, step: str | None) -> None:
         if step is not None:

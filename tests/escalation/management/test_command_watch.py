@@ -5,16 +5,20 @@ from __future__ import annotations
 import io
 import json
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.core.management import CommandError, call_command
 from django_q.models import Schedule
 
 from escalation.errors import RefusalCode
+from escalation.run.manifest import accept_first
 from escalation.web import watches
-from sessions_app.models import Cycle, Watch
+from sessions_app.models import Cycle, Manifest, Watch
 from tests.escalation.refusals import command_refused
-from tests.factories import CycleFactory, SessionFactory, WatchFactory
+from tests.factories import CycleFactory, SessionFactory, WatchFactory, user_with
 
 pytestmark = pytest.mark.django_db
 
@@ -84,6 +88,7 @@ def test_a_new_watch_is_off_dry_and_looks_and_says_how_to_go_on(workdir):
     assert said.splitlines() == [
         f"The watch shop looks after {workdir}.",
         "  autonomy      look",
+        "  manifest      there is no CLAUDE-OPS.md in the directory",
         "  it runs       only when you ask: claudeops run_cycle --watch shop",
         "  switch it on  claudeops watch unpause shop (every hour)",
         "  change        claudeops watch autonomy shop",
@@ -379,3 +384,91 @@ def test_remove_waits_for_a_cycle_that_is_under_way(shop):
 def test_an_unknown_name_says_which_are_known(shop, verb):
     with command_refused(RefusalCode.NOT_FOUND, match="lab.*shop"):
         output_of("watch", verb, "lab")
+
+
+@pytest.fixture
+def changed(shop, workdir) -> Path:
+    """A manifest of the watch that has changed since it was accepted."""
+    file: Path = workdir / "CLAUDE-OPS.md"
+    file.write_text("Never touch db.")
+    accept_first(shop, by="ada")
+    file.write_text("Touch db.")
+    return file
+
+
+def manifest_shown() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(output_of("watch", "show", "shop", "--json"))["manifest"]
+    return found
+
+
+def test_the_manifest_of_a_new_watch_is_accepted_by_the_user_of_the_terminal(workdir, monkeypatch):
+    monkeypatch.setenv("LOGNAME", "grace")
+    (workdir / "CLAUDE-OPS.md").write_text("Never touch db.")
+
+    said = output_of("watch", "add", "shop", str(workdir))
+
+    assert Manifest.objects.get().accepted_by == "grace"
+    assert "manifest      CLAUDE-OPS.md, accepted by grace on " in said
+
+
+def test_show_says_that_the_manifest_changed_and_how_to_accept_it(changed):
+    shown = manifest_shown()
+
+    assert (shown["state"], shown["waits"], shown["accepted_by"]) == ("changed", True, "ada")
+    assert "claudeops watch accept shop" in output_of("watch", "show", "shop")
+
+
+def test_show_of_a_directory_on_another_host_knows_no_state(changed):
+    Watch.objects.update(workdir="/nowhere/at/all", manifest_waits=True)
+
+    shown = manifest_shown()
+
+    assert (shown["state"], shown["waits"]) == (None, True)
+
+
+def test_accept_shows_the_difference_and_records_who_accepted_it(changed):
+    account = user_with("approver")
+
+    said = output_of("watch", "accept", "shop", "--no-input", "--as", account.username)
+
+    logged = LogEntry.objects.get()
+    assert "-Never touch db.\n+Touch db.\n" in said
+    assert (Manifest.objects.get().text, manifest_shown()["state"]) == ("Touch db.", "accepted")
+    assert Manifest.objects.get().accepted_by == account.username
+    assert (logged.user, logged.change_message) == (account, "Accepted CLAUDE-OPS.md.")
+
+
+def test_accept_asks_first(changed, monkeypatch):
+    monkeypatch.setattr("builtins.input", lambda: "n")
+    account = user_with("approver")
+
+    with pytest.raises(CommandError):
+        output_of("watch", "accept", "shop", "--as", account.username)
+
+    assert Manifest.objects.get().text == "Never touch db."
+
+
+@pytest.mark.parametrize("role", ["operator", "viewer", ""])
+def test_accept_takes_the_right_to_change_watches(changed, role):
+    account = user_with(role)
+
+    with pytest.raises(CommandError):
+        output_of("watch", "accept", "shop", "--no-input", "--as", account.username)
+
+    assert Manifest.objects.get().text == "Never touch db."
+
+
+def test_accept_without_an_account_or_a_change_is_refused(changed):
+    account = user_with("approver")
+
+    with pytest.raises(CommandError, match="--as NAME"):
+        output_of("watch", "accept", "shop", "--no-input", "--as", "stranger")
+    changed.write_text("Never touch db.")
+    with pytest.raises(CommandError, match="nothing to accept"):
+        output_of("watch", "accept", "shop", "--no-input", "--as", account.username)
+
+
+def test_an_edit_accepts_no_changed_manifest(changed, workdir):
+    output_of("watch", "edit", "shop", "--every", "30", "--workdir", str(workdir))
+
+    assert Manifest.objects.get().text == "Never touch db."

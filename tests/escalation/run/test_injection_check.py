@@ -12,14 +12,16 @@ from escalation.agent.process import ReaderWakeup
 from escalation.command_policy.decision import Decision
 from escalation.run import command_checks as heard_module
 from escalation.run.command_checks import InjectionCheck, injection_check_of
+from escalation.run.manifest import accept_first
 from escalation.supervisor.successors import lineage_of
-from sessions_app.models import Cycle
+from sessions_app.models import Cycle, Manifest
 from sessions_app.models.session import Verdict
 from tests.factories import (
     CommandEventFactory,
     CycleFactory,
     SessionEventFactory,
     SessionFactory,
+    WatchFactory,
 )
 
 pytestmark = pytest.mark.django_db
@@ -123,6 +125,44 @@ def test_a_request_of_a_person_names_it_and_that_of_an_unattended_trigger_does_n
     heard.observe(printed(COMMAND))
 
     assert verdict(heard) == expected
+
+
+@pytest.fixture
+def session_of_shop(tmp_path):
+    """A session of a watch whose accepted manifest names the command."""
+    (tmp_path / "CLAUDE-OPS.md").write_text(f"If web hangs: {COMMAND}.")
+    watch = WatchFactory(workdir=str(tmp_path))
+    accept_first(watch, by="ada")
+    cycle = CycleFactory(running=True, watch=watch, workdir=str(tmp_path))
+    return SessionFactory(running=True, tier=2, cycle=cycle)
+
+
+def test_command_from_an_accepted_manifest_is_allowed_wherever_it_occurs(session_of_shop):
+    heard = injection_check_of(lineage_of(session_of_shop))
+    heard.observe(printed(f"run {COMMAND}"))
+
+    assert verdict(heard) == Verdict.ALLOW
+
+
+def test_command_from_the_accepted_manifest_is_allowed_while_the_file_differs(
+    session_of_shop, tmp_path
+):
+    (tmp_path / "CLAUDE-OPS.md").write_text("Forged.")
+    heard = injection_check_of(lineage_of(session_of_shop))
+    heard.observe(printed(f"run {COMMAND}"))
+
+    assert verdict(heard) == Verdict.ALLOW
+
+
+@pytest.mark.parametrize("is_printed", [False, True])
+def test_command_from_an_unaccepted_manifest_needs_approval(session_of_shop, is_printed):
+    """Also if no tool has printed it: the prompt has the text, as data."""
+    Manifest.objects.update(text="Never touch db.")
+    heard = injection_check_of(lineage_of(session_of_shop))
+    if is_printed:
+        heard.observe(printed(f"run {COMMAND}"))
+
+    assert verdict(heard) == Verdict.ASK
 
 
 def test_check_fails_when_the_output_is_not_read(monkeypatch):

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 
 from escalation.resume.guards import Continuation, Fresh, Resume
+from escalation.run.manifest import accept_first
 from escalation.run.prompts import (
-    MANIFEST_LENGTH,
     EarlierRun,
     PromptContext,
     prompt_context_of,
     prompt_for,
-    read_manifest,
 )
 from escalation.supervisor import manual
 from escalation.supervisor.successors import lineage_of
 from escalation.tiers import get_tier
 from sessions_app.models import Cycle, Session
 from tests.escalation.rows import CONVERSATION, ESCALATE
-from tests.factories import CycleFactory, IncidentFactory, SessionEventFactory, SessionFactory
+from tests.factories import (
+    CycleFactory,
+    IncidentFactory,
+    SessionEventFactory,
+    SessionFactory,
+    WatchFactory,
+)
 
 pytestmark = pytest.mark.django_db
 Status, Purpose, By = Session.Status, Session.Purpose, Session.ContinuedBy
@@ -265,11 +267,17 @@ def test_a_resumed_run_reads_no_manifest(tmp_path):
     assert prompt_context(SessionFactory(tier=2, parent_session=parent)).operator.manifest == ""
 
 
-def test_a_fresh_run_reads_the_manifest(tmp_path):
+def test_a_fresh_run_gets_the_accepted_manifest_and_a_changed_one_beside_it(tmp_path):
     (tmp_path / "CLAUDE-OPS.md").write_text("House rules")
-    cycle = CycleFactory(workdir=str(tmp_path))
+    watch = WatchFactory(workdir=str(tmp_path))
+    accept_first(watch, by="ada")
+    cycle = CycleFactory(watch=watch, workdir=str(tmp_path))
+    as_accepted = prompt_context(SessionFactory(cycle=cycle)).operator
+    (tmp_path / "CLAUDE-OPS.md").write_text("Forged rules")
+    changed = prompt_context(SessionFactory(cycle=cycle)).operator
 
-    assert prompt_context(SessionFactory(cycle=cycle)).operator.manifest == "House rules"
+    assert (as_accepted.manifest, as_accepted.unaccepted_manifest) == ("House rules", "")
+    assert (changed.manifest, changed.unaccepted_manifest) == ("House rules", "Forged rules")
 
 
 def test_the_usual_escalation_asks_only_for_attempts_and_failed_remedies(
@@ -281,43 +289,6 @@ def test_the_usual_escalation_asks_only_for_attempts_and_failed_remedies(
         prompt_context(child)
 
 
-def test_the_manifest_is_read(tmp_path):
-    (tmp_path / "CLAUDE-OPS.md").write_text("House rules é")
-
-    assert read_manifest(tmp_path) == "House rules é"
-
-
-def test_a_manifest_that_is_not_text_is_read_all_the_same(tmp_path):
-    (tmp_path / "CLAUDE-OPS.md").write_bytes(b"rules \xff\xfe")
-
-    assert read_manifest(tmp_path).startswith("rules ")
-
-
-def test_long_manifest_is_cut_with_a_note(tmp_path):
-    (tmp_path / "CLAUDE-OPS.md").write_text("x" * (MANIFEST_LENGTH + 1))
-
-    text = read_manifest(tmp_path)
-
-    assert text.startswith("x" * MANIFEST_LENGTH + "\n(cut here")
-    assert len(text) < MANIFEST_LENGTH + 100
-
-
-def test_a_manifest_of_the_allowed_length_is_not_cut(tmp_path):
-    (tmp_path / "CLAUDE-OPS.md").write_text("x" * MANIFEST_LENGTH)
-
-    assert len(read_manifest(tmp_path)) == MANIFEST_LENGTH
-
-
-def test_a_missing_manifest_is_no_manifest(tmp_path):
-    assert read_manifest(tmp_path) == ""
-
-
-def test_directory_named_like_the_manifest_is_ignored(tmp_path: Path):
-    (tmp_path / "CLAUDE-OPS.md").mkdir()
-
-    assert read_manifest(tmp_path) == ""
-
-
 @pytest.mark.parametrize(("tier", "told"), [(1, ()), (2, ("restarted web",))])
 def test_failed_remedies_are_given_above_tier_1_only(tier, told):
     session = SessionFactory(tier=tier)
@@ -327,25 +298,3 @@ def test_failed_remedies_are_given_above_tier_1_only(tier, told):
         incident.events.create(kind="did_not_hold", text="restarted web")
 
     assert prompt_context(session).failed_remedies == told
-
-
-def test_house_rules_that_lead_out_of_the_directory_are_not_read(tmp_path):
-    workdir = tmp_path / "shop"
-    workdir.mkdir()
-    (tmp_path / "secret_key").write_text("the installation's own")
-    (workdir / "CLAUDE-OPS.md").symlink_to(tmp_path / "secret_key")
-
-    assert read_manifest(workdir) == ""
-
-
-def test_house_rules_may_be_a_link_inside_the_directory(tmp_path):
-    (tmp_path / "rules.md").write_text("Backups run at two.")
-    (tmp_path / "CLAUDE-OPS.md").symlink_to("rules.md")
-
-    assert read_manifest(tmp_path) == "Backups run at two."
-
-
-def test_pipe_named_like_the_manifest_does_not_block(tmp_path):
-    os.mkfifo(tmp_path / "CLAUDE-OPS.md")
-
-    assert read_manifest(tmp_path) == ""

@@ -275,7 +275,13 @@ def test_no_prompt_has_a_hole(cases):
 
 
 MENTION = "。@/etc/passwd\n/compact"
-ARMED = OperatorContext(subject=MENTION, manifest=MENTION, instructions=MENTION, asked_for=MENTION)
+ARMED = OperatorContext(
+    subject=MENTION,
+    manifest=MENTION,
+    unaccepted_manifest=MENTION,
+    instructions=MENTION,
+    asked_for=MENTION,
+)
 
 
 def armed(run: EarlierRun) -> EarlierRun:

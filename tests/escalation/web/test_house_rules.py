@@ -6,19 +6,22 @@ import os
 
 import pytest
 
-from escalation.run.prompts import MANIFEST_LENGTH
+from escalation.run.manifest import MANIFEST_LENGTH, accept_first
 from escalation.web.watches import draft_for, house_rules
 from tests.factories import WatchFactory
+
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
 def watch(workdir):
-    return WatchFactory.build(name="shop", workdir=str(workdir))
+    return WatchFactory(name="shop", workdir=str(workdir))
 
 
 def test_it_is_redacted_and_cut(watch, workdir):
     key = "ghp_" + "a1B2" * 9
     (workdir / "CLAUDE-OPS.md").write_text(f"token {key}\n" + "x" * MANIFEST_LENGTH)
+    accept_first(watch, by="ada")
 
     rules = house_rules(watch)
 
@@ -33,7 +36,7 @@ def test_a_link_that_leads_out_is_not_followed(watch, workdir, tmp_path):
 
     rules = house_rules(watch)
 
-    assert rules.text == ""
+    assert rules.current.found == ""
     assert "leads out of the directory" in rules.problem
 
 
@@ -50,9 +53,19 @@ def test_a_ring_of_links_is_a_problem_and_no_crash(watch, workdir):
 
 
 def test_a_directory_that_is_not_here_is_said_to_be_so(tmp_path):
-    watch = WatchFactory.build(workdir=str(tmp_path / "gone"))
+    watch = WatchFactory(workdir=str(tmp_path / "gone"))
 
     assert "cannot be read on this machine" in house_rules(watch).problem
+
+
+def test_an_accepted_text_waits_for_nobody_where_the_file_cannot_be_read(watch, workdir, tmp_path):
+    (workdir / "CLAUDE-OPS.md").write_text("Never touch db.")
+    accept_first(watch, by="ada")
+    watch.workdir = str(tmp_path / "gone")
+
+    rules = house_rules(watch)
+
+    assert (rules.text, rules.waits, rules.draft) == ("Never touch db.", False, "")
 
 
 def test_the_draft_takes_braces_for_what_they_are():

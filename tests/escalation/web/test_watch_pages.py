@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from sessions_app.models import Watch
+from escalation import tasks
+from escalation.run.manifest import accept_first
+from sessions_app.models import Manifest, Watch
 from tests.factories import (
     ApprovalFactory,
     ChangeFactory,
@@ -125,12 +128,81 @@ def test_a_restart_that_counts_is_shown_with_its_cooldown(operator_client, watch
     assert "was restarted 1 of 1 time in 4 h" in page
 
 
-def test_the_house_rules_are_shown_as_a_run_would_read_them(operator_client, watch, tmp_path):
-    (tmp_path / "CLAUDE-OPS.md").write_text("Never touch the <b>lighthouse</b>.")
+ACCEPT = "/manifest/"
+KEY = "ghp_" + "a1B2" * 9
 
+
+@pytest.fixture
+def manifest(watch, tmp_path) -> Path:
+    """CLAUDE-OPS.md, as it was accepted."""
+    file: Path = tmp_path / "CLAUDE-OPS.md"
+    file.write_text("Never touch the <b>lighthouse</b>.\n")
+    accept_first(watch, by="ada")
+    return file
+
+
+def test_an_accepted_manifest_is_shown_with_who_accepted_it(operator_client, watch, manifest):
     page = page_of(operator_client, watch)
 
     assert "Never touch the &lt;b&gt;lighthouse&lt;/b&gt;." in page
+    assert "Accepted by ada" in page
+    assert ACCEPT not in page
+
+
+def test_a_changed_manifest_is_shown_with_the_difference_escaped_and_redacted(
+    operator_client, watch, manifest
+):
+    manifest.write_text(f"Drop the <b>lighthouse</b>\u202e.\n{KEY}\n")
+
+    page = page_of(operator_client, watch)
+
+    assert '<span class="diff-removed">-Never touch the &lt;b&gt;lighthouse&lt;/b&gt;.' in page
+    assert '<span class="diff-added">+Drop the &lt;b&gt;lighthouse&lt;/b&gt;‹U+202E›.' in page
+    assert KEY not in page
+    assert f'action="{reverse("web:accept_manifest", args=[watch.pk])}"' in page
+
+
+def test_a_manifest_that_nobody_accepted_and_one_that_is_gone_can_be_accepted(
+    operator_client, watch, manifest
+):
+    manifest.unlink()
+    gone = page_of(operator_client, watch)
+    Manifest.objects.all().delete()
+    manifest.write_text("Drop db.")
+    first = page_of(operator_client, watch)
+
+    assert '<span class="diff-removed">-Never touch' in gone
+    assert '<span class="diff-added">+Drop db.' in first
+    assert ACCEPT in gone
+    assert ACCEPT in first
+
+
+def test_an_operator_sees_the_difference_and_cannot_accept_it(watch, manifest):
+    manifest.write_text("Drop db.")
+
+    page = page_of(as_role("operator"), watch)
+
+    assert "+Drop db." in page
+    assert ACCEPT not in page
+
+
+def test_a_viewer_sees_no_difference(watch, manifest):
+    manifest.write_text("Drop db.")
+
+    page = page_of(as_role("viewer"), watch)
+
+    assert "Drop db." not in page
+    assert ACCEPT not in page
+
+
+def test_a_card_of_the_overview_links_to_a_manifest_that_waits(operator_client, watch, manifest):
+    link = f"{watch.get_absolute_url()}#manifest"
+    manifest.write_text("Drop db.")
+    before = operator_client.get(reverse("web:overview")).content.decode()
+    tasks.look_at_manifests()
+    after = operator_client.get(reverse("web:overview")).content.decode()
+
+    assert (link in before, link in after) == (False, True)
 
 
 def test_without_house_rules_there_is_a_draft_with_the_services(operator_client, watch, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from django.contrib.messages import get_messages
 from django.urls import reverse
 from django_q.models import Schedule
 
-from sessions_app.models import Cycle, Watch
+from escalation.run.manifest import accept_first, manifest_of_watch
+from sessions_app.models import Cycle, Manifest, Watch
 from tests.factories import CycleFactory, WatchFactory
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
@@ -108,6 +110,92 @@ def test_an_edit_does_not_undo_a_pause_that_came_meanwhile(operator_client, form
 
     watch.refresh_from_db()
     assert (watch.name, watch.enabled) == ("new", False)
+
+
+@pytest.fixture
+def manifest(workdir) -> Path:
+    file: Path = workdir / "CLAUDE-OPS.md"
+    file.write_text("Never touch db.")
+    return file
+
+
+@pytest.fixture
+def changed(watch, manifest) -> dict[str, str]:
+    """The form that accepts a changed manifest of the watch."""
+    accept_first(watch, by="ada")
+    manifest.write_text("Touch db.")
+    Watch.objects.update(manifest_waits=True)
+    return {"confirm": "on", "seen": manifest_of_watch(watch).token}
+
+
+def accepted() -> tuple[str, str]:
+    row = Manifest.objects.get()
+    return row.text, row.accepted_by
+
+
+def test_the_manifest_of_a_new_watch_is_accepted(operator_client, operator, form, manifest):
+    operator_client.post(reverse("web:add_watch"), form)
+
+    assert accepted() == ("Never touch db.", operator.username)
+
+
+def test_the_manifest_of_the_first_watch_is_accepted(operator_client, operator, form, manifest):
+    operator_client.post(reverse("web:first_watch"), form)
+
+    assert accepted() == ("Never touch db.", operator.username)
+
+
+def test_an_edit_accepts_the_manifest_of_another_directory_alone(
+    operator_client, operator, form, watch, changed, tmp_path
+):
+    address = reverse("web:edit_watch", args=[watch.pk])
+    (tmp_path / "lab").mkdir()
+    (tmp_path / "lab/CLAUDE-OPS.md").write_text("The lab.")
+
+    operator_client.post(address, {**form, "cron": "0 3 * * *"})
+    after_edit = accepted()
+    operator_client.post(address, {**form, "workdir": str(tmp_path / "lab")})
+
+    assert (after_edit, accepted()) == (
+        ("Never touch db.", "ada"),
+        ("The lab.", operator.username),
+    )
+
+
+def test_a_changed_manifest_is_accepted_with_who_and_when(
+    operator_client, operator, watch, changed
+):
+    response = operator_client.post(reverse("web:accept_manifest", args=[watch.pk]), changed)
+
+    watch.refresh_from_db()
+    logged = LogEntry.objects.get()
+    assert response.url == watch.get_absolute_url()
+    assert accepted() == ("Touch db.", operator.username)
+    assert not watch.manifest_waits
+    assert (logged.user, logged.object_repr) == (operator, "shop")
+    assert logged.change_message == "Accepted CLAUDE-OPS.md."
+
+
+@pytest.mark.parametrize("without", ["confirm", "seen"])
+def test_nothing_is_accepted_without_a_tick_or_the_text_that_was_seen(
+    operator_client, watch, changed, without
+):
+    form = {name: value for name, value in changed.items() if name != without}
+
+    operator_client.post(reverse("web:accept_manifest", args=[watch.pk]), form)
+
+    assert accepted() == ("Never touch db.", "ada")
+    assert not LogEntry.objects.exists()
+
+
+def test_a_manifest_that_changed_after_the_page_was_shown_is_not_accepted(
+    operator_client, watch, changed, manifest
+):
+    manifest.write_text("Drop db.")
+
+    operator_client.post(reverse("web:accept_manifest", args=[watch.pk]), changed)
+
+    assert accepted() == ("Never touch db.", "ada")
 
 
 def test_a_watch_is_removed_after_a_confirmation_and_its_name_stays(operator_client, watch):
