@@ -20,6 +20,7 @@ from sessions_app.models import (
     Channel,
     Cycle,
     Incident,
+    Manifest,
     PauseSwitch,
     RateLimit,
     SandboxProof,
@@ -185,6 +186,7 @@ def pages(client: Client, subject: dict[str, int]) -> str:
         reverse("web:overview"),
         f"{reverse('web:start')}?new=1",
         reverse("web:new_watch"),
+        reverse("web:watch", args=[subject["watches"]]),
         reverse("web:watch_settings", args=[subject["watches"]]),
         reverse("web:watch_removal", args=[subject["watches"]]),
         reverse("web:cycle", args=[subject["cycles"]]),
@@ -206,8 +208,15 @@ def forms_in(text: str) -> int:
     return text.count('method="post"') - text.count(f'action="{reverse("logout")}"')
 
 
+def let_manifest_wait(subject: dict[str, int]) -> None:
+    Manifest.objects.create(
+        watch_id=subject["watches"], text="of a file that is gone", accepted_at=timezone.now()
+    )
+
+
 def test_who_may_not_act_is_offered_no_form(subject):
     WatchFactory(enabled=False)
+    let_manifest_wait(subject)
 
     assert forms_in(pages(a_client("viewer"), subject)) == 0
 
@@ -226,6 +235,7 @@ def test_who_may_act_is_offered_every_form(subject):
     in_an_hour = timezone.now() + timedelta(hours=1)
     RateLimit.objects.create(pk=RateLimit.THE_ONE, until=in_an_hour)
     ChannelFactory(enabled=False)
+    let_manifest_wait(subject)
     shown = pages(a_client("admin"), subject)
     pause("x")
 

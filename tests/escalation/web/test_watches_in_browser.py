@@ -8,7 +8,8 @@ import pytest
 from django.urls import reverse
 from playwright.sync_api import expect
 
-from sessions_app.models import Cycle, Watch
+from escalation.run.manifest import accept_first
+from sessions_app.models import Cycle, Manifest, Watch
 from tests.factories import (
     ChangeFactory,
     CycleFactory,
@@ -118,6 +119,27 @@ def test_a_round_is_started_with_a_request_from_the_page(visit, system):
 
     page.wait_for_url(lambda url: "/watches/" not in url)
     assert Cycle.objects.get(watch=watch).prompt == "Look at the backups"
+
+
+def test_a_changed_manifest_is_read_and_accepted(visit, system):
+    watch = WatchFactory(name="shop", workdir=str(system))
+    (system / "CLAUDE-OPS.md").write_text("# The shop\nNever touch db.\n")
+    accept_first(watch, by="ada")
+    (system / "CLAUDE-OPS.md").write_text("# The shop\nNever touch db or cache.\n")
+    page = visit.go(watch.get_absolute_url())
+
+    page.get_by_role("link", name="Look at the difference").click()
+    expect(page.get_by_text("+Never touch db or cache.")).to_be_visible()
+    page.get_by_role("button", name="Accept").click()
+    assert Manifest.objects.get().accepted_by == "ada"  # not ticked: not sent
+    page.get_by_label("I have read the difference").check()
+    page.get_by_role("button", name="Accept").click()
+
+    expect(page.get_by_role("button", name="Accept")).to_have_count(0)
+    expect(page.get_by_text("Never touch db or cache.")).to_be_visible()
+    assert Manifest.objects.get().text == "# The shop\nNever touch db or cache.\n"
+    page = visit.go(reverse("web:events"))
+    expect(page.get_by_text("Accepted CLAUDE-OPS.md.")).to_be_visible()
 
 
 def test_its_page_follows_a_round_and_keeps_what_somebody_writes(visit, system):

@@ -166,6 +166,7 @@ def test_housekeeping_is_made_once():
 
     assert sorted(Schedule.objects.values_list("name", "func")) == [
         ("cleaning", "escalation.tasks.clean_up"),
+        ("manifests", "escalation.tasks.look_at_manifests"),
         ("recovery", "escalation.tasks.recover_orphans"),
         ("sandbox-proof", "escalation.tasks.prove_sandbox"),
         ("verification", "escalation.tasks.verify_fixes"),

@@ -143,7 +143,7 @@ def test_it_brings_its_own_housekeeping(cluster):
     worker.run_worker()
 
     names = set(Schedule.objects.values_list("name", flat=True))
-    assert names == {"cleaning", "recovery", "verification", "sandbox-proof"}
+    assert names == {"cleaning", "manifests", "recovery", "verification", "sandbox-proof"}
 
 
 def test_the_housekeeping_is_there_before_the_cluster_begins(cluster, monkeypatch):
