@@ -1,4 +1,4 @@
-"""What every test begins with, and which kind of test each one is.
+"""Fixtures of every test, and the kind of each test.
 
 The kinds are markers, given here by where a test lies and what it uses, so that nobody forgets one:
 `make quick` leaves some of them out, `pytest -m browser` runs one of them alone. Only `smoke` and

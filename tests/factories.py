@@ -1,4 +1,4 @@
-"""One factory per model: boring valid defaults, traits for situations that have a name."""
+"""One factory per model: valid defaults, and traits for named situations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one run costs the database. For whoever plans for many hosts (docs/scale.md):
+"""Measures what one session costs the database (docs/scale.md):
 
     .venv/bin/python -m tests.measure_record [--drills N] [--postgresql]
 

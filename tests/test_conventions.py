@@ -64,7 +64,7 @@ def test_no_module_imports_from_the_tests():
     ] == []
 
 
-def test_every_function_says_what_it_gives_back():
+def test_every_function_has_a_return_annotation():
     assert [
         f"{name_of(path)}: {node.name}"
         for path in modules(*PACKAGES)
@@ -135,7 +135,7 @@ def _words_of(node: ast.expr) -> Iterator[str]:
         yield from _words_of(node.value.elts[0])
 
 
-def test_a_word_that_is_no_call_is_not_taken_for_one(tmp_path):
+def test_text_that_is_not_a_call_is_not_counted(tmp_path):
     source = tmp_path / "test_it.py"
     source.write_text(
         "def said(*words): call_command(*words)\n"
@@ -186,7 +186,7 @@ def test_a_migration_of_labels_alone_changes_no_column():
     assert altered == []
 
 
-def test_every_path_in_the_guide_for_contributors_is_there():
+def test_every_path_in_contributing_exists():
     guide = (ROOT / "CONTRIBUTING.md").read_text()
     named = set(re.findall(r"[ (`]((?:\w[\w-]*/)+[\w.-]*)", guide))
     places = {name for name in named if not re.search(r"NAME|roleN", name)}
@@ -258,7 +258,7 @@ def test_no_function_of_a_test_file_is_never_run():
     ] == []
 
 
-def test_every_variable_that_is_read_begins_with_our_name():
+def test_every_variable_begins_with_claudeops():
     read = set(
         re.findall(r"env\.\w+\(\s*\"([A-Z_]+)\"", (ROOT / "claudeops" / "settings.py").read_text())
     )

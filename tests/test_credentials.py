@@ -44,11 +44,11 @@ def test_the_value_of_a_secret_is_redacted_and_not_shown(name, monkeypatch):
     assert Setting(name, "q7Zt-plain-words-9Kx2", "environment").shown == HIDDEN
 
 
-def test_no_command_sees_a_credential_even_where_an_operator_names_it():
+def test_no_command_gets_a_credential_even_when_named():
     assert set(clean_environment(NAMES, also_pass=NAMES)) & set(NAMES) == set()
 
 
-def test_the_cli_gets_none_by_name_that_the_api_proxy_uses():
+def test_the_cli_gets_no_credential_that_the_api_proxy_uses():
     given = cli_environment(
         NAMES, home=Path("/h"), config_directory=Path("/c"), api_retries=1, also_pass=NAMES
     )
@@ -56,7 +56,7 @@ def test_the_cli_gets_none_by_name_that_the_api_proxy_uses():
     assert {row.name for row in TABLE if row.is_proxied or row.login} & set(given) == set()
 
 
-def test_a_cloud_is_logged_in_to_with_its_own_variables_alone():
+def test_a_cloud_provider_uses_only_its_own_variables():
     for switch in (name for name in LOGINS if name not in KEYS):
         others = {name for row in TABLE if (name := row.cloud) and name != switch}
         found = login_from({k: v for k, v in NAMES.items() if k not in others}, ())
@@ -74,7 +74,7 @@ def test_an_optional_variable_is_used_only_when_it_is_named():
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_a_key_is_sent_in_the_header_that_the_table_says(name):
+def test_a_key_is_sent_in_the_header_of_the_table(name):
     upstream = upstream_from({name: "key"})
 
     assert upstream is not None

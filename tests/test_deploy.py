@@ -1,4 +1,4 @@
-"""The samples under docs/deploy: what a service manager and a container are told."""
+"""The samples under docs/deploy."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def objection_to_scenario(name: str | None) -> str:
 
 
 @each_row("page", handbook(), ids=name_of)
-def test_every_command_of_a_page_is_understood(page):
+def test_every_command_of_a_page_is_accepted(page):
     wrong = {one.text: objection_to(one) for one in commands_in(page.read_text())}
 
     assert {text: said for text, said in wrong.items() if said} == {}
@@ -84,7 +84,7 @@ def test_the_commands_of_the_handbook_are_found():
         ("    claudeops watch edit shop \\\n        --nonsense\n", "unrecognized arguments"),
     ],
 )
-def test_what_no_parser_takes_is_noticed(text, expected):
+def test_an_invalid_command_is_reported(text, expected):
     [command] = commands_in(text)
 
     assert expected in objection_to(command)
@@ -101,7 +101,7 @@ def test_what_no_parser_takes_is_noticed(text, expected):
         "```sh\nclaudeops status\n```\n```sudoers\nclaudeops ALL=(root) ALL\n```\n",
     ],
 )
-def test_what_a_parser_takes_is_no_mistake(text):
+def test_a_valid_command_is_accepted(text):
     assert [objection_to(one) for one in commands_in(text)] == [""]
 
 

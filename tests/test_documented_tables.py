@@ -1,4 +1,4 @@
-"""The tables of the handbook that repeat what the code decides: neither may know more or less."""
+"""Tables of the handbook that repeat what the code decides contain the same."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_every_setting_has_a_row_and_no_other_has():
 
 
 @pytest.mark.parametrize("tier", DEFAULT_TIERS, ids=lambda tier: tier.name)
-def test_the_defaults_of_the_tiers_are_as_the_table_says(tier):
+def test_the_table_has_the_defaults_of_the_tiers(tier):
     shown = {row[0]: row[1].replace("`", "").split(", ") for row in rows("configuration.md")}
     of_tier = {name: values[tier.number - 1] for name, values in shown.items() if len(values) == 3}
     minutes = {"15m": 15, "30m": 30, "1h": 60}
@@ -65,7 +65,7 @@ def test_the_defaults_of_the_tiers_are_as_the_table_says(tier):
     assert minutes[of_tier["`CLAUDEOPS_TIER{1,2,3}_TIMEOUT`"]] * 60 == tier.timeout_seconds
 
 
-def test_every_role_has_the_rights_that_the_table_gives_it():
+def test_the_table_has_the_rights_of_every_role():
     """A row names the right that it is about, or several of them."""
     table = [row for row in rows("access.md") if len(row) == 1 + len(Role)]
     given = {
@@ -81,19 +81,19 @@ def test_every_role_has_the_rights_that_the_table_gives_it():
     assert given == TABLE
 
 
-def test_every_way_to_log_in_has_a_row():
+def test_every_credential_has_a_row():
     named = {name.removesuffix("=1") for row in rows("credentials.md") for name in code_in(row[:1])}
 
     assert named == set(LOGINS)
 
 
-def test_every_reason_why_nothing_can_run_or_a_run_ended_badly_is_explained():
+def test_every_cause_of_a_failed_session_is_explained():
     explained = {row[0] for row in rows("troubleshooting.md")}
 
     assert {*COULD_NOT_RUN.values(), *TITLES.values()} - explained == set()
 
 
-def test_every_reason_for_no_sandboxes_is_explained():
+def test_every_reason_for_a_missing_sandbox_is_explained():
     explained = {row[0] for row in rows("troubleshooting.md")}
     said = {
         bubblewrap.MISSING.partition(".")[0],
@@ -120,7 +120,7 @@ def test_every_key_of_a_scenario_is_explained():
     assert {field.name for field in fields(DrillFile)} == {"path", "content", "executable"}
 
 
-def test_every_grant_and_every_step_of_autonomy_has_a_row():
+def test_every_grant_and_every_level_of_autonomy_has_a_row():
     grants = set().union(*(code_in(row[:1]) for row in rows("sandbox.md")))
     steps = set().union(*(code_in(row[:1]) for row in rows("policy.md")))
 
@@ -128,7 +128,7 @@ def test_every_grant_and_every_step_of_autonomy_has_a_row():
     assert {step.value for step in AutonomyLevel} <= steps
 
 
-def test_the_cooldowns_are_as_the_page_says():
+def test_the_page_has_the_default_cooldowns():
     watch = Watch()
 
     assert (watch.restarts_allowed, watch.restart_hours) == (2, 4)

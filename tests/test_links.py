@@ -1,4 +1,4 @@
-"""Every link from one document of ours to another leads somewhere."""
+"""Every link between our documents has a target."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 
 
 @each_row("document", DOCUMENTS, ids=name_of)
-def test_its_links_lead_to_files(document):
+def test_links_of_a_document_lead_to_files(document):
     named = [file for file, _anchor in LINK.findall(document.read_text())]
 
     assert [link for link in named if not (document.parent / link).exists()] == []
 
 
 @each_row("document", DOCUMENTS, ids=name_of)
-def test_its_links_into_a_page_lead_to_a_heading(document):
+def test_links_with_an_anchor_lead_to_a_heading(document):
     links = [(file, anchor) for file, anchor in LINK.findall(document.read_text()) if anchor]
     lost = [
         f"{file}#{anchor}"
@@ -44,13 +44,13 @@ def test_links_are_found():
     assert LINK.findall(text) == [("docs/x.md", ""), ("y.png", "z"), ("", "e")]
 
 
-def test_a_heading_has_the_anchor_that_a_browser_looks_for():
+def test_anchors_are_derived_from_headings():
     text = "# In a *container*, or not?\n```sh\n# a comment\n```\n## The key\n"
 
     assert anchors_in(text) == ["in-a-container-or-not", "the-key"]
 
 
-def test_every_page_of_the_handbook_can_be_found_from_the_readme():
+def test_every_page_of_the_handbook_is_linked_from_the_readme():
     linked = {(ROOT / file).resolve() for file, _anchor in LINK.findall(handbook()[0].read_text())}
 
     assert [name_of(page) for page in handbook()[1:] if page not in linked] == []

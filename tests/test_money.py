@@ -1,4 +1,4 @@
-"""Dollars are written by one rule, in one module: no other puts their sign before a figure."""
+"""Dollars are formatted by one function: no other module puts the sign before a figure."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_no_template_writes_a_dollar_sign_or_rounds_a_cost():
     ] == []
 
 
-def test_a_place_that_did_would_be_found(tmp_path):
+def test_the_check_finds_a_second_format(tmp_path):
     wrong = tmp_path / "wrong.py"
     wrong.write_text('f"it cost ${cost:.2f}"\nf"{cost:.2f} dollars"\nf"{command} $HOME"\n')
 
@@ -79,5 +79,5 @@ def test_amounts_are_rounded_by_their_size(amount, text):
 
 
 @pytest.mark.parametrize("odd", [None, float("nan"), float("inf")])
-def test_what_is_no_amount_is_not_made_into_one(odd):
+def test_an_invalid_amount_is_none(odd):
     assert rounded(odd) is None

@@ -1,4 +1,4 @@
-"""A table that one test goes through: every row is tried, and each failure is named."""
+"""`each_row`: every row is tried, and each failure is named."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_each_row_is_tried_and_each_failure_is_named():
     assert "row 1" not in message
 
 
-def test_each_row_takes_an_error_for_a_failure():
+def test_each_row_reports_an_error_as_a_failure():
     @each_row("number", [0, 1])
     def divides(number):
         assert 1 / number

@@ -349,7 +349,7 @@ def test_pages_show_the_upgraded_database() -> None:
 
 
 @pytest.mark.usefixtures("database")
-def test_watches_and_the_pause_are_as_they_were() -> None:
+def test_watches_and_the_pause_are_kept() -> None:
     shop, mail = Watch.objects.get(name="shop"), Watch.objects.get(name="mail")
 
     assert (shop.workdir, shop.interval_minutes, shop.max_tier) == ("/srv/shop", 30, 3)
@@ -374,7 +374,7 @@ def test_the_manifest_of_a_watch_is_accepted_at_the_next_read(tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("database")
-def test_sessions_and_their_costs_are_as_they_were() -> None:
+def test_sessions_and_their_costs_are_kept() -> None:
     chain = Session.objects.filter(cycle__prompt="Look at web first.").order_by("tier")
 
     assert [session.cost_usd for session in chain] == [Decimal("0.03"), Decimal("0.47"), Decimal(2)]
@@ -432,7 +432,7 @@ def test_a_new_cycle_starts_in_the_upgraded_database() -> None:
 
 @pytest.mark.parametrize("upgraded", ["0_2"], indirect=True)
 @pytest.mark.usefixtures("database")
-def test_what_came_with_0_2_is_as_it_was() -> None:
+def test_rows_of_models_added_in_0_2_are_kept() -> None:
     shop = Watch.objects.get(name="shop")
     web = Incident.objects.get(cause="web", drill="")
     pager = Channel.objects.get()

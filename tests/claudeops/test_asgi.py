@@ -121,7 +121,7 @@ def test_forwarded_address_of_another_host_is_not_believed(settings):
     assert address_of_a_failed_login(from_elsewhere) == "10.0.0.7"
 
 
-def test_a_body_that_says_it_is_too_long_is_not_read():
+def test_a_body_with_a_too_large_content_length_is_not_read():
     length = str(settings.DATA_UPLOAD_MAX_MEMORY_SIZE + 1).encode()
 
     status, headers, read = asked(
@@ -132,7 +132,7 @@ def test_a_body_that_says_it_is_too_long_is_not_read():
     assert b"content-security-policy" in headers
 
 
-def test_a_body_that_does_not_end_is_cut_off():
+def test_an_endless_body_is_refused():
     chunk = b"x" * (settings.DATA_UPLOAD_MAX_MEMORY_SIZE // 4)
 
     status, _headers, read = asked(application, "/login/", FORM, chunks=(chunk,) * 100)
@@ -141,7 +141,7 @@ def test_a_body_that_does_not_end_is_cut_off():
 
 
 @pytest.mark.parametrize("length", [b"abc", b"-1", b"9" * 100])
-def test_a_length_that_is_nonsense_is_refused(length):
+def test_an_invalid_content_length_is_refused(length):
     async def reached(scope: Any, receive: Any, send: Any) -> None:
         raise AssertionError
 
@@ -150,7 +150,7 @@ def test_a_length_that_is_nonsense_is_refused(length):
     assert status == 413
 
 
-def test_a_file_is_refused(client):
+def test_an_uploaded_file_is_refused(client):
     response = client.post("/login/", {"username": SimpleUploadedFile("a.txt", b"x")})
 
     assert response.status_code == 400
@@ -187,7 +187,7 @@ def test_https_sets_secure_cookies_redirect_and_hsts(tmp_path, value, expected):
 
 
 @pytest.mark.parametrize(("value", "is_clean"), [("yes", True), ("no", False)])
-def test_with_https_djangos_own_check_for_deployment_is_clean(tmp_path, value, is_clean):
+def test_with_https_the_deployment_check_of_django_passes(tmp_path, value, is_clean):
     """Our own checks may still have something to say about this machine."""
     done = run("manage.py", "check", "--deploy", https=value, state=tmp_path)
 

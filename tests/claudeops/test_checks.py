@@ -86,7 +86,7 @@ def test_wrong_values_stop_the_start(all_wrong):
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_every_wrong_value_is_named_at_once(all_wrong, name):
+def test_all_wrong_values_are_named_at_once(all_wrong, name):
     assert name in all_wrong.stderr
 
 
@@ -95,7 +95,7 @@ def test_a_wrong_key_is_named_and_not_shown(all_wrong):
 
 
 @pytest.mark.parametrize("name", ["CLAUDEOPS_MAX_TIER", "CLAUDEOPS_INTERVAL", "CLAUDEOPS_PORT"])
-def test_a_wrong_value_is_shown_with_what_is_wanted(all_wrong, name):
+def test_a_wrong_value_is_shown_with_the_valid_form(all_wrong, name):
     (line,) = [line for line in all_wrong.stderr.splitlines() if f"{name} is" in line]
 
     assert repr(WRONG[name]) in line
@@ -106,7 +106,7 @@ def test_wrong_values_print_no_traceback(all_wrong):
     assert "Traceback" not in all_wrong.stderr
 
 
-def test_a_valid_installation_starts_and_makes_its_state_directory(tmp_path):
+def test_a_valid_installation_starts_and_creates_its_state_directory(tmp_path):
     found = check(tmp_path / "new" / "state")
 
     assert found.returncode == 0, found.stderr
@@ -114,7 +114,7 @@ def test_a_valid_installation_starts_and_makes_its_state_directory(tmp_path):
     assert (tmp_path / "new" / "state").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_state_directory_that_cannot_be_made_is_named_with_the_reason(tmp_path):
+def test_a_state_directory_that_cannot_be_created_is_reported(tmp_path):
     (tmp_path / "file").touch()
 
     found = check(tmp_path / "file" / "state")
@@ -133,7 +133,7 @@ def test_a_state_directory_that_cannot_be_made_is_named_with_the_reason(tmp_path
         ("CLAUDEOPS_TRUSTED_ORIGINS", "ops.example.org"),
     ],
 )
-def test_a_value_that_would_fail_in_django_is_named_too(tmp_path, name, value):
+def test_a_value_that_would_fail_in_django_is_reported(tmp_path, name, value):
     found = check(tmp_path, **{name: value})
 
     assert found.returncode == 1
@@ -142,7 +142,7 @@ def test_a_value_that_would_fail_in_django_is_named_too(tmp_path, name, value):
 
 
 @pytest.mark.parametrize("value", ["abc", "0", "1.5"])
-def test_req8_a_threshold_that_is_no_share_is_named_with_what_is_wanted(tmp_path, value):
+def test_req8_an_invalid_threshold_is_reported_with_the_valid_form(tmp_path, value):
     found = check(tmp_path, CLAUDEOPS_RESUME_CONTEXT_THRESHOLD=value)
 
     assert found.returncode == 1
@@ -155,7 +155,7 @@ def test_req8_a_threshold_that_is_no_share_is_named_with_what_is_wanted(tmp_path
 @pytest.mark.parametrize(
     ("mode", "ids"), [(0o600, []), (0o640, ["claudeops.W002"]), (0o604, ["claudeops.W002"])]
 )
-def test_a_dotenv_that_others_can_read_is_named_and_left_as_it_is(settings, tmp_path, mode, ids):
+def test_a_dotenv_that_others_can_read_is_reported_and_unchanged(settings, tmp_path, mode, ids):
     settings.CLAUDEOPS_ENV_FILE = tmp_path / ".env"
     (tmp_path / ".env").touch()
     (tmp_path / ".env").chmod(mode)

@@ -55,7 +55,7 @@ def test_postgresql_is_read_from_its_address(scheme):
     assert database["OPTIONS"]["sslmode"] == "require"
 
 
-def test_a_postgresql_server_that_is_cut_off_is_an_error_before_another_host_takes_over():
+def test_the_postgresql_timeout_is_shorter_than_the_lease_of_a_session():
     options = database_from_url("postgresql://db/record")["OPTIONS"]
 
     assert options["tcp_user_timeout"] / 1000 < LEASE_SECONDS
@@ -81,7 +81,7 @@ def test_postgresql_may_be_reached_by_a_socket():
     "url",
     ["mysql://x", "x", "/srv/db.sqlite3", "http://db/record", "mysql://db/record", "postgis://d/r"],
 )
-def test_any_other_address_is_refused_with_the_right_form(url):
+def test_any_other_address_is_refused_with_the_valid_form(url):
     with pytest.raises(ValueError, match=r"sqlite:/// or postgresql://"):
         database_from_url(url)
 

@@ -1,4 +1,4 @@
-"""Typed reading of the environment: every mistake is kept by name, and none stops the reading."""
+"""Typed reading of the environment: every error is collected under its variable."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def problems_of(environment: Environment) -> list[str]:
 
 
 @pytest.mark.parametrize("variables", [{}, {"NAME": ""}, {"NAME": "   "}])
-def test_what_is_not_set_has_its_default(variables):
+def test_a_missing_variable_has_its_default(variables):
     environment = Environment(variables)
 
     assert environment.text("NAME", "default") == "default"
@@ -46,7 +46,7 @@ def test_text_is_stripped():
     [("1", True), ("TRUE", True), ("Yes", True), ("on", True), ("0", False), ("off", False)]
     + [("no", False), ("False", False)],
 )
-def test_a_flag_takes_the_usual_words(text, value):
+def test_a_flag_accepts_common_words(text, value):
     environment = Environment({"NAME": text})
 
     assert environment.flag("NAME", not value) is value
@@ -54,7 +54,7 @@ def test_a_flag_takes_the_usual_words(text, value):
 
 
 @pytest.mark.parametrize("text", ["maybe", "2", "ja", "-1"])
-def test_a_flag_takes_no_other_word(text):
+def test_a_flag_refuses_other_words(text):
     environment = Environment({"NAME": text})
 
     assert environment.flag("NAME", True) is True
@@ -62,7 +62,7 @@ def test_a_flag_takes_no_other_word(text):
 
 
 @pytest.mark.parametrize(("text", "value"), [("1", 1), ("3", 3), (" 2 ", 2)])
-def test_an_integer_within_its_limits_is_taken(text, value):
+def test_an_integer_within_its_limits_is_accepted(text, value):
     assert Environment({"NAME": text}).integer("NAME", 9, minimum=1, maximum=3) == value
 
 
@@ -80,7 +80,7 @@ def test_an_amount_is_exact(text, value):
 
 
 @each_row("text", ["0", "-1", "NaN", "Infinity", "$5", "1,5", "abc"])
-def test_what_is_no_amount_is_a_problem(text):
+def test_an_invalid_amount_is_a_problem(text):
     environment = Environment({"NAME": text})
 
     assert environment.amount("NAME", Decimal(1)) == 1
@@ -93,7 +93,7 @@ def test_a_share_is_over_0_and_up_to_1(text, value):
 
 
 @each_row("text", ["abc", "0", "1.5", "-0.5", "80%", "NaN", "Infinity", "0,8"])
-def test_what_is_no_share_is_a_problem(text):
+def test_an_invalid_share_is_a_problem(text):
     environment = Environment({"NAME": text})
 
     assert environment.share("NAME", Decimal("0.80")) == Decimal("0.80")
@@ -117,7 +117,7 @@ def test_a_time_may_have_a_unit(text, value):
 
 
 @each_row("text", ["0", "-5", "m", "1.5h", "2w", "abc", "h2"])
-def test_what_is_no_time_is_a_problem(text):
+def test_an_invalid_time_is_a_problem(text):
     environment = Environment({"NAME": text})
 
     assert environment.seconds("NAME", 60) == 60
@@ -160,7 +160,7 @@ def test_a_path_is_made_absolute(monkeypatch, tmp_path):
     assert environment.path("HOMELY", Path("/x")) == Path("/home/operator/state")
 
 
-def test_every_mistake_is_kept():
+def test_every_problem_is_collected():
     environment = Environment({"ONE": "x", "TWO": "y", "THREE": "3"})
 
     for name in ("ONE", "TWO", "THREE"):
@@ -203,28 +203,28 @@ def test_a_line_of_the_file_gives_a_value(dotenv, line, value):
 
 
 @pytest.mark.parametrize("line", ["", "# NAME=value", "  # NAME=value", "NAME", "   ", "NAME='"])
-def test_other_lines_give_none(dotenv, line):
+def test_comments_and_empty_lines_have_no_value(dotenv, line):
     assert "NAME" not in dotenv(line)
 
 
-def test_a_line_that_cannot_be_read_is_named(dotenv, caplog):
+def test_an_invalid_line_is_reported(dotenv, caplog):
     dotenv("GOOD=1\nNAME='\n")
 
     assert "line 2" in caplog.text
 
 
-def test_the_environment_wins_over_the_file(dotenv):
+def test_the_environment_takes_precedence_over_the_file(dotenv):
     assert dotenv("NAME=file\nOTHER=file", NAME="environment") == {
         "NAME": "environment",
         "OTHER": "file",
     }
 
 
-def test_what_is_blank_in_the_environment_wins_too(dotenv):
+def test_an_empty_value_in_the_environment_takes_precedence_too(dotenv):
     assert dotenv("NAME=file", NAME="") == {"NAME": ""}
 
 
-def test_a_missing_file_is_no_mistake(monkeypatch, tmp_path):
+def test_a_missing_file_is_no_problem(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "environ", {})
 
     read_dotenv(tmp_path / "nowhere")
@@ -242,7 +242,7 @@ def test_without_an_address_the_database_is_the_default():
     assert Environment({"NAME": " "}).database("NAME", {"ENGINE": "x"}) == {"ENGINE": "x"}
 
 
-def test_a_wrong_address_is_a_problem_that_shows_no_password():
+def test_an_invalid_database_address_is_a_problem_without_its_password():
     environment = Environment({"NAME": "mysql://ops:secret@db.local/record"})
 
     assert environment.database("NAME", {"ENGINE": "x"}) == {"ENGINE": "x"}
@@ -256,7 +256,7 @@ def test_a_log_level_is_a_word(text, level):
 
 
 @pytest.mark.parametrize("text", ["loud", "15", "basicConfig", "CRITICAL"])
-def test_what_is_no_log_level_is_a_problem(text):
+def test_an_invalid_log_level_is_a_problem(text):
     environment = Environment({"NAME": text})
 
     assert environment.log_level("NAME", 30) == 30
@@ -269,7 +269,7 @@ def test_an_address_begins_with_http(text):
 
 
 @pytest.mark.parametrize("text", ["ping.example.org", "ftp://x", "http://", "https:///x"])
-def test_what_is_no_address_is_a_problem(text):
+def test_an_invalid_address_is_a_problem(text):
     environment = Environment({"NAME": text})
 
     assert environment.address("NAME") == ""
@@ -283,14 +283,14 @@ def test_origins_are_a_list():
 
 
 @pytest.mark.parametrize("text", ["a.example", "https://a.example,b", "https://a.example/path"])
-def test_one_wrong_origin_is_a_problem(text):
+def test_one_invalid_origin_is_a_problem(text):
     environment = Environment({"NAME": text})
 
     assert environment.origins("NAME") == ()
     assert "https://ops.example.org" in environment.problems[0].message
 
 
-def test_every_variable_is_known_with_its_value_and_where_it_comes_from():
+def test_every_variable_has_its_value_and_source():
     env = Environment(
         {"CLAUDEOPS_PORT": "8123", "CLAUDEOPS_SANDBOX": "on", "CLAUDEOPS_WORKERS": "x"},
         file="/srv/.env",
@@ -309,7 +309,7 @@ def test_every_variable_is_known_with_its_value_and_where_it_comes_from():
     ]
 
 
-def test_a_misspelt_name_finds_the_one_that_was_meant():
+def test_a_misspelt_name_has_a_suggestion():
     known = {"CLAUDEOPS_PORT", "CLAUDEOPS_SANDBOX", "CLAUDEOPS_TIER1_MODEL"}
     given = ["CLAUDEOPS_PROT", "CLAUDEOPS_SANDBOXES", "CLAUDEOPS_PORT", "CLAUDEOPS_XYZ", "PATH"]
 

@@ -36,11 +36,11 @@ def policy(client, db, settings) -> str:
     return client.get("/login/")[HEADER]
 
 
-def test_a_page_carries_the_whole_policy(policy):
+def test_a_page_has_the_whole_policy(policy):
     assert set(policy.split("; ")) == DIRECTIVES
 
 
-def test_answers_outside_django_carry_the_same_policy():
+def test_responses_outside_django_have_the_same_policy():
     policy = security_headers()[b"content-security-policy"].decode()
 
     assert set(policy.split("; ")) == DIRECTIVES
@@ -51,7 +51,7 @@ def test_the_policy_allows_no_unsafe_source(policy, weakness):
     assert weakness not in policy
 
 
-def test_a_page_may_have_a_policy_of_its_own(settings):
+def test_a_page_may_have_its_own_policy(settings):
     settings.ROOT_URLCONF = __name__
     settings.MIDDLEWARE = ["csp.middleware.CSPMiddleware"]
 
@@ -59,5 +59,5 @@ def test_a_page_may_have_a_policy_of_its_own(settings):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_async_requests_carry_the_policy_too():
+def test_async_responses_have_the_policy_too():
     assert HEADER in async_to_sync(AsyncClient().get)("/healthz").headers

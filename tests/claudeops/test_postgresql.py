@@ -44,7 +44,7 @@ except OperationalError:
 """
 
 
-def test_after_the_server_ended_the_connection_the_next_query_connects_again(postgres, tmp_path):
+def test_after_a_closed_connection_the_next_query_connects_again(postgres, tmp_path):
     ended = subprocess.run(
         [sys.executable, "-c", SCRIPT],
         cwd=PROJECT,

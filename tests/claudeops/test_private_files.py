@@ -34,7 +34,7 @@ def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def test_files_of_claude_ops_are_closed(state):
+def test_files_of_claude_ops_are_made_private(state):
     close_to_others(state)
 
     assert mode(state) == 0o700
@@ -43,7 +43,7 @@ def test_files_of_claude_ops_are_closed(state):
     assert list(complaints(private_paths(state))) == []
 
 
-def test_a_directory_that_holds_other_things_is_named_and_not_closed(state):
+def test_a_directory_with_other_files_is_reported_and_unchanged(state):
     (state / "photos").mkdir()
     (state / "photos").chmod(0o755)
 
@@ -56,7 +56,7 @@ def test_a_directory_that_holds_other_things_is_named_and_not_closed(state):
     assert remedy == f"chmod 700 {state}"
 
 
-def test_a_link_is_neither_followed_nor_closed(state, tmp_path):
+def test_a_symbolic_link_is_not_followed(state, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     elsewhere.chmod(0o755)
@@ -68,7 +68,7 @@ def test_a_link_is_neither_followed_nor_closed(state, tmp_path):
     assert state / "drills" not in private_paths(state)
 
 
-def test_a_database_elsewhere_is_closed_with_the_files_beside_it(state, tmp_path):
+def test_a_database_elsewhere_is_made_private_with_its_side_files(state, tmp_path):
     database = tmp_path / "ops.db"
     files = [database, tmp_path / "ops.db-wal", tmp_path / "ops.db-shm"]
     for path in files:
@@ -79,7 +79,7 @@ def test_a_database_elsewhere_is_closed_with_the_files_beside_it(state, tmp_path
     assert {mode(path) for path in files} == {0o600}
 
 
-def test_a_file_of_another_owner_is_left_and_named_with_both_users(state, monkeypatch):
+def test_a_file_of_another_owner_is_reported_with_both_users(state, monkeypatch):
     owner = pwd.getpwuid(os.geteuid()).pw_name
     monkeypatch.setattr(os, "geteuid", lambda: OTHER_USER)
 
@@ -92,7 +92,7 @@ def test_a_file_of_another_owner_is_left_and_named_with_both_users(state, monkey
     assert any(remedy.startswith("sudo chown -R nobody ") for remedy in said.values())
 
 
-def test_a_missing_directory_is_no_complaint(tmp_path):
+def test_a_missing_directory_is_not_reported(tmp_path):
     close_to_others(tmp_path / "none")
 
     assert list(complaints(private_paths(tmp_path / "none"))) == []
@@ -119,7 +119,7 @@ def output_of(state: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_command_makes_its_files_for_its_own_user_alone(tmp_path):
+def test_a_command_creates_private_files(tmp_path):
     output_of(tmp_path / "state", "manage.py", "migrate", "--verbosity", "0")
 
     made = [tmp_path / "state", *(tmp_path / "state").rglob("*")]
@@ -127,7 +127,7 @@ def test_a_command_makes_its_files_for_its_own_user_alone(tmp_path):
     assert [path for path in made if mode(path) & 0o077] == []
 
 
-def test_a_command_closes_what_it_finds_open(state):
+def test_a_command_makes_existing_files_private(state):
     (state / "claudeops.sqlite3").unlink()
     (state / "claudeops.sqlite3-wal").unlink()
 
@@ -137,7 +137,7 @@ def test_a_command_closes_what_it_finds_open(state):
     assert "W001" not in checked.stderr
 
 
-def test_a_command_names_what_it_cannot_close(state):
+def test_a_command_reports_files_that_it_cannot_change(state):
     (state / "photos").touch()
 
     checked = output_of(state, "manage.py", "check")
@@ -145,7 +145,7 @@ def test_a_command_names_what_it_cannot_close(state):
     assert f"chmod 700 {state}" in checked.stderr
 
 
-def test_the_web_server_makes_private_files(tmp_path):
+def test_the_web_server_creates_private_files(tmp_path):
     program = "import claudeops.asgi, os; print(oct(os.umask(0)))"
 
     assert output_of(tmp_path / "state", "-c", program).stdout.strip() == "0o77"

@@ -7,14 +7,14 @@ from cryptography.fernet import Fernet
 from claudeops.state import stored_encryption_keys, stored_secret_key
 
 
-def test_a_key_is_made_once_and_stays(tmp_path):
+def test_a_key_is_created_once_and_kept(tmp_path):
     first = stored_secret_key(tmp_path)
 
     assert len(first) >= 50
     assert stored_secret_key(tmp_path) == first
 
 
-def test_the_directory_is_made_with_it_and_closed_to_others(tmp_path):
+def test_the_directory_is_created_private(tmp_path):
     stored_secret_key(tmp_path / "new" / "state")
 
     assert (tmp_path / "new" / "state").stat().st_mode & 0o777 == 0o700
@@ -30,19 +30,19 @@ def test_only_the_owner_can_read_it(tmp_path):
     assert (tmp_path / "secret_key").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_key_that_a_person_wrote_is_used_without_its_line_end(tmp_path):
+def test_a_key_written_by_a_person_is_stripped(tmp_path):
     (tmp_path / "secret_key").write_text("chosen by a person\n")
 
     assert stored_secret_key(tmp_path) == "chosen by a person"
 
 
-def test_a_file_that_a_crash_left_empty_is_filled(tmp_path):
+def test_an_empty_file_is_filled(tmp_path):
     (tmp_path / "secret_key").touch()
 
     assert len(stored_secret_key(tmp_path)) >= 50
 
 
-def test_processes_that_start_together_agree(tmp_path):
+def test_concurrent_processes_use_the_same_key(tmp_path):
     # Not forked: a copy of a process with threads may wait for a lock that none of its own holds.
     with multiprocessing.get_context("spawn").Pool(8) as pool:
         for attempt in range(30):
@@ -54,7 +54,7 @@ def test_processes_that_start_together_agree(tmp_path):
             assert [path.name for path in directory.iterdir()] == ["secret_key"]
 
 
-def test_the_encryption_key_is_made_once_and_is_a_fernet_key(tmp_path):
+def test_the_encryption_key_is_created_once_as_a_fernet_key(tmp_path):
     [key] = stored_encryption_keys(tmp_path)
 
     assert Fernet(key)

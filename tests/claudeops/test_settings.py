@@ -1,4 +1,4 @@
-"""Importing the settings only reads; whoever uses them first makes what is missing."""
+"""Importing the settings only reads; missing files are created at their first use."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def python(state):
     return run
 
 
-def test_importing_the_settings_makes_no_state_directory(python, state):
+def test_importing_the_settings_creates_no_state_directory(python, state):
     python("-c", IMPORTS)
 
     assert not state.parent.exists()
@@ -66,13 +66,13 @@ def test_the_audit_hook_sees_writes(python, state):
     assert f"os.mkdir {state}" in seen
 
 
-def test_the_secret_key_is_made_when_it_is_first_used(python, state):
+def test_the_secret_key_is_created_at_its_first_use(python, state):
     shown = python("-c", IMPORTS + "; print(django.conf.settings.SECRET_KEY)")
 
     assert shown.strip() == (state / "secret_key").read_text()
 
 
-def test_what_one_process_signed_another_can_read(python):
+def test_a_signature_of_one_process_is_valid_in_another(python):
     signed = python("-c", "from django.core import signing; print(signing.dumps('text'))").strip()
 
     read = python("-c", f"from django.core import signing; print(signing.loads({signed!r}))")

@@ -12,21 +12,21 @@ def test_a_checkout_keeps_its_state_beside_the_code():
     assert state.env_file({}, installed=False) == state.BASE_DIR / ".env"
 
 
-def test_an_installed_package_keeps_to_the_places_of_the_user(monkeypatch):
+def test_an_installed_package_uses_the_directories_of_the_user(monkeypatch):
     monkeypatch.setenv("HOME", "/home/ops")
 
     assert state.state_directory({}, installed=True) == Path("/home/ops/.local/share/claudeops")
     assert state.env_file({}, installed=True) == Path("/home/ops/.config/claudeops/.env")
 
 
-def test_the_xdg_variables_move_them():
+def test_the_xdg_variables_change_the_directories():
     given = {"XDG_DATA_HOME": "/data", "XDG_CONFIG_HOME": "/etc/xdg"}
 
     assert state.state_directory(given, installed=True) == Path("/data/claudeops")
     assert state.env_file(given, installed=True) == Path("/etc/xdg/claudeops/.env")
 
 
-def test_a_relative_xdg_variable_does_not_count(monkeypatch):
+def test_a_relative_xdg_variable_is_ignored(monkeypatch):
     monkeypatch.setenv("HOME", "/home/ops")
     given = {"XDG_DATA_HOME": "data"}
 

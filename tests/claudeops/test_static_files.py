@@ -87,11 +87,11 @@ def test_a_file_of_any_application_is_served_as_it_is(ask, name):
 @pytest.mark.parametrize(
     "path", ["/", "/static/", "/static/none.css", "/static/../manage.py", "/static/web"]
 )
-def test_everything_else_is_for_django(ask, path):
+def test_other_requests_are_passed_to_django(ask, path):
     assert ask(path).body == b"Django"
 
 
-def test_what_is_no_request_is_for_django():
+def test_other_scopes_are_passed_to_django():
     seen = []
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -102,11 +102,11 @@ def test_what_is_no_request_is_for_django():
     assert seen == ["lifespan"]
 
 
-def test_a_browser_keeps_a_file_for_a_minute(ask):
+def test_a_file_is_cached_for_a_minute(ask):
     assert ask(CSS).headers["cache-control"] == "max-age=60, public"
 
 
-def test_a_browser_that_has_the_file_is_sent_no_second_copy(ask):
+def test_an_unchanged_file_is_not_sent_again(ask):
     tag = ask(CSS).headers["etag"]
 
     again = ask(CSS, if_none_match=tag)
@@ -114,7 +114,7 @@ def test_a_browser_that_has_the_file_is_sent_no_second_copy(ask):
     assert (again.status, again.body) == (304, b"")
 
 
-def test_a_part_is_served_when_a_part_is_asked_for(ask):
+def test_a_range_request_gets_its_range(ask):
     whole = ask(CSS).body
 
     part = ask(CSS, range="bytes=10-19")
@@ -122,14 +122,14 @@ def test_a_part_is_served_when_a_part_is_asked_for(ask):
     assert (part.status, part.body) == (206, whole[10:20])
 
 
-def test_a_question_about_the_file_gets_the_headers_alone(ask):
+def test_a_head_request_gets_only_the_headers(ask):
     answer = ask(CSS, "HEAD")
 
     assert (answer.status, answer.body) == (200, b"")
     assert int(answer.headers["content-length"]) > 0
 
 
-def test_nothing_can_be_written(ask):
+def test_write_methods_are_refused(ask):
     assert ask(CSS, "POST").status == 405
 
 
@@ -142,13 +142,13 @@ def test_no_browser_guesses_the_type_and_no_other_site_may_read(ask):
 
 
 @pytest.mark.parametrize("debug", [True, False])
-def test_the_first_place_that_has_a_file_wins(own_css, settings, debug):
+def test_the_first_directory_with_a_file_takes_precedence(own_css, settings, debug):
     settings.DEBUG = debug
 
     assert asked(with_static_files(django), CSS).body == b"first {}"
 
 
-def test_in_debugging_a_changed_file_is_seen_at_once(own_css, settings):
+def test_with_debug_a_changed_file_is_served_at_once(own_css, settings):
     settings.DEBUG = True
     application = with_static_files(django)
     asked(application, CSS)

@@ -1,4 +1,4 @@
-"""`bench idle`: what it reads of processes, and what it says about them."""
+"""`bench idle`: the values read of processes, and the output."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def said(monkeypatch, *arguments: str, found: Idle = FOUND) -> str:
     return output.getvalue()
 
 
-def test_it_finds_the_children_of_a_process(family):
+def test_children_of_a_process_are_found(family):
     assert usage.with_descendants([family[0]]) == list(family)
 
 
-def test_work_is_counted():
+def test_processor_time_is_counted():
     process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     give_up = time.monotonic() + 30
     while usage.busy_seconds([process.pid]) < 0.05 and time.monotonic() < give_up:
@@ -58,7 +58,7 @@ def test_work_is_counted():
     assert busy >= 0.05
 
 
-def test_without_the_clock_of_the_scheduler_ticks_are_counted(tmp_path, monkeypatch):
+def test_without_schedstat_clock_ticks_are_counted(tmp_path, monkeypatch):
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "stat").write_text("7 (odd) name) S 1 " + "0 " * 9 + "150 50 0")
     monkeypatch.setattr(usage, "PROC", tmp_path)
@@ -71,14 +71,14 @@ def test_a_process_that_has_ended_counts_nothing():
     assert usage.memory_of([2**22 + 7]).rss_mb == 0
 
 
-def test_what_two_processes_share_is_shared_out(family):
+def test_shared_memory_is_divided_among_processes(family):
     memory = usage.memory_of(family)
 
     assert memory.pss_mb is not None
     assert 0 < memory.pss_mb < memory.rss_mb
 
 
-def test_without_the_right_to_see_shares_the_resident_size_is_left(tmp_path: Path, monkeypatch):
+def test_without_permission_the_resident_size_is_used(tmp_path: Path, monkeypatch):
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "status").write_text("Name: x\nVmRSS:\t  2048 kB\n")
     monkeypatch.setattr(usage, "PROC", tmp_path)
@@ -87,7 +87,7 @@ def test_without_the_right_to_see_shares_the_resident_size_is_left(tmp_path: Pat
 
 
 @pytest.mark.django_db
-def test_it_says_each_figure_beside_its_aim(monkeypatch):
+def test_each_figure_is_printed_with_its_target(monkeypatch):
     lines = said(monkeypatch).splitlines()
 
     assert lines[1] == "processor: 0.12 % of a core over 60 s (aim: at most 0.30 %)"
@@ -103,7 +103,7 @@ def test_memory_that_cannot_be_read_is_unknown(monkeypatch):
 
 
 @pytest.mark.django_db
-def test_it_prints_json(monkeypatch):
+def test_the_result_is_printed_as_json(monkeypatch):
     figures = json.loads(said(monkeypatch, "--json"))
 
     assert (figures["cpu_percent"], figures["median_ms"]) == (0.123, 6.0)

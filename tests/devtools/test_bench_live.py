@@ -1,4 +1,4 @@
-"""`bench live`: a real web server, real streams, and what it says about them."""
+"""`bench live`: a real web server, real streams, and the output."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def said(monkeypatch, *arguments: str) -> str:
     return output.getvalue()
 
 
-def test_it_says_what_was_found_and_what_was_aimed_at(monkeypatch):
+def test_figures_are_printed_with_their_targets(monkeypatch):
     text = said(monkeypatch)
 
     assert "4.2 % of a core (aim: under 10 %)" in text
@@ -41,13 +41,13 @@ def test_it_says_what_was_found_and_what_was_aimed_at(monkeypatch):
     assert "0 missed, 0 doubled" in text
 
 
-def test_it_says_it_as_data(monkeypatch):
+def test_the_result_is_converted_to_json(monkeypatch):
     figures = json.loads(said(monkeypatch, "--json"))
 
     assert (figures["viewers"], figures["p50_ms"]) == (2, 100.0)
 
 
-def test_lines_that_a_viewer_missed_or_had_twice_are_counted():
+def test_missed_and_repeated_lines_of_a_viewer_are_counted():
     written = {1: 10.0, 2: 11.0}
     viewers = [Viewer("a"), Viewer("b")]
     viewers[0].seen = [(1, 10.1), (1, 10.2)]

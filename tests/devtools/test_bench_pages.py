@@ -1,4 +1,4 @@
-"""`bench pages`: it finds every page of the URL configuration, and says what is slow."""
+"""`bench pages`: finds every page of the URL configuration and reports slow ones."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def timed(median_ms: float, *, queries: int = 5, size: int = 100, is_search: boo
     )
 
 
-def test_a_made_up_record_has_the_size_that_was_asked_for_and_right_sums():
+def test_a_generated_database_has_the_requested_size_and_right_sums():
     told: list[str] = []
 
     seed(SESSIONS, told.append)
@@ -82,11 +82,11 @@ def is_no_page(name: str) -> bool:
     return acts or any(f"_{model}_" in name for model in empty)
 
 
-def test_every_way_to_ask_belongs_to_a_page():
+def test_every_query_belongs_to_a_page():
     assert set(WAYS) <= {address.name for address in addresses()}
 
 
-def test_an_address_that_it_cannot_fill_is_named(monkeypatch):
+def test_an_address_without_values_is_reported(monkeypatch):
     monkeypatch.setattr(pages, "addresses", lambda: [pages.PageRoute("new", "moons/<int:pk>/")])
 
     with pytest.raises(UnknownAddress, match="moons"):
@@ -113,11 +113,11 @@ def test_a_page_that_fails_fails_the_measurement(operator_client):
         (timed(20, is_search=True), timed(151, is_search=True), ("time",)),
     ],
 )
-def test_aims_depend_on_the_kind_of_page(small, large, missed):
+def test_targets_depend_on_the_kind_of_page(small, large, missed):
     assert Compared(small=small, large=large).misses == missed
 
 
-def test_what_misses_an_aim_is_marked():
+def test_a_missed_target_is_marked():
     found = [Compared(small=timed(20), large=timed(70))]
 
     assert "MISSED: ratio, time" in as_table(found, 5_000, 1_000)

@@ -1,4 +1,4 @@
-"""`bench sandbox`: both sides are measured alike, and the figures are right."""
+"""`bench sandbox`: both sides are measured in the same way, and the figures are right."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_each_side_is_measured_as_often_as_asked(settings):
     assert len(found.decision_ms) > 300
 
 
-def test_the_figures_are_medians_of_differences_and_the_slowest_hundredth():
+def test_figures_are_medians_of_differences_and_the_99th_percentile():
     cost = SandboxCost(
         inside_ms=[20.0, 30.0, 40.0],
         outside_ms=[5.0, 5.0, 50.0],

@@ -66,14 +66,14 @@ def test_an_answer_belongs_to_the_request_of_its_run(tmp_path):
     assert [(one.run, one.served) for one in exchanges(log)] == [("1", True), ("2", False)]
 
 
-def test_a_torn_line_of_the_log_costs_only_itself(tmp_path):
+def test_an_incomplete_line_of_the_log_loses_only_itself(tmp_path):
     log = tmp_path / "requests.jsonl"
     log.write_text(json.dumps(asked("1"))[:60] + json.dumps(asked("2")) + "\n")
 
     assert [one.run for one in exchanges(log)] == ["2"]
 
 
-def test_a_drill_that_never_asked_has_no_exchange(tmp_path):
+def test_a_drill_without_requests_has_no_exchange(tmp_path):
     assert exchanges(tmp_path / "requests.jsonl") == []
 
 
@@ -98,7 +98,7 @@ def result(tool: str) -> dict[str, object]:
     }
 
 
-def test_copies_and_what_the_cli_puts_in_are_not_words_of_a_run():
+def test_copies_and_synthetic_entries_do_not_belong_to_a_session():
     prompt = {"type": "user", "uuid": "prompt", "message": {"content": "look"}}
     synthetic = {"type": "assistant", "uuid": "s", "message": {"model": "<synthetic>"}}
     copied, put_in = answer(1, "t1"), result("t1")
@@ -109,14 +109,14 @@ def test_copies_and_what_the_cli_puts_in_are_not_words_of_a_run():
     assert words == own
 
 
-def test_the_pieces_of_one_answer_are_counted_once():
+def test_the_parts_of_one_answer_are_counted_once():
     pieces = [answer(1, "t1"), {**answer(1, "t2"), "uuid": "second piece"}]
 
     (usage,) = usages(pieces)
     assert usage["output_tokens"] == 3
 
 
-def test_transcripts_are_found_wherever_the_cli_puts_them(tmp_path):
+def test_transcripts_are_found_in_any_subdirectory(tmp_path):
     deep = tmp_path / "projects" / "-somewhere"
     deep.mkdir(parents=True)
     total = {"type": "cost-state", "totalCostUSD": 0.25}

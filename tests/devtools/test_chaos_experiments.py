@@ -1,4 +1,4 @@
-"""Which faults are played, and what is told about them."""
+"""Planning of chaos experiments and their figures."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ def an_experiment(number: int = 1, **facts) -> Experiment:
     return Experiment(number=number, **{**usual, **facts})
 
 
-def test_every_fault_comes_up_once_before_any_comes_up_again():
+def test_every_fault_is_used_once_before_one_is_repeated():
     faults = [plan.fault for plan in plans(3 * len(ALL), seed=8, faults=ALL)]
 
     for start in range(0, len(faults), len(ALL)):
         assert sorted(faults[start : start + len(ALL)]) == sorted(ALL)
 
 
-def test_a_seed_means_the_same_faults_again_and_another_one_does_not():
+def test_the_same_seed_gives_the_same_faults():
     assert plans(20, seed=8, faults=ALL) == plans(20, seed=8, faults=ALL)
     assert plans(20, seed=8, faults=ALL) != plans(20, seed=9, faults=ALL)
 
 
-def test_faults_fall_at_every_moment_of_a_chain():
+def test_faults_are_spread_over_the_time_of_a_chain():
     moments = [plan.moment for plan in plans(200, seed=1, faults=ALL)]
 
     assert 0.0 <= min(moments) < 0.1
     assert 0.9 < max(moments) <= 1.0
 
 
-def test_an_experiment_knows_the_faults_of_others_that_fell_into_it():
+def test_an_experiment_lists_faults_of_others_during_it():
     fault_log = FaultLog()
     fault_log.note(1, "kill the cluster")
     fault_log.note(2, "fill the disk")

@@ -1,4 +1,4 @@
-"""A disk that is really full, for whoever stands in the state directory."""
+"""A full disk refuses writes below the state directory."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_reports_when_the_program_is_missing(tmp_path, monkeypatch):
     assert "No such file" in trouble
 
 
-def test_filling_the_disk_asked_for_by_name_where_it_cannot_be_done_is_exit_code_2(monkeypatch):
+def test_a_requested_fault_that_is_impossible_exits_with_2(monkeypatch):
     monkeypatch.setenv(scratch.MARK, "1")
     monkeypatch.setenv(scratch.NO_SMALL_DISK, "no small disk can be mounted here: forbidden")
     said = StringIO()

@@ -1,4 +1,4 @@
-"""What chaos asks of the dashboard after the web server was killed, and when it complains."""
+"""Checks of the web pages by chaos after the web server was killed."""
 
 from __future__ import annotations
 
@@ -54,31 +54,31 @@ def checks(**ok: bool) -> str:
     return json.dumps({"ready": all(ok.values()), "checks": told})
 
 
-def test_an_installation_is_ready_when_all_is_well(dashboard):
+def test_a_healthy_installation_is_ready(dashboard):
     dashboard.answers["/readyz"] = (200, checks(database=True, worker=True))
 
     assert dashboard.site.wait_until_ready() == ""
 
 
-def test_the_small_disk_alone_is_no_trouble(dashboard):
+def test_the_small_disk_is_no_problem(dashboard):
     dashboard.answers["/readyz"] = (503, checks(database=True, worker=True, disk=False))
 
     assert dashboard.site.wait_until_ready() == ""
 
 
-def test_a_check_that_fails_is_trouble(dashboard):
+def test_a_failing_check_is_a_problem(dashboard):
     dashboard.answers["/readyz"] = (503, checks(database=True, worker=False, disk=False))
 
     assert dashboard.site.wait_until_ready() == "/readyz says that something is wrong: worker"
 
 
-def test_an_error_page_is_trouble(dashboard):
+def test_an_error_page_is_a_problem(dashboard):
     dashboard.answers["/readyz"] = (500, "Server Error")
 
     assert dashboard.site.wait_until_ready().endswith("Server Error")
 
 
-def test_a_server_that_does_not_come_back_is_trouble(dashboard):
+def test_a_server_that_does_not_answer_is_a_problem(dashboard):
     dashboard.shutdown()
     dashboard.server_close()
 
@@ -86,7 +86,7 @@ def test_a_server_that_does_not_come_back_is_trouble(dashboard):
 
 
 @pytest.mark.parametrize("event", ["entry", "done"])
-def test_a_live_page_with_data_is_fine(dashboard, event):
+def test_a_live_page_with_data_is_no_problem(dashboard, event):
     dashboard.answers["/sessions/7/live/"] = (200, f"retry: 1000\n\nevent: {event}\nid: 1\n\n")
 
     assert dashboard.site.live_trouble(7) == ""
@@ -98,7 +98,7 @@ def test_a_live_page_without_data_is_a_problem(dashboard):
     assert dashboard.site.live_trouble(7) == "the live page ended without a word"
 
 
-def test_a_live_page_that_fails_is_trouble(dashboard):
+def test_a_live_page_that_fails_is_a_problem(dashboard):
     dashboard.answers["/sessions/7/live/"] = (500, "Server Error")
 
     assert "does not answer" in dashboard.site.live_trouble(7)

@@ -1,4 +1,4 @@
-"""What `screenshots` says where it cannot take a picture, and what it would take."""
+"""`screenshots`: refusals without a browser, and the list of pictures."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ def away(name: str) -> None:
     raise ImportError(name)
 
 
-def test_without_playwright_it_says_how_to_get_it(monkeypatch):
+def test_without_playwright_it_is_refused_with_the_command_to_install_it(monkeypatch):
     monkeypatch.setattr(screenshots, "import_module", away)
 
     with command_refused(RefusalCode.NOT_INSTALLED, match="make dev-install"):
         call_command("screenshots")
 
 
-def test_without_chromium_it_says_how_to_get_it(monkeypatch, tmp_path):
+def test_without_chromium_it_is_refused_with_the_command_to_install_it(monkeypatch, tmp_path):
     monkeypatch.setattr(screenshots, "CHROMIUM", tmp_path / "chromium")
 
     with command_refused(RefusalCode.NOT_INSTALLED, match="make browser"):
         call_command("screenshots")
 
 
-def test_it_runs_away_from_the_operators_record(monkeypatch):
+def test_it_runs_in_a_scratch_installation(monkeypatch):
     asked: list[object] = []
 
     def rerun(more: object) -> int:
@@ -48,7 +48,7 @@ def test_it_runs_away_from_the_operators_record(monkeypatch):
 
 
 @pytest.mark.django_db
-def test_the_pictures_are_few_and_each_has_a_file_of_its_own():
+def test_every_picture_has_its_own_file():
     session = three_tier_chain()[2]
     IncidentFactory().cycles.add(session.cycle)
 

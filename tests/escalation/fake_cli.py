@@ -1,4 +1,4 @@
-"""A stand-in for `claude`: it answers --version and --help, then does what the test prepared.
+"""A stand-in for `claude`: answers --version and --help, then does what the test prepared.
 
 Behaviours are Python programs, used in order, the last one again and again. Each call is kept
 with its arguments, environment, directory and stdin.

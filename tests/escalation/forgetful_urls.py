@@ -1,4 +1,4 @@
-"""Addresses with one view that does not say who may."""
+"""URL configuration with one view that names no right."""
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import include, path

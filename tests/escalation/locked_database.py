@@ -1,4 +1,4 @@
-"""Another program that holds a lock on what the test's database would be written to."""
+"""Another program that holds a lock on the database of the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running small programs the way a tier is run, and looking for what they left behind."""
+"""Runs small programs as a tier is run, and finds leftover processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs whose runner is gone, and what they left on disk."""
+"""Sessions whose runner is gone, and their files on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows and values that many tests of the escalation begin with."""
+"""Rows and values that many tests of the engine begin with."""
 
 from __future__ import annotations
 

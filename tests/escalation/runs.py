@@ -1,4 +1,4 @@
-"""Running sessions with the fake CLI, and changing what the next run will find."""
+"""Runs sessions with the fake CLI, and changes what the next run finds."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def act(client, action: str, *watches: Watch):
     )
 
 
-def test_the_list_shows_every_watch_with_its_rhythm_and_limits(operator_client):
+def test_the_list_shows_every_watch_with_schedule_and_limits(operator_client):
     WatchFactory(name="shop", interval_minutes=60, workdir="/srv/shop")
     WatchFactory(name="lab", cron="0 3 * * *")
 
@@ -56,7 +56,7 @@ def test_the_list_can_be_searched_and_filtered(operator_client, query):
     assert "shop" in operator_client.get(reverse(LIST) + query).content.decode()
 
 
-def test_run_now_queues_a_cycle_of_every_chosen_watch(operator_client, operator):
+def test_run_now_enqueues_a_cycle_of_every_chosen_watch(operator_client, operator):
     watches = WatchFactory.create_batch(2)
 
     page = act(operator_client, "run_now", *watches).content.decode()
@@ -75,7 +75,7 @@ def test_run_now_skips_busy_watches(operator_client):
     assert idle.cycles.count() == 1
 
 
-def test_pause_and_unpause_move_the_schedule_too(operator_client):
+def test_pause_and_unpause_change_the_schedule(operator_client):
     watch = WatchFactory()
 
     act(operator_client, "pause", watch)
@@ -85,7 +85,7 @@ def test_pause_and_unpause_move_the_schedule_too(operator_client):
     assert (paused, Schedule.objects.get(watch=watch).repeats) == (0, -1)
 
 
-def test_a_wrong_cron_expression_is_refused_in_the_form(operator_client, workdir):
+def test_an_invalid_cron_expression_is_refused(operator_client, workdir):
     form = {"name": "shop", "workdir": str(workdir), "interval_minutes": 5, "max_tier": 2}
 
     response = operator_client.post(
@@ -96,7 +96,7 @@ def test_a_wrong_cron_expression_is_refused_in_the_form(operator_client, workdir
     assert not Watch.objects.exists()
 
 
-def test_a_watch_made_in_the_form_is_scheduled(operator_client, workdir):
+def test_a_watch_added_by_the_form_is_scheduled(operator_client, workdir):
     form = {"name": "shop", "workdir": str(workdir), "interval_minutes": 5, "max_tier": 2}
     form |= {"restarts_allowed": 2, "restart_hours": 4}
     form |= {"redeployments_allowed": 1, "redeployment_hours": 24}
@@ -128,7 +128,7 @@ def test_the_form_accepts_the_manifest_of_a_new_watch_and_shows_it_read_only(
     assert 'name="manifest' not in page
 
 
-def test_an_account_that_may_only_look_cannot_run_anything(client):
+def test_a_viewer_cannot_run_a_watch(client):
     watch = WatchFactory()
     client.force_login(user_with("viewer", is_staff=True))
 

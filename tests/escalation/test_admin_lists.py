@@ -1,4 +1,4 @@
-"""Every list of the admin: all models have one, it reads a fixed number of times, and is found."""
+"""Every list of the admin: all models have one, and it makes a fixed number of queries."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_every_model_of_ours_has_a_list():
 
 
 @pytest.mark.parametrize("label", LISTED)
-def test_a_list_reads_as_often_for_many_rows_as_for_some(operator_client, label):
+def test_a_list_needs_as_many_queries_for_many_rows_as_for_few(operator_client, label):
     add_rows(1)
     ContentType.objects.clear_cache()
     url = address_of(label)
@@ -113,7 +113,7 @@ def test_a_list_reads_as_often_for_many_rows_as_for_some(operator_client, label)
 
 
 @pytest.mark.parametrize("label", LISTED)
-def test_a_list_costs_an_account_with_a_role_as_little(client, label):
+def test_a_list_needs_few_queries_for_an_account_with_a_role(client, label):
     client.force_login(user_with("admin"))
     for number in range(1, 6):
         add_rows(number)
@@ -142,7 +142,7 @@ def test_the_index_shows_the_inbox(operator_client):
     assert f'<a href="{approval.get_absolute_url()}">docker restart web</a>' in page
 
 
-def test_times_are_short_and_have_their_zone(operator_client):
+def test_times_are_short_with_a_time_zone(operator_client):
     cycle = three_tier_chain()[0].cycle
 
     page = operator_client.get(address_of("sessions_app.cycle")).content.decode()
@@ -167,7 +167,7 @@ def test_a_cycle_shows_its_chain(operator_client):
     assert "$2.00" in page
 
 
-def test_a_chain_costs_as_many_queries_long_as_short(operator_client):
+def test_a_long_chain_needs_as_many_queries_as_a_short_one(operator_client):
     short, long = three_tier_chain()[0].cycle, three_tier_chain()[0].cycle
     for _ in range(4):
         three_tier_chain(cycle=long)

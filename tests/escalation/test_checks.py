@@ -17,7 +17,7 @@ from escalation.checks import (
 from escalation.run.prompts import prompt_files
 
 
-def test_a_sound_installation_passes(fake_cli):
+def test_a_valid_installation_passes(fake_cli):
     found = [
         *check_queue_times(),
         *check_cli(),
@@ -40,7 +40,7 @@ def test_a_sound_installation_passes(fake_cli):
         (10, 5, ["escalation.E001", "escalation.E002"]),
     ],
 )
-def test_the_times_of_the_queue_must_stand_in_their_order(settings, timeout, retry, ids):
+def test_the_timeouts_of_the_queue_must_be_in_order(settings, timeout, retry, ids):
     settings.LONGEST_TIER_SECONDS = 3600
     settings.CLAUDEOPS_QUEUE_TIMEOUT = timeout
     settings.CLAUDEOPS_QUEUE_RETRY = retry
@@ -48,7 +48,7 @@ def test_the_times_of_the_queue_must_stand_in_their_order(settings, timeout, ret
     assert [message.id for message in check_queue_times()] == ids
 
 
-def test_a_first_watch_on_our_own_code_is_named(settings):
+def test_a_default_watch_on_our_own_code_is_reported(settings):
     settings.CLAUDEOPS_WORKDIR = str(settings.BASE_DIR)
 
     (found,) = check_workdir()
@@ -66,7 +66,7 @@ def test_wrong_queue_time_is_reported_with_the_limit(settings):
     assert str(settings.LONGEST_TIER_SECONDS) in message.hint
 
 
-def test_a_missing_cli_is_an_error_that_names_the_path(settings, tmp_path):
+def test_a_missing_cli_is_reported_with_its_path(settings, tmp_path):
     settings.CLAUDEOPS_CLAUDE_BIN = str(tmp_path / "nowhere")
 
     (message,) = check_cli()
@@ -75,7 +75,7 @@ def test_a_missing_cli_is_an_error_that_names_the_path(settings, tmp_path):
     assert str(tmp_path / "nowhere") in message.msg
 
 
-def test_every_missing_prompt_file_is_named(settings, tmp_path):
+def test_every_missing_prompt_file_is_reported(settings, tmp_path):
     settings.CLAUDEOPS_PROMPTS_DIR = tmp_path
     (tmp_path / "cycle.md").write_text("here")
 
@@ -98,7 +98,7 @@ def test_prompt_file_with_an_old_name_is_a_warning(settings, tmp_path):
 
 
 @pytest.mark.parametrize("rule", ["Read", "Bash(git log:*)", "mcp__server__tool", "WebFetch(x,y)"])
-def test_a_tool_or_a_rule_is_taken(settings, rule):
+def test_a_tool_or_a_rule_is_accepted(settings, rule):
     settings.CLAUDEOPS_TIERS = with_rule(settings, rule)
 
     assert check_tool_lists() == []

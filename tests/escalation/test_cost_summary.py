@@ -30,7 +30,7 @@ def test_each_tier_is_summed():
     assert found.total == Decimal("2.50")
 
 
-def test_it_follows_the_filters_of_the_list(operator_client):
+def test_the_summary_follows_the_filters(operator_client):
     three_tier_chain()
 
     page = operator_client.get(reverse(LIST), {"tier__exact": "2"})
@@ -39,7 +39,7 @@ def test_it_follows_the_filters_of_the_list(operator_client):
     assert "<b>Tier 2</b> $0.47" in page.content.decode()
 
 
-def test_it_follows_the_search(operator_client):
+def test_the_summary_follows_the_search(operator_client):
     three_tier_chain()
     wanted = SessionFactory(error="the certificate expired")
 
@@ -49,7 +49,7 @@ def test_it_follows_the_search(operator_client):
     assert page.context["cl"].result_list[0] == wanted
 
 
-def test_it_adds_up_the_newest_alone_and_says_so(operator_client, monkeypatch):
+def test_only_the_newest_sessions_are_summed(operator_client, monkeypatch):
     monkeypatch.setattr(admin, "MOST_ADDED", 2)
     three_tier_chain()
 

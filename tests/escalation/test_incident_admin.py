@@ -1,4 +1,4 @@
-"""Incidents in admin: read there, and acknowledged or resolved several at once."""
+"""Incidents in the admin: shown, and acknowledged or resolved in bulk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def act(client, action: str, *incidents: Incident) -> str:
     return page
 
 
-def test_several_are_acknowledged_and_resolved_with_a_name(client):
+def test_several_incidents_are_acknowledged_and_resolved_with_the_person(client):
     ada = user_with("operator")
     client.force_login(ada)
     web, db = IncidentFactory(), IncidentFactory()
@@ -38,7 +38,7 @@ def test_resolved_incident_is_left_unchanged(operator_client):
     assert "resolved already" in act(operator_client, "resolve", incident)
 
 
-def test_nothing_can_be_edited_there(operator_client):
+def test_incidents_cannot_be_edited(operator_client):
     incident = IncidentFactory()
 
     page = operator_client.get(reverse("admin:sessions_app_incident_change", args=[incident.pk]))

@@ -46,19 +46,19 @@ def browser(operator) -> Client:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_no_address_is_an_error_of_ours(browser, path):
+def test_no_address_causes_a_server_error(browser, path):
     assert browser.get(path).status_code in {302, 400, 404}
 
 
 @pytest.mark.parametrize("page", PARAMETERS)
-def test_no_parameter_is_an_error_of_ours(browser, page):
+def test_no_parameter_causes_a_server_error(browser, page):
     asked = [f"{page}?{name}={value}" for name in PARAMETERS[page] for value in VALUES]
 
     assert [address[:90] for address in asked if browser.get(address).status_code >= 500] == []
 
 
 @pytest.mark.parametrize("name", ["session", "session_events", "session_commands", "transcript"])
-def test_no_parameter_of_a_session_is_an_error_of_ours(browser, name):
+def test_no_parameter_of_a_session_causes_a_server_error(browser, name):
     page = reverse(f"web:{name}", args=[SessionFactory().pk])
     names = ("before", "after", "page", "agent", "verdict", "version")
     asked = [f"{page}?{parameter}={value}" for parameter in names for value in VALUES]
@@ -67,7 +67,7 @@ def test_no_parameter_of_a_session_is_an_error_of_ours(browser, name):
 
 
 @pytest.mark.parametrize("value", ["a\x00b", "x" * 20_000, "9" * 40, "-1", "NaN", "\u202e"])
-def test_no_form_is_an_error_of_ours(browser, workdir, value):
+def test_no_form_causes_a_server_error(browser, workdir, value):
     session = SessionFactory(failed=True)
     watch = WatchFactory(workdir=str(workdir))
     forms = [

@@ -1,4 +1,4 @@
-"""The record in the admin: found, read, and never changed."""
+"""Stored records in the admin: shown and searched, never changed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_list_shows_costs_as_money(operator_client, record):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_nothing_can_be_added(operator_client, model):
+def test_no_record_can_be_added(operator_client, model):
     assert operator_client.get(reverse(f"admin:sessions_app_{model}_add")).status_code == 403
 
 
@@ -116,14 +116,14 @@ def test_hostile_text_is_escaped(operator_client):
     assert "<script></a>" not in page
 
 
-def test_no_list_offers_to_count_the_whole_table_for_every_filter(operator_client, record):
+def test_no_list_counts_the_table_for_each_filter(operator_client, record):
     page = operator_client.get(reverse("admin:sessions_app_session_changelist")).content.decode()
 
     assert "Show counts" not in page
     assert "_facets" not in page
 
 
-def test_a_list_counts_to_a_limit_and_says_so(operator_client, monkeypatch):
+def test_a_list_counts_up_to_a_limit(operator_client, monkeypatch):
     monkeypatch.setattr("sessions_app.access.admin_site.MOST_COUNTED", 2)
     three_tier_chain()
 
@@ -139,7 +139,7 @@ def test_a_list_is_filtered_by_date(operator_client, record, on):
     assert operator_client.get(url, {"on": on}).status_code == 200
 
 
-def test_a_day_holds_what_was_made_on_it(operator_client, record):
+def test_a_day_contains_its_records(operator_client, record):
     url, today = reverse("admin:sessions_app_session_changelist"), timezone.localdate()
 
     found = operator_client.get(url, {"on": f"{today:%Y-%m-%d}"}).context["cl"].result_count
@@ -149,7 +149,7 @@ def test_a_day_holds_what_was_made_on_it(operator_client, record):
 
 
 @pytest.mark.parametrize("model", ["session", "cycle"])
-def test_a_list_is_searched_by_words(operator_client, record, model):
+def test_a_list_is_searched_by_text(operator_client, record, model):
     SessionFactory(error="lighthouse")
     url = reverse(f"admin:sessions_app_{model}_changelist")
 

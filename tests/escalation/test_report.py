@@ -16,13 +16,13 @@ def test_the_schema_is_itself_valid():
     assert json.loads(REPORT_SCHEMA_JSON) == REPORT_SCHEMA
 
 
-def test_the_schema_fits_one_entry_of_a_command_line():
+def test_the_schema_fits_one_argument_of_a_command_line():
     assert len(REPORT_SCHEMA_JSON) < 128 * 1024
     assert "\n" not in REPORT_SCHEMA_JSON
 
 
 @pytest.mark.parametrize("report", [HEALTHY, ESCALATE])
-def test_it_takes_a_valid_report_as_it_is(report):
+def test_a_valid_report_is_unchanged(report):
     assert checked_report(report) == (report, "")
 
 
@@ -67,7 +67,7 @@ def test_invalid_report_is_refused_with_its_position(value, place):
     assert place in problem
 
 
-def test_it_keeps_the_problem_short_when_the_report_is_huge():
+def test_the_problem_of_a_huge_report_is_short():
     _report, problem = checked_report(changed(summary=["x" * 1_000_000]))
 
     assert len(problem) < 500

@@ -1,4 +1,4 @@
-"""Going on from a session in admin: the actions, with the words that they are given."""
+"""Actions on a session in the admin, with their text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def queued() -> list[Session]:
         ("escalate", Purpose.TIER, "Why?"),
     ],
 )
-def test_an_action_queues_a_run_with_what_was_written(
+def test_an_action_enqueues_a_session_with_its_text(
     operator_client, operator, action, purpose, request_text
 ):
     session = SessionFactory(failed=True)
@@ -48,7 +48,7 @@ def test_an_action_queues_a_run_with_what_was_written(
     assert OrmQ.objects.count() == 1
 
 
-def test_several_sessions_are_acted_on_each_by_itself(operator_client):
+def test_an_action_applies_to_each_chosen_session(operator_client):
     fine, busy = SessionFactory(), SessionFactory(cycle=CycleFactory(running=True))
 
     page = act(operator_client, "follow_up", fine, busy)
@@ -74,7 +74,7 @@ def test_list_has_a_field_for_the_text(operator_client):
     assert 'name="request"' in page
 
 
-def test_the_history_itself_can_still_not_be_changed(operator_client):
+def test_sessions_cannot_be_changed(operator_client):
     session = SessionFactory()
     url = reverse("admin:sessions_app_session_change", args=[session.pk])
 
@@ -92,7 +92,7 @@ def test_an_account_without_rights_cannot_act(client):
 
 
 @pytest.mark.parametrize("action", ["follow_up", "fork", "retry", "escalate", "stop", "expire"])
-def test_an_account_that_may_only_look_cannot_start_anything(client, action):
+def test_a_viewer_cannot_start_anything(client, action):
     session = SessionFactory(failed=True, tier=2)
     reader = user_with("viewer", is_staff=True)
     allowed = Permission.objects.filter(codename="view_session")
@@ -104,7 +104,7 @@ def test_an_account_that_may_only_look_cannot_start_anything(client, action):
     assert queued() == []
 
 
-def test_a_run_that_is_under_way_is_asked_to_stop(operator_client, operator):
+def test_a_running_session_is_asked_to_stop(operator_client, operator):
     session = SessionFactory(running=True)
 
     page = act(operator_client, "stop", session)
@@ -114,7 +114,7 @@ def test_a_run_that_is_under_way_is_asked_to_stop(operator_client, operator):
     assert f"Session {session.pk} is being stopped." in page
 
 
-def test_a_run_that_has_ended_cannot_be_stopped(operator_client):
+def test_a_finished_session_cannot_be_stopped(operator_client):
     session = SessionFactory()
 
     assert f"Session {session.pk} is not running." in act(operator_client, "stop", session)
@@ -131,7 +131,7 @@ def test_unfinished_session_can_be_expired(operator_client, operator, status):
     assert f"Session {session.pk} has expired." in page
 
 
-def test_a_queued_session_that_expires_takes_its_cycle_with_it(operator_client, operator):
+def test_expiring_a_queued_session_ends_its_cycle(operator_client, operator):
     session = SessionFactory(cycle=CycleFactory(running=True), status=Status.QUEUED)
 
     act(operator_client, "expire", session)

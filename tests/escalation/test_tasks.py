@@ -1,4 +1,4 @@
-"""Tasks of the queue: ids in, one sentence out."""
+"""Tasks of the queue: they take ids and return one sentence."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_run_session_returns_the_ending(fake_cli, session):
     assert said == f"Session {session.pk} ended as completed."
 
 
-def test_the_successor_of_a_session_goes_to_the_queue(fake_cli, session):
+def test_the_successor_of_a_session_is_enqueued(fake_cli, session):
     fake_cli.reports(ESCALATE)
 
     tasks.run_session(session.pk)
@@ -41,14 +41,14 @@ def test_the_successor_of_a_session_goes_to_the_queue(fake_cli, session):
     assert queued() == [("escalation.tasks.run_session", (session.children.get().pk,))]
 
 
-def test_a_session_that_is_taken_is_left_alone(fake_cli):
+def test_a_claimed_session_is_left_alone(fake_cli):
     session = SessionFactory(running=True)
 
     assert tasks.run_session(session.pk) == f"Session {session.pk} waits, or was already taken."
     assert fake_cli.calls == []
 
 
-def test_a_session_that_is_gone_is_an_error():
+def test_a_missing_session_is_an_error():
     with pytest.raises(TaskFailed, match="DoesNotExist"):
         tasks.run_session(987)
 
@@ -72,7 +72,7 @@ def test_a_disabled_watch_is_not_run_by_its_schedule():
     assert not Cycle.objects.exists()
 
 
-def test_a_watch_that_was_removed_is_skipped():
+def test_a_removed_watch_is_skipped():
     assert "987" in tasks.start_scheduled_cycle(987)
 
 
@@ -87,7 +87,7 @@ def test_schedule_without_credentials_starts_nothing(monkeypatch):
     assert not Cycle.objects.exists()
 
 
-def test_a_schedule_waits_for_the_cycle_before_it():
+def test_a_schedule_is_skipped_during_an_active_cycle():
     active = CycleFactory(running=True)
 
     said = tasks.start_scheduled_cycle(active.watch.pk)
@@ -96,7 +96,7 @@ def test_a_schedule_waits_for_the_cycle_before_it():
     assert Cycle.objects.count() == 1
 
 
-def test_a_queued_task_names_its_session_and_its_cycle(session):
+def test_a_task_is_named_after_its_session_and_cycle(session):
     queue.enqueue_session(session)
 
     task = OrmQ.objects.get().task
@@ -104,7 +104,7 @@ def test_a_queued_task_names_its_session_and_its_cycle(session):
     assert task["group"] == f"cycle-{session.cycle_id}"
 
 
-def test_the_queue_takes_part_in_the_transaction(session):
+def test_enqueueing_is_part_of_the_transaction(session):
     with transaction.atomic():
         queue.enqueue_session(session)
         transaction.set_rollback(True)
@@ -153,14 +153,14 @@ def test_scheduled_cycle_keeps_the_rate_limit_reserve(settings):
 
 
 @pytest.mark.parametrize(("reserve", "share"), [(None, 0.99), (Decimal("0.80"), 0.79)])
-def test_cycles_run_outside_the_reserve(settings, workdir, reserve, share):
+def test_scheduled_cycle_starts_below_the_reserve(settings, workdir, reserve, share):
     settings.CLAUDEOPS_RATE_LIMIT_RESERVE = reserve
     use_window(share)
 
     assert "was started" in tasks.start_scheduled_cycle(WatchFactory(workdir=str(workdir)).pk)
 
 
-def test_new_window_holds_no_cycle_back(settings, workdir):
+def test_a_new_window_delays_no_cycle(settings, workdir):
     settings.CLAUDEOPS_RATE_LIMIT_RESERVE = Decimal("0.80")
     use_window(0.99)
 

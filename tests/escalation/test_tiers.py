@@ -69,7 +69,7 @@ def test_a_name_makes_a_fourth_tier_with_the_settings_of_the_third(defaults):
     assert tiers[4] == replace(defaults[3], number=4, name="disaster recovery", model="sonnet")
 
 
-def test_a_tier_above_a_missing_one_is_not_made():
+def test_a_tier_above_a_missing_one_does_not_exist():
     environment = Environment({"CLAUDEOPS_TIER5_NAME": "too high"})
 
     assert list(tiers_from(environment)) == [1, 2, 3]
@@ -83,7 +83,7 @@ def four_tiers(settings) -> None:
     )
 
 
-def test_everything_that_knows_tiers_knows_the_fourth(four_tiers):
+def test_a_fourth_tier_is_known_everywhere(four_tiers):
     free = Policy(max_tier=4, dry_run=False)
     approved = Policy(max_tier=4, dry_run=False, approval_tiers=frozenset({3, 4}))
 
@@ -101,7 +101,7 @@ def test_everything_that_knows_tiers_knows_the_fourth(four_tiers):
     assert all(len(row.cells) == 4 for row in grants_table(""))
 
 
-def test_never_is_above_every_tier(four_tiers):
+def test_the_constant_never_is_above_every_tier(four_tiers):
     assert highest_tier() < NEVER
     for tier in (4, 10**9):
         policy = CommandPolicy(tier=tier, grants=grants_for())
@@ -185,7 +185,7 @@ def test_the_environment_overrides_one_value_of_one_tier(
         ("CLAUDEOPS_TIER1_TIMEOUT", "0s"),
     ],
 )
-def test_a_limit_that_would_mean_unlimited_is_refused_by_name(defaults, variable, value):
+def test_an_invalid_limit_is_refused_by_its_variable(defaults, variable, value):
     environment = Environment({variable: value})
 
     tiers = tiers_from(environment)
@@ -194,14 +194,14 @@ def test_a_limit_that_would_mean_unlimited_is_refused_by_name(defaults, variable
     assert [problem.name for problem in environment.problems] == [variable]
 
 
-def test_the_tools_that_the_model_sees_are_named_once_and_without_rules(defaults):
+def test_tools_of_the_model_are_named_once_and_without_rules(defaults):
     tier = replace(defaults[1], allowed_tools=("Bash(git log:*)", "Bash(ls:*)", "Read"))
 
     assert tier.tool_names == ("Bash", "Read")
 
 
 @pytest.mark.parametrize("number", [2, 3])
-def test_a_dry_run_keeps_the_model_but_not_the_powers_of_a_higher_tier(defaults, number):
+def test_a_dry_run_has_the_model_but_not_the_tools_of_a_higher_tier(defaults, number):
     walled = dry_run_sandbox(defaults[number], defaults[1])
 
     assert walled.model == defaults[number].model
@@ -219,7 +219,7 @@ def test_a_dry_run_blocks_what_either_tier_blocks(defaults, number):
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_a_question_is_answered_with_reading_tools_and_every_other_is_denied(defaults, number):
+def test_a_follow_up_has_reading_tools_only(defaults, number):
     walled = question_sandbox(defaults[number])
 
     others = set(defaults[number].tool_names) - {"Read", "Grep", "Glob"}
@@ -239,7 +239,7 @@ def test_a_question_is_answered_with_reading_tools_and_every_other_is_denied(def
         (("Write",), ("Bash", "Read"), ()),
     ],
 )
-def test_an_operator_widens_a_question_only_within_the_tools_of_the_tier(
+def test_tools_of_a_follow_up_are_limited_to_those_of_the_tier(
     settings, defaults, configured, own, allowed
 ):
     settings.CLAUDEOPS_FOLLOW_UP_TOOLS = configured
@@ -263,7 +263,7 @@ def test_questions_to_the_user_are_blocked_at_every_tier(number):
     assert "AskUserQuestion" in tiers_from(environment)[number].disallowed_tools
 
 
-def test_a_dry_run_does_not_widen_a_narrowed_observer(defaults):
+def test_a_dry_run_adds_no_tools_to_a_narrowed_tier_1(defaults):
     observer = replace(defaults[1], allowed_tools=("Read",))
 
     assert dry_run_sandbox(defaults[3], observer).allowed_tools == ("Read",)

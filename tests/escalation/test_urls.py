@@ -1,4 +1,4 @@
-"""Every address, by every method, for every role: who gets in is written down here a second time.
+"""Every address with every method for every role: a second list of who may use it.
 
 On purpose: the table that is tried must not be the one that says what is right.
 """
@@ -342,11 +342,11 @@ def test_every_address_and_method_requires_its_permission(role, subject, caplog)
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_everybody_may_leave(role):
+def test_every_role_may_log_out(role):
     assert client_of(role).post(reverse("logout")).status_code == 302
 
 
-def test_the_walk_covers_the_pages_that_are_written_down():
+def test_the_test_covers_every_listed_page():
     assert {name for name in PAGES if name not in {a.name for a in ADDRESSES}} == set()
     assert len(ADDRESSES) > 80
 

@@ -1,4 +1,4 @@
-"""Playing a drill in the test's own process, and looking at what the model's side saw."""
+"""Plays a drill in the process of the test, and reads the requests of the model's side."""
 
 from __future__ import annotations
 

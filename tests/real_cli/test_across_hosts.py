@@ -1,4 +1,4 @@
-"""A conversation that began on one host goes on on another: two homes, one archive, the real CLI.
+"""A conversation continues on another host: two homes, one archive, the real CLI.
 
 The words to look for are computed by the tool (`$((6*7))`), so that only its output holds them: a
 request with them in it comes from a CLI that really has the earlier conversation.
@@ -221,7 +221,7 @@ def test_tier_2_resumes_after_the_transcript_was_deleted(
     assert FOUND in outputs_that_tier_2_has()
 
 
-def test_subagents_and_long_outputs_come_along(first, host_a, host_b):
+def test_subagents_and_long_outputs_are_restored(first, host_a, host_b):
     archive(first)
     restore(first, host_b.config_dir)
 
@@ -239,7 +239,7 @@ def test_subagents_and_long_outputs_come_along(first, host_a, host_b):
     assert b"40000" in b"".join(here.values())
 
 
-def test_a_forked_conversation_is_archived_and_the_first_one_left_as_it_was(first, host_a, workdir):
+def test_a_forked_conversation_is_archived_and_the_first_one_unchanged(first, host_a, workdir):
     archive(first)
 
     host_a.tier_2(first, workdir)

@@ -61,7 +61,7 @@ def test_field_that_the_api_proxy_does_not_know_fails_the_run_and_is_named(
     assert api.requests == []
 
 
-def test_tier_that_fails_after_an_escalation_is_not_a_silent_end(scripted_api, watch_cycle):
+def test_a_tier_that_fails_after_an_escalation_needs_a_person(scripted_api, watch_cycle):
     escalating = Reply(calls=(report_call(status="down", escalate="needs a restart"),))
     scripted_api(escalating, Reply(error=403, times=20))
 

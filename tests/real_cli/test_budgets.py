@@ -1,4 +1,4 @@
-"""Budgets with the real CLI: what is left goes along, and what is spent stops a run and a chain."""
+"""Budgets with the real CLI: the rest is passed on; a spent one stops a run and a chain."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ def bash(command: str) -> Reply:
     return Reply(calls=(ScriptedToolCall(tool="Bash", input={"command": command}),))
 
 
-def test_edits_stand_in_the_record_with_their_diffs(scripted_api, watch_cycle):
+def test_edits_are_stored_with_their_diffs(scripted_api, watch_cycle):
     config = watch_cycle.workdir / "app.conf"
     config.write_text("workers = 1\nport = 80\n")
     new = str(watch_cycle.workdir / "new.conf")
@@ -37,7 +37,7 @@ def test_edits_stand_in_the_record_with_their_diffs(scripted_api, watch_cycle):
     assert cycle.outcome == Cycle.Outcome.FIXED
 
 
-def test_a_report_that_claims_what_failed_is_not_fixed(scripted_api, watch_cycle):
+def test_a_report_with_a_claim_that_failed_is_not_fixed(scripted_api, watch_cycle):
     scripted_api(
         bash("systemctl restart no-such-unit"),
         Reply(calls=(report_call(did="restarted no-such-unit"),)),
@@ -51,7 +51,7 @@ def test_a_report_that_claims_what_failed_is_not_fixed(scripted_api, watch_cycle
     assert "the record says otherwise: systemctl restart no-such-unit" in cycle.outcome_reason
 
 
-def test_a_report_that_claims_what_was_denied_is_not_fixed(scripted_api, watch_cycle):
+def test_a_report_with_a_claim_that_was_denied_is_not_fixed(scripted_api, watch_cycle):
     scripted_api(bash("docker restart web"), Reply(calls=(report_call(did="docker restart web"),)))
 
     cycle = watch_cycle.run(tier=1)

@@ -126,7 +126,7 @@ def chain_of_three(cli_version, play_drill, write_scenario, same_model) -> Playe
 
 
 @pytest.mark.django_db
-def test_doctor_says_how_each_version_reports_cost(cli_version):
+def test_doctor_reports_how_each_version_reports_cost(cli_version):
     out = io.StringIO()
 
     call_command("doctor", "--json", stdout=out)
@@ -181,7 +181,7 @@ def test_cli_replaced_between_two_tiers_falls_back_to_a_handoff(
     assert drill.sessions[1].continued_guard == "other_runtime"
 
 
-def test_subagents_are_paid_for_by_the_run_that_started_them(
+def test_the_cost_of_subagents_belongs_to_the_session_that_started_them(
     cli_version, play_drill, write_scenario
 ):
     write_scenario("delegated", DELEGATED)

@@ -75,7 +75,7 @@ def test_req7_transcript_gone_from_disk_is_restored_from_the_archive_and_resumed
     assert "the lamp is red" in conversation_text(api.requests[-1].body)
 
 
-def test_req8_context_over_the_threshold_falls_back_and_says_so(
+def test_req8_context_over_the_threshold_falls_back_to_a_handoff(
     scripted_api, watch_cycle, settings
 ):
     settings.CLAUDEOPS_RESUME_CONTEXT_THRESHOLD = Decimal("0.70")
@@ -106,7 +106,7 @@ def test_handoff_reaches_each_tier_as_data_in_the_prompt_and_never_as_system_tex
     assert handoff_files(own_state) == []
 
 
-def test_turn_limit_goes_on_in_the_same_conversation_with_every_run_its_own_row(
+def test_turn_limit_continues_in_the_same_conversation_as_a_new_session(
     scripted_api, watch_cycle, settings
 ):
 
@@ -143,7 +143,7 @@ def test_follow_up_is_answered_in_the_same_conversation_with_reading_tools_only(
     assert (cycle.outcome, cycle.state) == (Cycle.Outcome.HEALTHY, Cycle.State.FINISHED)
 
 
-def test_escalation_by_hand_resumes_the_conversation_at_the_next_tier(scripted_api, watch_cycle):
+def test_manual_escalation_resumes_the_conversation_at_the_next_tier(scripted_api, watch_cycle):
 
     api = scripted_api(bash("echo the lamp is red"), *watch_cycle.healthy, FIXED)
     cycle = watch_cycle.run()
@@ -159,7 +159,7 @@ def test_escalation_by_hand_resumes_the_conversation_at_the_next_tier(scripted_a
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-def test_failed_tier_is_tried_again_from_its_parents_state(scripted_api, watch_cycle, fresh):
+def test_failed_tier_is_retried_from_the_state_of_its_parent(scripted_api, watch_cycle, fresh):
 
     api = scripted_api(
         *(bash("echo the lamp is red"), DOWN, Reply(error=403), FIXED), new_conversation=(FIXED,)

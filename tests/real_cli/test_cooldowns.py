@@ -1,4 +1,4 @@
-"""A cooldown inside a real run, and before the next tier."""
+"""A cooldown within a real run, and before the next tier."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def bash(*commands: str) -> Reply:
     return Reply(calls=tuple(calls))
 
 
-def test_the_third_restart_of_a_run_is_denied_and_the_model_is_told(scripted_api, watch_cycle):
+def test_the_third_restart_is_denied_with_a_message_to_the_model(scripted_api, watch_cycle):
     scripted_api(
         bash("docker restart web"),
         bash("docker restart web", "docker restart shop-web-1"),
@@ -55,9 +55,7 @@ def test_a_container_by_its_name_and_by_its_id_is_one_service(
     assert "web was restarted twice" in tool_outputs(session)[2]
 
 
-def test_a_run_that_met_a_cooldown_leaves_an_incident_whatever_it_reports(
-    scripted_api, watch_cycle
-):
+def test_a_session_that_met_a_cooldown_opens_an_incident(scripted_api, watch_cycle):
     scripted_api(
         bash("docker restart web", "docker restart web", "docker restart web"),
         Reply(calls=(report_call(status="healthy"),)),
@@ -70,7 +68,7 @@ def test_a_run_that_met_a_cooldown_leaves_an_incident_whatever_it_reports(
     assert "was restarted twice" in incident.detail
 
 
-def test_where_all_was_tried_the_next_tier_is_not_started(scripted_api, watch_cycle):
+def test_the_next_tier_is_not_started_when_all_remedies_were_used(scripted_api, watch_cycle):
     watch = WatchFactory(name="shop", workdir=str(watch_cycle.workdir))
     before = SessionFactory(tier=2, cycle=CycleFactory(watch=watch))
     ChangeFactory.create_batch(2, session=before, service="web")

@@ -1,4 +1,4 @@
-"""A drill with four tiers: the fourth one is made by settings and files alone."""
+"""A drill with four tiers: the fourth is made by settings and files alone."""
 
 from __future__ import annotations
 

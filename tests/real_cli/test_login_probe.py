@@ -1,4 +1,4 @@
-"""`doctor --probe` on the real CLI: a login that opens the API, and one that does not."""
+"""`doctor --probe` on the real CLI: with a valid and with an invalid credential."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Grant(MessagesHandler):
 
 @pytest.mark.parametrize("variable", ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"])
 @pytest.mark.parametrize("key", [KEY, "sk-ant-api03-another"])
-def test_a_login_is_let_in_or_not(variable, key):
+def test_a_valid_credential_is_accepted_and_an_invalid_one_refused(variable, key):
     with serve_messages(Grant, None) as port:
         base = f"http://127.0.0.1:{port}"
         let_in, said = try_login(find_binary(), {variable: key, "ANTHROPIC_BASE_URL": base})

@@ -1,4 +1,4 @@
-"""A run that is not kept, on the real CLI: it leaves no conversation behind."""
+"""An ephemeral run on the real CLI leaves no conversation behind."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The only files with an unencrypted conversation are the CLI's own, readable by their owner
-and for a time."""
+"""Only the CLI's own files hold an unencrypted conversation: private, and for a limited time."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ def is_for_its_owner_alone(path: Path) -> bool:
     return not stat.S_IMODE(path.stat().st_mode) & 0o077
 
 
-def test_a_conversation_in_the_clear_is_its_owners_alone_and_goes_after_its_time(own_state):
+def test_an_unencrypted_conversation_is_private_and_removed_after_its_retention(own_state):
     drill = play("fixed-at-tier-2")
     found = transcripts_in(own_state)
 

@@ -1,4 +1,4 @@
-"""The real CLI meets the account's limit: the run waits, and continues its own conversation."""
+"""The real CLI meets the rate limit: the session waits and continues its own conversation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def hand_over(cycle: Cycle, minutes: int) -> Cycle:
 # 2.0.77 asks again by itself, whatever the API says, and is not cut by a single refusal.
 @pytest.mark.parametrize("cli_version", ["2.1.197", "bundled"], indirect=True)
 @pytest.mark.parametrize("login", ["ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"])
-def test_a_run_that_was_cut_resumes_its_own_conversation(
+def test_an_interrupted_session_resumes_its_own_conversation(
     scripted_api, watch_cycle, cli_version, monkeypatch, settings, login
 ):
     api = scripted_api(LOOKS, Reply(limit=1800), WELL)
@@ -50,7 +50,7 @@ def test_a_run_that_was_cut_resumes_its_own_conversation(
     assert "I look." in conversation_text(api.requests[-1].body)
 
 
-def test_the_drill_meets_the_limit_once_and_ends_well(play_drill):
+def test_the_drill_meets_the_rate_limit_once_and_completes(play_drill):
     drill = play_drill("limit-reached")
 
     assert [session.stop_cause for session in drill.sessions] == ["rate_limit", ""]

@@ -1,4 +1,4 @@
-"""A tier that ends without its report is asked once more, in the same conversation."""
+"""A tier that ends without its report is asked once more in the same conversation."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_req1_session_id_is_stored_before_the_process_starts(play_drill, monkeyp
     assert stored_at_start[0].argv[1] == "-p"
 
 
-def test_req1_each_tier_has_an_id_of_its_own(three_tiers):
+def test_req1_each_tier_has_its_own_id(three_tiers):
     assert len({session.session_id for session in three_tiers.sessions}) == 3
 
 
@@ -335,7 +335,7 @@ def test_req6_every_run_passes_the_tool_flags_of_its_own_tier(three_tiers):
 
 
 @pytest.mark.parametrize("name", [name for name in scenario_names() if "asks" not in name])
-def test_a_shipped_drill_does_not_have_to_ask(play_once, name):
+def test_a_shipped_drill_needs_no_approval(play_once, name):
     """Logs and denials of a scenario must not look like instructions."""
     play_once(name)
 

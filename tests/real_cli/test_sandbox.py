@@ -131,7 +131,7 @@ SPELLINGS = {
 SECRET = "the-cake-is-a-lie"
 
 
-def test_no_spelling_of_a_mention_pulls_anything_in(scripted_api, watch_cycle, cli_version):
+def test_no_spelling_of_a_mention_includes_a_file(scripted_api, watch_cycle, cli_version):
     """In the request, the instructions and the manifest; with every version of the CLI."""
     names = ("secret.txt", "\x1csecret.txt", "\x85secret.txt")
     for name in names:
@@ -183,7 +183,7 @@ DRY_TIER_2 = (
 
 
 @pytest.mark.parametrize("mode", ["required", "off"])
-def test_in_a_dry_run_a_higher_tier_thinks_and_can_change_nothing(
+def test_in_a_dry_run_a_higher_tier_can_change_nothing(
     scripted_api, watch_cycle, settings, mode, operator_client
 ):
     settings.CLAUDEOPS_SANDBOX = mode
@@ -205,7 +205,7 @@ def test_in_a_dry_run_a_higher_tier_thinks_and_can_change_nothing(
     assert "<code>systemctl restart web</code>" in page
 
 
-def test_a_dry_run_goes_no_higher_than_its_watch(scripted_api, watch_cycle):
+def test_a_dry_run_stays_within_the_limit_of_its_watch(scripted_api, watch_cycle):
     scripted_api(Reply(calls=(report_call(status="down", escalate="needs a restart"),)))
 
     cycle = watch_cycle.run(dry_run=True, max_tier=1)
@@ -246,7 +246,7 @@ ASK = Reply(
 
 
 @pytest.mark.parametrize("configured", [False, True])
-def test_a_resumed_run_continues_without_an_approver_and_says_why(
+def test_a_resumed_session_continues_without_asking_the_user(
     scripted_api, watch_cycle, operator_client, settings, configured
 ):
     """Also where an operator has put the tool among the tier's own."""

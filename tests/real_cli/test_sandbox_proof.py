@@ -122,7 +122,7 @@ def test_a_step_that_ends_its_run_is_marked_and_the_rest_is_played(host):
     assert second[0].results[0].text == "three"
 
 
-def test_each_call_of_another_tool_has_a_result_of_its_own(host):
+def test_each_call_of_another_tool_has_its_own_result(host):
     calls = (
         *tool("Read", file_path=str(host.workdir / "README.md")),
         *tool("Read", file_path=str(host.workdir / "nowhere")),

@@ -1,4 +1,4 @@
-"""The real CLI in its sandbox: it works, and the sandbox holds."""
+"""The real CLI works in its sandbox, and the sandbox holds."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_run_works_in_its_sandbox(scripted_api, watch_cycle):
 
 
 @pytest.mark.usefixtures("cli_version")
-def test_key_state_and_supervisor_cannot_be_reached(scripted_api, watch_cycle, own_state):
+def test_key_state_and_supervisor_are_unreachable(scripted_api, watch_cycle, own_state):
     scripted_api(
         bash(f"env; cat /proc/*/environ | tr '\\0' '\\n'; ls {own_state}"),
         bash(f"touch {watch_cycle.workdir}/planted || true"),

@@ -22,7 +22,7 @@ def looked_at_again(drill: PlayedDrill) -> PlayedDrill:
     return played(run_to_end(verification, lambda line: None))
 
 
-def test_a_fix_that_did_not_hold_opens_the_incident_again():
+def test_a_failed_fix_opens_the_incident_again():
     drill = play("fix-did-not-hold")
     incident = Incident.objects.get()
     assert (drill.cycle.outcome, incident.state) == (Cycle.Outcome.FIXED, Incident.State.VERIFYING)
@@ -64,7 +64,7 @@ def test_a_fix_that_holds_is_fixed_and_verified():
     assert again.cycle.workdir == str(Path(drill.cycle.workdir))
 
 
-def test_the_command_plays_the_whole_story_and_leaves_with_its_end(capsys):
+def test_the_command_plays_the_verification_and_exits_with_its_code(capsys):
     with pytest.raises(SystemExit) as left:
         call_command("drill", "fix-did-not-hold")
 

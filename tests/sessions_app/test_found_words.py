@@ -1,4 +1,4 @@
-"""Where the words stand that somebody searched for."""
+"""The excerpt of a text around the words of a search."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sessions_app.text import AROUND, FoundWords, clean, found_words
 
 
-def test_the_first_text_that_holds_them_whatever_their_case():
+def test_the_first_text_with_the_words_is_found_in_any_case():
     texts = {"watch": "shop", "reason": "The Disk is full.", "error": "disk"}
 
     assert found_words(" disk ", texts) == FoundWords(
@@ -23,11 +23,11 @@ def test_a_long_text_is_shown_around_the_match():
     assert (found.before, found.after) == (f"…{'a' * AROUND}", f"{'b' * AROUND}…")
 
 
-def test_signs_of_a_pattern_are_plain_words():
+def test_characters_of_a_pattern_are_matched_literally():
     assert found_words(".*", {"error": "anything"}) is None
 
 
-def test_hostile_text_is_made_harmless():
+def test_hostile_text_is_escaped():
     found = found_words("evil", {"error": "\x1b]0;evil\x07 \u202egnp"})
 
     assert found is not None
@@ -36,7 +36,7 @@ def test_hostile_text_is_made_harmless():
 
 
 @given(words=st.text(min_size=1, max_size=8), text=st.text(max_size=80))
-def test_what_is_marked_is_what_was_asked_for(words, text):
+def test_the_searched_words_are_marked(words, text):
     found = found_words(words, {"text": text})
 
     if found is not None:

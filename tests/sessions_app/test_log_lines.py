@@ -1,4 +1,4 @@
-"""One entry of the log cannot look like two, and nothing in it acts on a terminal."""
+"""A log entry cannot imitate a second one, and contains no control sequence."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_message_stays_on_its_line(logged):
     assert line.isprintable()
 
 
-def test_lines_of_an_exception_are_set_in(logged):
+def test_lines_of_an_exception_are_indented(logged):
     try:
         raise ValueError(FORGED)
     except ValueError as error:

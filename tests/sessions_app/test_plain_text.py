@@ -1,4 +1,4 @@
-"""Text from outside, made safe to look at."""
+"""Text from outside, made safe for display."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from tests.tables import each_row
         ("Größe ✓ 日本 👩\u200d🚒 نص", "Größe ✓ 日本 👩\u200d🚒 نص"),
     ],
 )
-def test_what_acts_on_a_reader_becomes_a_mark_and_words_stay(text, shown):
+def test_control_characters_become_marks_and_text_is_kept(text, shown):
     assert clean(text) == shown
 
 
 @given(st.text())
-def test_no_control_character_survives_and_a_second_time_changes_nothing(text):
+def test_no_control_character_is_left_and_the_result_is_stable(text):
     shown = clean(text)
 
     assert not [sign for sign in shown if unicodedata.category(sign) == "Cc" and sign not in "\t\n"]
@@ -47,7 +47,7 @@ def test_no_control_character_survives_and_a_second_time_changes_nothing(text):
 
 
 @given(st.recursive(st.text() | st.none() | st.integers(), st.lists))
-def test_json_keeps_its_value_and_does_nothing_to_a_terminal(value):
+def test_json_keeps_its_value_without_control_characters(value):
     text = json_text(value)
 
     assert json.loads(text) == value

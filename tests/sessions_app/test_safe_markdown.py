@@ -1,4 +1,4 @@
-"""What a model wrote is shown as it meant it, and does nothing."""
+"""Markdown of a model is rendered, and its HTML is not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sessions_app.text import rendered
 from tests.tables import each_row
 
 
-def test_it_renders_what_an_answer_is_made_of():
+def test_it_renders_lists_code_and_emphasis():
     html = rendered("# Why\n\nThe **disk** is full:\n\n- `/var` 100 %\n\n```\ndf -h\n```\n")
 
     assert "<strong>disk</strong>" in html
@@ -35,7 +35,7 @@ def test_a_table_is_a_table():
         '[a](https://ok.example "\\" onmouseover=\\"alert(1)")',
     ],
 )
-def test_nothing_of_it_can_act(hostile):
+def test_html_and_scripts_are_escaped(hostile):
     html = rendered(hostile)
 
     assert "<script" not in html
@@ -47,7 +47,7 @@ def test_nothing_of_it_can_act(hostile):
     assert '" onmouseover' not in html
 
 
-def test_a_link_to_the_web_stays_and_tells_nobody_where_it_was():
+def test_a_web_link_is_kept_without_a_referrer():
     html = rendered("[docs](https://ok.example/a?b=c)")
 
     assert html == (
@@ -55,13 +55,13 @@ def test_a_link_to_the_web_stays_and_tells_nobody_where_it_was():
     )
 
 
-def test_marks_that_turn_the_writing_round_are_shown():
+def test_direction_marks_are_shown():
     assert "\u202e" not in rendered("harmless \u202etxt.exe")
 
 
-def test_a_megabyte_without_a_space_is_cut():
+def test_a_megabyte_without_a_space_is_shortened():
     assert len(rendered("x" * 1_000_000)) < 210_000
 
 
-def test_nothing_is_nothing():
+def test_an_empty_text_is_empty():
     assert rendered("") == ""

@@ -1,4 +1,4 @@
-"""A command that waits for a person, in a whole installation: what ends the waiting, and how."""
+"""A command that waits for approval in a whole installation: everything that ends the waiting."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def container(installation: Installation) -> str:
     return Path(path).read_text()
 
 
-def test_approved_from_a_terminal_it_runs_and_the_cycle_is_fixed(waiting: Installation):
+def test_a_command_approved_from_a_terminal_runs_and_fixes_the_cycle(waiting: Installation):
     said = waiting.manage("approval", "approve", "1", "--as", "grace", "--note", "Go on.")
 
     assert said.returncode == 0, said.stderr
@@ -51,7 +51,7 @@ def test_approved_from_a_terminal_it_runs_and_the_cycle_is_fixed(waiting: Instal
     assert container(waiting).startswith("Up")
 
 
-def test_a_killed_worker_leaves_no_question_and_nothing_has_run(waiting: Installation):
+def test_a_killed_worker_withdraws_the_approval_and_runs_nothing(waiting: Installation):
     os.killpg(waiting.processes[0].pid, signal.SIGKILL)
     waiting.processes[0].wait()
     mark = waiting.rows("SELECT run_mark FROM sessions WHERE status = 'running'")[0][0]
@@ -66,7 +66,7 @@ def test_a_killed_worker_leaves_no_question_and_nothing_has_run(waiting: Install
     assert processes_mentioning(mark) == []
 
 
-def test_a_worker_that_is_told_to_stop_ends_the_waiting_at_once(waiting: Installation):
+def test_a_stop_of_the_worker_ends_the_waiting_at_once(waiting: Installation):
     waiting.processes[0].send_signal(signal.SIGTERM)
 
     waiting.processes[0].wait(30)
@@ -75,7 +75,7 @@ def test_a_worker_that_is_told_to_stop_ends_the_waiting_at_once(waiting: Install
     assert container(waiting).startswith("Exited")
 
 
-def test_a_pause_with_stop_ends_the_waiting_too(waiting: Installation):
+def test_a_pause_that_stops_sessions_ends_the_waiting(waiting: Installation):
     waiting.manage("pause", "fire", "--stop-running")
 
     wait_until(lambda: state_of_approval(waiting) == "withdrawn", "the question is withdrawn")

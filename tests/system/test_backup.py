@@ -202,7 +202,7 @@ def damaged(path: Path, how: str) -> Path:
     return bad
 
 
-def test_what_is_no_usable_backup_changes_nothing(played: Installation):
+def test_an_unusable_backup_changes_nothing(played: Installation):
     path = saved(played)
     before = everything(played)
     files = sorted(entry.name for entry in played.state.iterdir())
@@ -222,7 +222,7 @@ def test_what_is_no_usable_backup_changes_nothing(played: Installation):
     assert sorted(entry.name for entry in played.state.iterdir()) == files
 
 
-def test_a_record_is_replaced_only_on_demand_and_stays_beside(played: Installation):
+def test_an_existing_database_is_replaced_only_on_demand_and_kept_beside(played: Installation):
     path = saved(played)
     played.manage("watch", "remove", "shop", "--no-input")
 
@@ -247,7 +247,7 @@ def test_a_running_installation_is_not_replaced(played: Installation):
     assert f"process {worker.pid}" in done.stderr
 
 
-def test_a_backup_of_an_older_version_is_brought_to_this_one(
+def test_a_backup_of_an_older_version_is_upgraded(
     older: Installation, other: Installation
 ):
     ahead = older.manage("upgrade", "--check")
@@ -280,7 +280,7 @@ def test_upgrade_waits_for_running_sessions(older: Installation):
     ]
 
 
-def test_a_full_disk_leaves_no_half_backup(played: Installation, tmp_path: Path):
+def test_a_full_disk_leaves_no_partial_backup(played: Installation, tmp_path: Path):
     disk = tmp_path / "disk"
     disk.mkdir()
     (played.state / "spool").mkdir(exist_ok=True)
@@ -303,7 +303,7 @@ def test_a_full_disk_leaves_no_half_backup(played: Installation, tmp_path: Path)
     assert "No space left on device" in done.stderr
 
 
-def test_a_backup_does_not_overwrite(played: Installation, tmp_path: Path):
+def test_a_backup_does_not_overwrite_a_file(played: Installation, tmp_path: Path):
     (tmp_path / "mine").write_text("mine")
 
     refused = [

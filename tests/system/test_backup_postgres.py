@@ -1,4 +1,4 @@
-"""A backup goes from SQLite to PostgreSQL and back, and is the same afterwards."""
+"""A backup restored from SQLite to PostgreSQL and back is the same."""
 
 from __future__ import annotations
 

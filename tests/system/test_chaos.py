@@ -1,4 +1,4 @@
-"""The worst night, shortened: things die at random moments, and nothing is lost or doubled."""
+"""Chaos with every fault: processes die at random moments, and nothing is lost or doubled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A check of the checks: each violation, planted into a real experiment's evidence, is reported."""
+"""The invariants of chaos: each violation that is planted into real evidence is reported."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_an_experiment_without_a_fault_has_no_violation(good):
     ]
 
 
-def test_an_experiment_that_went_on_after_a_kill_has_no_violation(cut_off):
+def test_an_experiment_that_continued_after_a_kill_has_no_violation(cut_off):
     assert cut_off.violations == []
     assert [run.row["status"] for run in cut_off.evidence.runs][0] == "interrupted"
     assert cut_off.evidence.runs[0].results == []
@@ -81,7 +81,7 @@ def test_an_experiment_that_went_on_after_a_kill_has_no_violation(cut_off):
         ),
     ],
 )
-def test_an_end_that_is_none_is_reported(good, planted, reported):
+def test_a_missing_end_is_reported(good, planted, reported):
     good.change(planted)
 
     assert [found for found in good.violations if reported in found]
@@ -109,20 +109,20 @@ def test_a_chain_without_a_beginning_is_reported(good):
     assert "the chain has no beginning" in good.violations
 
 
-def test_one_attempt_that_was_cut_off_before_a_word_is_no_violation(good):
+def test_one_attempt_without_output_is_no_violation(good):
     good.add_silent_attempt(beside=3)
 
     assert good.violations == []
 
 
-def test_a_second_attempt_that_did_nothing_is_one_too_many(good):
+def test_a_second_attempt_without_output_is_reported(good):
     good.add_silent_attempt(beside=3)
     good.add_silent_attempt(beside=3)
 
     assert good.violations == ["the chain goes on from session 2 3 times, 1 of them at work"]
 
 
-def test_an_attempt_that_heard_an_answer_has_worked(good):
+def test_an_attempt_with_an_answer_counts_as_work(good):
     key = good.add_silent_attempt(beside=3)
     good.rewrite_log(
         lambda entries: entries.extend(
@@ -158,7 +158,7 @@ def test_a_second_start_of_a_session_is_reported(good):
     assert "session 1 was started 2 times" in good.violations
 
 
-def test_a_run_that_nobody_recorded_is_reported(good):
+def test_a_session_that_is_not_stored_is_reported(good):
     good.rewrite_log(lambda entries: entries.append({**entries[0], "run": "77"}))
 
     assert [found for found in good.violations if "served a session 77" in found]
@@ -171,7 +171,7 @@ def test_a_tier_that_ran_twice_is_reported(good):
 
 
 @pytest.mark.parametrize("kind", ["assistant", "user"])
-def test_a_lost_event_is_reported_though_the_numbers_were_closed_up(good, kind):
+def test_a_lost_event_is_reported_without_a_gap_in_the_numbers(good, kind):
     (number,) = [
         event["sequence"] for event in good.evidence.runs[1].events if event["kind"] == kind
     ][:1]
@@ -198,7 +198,7 @@ def test_a_gap_in_the_numbers_is_reported(good):
     assert [found for found in good.violations if gap.search(found)]
 
 
-def test_a_doubled_event_is_reported(good):
+def test_a_repeated_event_is_reported(good):
     good.change(
         "INSERT INTO sessions_app_sessionevent"
         " (session_id, sequence, source, kind, payload, created_at)"
@@ -220,7 +220,7 @@ def test_wrong_tokens_of_each_kind_are_reported(good, column, by):
     assert "the API served" in found
 
 
-def test_a_wrong_cost_is_reported_by_the_prices_and_by_the_account_of_the_cli(good):
+def test_a_wrong_cost_is_reported_by_prices_and_by_the_total_of_the_cli(good):
     good.change(update("sessions", "cost_usd = cost_usd + 0.001", "id = 3"))
 
     by_price, by_account = sorted(good.violations)
@@ -234,7 +234,7 @@ def test_a_missing_cost_is_reported(good):
     assert "session 1 has no cost, though its CLI stated one" in good.violations
 
 
-def test_a_total_that_differs_from_the_account_of_the_cli_is_reported(good):
+def test_a_total_that_differs_from_that_of_the_cli_is_reported(good):
     transcript = good.transcript(3)
     with transcript.open("a") as file:
         file.write(json.dumps({"type": "cost-state", "totalCostUSD": 5.0}) + "\n")
@@ -243,7 +243,7 @@ def test_a_total_that_differs_from_the_account_of_the_cli_is_reported(good):
     assert "the chain up to session 3" in found
 
 
-def test_an_account_that_the_cli_could_not_go_on_with_is_not_held_against_the_record(good):
+def test_a_total_without_its_beginning_is_no_violation(good):
     first = good.transcript(1)
     kept = [line for line in first.read_text().splitlines() if '"cost-state"' not in line]
     first.write_text("\n".join(kept) + "\n")
@@ -254,7 +254,7 @@ def test_an_account_that_the_cli_could_not_go_on_with_is_not_held_against_the_re
 
 
 @pytest.mark.parametrize("column", TOKEN_COLUMNS)
-def test_fewer_tokens_than_a_cut_off_run_proves_are_reported(cut_off, column):
+def test_fewer_tokens_than_the_transcript_of_an_interrupted_session_are_reported(cut_off, column):
     cut_off.change(update("sessions", f"{column} = {column} - 1", "id = 1"))
 
     (found,) = cut_off.violations
@@ -262,7 +262,7 @@ def test_fewer_tokens_than_a_cut_off_run_proves_are_reported(cut_off, column):
 
 
 @pytest.mark.parametrize("column", TOKEN_COLUMNS)
-def test_more_tokens_than_a_cut_off_run_was_offered_are_reported(cut_off, column):
+def test_more_tokens_than_an_interrupted_session_was_offered_are_reported(cut_off, column):
     cut_off.change(update("sessions", f"{column} = {column} + 100000", "id = 1"))
 
     (found,) = cut_off.violations
@@ -277,14 +277,14 @@ def test_more_tokens_than_a_cut_off_run_was_offered_are_reported(cut_off, column
         ("estimated_cost_usd = 1", "session 1 is estimated at $1,"),
     ],
 )
-def test_a_wrong_cost_of_a_cut_off_run_is_reported(cut_off, planted, reported):
+def test_a_wrong_cost_of_an_interrupted_session_is_reported(cut_off, planted, reported):
     cut_off.change(update("sessions", planted, "id = 1"))
 
     (found,) = cut_off.violations
     assert reported in found
 
 
-def test_a_conversation_that_is_still_held_is_reported(good):
+def test_a_conversation_that_is_still_in_use_is_reported(good):
     good.change(update("sessions_app_conversation", "in_use_by_id = 1", "id = 1"))
 
     assert [found for found in good.violations if found.endswith("is still held")]
@@ -293,7 +293,7 @@ def test_a_conversation_that_is_still_held_is_reported(good):
 @pytest.mark.parametrize(
     "name", ["runs/session-2/tools", "spool/session-2.jsonl", "handoffs/session-2.json"]
 )
-def test_a_left_file_is_reported(good, name):
+def test_a_leftover_file_is_reported(good, name):
     path = good.state / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("something")
@@ -301,7 +301,7 @@ def test_a_left_file_is_reported(good, name):
     assert good.violations == [f"the file {name} was left behind"]
 
 
-def test_a_file_of_another_experiment_is_not_this_ones(good):
+def test_a_file_of_another_experiment_is_no_violation(good):
     path = good.state / "runs" / "session-22" / "tools"
     path.parent.mkdir(parents=True)
     path.write_text("something")
@@ -329,7 +329,7 @@ def survivor() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 @pytest.mark.parametrize("known_by", ["mark", "directory", "command"])
-def test_a_left_process_is_reported(good, survivor, known_by):
+def test_a_leftover_process_is_reported(good, survivor, known_by):
     mark = good.evidence.runs[1].row["run_mark"]
     marked = {"CLAUDEOPS_RUN": mark} if known_by == "mark" else {}
     told = str(good.place.drill / "system") if known_by == "command" else "nothing"

@@ -1,4 +1,4 @@
-"""REQ-8: the operator's variable, from the environment to the decision and the session's log."""
+"""REQ-8: the variable of the operator, from the environment to the decision and the events."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ result(ESCALATE)
     ("variable", "continued_by", "said"),
     [("0.70", "handoff", "70%"), ("0.755", "resume", "75.5%"), (None, "resume", "80%")],
 )
-def test_req8_the_variable_is_what_decides_and_what_is_logged(
-    migrated, fake_cli, variable, continued_by, said
-):
+def test_req8_the_variable_decides_and_is_logged(migrated, fake_cli, variable, continued_by, said):
     fake_cli.then(FILLS_THREE_QUARTERS).then("init(); say(); result(HEALTHY)")
     if variable:
         migrated.environment["CLAUDEOPS_RESUME_CONTEXT_THRESHOLD"] = variable

@@ -1,4 +1,4 @@
-"""The examples of the handbook, typed as they stand there, in a scratch installation a page."""
+"""The examples of the handbook, typed as printed, in one scratch installation for each page."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EXAMPLES = {name_of(page): example_in(page.read_text()) for page in handbook()}
 TYPED = {name: example for name, example in EXAMPLES.items() if example.typed}
 
 
-def test_every_page_has_an_example_that_is_tried():
+def test_every_page_has_an_example():
     without = EXAMPLES.keys() - TYPED.keys()
 
     assert without <= TRIED_ELSEWHERE.keys()
@@ -102,7 +102,7 @@ def _space(edge: str) -> str:
 
 
 @pytest.mark.parametrize("name", TYPED)
-def test_the_examples_of_a_page_do_what_it_says(name, terminal):
+def test_the_examples_of_a_page_print_what_it_shows(name, terminal):
     write_files(TYPED[name], here(terminal))
     went_otherwise = []
 
@@ -128,13 +128,13 @@ def test_the_examples_of_a_page_do_what_it_says(name, terminal):
         (("sandbox.bubblewrap",), False),
     ],
 )
-def test_what_is_shown_is_held_against_what_is_printed(shown, fits):
+def test_shown_lines_are_compared_with_printed_lines(shown, fits):
     printed = "verdict     ready\nsandbox     bubblewrap 0.8\nkey         proxy\n"
 
     assert is_as_shown(printed, shown) is fits
 
 
-def test_an_example_is_read_as_it_is_typed():
+def test_an_example_is_parsed_into_files_and_commands():
     text = "\n".join(
         (
             *("```toml a/mine.toml", "title = 'x'", "```", ""),

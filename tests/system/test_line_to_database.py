@@ -1,4 +1,4 @@
-"""How long a line takes from being printed to being readable by anybody, with real processes."""
+"""The time from a printed line to a stored event, with real processes."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def a_command_waits(installation: Installation) -> bool:
 
 
 @pytest.mark.prove
-def test_every_line_of_a_drill_stands_on_its_page_exactly_once(
+def test_every_line_is_shown_exactly_once_through_restarts_of_the_web_server(
     migrated: Installation, origin: str, browser: Browser
 ):
     web = start_web(migrated, origin)

@@ -150,7 +150,7 @@ def logged_in(site: Site) -> tuple[urllib.request.OpenerDirector, Any]:
     return browser, browser.open(request, timeout=20)
 
 
-def test_somebody_logs_in_and_sees_the_dashboard(site: Site):
+def test_login_leads_to_the_overview(site: Site):
     _browser, dashboard = logged_in(site)
 
     assert dashboard.status == 200
@@ -158,7 +158,7 @@ def test_somebody_logs_in_and_sees_the_dashboard(site: Site):
     assert "Log out" in dashboard.read().decode()
 
 
-def test_cookies_are_for_https_alone(site: Site):
+def test_cookies_are_secure(site: Site):
     browser = site.browser(NoRedirect())
     cookies = browser.open(site.address("/login/"), timeout=20).headers.get_all("Set-Cookie")
 
@@ -166,7 +166,7 @@ def test_cookies_are_for_https_alone(site: Site):
     assert all("Secure" in cookie for cookie in cookies)
 
 
-def test_the_headers_of_an_answer(site: Site):
+def test_responses_have_the_security_headers(site: Site):
     headers = site.browser().open(site.address("/login/"), timeout=20).headers
 
     assert "max-age=" in headers["Strict-Transport-Security"]
@@ -176,7 +176,7 @@ def test_the_headers_of_an_answer(site: Site):
     assert headers["Server"] == "nginx"
 
 
-def test_plain_http_leads_to_https(site: Site):
+def test_plain_http_redirects_to_https(site: Site):
     with pytest.raises(urllib.error.HTTPError) as answer:
         site.browser(NoRedirect()).open(f"http://localhost:{site.plain}/costs/", timeout=20)
 
@@ -185,7 +185,7 @@ def test_plain_http_leads_to_https(site: Site):
     answer.value.close()
 
 
-def test_what_a_client_says_about_its_way_here_does_not_count(site: Site):
+def test_forwarded_headers_of_a_client_are_ignored(site: Site):
     """Taken at its word, it would be sent to https again and again."""
     forged = urllib.request.Request(
         site.address("/login/"), headers={"X-Forwarded-Proto": "http", "X-Forwarded-For": "1.2.3.4"}
@@ -194,7 +194,7 @@ def test_what_a_client_says_about_its_way_here_does_not_count(site: Site):
     assert site.browser(NoRedirect()).open(forged, timeout=20).status == 200
 
 
-def test_a_large_body_is_refused_before_it_arrives(site: Site):
+def test_a_large_body_is_refused_by_the_proxy(site: Site):
     asked = b"POST /login/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1500000\r\n\r\n"
     with (
         socket.create_connection(("127.0.0.1", site.secure), timeout=20) as line,
@@ -205,7 +205,7 @@ def test_a_large_body_is_refused_before_it_arrives(site: Site):
         assert b" 413 " in secure.recv(1000)
 
 
-def test_live_output_passes_at_once(site: Site):
+def test_live_output_is_not_buffered(site: Site):
     """The stream stays open for minutes: buffered, nothing would come for as long."""
     made = site.installation.manage("shell", "-v0", "-c", RUNNING_SESSION)
     number = int(made.stdout.split()[-1])

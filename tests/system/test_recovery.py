@@ -1,4 +1,4 @@
-"""Whatever dies, afterwards every session has a true status and nothing is left behind."""
+"""After any process was killed, every session has a true status and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def tool_was_called(installation: Installation, tier: int) -> list[tuple[int]]:
     )
 
 
-def test_killed_worker_is_recovered_from_and_the_chain_goes_on(slow: Installation):
+def test_after_a_killed_worker_the_chain_continues(slow: Installation):
     worker = slow.start("worker")
     slow.manage("drill", "thinking", "--queue")
     wait_until(lambda: tool_has_answered(slow), "the tool answers")
@@ -88,7 +88,7 @@ def test_killed_worker_is_recovered_from_and_the_chain_goes_on(slow: Installatio
     assert second["parent_session_id"] == first["id"]
 
 
-def test_nothing_of_a_run_in_sandboxes_outlives_its_worker(slow: Installation):
+def test_no_sandbox_outlives_its_worker(slow: Installation):
     worker = slow.start("worker")
     slow.manage("drill", "tool", "--queue")
     wait_until(slow.napping_tools, "the tool runs")
@@ -116,7 +116,7 @@ def test_surviving_cli_and_tool_of_a_killed_worker_are_stopped(slow: Installatio
     assert slow.rows("SELECT status FROM sessions WHERE id = 1") == [("interrupted",)]
 
 
-def test_remediation_that_may_be_half_done_waits_for_a_person(slow: Installation):
+def test_an_interrupted_remediation_needs_a_person(slow: Installation):
     worker = slow.start("worker")
     slow.manage("drill", "mending", "--queue")
     wait_until(lambda: running_session(slow, 2), "Tier 2 runs")
@@ -131,7 +131,7 @@ def test_remediation_that_may_be_half_done_waits_for_a_person(slow: Installation
     assert len(slow.rows("SELECT id FROM sessions")) == 2
 
 
-def test_recover_dry_run_says_what_it_would_do_and_does_nothing(slow: Installation):
+def test_recover_dry_run_reports_and_changes_nothing(slow: Installation):
     worker = slow.start("worker")
     slow.manage("drill", "tool", "--queue")
     wait_until(lambda: running_session(slow, 1), "Tier 1 runs")
@@ -144,7 +144,7 @@ def test_recover_dry_run_says_what_it_would_do_and_does_nothing(slow: Installati
     slow.manage("recover")
 
 
-def test_worker_that_is_told_to_stop_ends_its_run_as_interrupted(slow: Installation):
+def test_a_stopped_worker_ends_its_session_as_interrupted(slow: Installation):
     worker = slow.start("worker")
     slow.manage("drill", "tool", "--queue")
     wait_until(lambda: running_session(slow, 1), "Tier 1 runs")

@@ -1,4 +1,4 @@
-"""The CLI itself is killed: its run ends with a clear word, and its tools do not outlive it."""
+"""The CLI is killed: its session ends with a clear error, and its tools end with it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def ended(installation: Installation, tier: int) -> list[tuple[Any, ...]]:
     )
 
 
-def test_the_run_ends_with_a_word_about_the_signal_and_goes_on(slow: Installation):
+def test_a_killed_cli_ends_its_session_with_the_signal_and_the_chain_continues(slow: Installation):
     kill_cli_while_its_tool_runs(slow, "looking", tier=1)
 
     [(status, error)] = ended(slow, 1)
@@ -74,20 +74,20 @@ def test_the_run_ends_with_a_word_about_the_signal_and_goes_on(slow: Installatio
     assert slow.rows(successor) == [("queued", 1)]
 
 
-def test_no_tool_of_the_killed_cli_is_left(slow: Installation):
+def test_no_tool_of_a_killed_cli_survives(slow: Installation):
     mark = kill_cli_while_its_tool_runs(slow, "looking", tier=1)
 
     assert slow.napping_tools() == []
     assert processes_mentioning(mark) == []
 
 
-def test_a_tool_without_the_mark_of_its_run_is_not_left_either(slow: Installation):
+def test_a_tool_without_the_mark_of_its_run_does_not_survive(slow: Installation):
     kill_cli_while_its_tool_runs(slow, "unmarked", tier=1)
 
     assert slow.napping_tools() == []
 
 
-def test_a_remediation_that_may_be_half_done_is_told_to_a_person(slow: Installation):
+def test_an_interrupted_remediation_needs_a_person(slow: Installation):
     kill_cli_while_its_tool_runs(slow, "mending", tier=2)
 
     [(outcome, reason)] = wait_until(

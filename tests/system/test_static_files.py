@@ -1,4 +1,4 @@
-"""The pages are whole in a real web server, with nothing collected by hand."""
+"""A real web server serves all static files without `collectstatic`."""
 
 from __future__ import annotations
 

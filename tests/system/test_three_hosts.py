@@ -1,4 +1,4 @@
-"""Three hosts and one PostgreSQL, on a bad day: nothing is lost, nothing doubled.
+"""Three hosts and one PostgreSQL server with faults: nothing is lost or doubled.
 
 One story is played, then looked at from all sides: by raw SQL, by the log of the scripted API and
 by the transcripts of every host. The clocks of two hosts are a minute wrong, one ahead and one
@@ -158,7 +158,7 @@ def left_when_all_is_over(hosts: ThreeHosts) -> list[str]:
     return found
 
 
-def test_every_chain_came_to_its_end(story):
+def test_every_chain_ended(story):
     """All three tiers, whatever fell upon them; only the run that was cut off may need a person."""
     cycles = story.hosts.rows("SELECT id, state, outcome FROM sessions_app_cycle ORDER BY id")
     others = [cycle for cycle in cycles if cycle["id"] != story.cut_cycle]
@@ -182,21 +182,21 @@ def is_about_dead_transcript(story: Story, line: str) -> bool:
     return line.startswith(about_tokens) and "its transcript proves" in line
 
 
-def test_the_cost_of_the_run_that_died_with_its_host_is_unknown_and_not_made_up(story):
+def test_the_cost_of_the_session_that_died_with_its_host_is_unknown(story):
     (cut,) = story.hosts.rows("SELECT * FROM sessions WHERE id = ?", story.cut_session)
 
     assert cut["cost_usd"] is None
     assert cut["estimated_cost_usd"] is not None
 
 
-def test_chains_hopped_between_hosts_and_really_resumed(story):
+def test_chains_resumed_on_other_hosts(story):
     hops = Counter(hop["continued_by"] for hop in story.hosts.rows(HOPS))
 
     assert hops["resume"] >= 1
     assert {session["host"] for session in story.sessions()} == {AHEAD, RIGHT, BEHIND}
 
 
-def test_the_work_of_the_killed_host_went_on_elsewhere_within_two_minutes(story):
+def test_the_work_of_the_killed_host_continued_elsewhere_within_two_minutes(story):
     (cut,) = story.hosts.rows("SELECT * FROM sessions WHERE id = ?", story.cut_session)
     print(f"gone on with after {story.took_over_after:.0f} s")
 
@@ -204,11 +204,11 @@ def test_the_work_of_the_killed_host_went_on_elsewhere_within_two_minutes(story)
     assert story.took_over_after < TAKE_OVER_SECONDS
 
 
-def test_never_more_ran_at_once_than_the_limit_of_all_hosts_together(story):
+def test_sessions_of_all_hosts_stayed_within_the_limit(story):
     assert max(story.ran_at_once) == LIMIT
 
 
-def test_the_clocks_of_the_hosts_were_a_minute_wrong(story):
+def test_the_clocks_of_the_hosts_differed_by_a_minute(story):
     """A run is entered with its host's clock and gives signs of life by the database's."""
     wrong = {
         host: [
@@ -223,7 +223,7 @@ def test_the_clocks_of_the_hosts_were_a_minute_wrong(story):
     assert max(wrong[BEHIND]) < -HALF_A_MINUTE
 
 
-def test_each_host_ran_its_own_cli_and_no_conversation_passed_from_one_to_the_other(story):
+def test_each_host_ran_its_own_cli_and_another_version_did_not_resume(story):
     versions = {(session["host"], session["cli_version"]) for session in story.sessions()}
     resumed = {hop["host"] for hop in story.hosts.rows(HOPS) if hop["continued_by"] == "resume"}
     bundled = find_binary().version
@@ -232,7 +232,7 @@ def test_each_host_ran_its_own_cli_and_no_conversation_passed_from_one_to_the_ot
     assert BEHIND not in resumed
 
 
-def test_what_was_booked_is_what_the_api_served(story):
+def test_stored_costs_equal_what_the_api_served(story):
     """Where the CLI stated a cost: each token that went out whole, at the price of that CLI."""
     booked = served = 0.0
     for evidence in story.evidence():

@@ -1,4 +1,4 @@
-"""`claudeops up`: the newcomer's first minute.
+"""`claudeops up` on a new installation.
 
 The first tests begin with nothing; the others with the tables made, which takes seconds.
 """
@@ -92,7 +92,7 @@ def test_up_stops_a_running_tier_and_records_it_as_interrupted(migrated: Install
     assert processes_mentioning(str(migrated.state)) == []
 
 
-def test_a_second_up_says_where_the_first_runs(migrated: Installation):
+def test_a_second_up_is_refused_with_the_address_of_the_first(migrated: Installation):
     process = migrated.start("up")
     address = re.findall(r"http://\S+", read_until(process, "Claude Ops is running at"))[0]
     migrated.environment["CLAUDEOPS_PORT"] = str(free_port())
@@ -104,7 +104,7 @@ def test_a_second_up_says_where_the_first_runs(migrated: Installation):
     assert "Traceback" not in second.stderr
 
 
-def test_a_web_server_that_died_is_started_again_and_the_worker_stays(migrated: Installation):
+def test_a_web_server_that_died_is_started_again_beside_the_worker(migrated: Installation):
     process = migrated.start("up")
     address = re.findall(r"http://\S+", read_until(process, "Stop "))[0]
     parent = psutil.Process(process.pid)
@@ -139,7 +139,7 @@ def test_up_waits_for_a_database_that_is_being_started(installation: Installatio
     assert process.returncode == 2
 
 
-def test_on_a_terminal_the_screen_stays_free_of_logs(migrated: Installation):
+def test_logs_are_not_printed_on_a_terminal(migrated: Installation):
     """What web server and worker say goes into a file that the screen names."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
@@ -170,7 +170,7 @@ def test_on_a_terminal_the_screen_stays_free_of_logs(migrated: Installation):
     assert log.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_terminal_that_is_closed_leaves_nothing_running(migrated: Installation):
+def test_closing_the_terminal_stops_all_processes(migrated: Installation):
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "manage.py", "up"],

@@ -37,7 +37,7 @@ def _pass_on(source: socket.socket, sink: socket.socket) -> None:
         sink.shutdown(socket.SHUT_RDWR)
 
 
-def test_up_goes_on_once_the_database_is_there(installation: Installation, postgres: OwnPostgres):
+def test_up_continues_once_the_database_answers(installation: Installation, postgres: OwnPostgres):
     later = free_port()
     address = postgres.new_database()
     installation.environment["DATABASE_URL"] = address.replace(f":{postgres.port}/", f":{later}/")

@@ -1,4 +1,4 @@
-"""The package: built, installed without the source tree in reach, and run in an empty directory.
+"""The package: built, installed without the source tree, and run in an empty directory.
 
 What it depends on is lent from this environment; the project itself comes from the wheel.
 """
@@ -79,7 +79,7 @@ def package(wheel: Path, tmp_path_factory) -> Package:
     return Package(python, place / "home", place / "empty")
 
 
-def test_everything_that_is_no_code_is_in_the_wheel(wheel: Path):
+def test_the_wheel_contains_all_data_files(wheel: Path):
     inside = set(zipfile.ZipFile(wheel).namelist())
     places = {
         **{folder: folder for folder in ("claudeops", "escalation", "sessions_app")},
@@ -97,7 +97,7 @@ def test_everything_that_is_no_code_is_in_the_wheel(wheel: Path):
     assert [name for name in inside if name.startswith("tests/")] == []
 
 
-def test_the_code_comes_from_the_package_and_the_version_from_one_place(package: Package):
+def test_the_code_is_imported_from_the_package_with_its_version(package: Package):
     where = "import claudeops, escalation, sessions_app as s; print(s.__file__, claudeops.__file__)"
     found = subprocess.run(
         [str(package.python), "-c", where], cwd=package.empty, capture_output=True, text=True
@@ -149,7 +149,7 @@ def test_up_serves_pages_and_files_from_the_package(package: Package):
     assert process.returncode == 0
 
 
-def test_a_settings_file_in_the_directory_where_one_stands_is_not_read(package: Package):
+def test_a_settings_file_in_the_current_directory_is_not_read(package: Package):
     """It may be a watched system, in which an agent has written."""
     (package.empty / ".env").write_text("CLAUDEOPS_SANDBOX=off\n")
     try:

@@ -1,4 +1,4 @@
-"""The real worker carries a drill through the queue."""
+"""The real worker runs a drill through the queue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def finished_cycles(installation: Installation) -> list[tuple[int]]:
     return installation.rows("SELECT id FROM sessions_app_cycle WHERE state = 'finished'")
 
 
-def test_worker_carries_a_three_tier_drill_to_its_end_through_the_queue(migrated):
+def test_the_worker_runs_a_three_tier_drill_through_the_queue(migrated):
     migrated.start("qcluster")
 
     queued = migrated.manage("drill", "three-tiers", "--queue")
@@ -43,7 +43,7 @@ def test_session_delivered_twice_runs_once(migrated):
     assert len([line for line in log if '"body"' in line]) == 3
 
 
-def test_sessions_without_a_place_start_one_after_another_and_in_order(migrated):
+def test_sessions_without_a_slot_start_one_after_another_in_order(migrated):
     migrated.environment["CLAUDEOPS_MAX_SESSIONS"] = "1"
     for _ in range(3):
         migrated.manage("drill", "all-healthy", "--queue")
@@ -75,7 +75,7 @@ def test_a_sleeping_worker_starts_a_session_at_once(migrated):
     assert worker.poll() is None
 
 
-def test_a_worker_alone_has_recovery_and_cleaning(migrated):
+def test_a_worker_schedules_recovery_and_housekeeping(migrated):
     migrated.start("worker")
     wait_until(lambda: migrated.rows("SELECT 1 FROM sessions_app_workerheartbeat"), "it lives")
 

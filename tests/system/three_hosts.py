@@ -1,4 +1,4 @@
-"""Three hosts on one machine: names, state directories, clocks and CLIs apart, one PostgreSQL."""
+"""Three hosts on one machine with names, states, clocks and CLIs of their own, one PostgreSQL."""
 
 from __future__ import annotations
 

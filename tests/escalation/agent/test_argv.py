@@ -64,7 +64,7 @@ def test_req6_session_manager_always_passes_tier_appropriate_tool_flags(binary, 
 
 
 @each_row(("binary", "tier", "resumes"), EVERY_RUN)
-def test_every_run_states_its_model_and_its_limits(binary, tier, resumes):
+def test_every_run_has_its_model_and_limits(binary, tier, resumes):
     argv = argv_of(binary, tier, resumes)
 
     assert value_of(argv, "--model") == TIERS[tier].model
@@ -72,13 +72,13 @@ def test_every_run_states_its_model_and_its_limits(binary, tier, resumes):
     assert float(value_of(argv, "--max-budget-usd")) == float(TIERS[tier].max_budget_usd) > 0
 
 
-def test_a_run_is_told_what_is_left_of_its_budget_not_the_whole_of_it():
+def test_a_run_gets_the_rest_of_its_budget():
     request = replace(request_for(2, None), max_budget_usd=Decimal("1E-2"))
 
     assert value_of(build_argv(FORKING, request), "--max-budget-usd") == "0.01"
 
 
-def test_a_question_is_asked_without_a_report():
+def test_a_follow_up_has_no_report_schema():
     request = replace(request_for(2, None), report_schema=None)
 
     assert "--json-schema" not in build_argv(FORKING, request)
@@ -95,7 +95,7 @@ def test_req1_every_run_prints_structured_output(binary, tier, resumes):
 
 
 @each_row(("binary", "tier", "resumes"), EVERY_RUN)
-def test_every_run_is_closed_to_what_lies_on_the_host(binary, tier, resumes):
+def test_no_run_reads_settings_of_the_host(binary, tier, resumes):
     argv = argv_of(binary, tier, resumes)
 
     assert value_of(argv, "--setting-sources") == ""
@@ -221,7 +221,7 @@ def test_every_entry_fits_the_limits_of_a_command_line(binary, tier, resumes):
     assert max(len(entry) for entry in argv_of(binary, tier, resumes)) < 128 * 1024
 
 
-def test_the_clis_own_configuration_is_encrypted_against_its_tools():
+def test_tools_may_not_edit_the_configuration_of_the_cli():
     request = replace(request_for(2, None), config_directory="/state/claude/cycle-1")
     argv = build_argv(FORKING, request)
 

@@ -42,20 +42,20 @@ def on_path(monkeypatch, tmp_path) -> Path:
     return path
 
 
-def test_the_operators_choice_comes_first(settings, chosen, on_path):
+def test_the_setting_comes_first(settings, chosen, on_path):
     settings.CLAUDEOPS_CLAUDE_FROM_PATH = True
 
     assert locate_binary() == (chosen, "CLAUDEOPS_CLAUDE_BIN")
 
 
-def test_the_one_on_the_path_comes_second_where_it_is_wanted(settings, on_path):
+def test_the_binary_on_the_path_is_used_when_it_is_requested(settings, on_path):
     settings.CLAUDEOPS_CLAUDE_BIN = ""
     settings.CLAUDEOPS_CLAUDE_FROM_PATH = True
 
     assert locate_binary() == (on_path, "PATH")
 
 
-def test_the_bundled_one_is_used_otherwise(settings, on_path):
+def test_the_bundled_binary_is_used_otherwise(settings, on_path):
     settings.CLAUDEOPS_CLAUDE_BIN = ""
     settings.CLAUDEOPS_CLAUDE_FROM_PATH = False
 
@@ -65,7 +65,7 @@ def test_the_bundled_one_is_used_otherwise(settings, on_path):
     assert path.parts[-3:] == ("claude_agent_sdk", "_bundled", "claude")
 
 
-def test_a_home_directory_in_the_choice_is_expanded(settings, monkeypatch, tmp_path):
+def test_a_home_directory_in_the_setting_is_expanded(settings, monkeypatch, tmp_path):
     path = make_cli(tmp_path / "claude")
     monkeypatch.setenv("HOME", str(tmp_path))
     settings.CLAUDEOPS_CLAUDE_BIN = "~/claude"
@@ -73,7 +73,7 @@ def test_a_home_directory_in_the_choice_is_expanded(settings, monkeypatch, tmp_p
     assert locate_binary()[0] == path
 
 
-def test_none_on_the_path_says_what_to_do(settings, monkeypatch, tmp_path):
+def test_no_binary_on_the_path_is_reported_with_advice(settings, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     settings.CLAUDEOPS_CLAUDE_BIN = ""
     settings.CLAUDEOPS_CLAUDE_FROM_PATH = True
@@ -82,28 +82,28 @@ def test_none_on_the_path_says_what_to_do(settings, monkeypatch, tmp_path):
         locate_binary()
 
 
-def test_a_missing_choice_is_not_replaced_by_another(settings, on_path, tmp_path):
+def test_a_missing_binary_of_the_setting_is_not_replaced(settings, on_path, tmp_path):
     settings.CLAUDEOPS_CLAUDE_BIN = str(tmp_path / "nowhere")
 
     with pytest.raises(CliMissing, match="nowhere .*CLAUDEOPS_CLAUDE_BIN.*make install"):
         locate_binary()
 
 
-def test_a_directory_is_no_cli(settings, tmp_path):
+def test_a_directory_is_refused(settings, tmp_path):
     settings.CLAUDEOPS_CLAUDE_BIN = str(tmp_path)
 
     with pytest.raises(CliMissing, match="There is no `claude`"):
         locate_binary()
 
 
-def test_a_file_that_is_not_executable_says_how_to_make_it_so(chosen):
+def test_a_file_that_is_not_executable_is_reported_with_advice(chosen):
     chosen.chmod(0o644)
 
     with pytest.raises(CliMissing, match=f"chmod \\+x {chosen}"):
         locate_binary()
 
 
-def test_it_knows_version_flags_and_origin(chosen):
+def test_version_flags_and_source_are_found(chosen):
     found = find_binary()
 
     assert (found.path, found.source) == (str(chosen), "CLAUDEOPS_CLAUDE_BIN")
@@ -111,13 +111,13 @@ def test_it_knows_version_flags_and_origin(chosen):
     assert found.can_fork
 
 
-def test_it_knows_a_cli_that_cannot_fork(settings, tmp_path):
+def test_a_cli_that_cannot_fork_is_recognised(settings, tmp_path):
     settings.CLAUDEOPS_CLAUDE_BIN = str(make_cli(tmp_path / "old", help="--resume"))
 
     assert not find_binary().can_fork
 
 
-def test_it_is_asked_once_in_a_process(chosen):
+def test_the_binary_is_asked_once_per_process(chosen):
     find_binary()
     find_binary()
 
@@ -168,14 +168,14 @@ def test_damaged_answers_are_asked_for_again(chosen, settings, damage):
         ("no program at all\n", "does not answer"),
     ],
 )
-def test_a_cli_that_does_not_answer_says_so(chosen, script, message):
+def test_a_cli_that_fails_is_reported(chosen, script, message):
     chosen.write_text(script)
 
     with pytest.raises(CliMissing, match=message):
         find_binary()
 
 
-def test_a_cli_that_hangs_when_asked_says_so(chosen, monkeypatch):
+def test_a_cli_that_hangs_is_reported(chosen, monkeypatch):
     monkeypatch.setattr(binary, "QUESTION_TIMEOUT_SECONDS", 0.2)
     chosen.write_text("#!/bin/sh\nexec sleep 60\n")
 
@@ -193,7 +193,7 @@ def test_a_failed_answer_is_not_kept(chosen):
     assert find_binary().version == "2.1.0"
 
 
-def test_what_is_no_text_in_an_answer_does_no_harm(settings, tmp_path):
+def test_an_answer_that_is_not_utf_8_is_read(settings, tmp_path):
     path = tmp_path / "claude"
     path.write_text('#!/bin/sh\nprintf "2.1.0 \\377\\n--fork-session\\n"\n')
     path.chmod(0o755)

@@ -173,7 +173,7 @@ def runs_in(directory: Path) -> int:
 
 
 @pytest.mark.parametrize("behaviour", [ACCUMULATES, ACCUMULATES_WITH_ASIDES, ADDS_A_NOTE])
-def test_a_cli_that_accumulates_is_found_out_also_with_calls_of_its_own(cli, behaviour):
+def test_a_cli_that_accumulates_costs_is_recognised(cli, behaviour):
     found = probe(cli(behaviour))
 
     assert (found.accumulates_on_resume, found.accumulates_on_fork) == (True, True)
@@ -182,13 +182,13 @@ def test_a_cli_that_accumulates_is_found_out_also_with_calls_of_its_own(cli, beh
     assert found.verdict.endswith("cost is reported cumulative")
 
 
-def test_a_cli_whose_forks_start_at_nothing_is_found_out(cli):
+def test_a_cli_whose_forks_start_at_zero_is_recognised(cli):
     found = probe(cli(ACCUMULATES_ON_RESUME_ALONE))
 
     assert (found.accumulates_on_resume, found.accumulates_on_fork) == (True, False)
 
 
-def test_a_cli_that_states_its_own_share_is_found_out(cli):
+def test_a_cli_that_states_its_own_share_is_recognised(cli):
     found = probe(cli(STATES_ITS_SHARE))
 
     assert (found.states_own_share, found.accumulates_on_fork) == (True, True)
@@ -196,7 +196,7 @@ def test_a_cli_that_states_its_own_share_is_found_out(cli):
 
 
 @pytest.mark.parametrize("behaviour", [PER_RUN, PER_RUN_WITH_ASIDES])
-def test_a_cli_that_reports_per_run_is_found_out_also_with_calls_of_its_own(cli, behaviour):
+def test_a_cli_that_reports_costs_per_run_is_recognised(cli, behaviour):
     found = probe(cli(behaviour))
 
     assert (found.accumulates_on_resume, found.accumulates_on_fork) == (False, False)
@@ -205,7 +205,7 @@ def test_a_cli_that_reports_per_run_is_found_out_also_with_calls_of_its_own(cli,
 
 
 @pytest.mark.parametrize("behaviour", [UNACCOUNTABLE, FREE])
-def test_a_figure_that_is_neither_the_runs_nor_the_conversations_is_not_guessed_at(cli, behaviour):
+def test_a_cost_that_matches_neither_run_nor_conversation_is_unknown(cli, behaviour):
     found = probe(cli(behaviour))
 
     assert (found.accumulates_on_resume, found.accumulates_on_fork) == (None, None)
@@ -213,7 +213,7 @@ def test_a_figure_that_is_neither_the_runs_nor_the_conversations_is_not_guessed_
     assert found.verdict.endswith("that of resumed runs stays unknown")
 
 
-def test_a_cli_that_cannot_fork_is_usable_and_says_so(cli, tmp_path):
+def test_a_cli_that_cannot_fork_is_usable(cli, tmp_path):
     found = probe(cli(ACCUMULATES, flags=NEEDED_FLAGS))
 
     assert (found.can_fork, found.is_usable) == (False, True)
@@ -227,7 +227,7 @@ def test_a_cli_that_knows_the_flag_but_gives_another_id_cannot_fork(cli):
     assert (found.can_fork, found.keeps_id_on_resume) == (False, False)
 
 
-def test_a_cli_that_cannot_resume_is_unusable_and_quoted(cli):
+def test_a_cli_that_cannot_resume_is_unusable_with_its_message(cli):
     found = probe(cli(CANNOT_RESUME))
 
     assert not found.is_usable
@@ -242,20 +242,20 @@ def test_a_cli_that_cannot_resume_is_unusable_and_quoted(cli):
         (CANNOT_FORK, "a forked run printed no result (--session-id cannot be used with --resume)"),
     ],
 )
-def test_a_broken_cli_is_unusable_and_says_how(cli, behaviour, said):
+def test_a_broken_cli_is_unusable_with_its_error(cli, behaviour, said):
     found = probe(cli(behaviour))
 
     assert (found.works, found.is_usable) == (False, False)
     assert found.verdict == f"unusable: {said}"
 
 
-def test_a_first_run_that_failed_is_told_in_the_verdict(cli):
+def test_a_failed_first_run_is_in_the_verdict(cli):
     found = probe(cli(FIRST_FAILS))
 
     assert found.verdict == "unusable: a fresh run did not end well (exit code 1)"
 
 
-def test_a_cli_that_never_asks_the_api_gets_a_verdict_and_no_traceback(cli):
+def test_a_cli_that_never_calls_the_api_is_unusable(cli):
     assert probe(cli(NEVER_CALLS)).verdict
 
 
@@ -287,7 +287,7 @@ def test_the_forked_run_has_the_tools_of_the_second_tier(cli, tmp_path):
     assert tools == [observing, observing, remediating]
 
 
-def test_a_cli_that_vanished_is_unusable(cli, tmp_path):
+def test_a_missing_cli_is_unusable(cli, tmp_path):
     binary = cli(PER_RUN)
     (tmp_path / "claude").unlink()
 
@@ -295,13 +295,13 @@ def test_a_cli_that_vanished_is_unusable(cli, tmp_path):
 
 
 @pytest.mark.parametrize(("behaviour", "sticks"), [(PER_RUN, False), (STICKS, True)])
-def test_whether_an_appended_prompt_sticks_is_read_from_what_the_api_was_sent(
+def test_whether_an_appended_prompt_is_kept_is_read_from_the_requests(
     cli, behaviour, sticks
 ):
     assert probe(cli(behaviour)).appended_prompt_sticks is sticks
 
 
-def test_missing_flags_make_it_unusable_and_are_named_without_a_run(cli, tmp_path):
+def test_missing_flags_make_it_unusable_without_a_run(cli, tmp_path):
     flags = tuple(flag for flag in NEEDED_FLAGS if flag not in {"--tools", "--json-schema"})
 
     found = find_out(cli(PER_RUN, flags=flags))
@@ -312,17 +312,17 @@ def test_missing_flags_make_it_unusable_and_are_named_without_a_run(cli, tmp_pat
 
 
 @pytest.mark.parametrize("version", STUDIED_VERSIONS)
-def test_a_studied_version_is_called_so(cli, version):
+def test_a_studied_version_is_marked(cli, version):
     assert "(studied)" in probe(cli(PER_RUN, version=f"{version} (Claude Code)")).verdict
 
 
-def test_a_version_that_nobody_has_seen_is_judged_by_the_probe_alone(cli):
+def test_an_unknown_version_is_judged_by_the_probe(cli):
     verdict = probe(cli(PER_RUN, version="99.0.0 (Claude Code)")).verdict
 
     assert verdict.startswith("usable (not seen before, judged by the probe alone)")
 
 
-def test_the_finding_is_kept_and_the_binary_not_asked_again(cli, tmp_path):
+def test_capabilities_are_stored_and_not_probed_again(cli, tmp_path):
     binary = cli(ACCUMULATES)
     first = capabilities_of(binary)
     capabilities._remembered.clear()
@@ -340,7 +340,7 @@ def test_a_replaced_binary_is_probed_again(cli, tmp_path):
     assert runs_in(tmp_path) == 6
 
 
-def test_a_forgotten_finding_is_found_out_again(cli, tmp_path):
+def test_forgotten_capabilities_are_probed_again(cli, tmp_path):
     binary = cli(PER_RUN)
     capabilities_of(binary)
 
@@ -351,7 +351,7 @@ def test_a_forgotten_finding_is_found_out_again(cli, tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "{broken", "[]", "{}", '{"missing_flags": 7}'])
-def test_a_finding_that_cannot_be_read_is_found_out_again(cli, settings, content):
+def test_unreadable_capabilities_are_probed_again(cli, settings, content):
     binary = cli(PER_RUN)
     capabilities_of(binary)
     (kept,) = (settings.CLAUDEOPS_STATE_DIR / "cli").glob("*.capabilities.json")
@@ -362,7 +362,7 @@ def test_a_finding_that_cannot_be_read_is_found_out_again(cli, settings, content
     assert json.loads(kept.read_text())["works"] is True
 
 
-def test_a_probe_that_failed_is_not_kept(cli, settings, tmp_path):
+def test_a_failed_probe_is_not_stored(cli, settings, tmp_path):
     binary = cli(FAILS_ONCE)
 
     assert capabilities_of(binary).verdict == (
@@ -371,7 +371,7 @@ def test_a_probe_that_failed_is_not_kept(cli, settings, tmp_path):
     assert list(settings.CLAUDEOPS_STATE_DIR.glob("cli/*.capabilities.json")) == []
 
 
-def test_a_probe_that_failed_is_believed_for_a_while(cli, tmp_path):
+def test_a_failed_probe_is_remembered_for_a_while(cli, tmp_path):
     binary = cli(FAILS_ONCE)
     capabilities_of(binary)
 
@@ -379,7 +379,7 @@ def test_a_probe_that_failed_is_believed_for_a_while(cli, tmp_path):
     assert runs_in(tmp_path) == 1
 
 
-def test_a_probe_that_failed_is_tried_again_later(cli, monkeypatch, settings):
+def test_a_failed_probe_is_repeated_later(cli, monkeypatch, settings):
     binary = cli(FAILS_ONCE)
     capabilities_of(binary)
 
@@ -389,12 +389,12 @@ def test_a_probe_that_failed_is_tried_again_later(cli, monkeypatch, settings):
     assert len(list(settings.CLAUDEOPS_STATE_DIR.glob("cli/*.capabilities.json"))) == 1
 
 
-def test_a_cost_that_could_not_be_told_is_looked_at_again_later(cli, settings):
+def test_capabilities_with_an_unknown_cost_are_not_stored(cli, settings):
     assert not capabilities_of(cli(UNACCOUNTABLE)).is_settled
     assert list(settings.CLAUDEOPS_STATE_DIR.glob("cli/*.capabilities.json")) == []
 
 
-def test_a_run_that_never_ends_is_given_up(cli, monkeypatch):
+def test_a_probe_that_never_ends_times_out(cli, monkeypatch):
     monkeypatch.setattr("escalation.agent.capabilities.RUN_TIMEOUT_SECONDS", 0.5)
 
     found = probe(cli("import time; time.sleep(60)"))
@@ -402,7 +402,7 @@ def test_a_run_that_never_ends_is_given_up(cli, monkeypatch):
     assert "timed out after 0.5 seconds" in found.verdict
 
 
-def test_the_probe_leaves_no_traces_and_uses_no_login_of_the_operator(cli, tmp_path, settings):
+def test_the_probe_leaves_no_files_and_uses_no_credentials_of_the_operator(cli, tmp_path, settings):
     settings.CLAUDEOPS_STATE_DIR.mkdir(parents=True, exist_ok=True)
     spy = "open(HERE + '/environment', 'w').write(json.dumps(dict(os.environ)));" + PER_RUN
 
@@ -414,7 +414,7 @@ def test_the_probe_leaves_no_traces_and_uses_no_login_of_the_operator(cli, tmp_p
     assert not Path(environment["CLAUDE_CONFIG_DIR"]).exists()
 
 
-def test_capabilities_are_data():
+def test_capabilities_are_converted_to_json():
     found = Capabilities(
         version="1",
         works=True,

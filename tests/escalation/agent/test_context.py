@@ -27,30 +27,30 @@ def answer(
     return {"type": "assistant", "uuid": f"uuid-of-{number}", "message": message, **entry}
 
 
-def test_the_last_answer_counts_with_all_that_was_sent_and_its_output():
+def test_the_context_is_the_input_and_output_of_the_last_answer():
     entries = [answer("msg_1", read=90_000, output=7), answer("msg_2", read=200, output=4000)]
 
     assert occupancy_of(entries) == 1000 + 200 + 30 + 4000
 
 
-def test_of_the_blocks_of_one_answer_the_one_with_the_whole_output_counts():
+def test_of_the_blocks_of_one_answer_the_largest_output_counts():
     entries = [answer(output=1), answer(output=500), answer(output=1)]
 
     assert occupancy_of(entries) == 1530
 
 
-def test_a_subagents_answer_is_not_in_the_conversation():
+def test_an_answer_of_a_subagent_does_not_count():
     assert occupancy_of([answer(output=5), answer("msg_2", output=9, isSidechain=True)]) == 1035
 
 
-def test_what_the_cli_puts_in_by_itself_is_no_answer():
+def test_a_synthetic_entry_does_not_count():
     own = answer("msg_2", output=0)
     own["message"]["model"] = "<synthetic>"
 
     assert occupancy_of([answer(output=5), own]) == 1035
 
 
-def test_what_comes_after_the_last_answer_changes_nothing():
+def test_entries_after_the_last_answer_do_not_count():
     after: list[dict[str, Any]] = [
         {"type": "user", "message": {"content": "Go on."}},
         {"type": "cost-state"},
@@ -59,7 +59,7 @@ def test_what_comes_after_the_last_answer_changes_nothing():
     assert occupancy_of([answer(output=5), *after]) == 1035
 
 
-def test_a_conversation_without_an_answer_fills_nothing_that_is_known():
+def test_a_conversation_without_an_answer_has_no_known_context():
     assert occupancy_of([{"type": "user", "message": {"content": "Look."}}]) == 0
 
 
@@ -74,7 +74,7 @@ ANYTHING = st.recursive(
 
 @given(st.lists(st.fixed_dictionaries({"type": st.just("assistant"), "message": ANYTHING})))
 @hypothesis_settings(database=None, deadline=None)
-def test_whatever_a_transcript_holds_the_answer_is_a_number_that_can_be_stored(entries):
+def test_any_transcript_gives_a_number_that_can_be_stored(entries):
     assert 0 <= occupancy_of(entries) < 2**63
 
 

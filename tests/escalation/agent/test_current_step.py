@@ -20,7 +20,7 @@ def calling(name: str, **given: Any) -> dict[str, Any]:
     return saying({"type": "tool_use", "name": name, "input": given})
 
 
-def test_a_tool_is_told_by_what_it_was_called_with():
+def test_a_tool_call_is_shown_by_its_main_argument():
     now = timezone.now()
 
     step = current_step(calling("Bash", command="probe web"), now)
@@ -44,7 +44,7 @@ def test_a_tool_is_told_by_what_it_was_called_with():
         ),
     ],
 )
-def test_whatever_else_it_said_is_told_in_words(payload, words):
+def test_other_events_are_described_in_words(payload, words):
     step = current_step(payload, None)
 
     assert (step.command, step.words) == ("", words)
@@ -59,7 +59,7 @@ def test_a_hostile_command_is_one_short_line():
 
 
 @pytest.mark.django_db
-def test_only_the_last_step_of_a_running_session_is_looked_up():
+def test_only_running_sessions_have_a_current_step():
     running, ended = SessionFactory(running=True), SessionFactory()
     for session in (running, ended):
         SessionEventFactory(session=session, sequence=1)

@@ -1,4 +1,4 @@
-"""Edits out of the stream: only what the CLI says it has done."""
+"""Edits in the stream: only those that the CLI confirms."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_an_edit_is_a_diff_of_what_it_replaced():
 
 
 @pytest.mark.parametrize("name", ["tool_use_result", "toolUseResult"])
-def test_the_patch_that_the_cli_sends_is_better(name):
+def test_the_patch_of_the_cli_is_preferred(name):
     (edit,) = heard(REPLACED, result(told={"structuredPatch": PATCH}, name=name))
 
     assert edit.diff == "@@ -4,2 +4,2 @@\n one\n-two\n+2"
@@ -63,7 +63,7 @@ def test_a_new_file_is_all_added():
     assert edit.diff == "@@ -0,0 +1,2 @@\n+a\n+b"
 
 
-def test_a_file_that_is_written_over_shows_what_was_there():
+def test_an_overwritten_file_shows_its_earlier_content():
     told = {"originalFile": "a\n", "structuredPatch": []}
 
     (edit,) = heard(call("Write", file_path="/srv/x", content="b\n"), result(told=told))
@@ -71,7 +71,7 @@ def test_a_file_that_is_written_over_shows_what_was_there():
     assert edit.diff == "@@ -1 +1 @@\n-a\n+b"
 
 
-def test_a_cell_of_a_notebook_and_several_edits_at_once():
+def test_a_notebook_cell_and_several_edits_are_read():
     cell = call("NotebookEdit", "t1", notebook_path="/srv/n.ipynb", new_source="x = 1")
     several = call(
         "MultiEdit",
@@ -96,15 +96,15 @@ def test_a_cell_of_a_notebook_and_several_edits_at_once():
         (call("Bash", command="touch a"), result()),
     ],
 )
-def test_what_did_not_happen_is_no_edit(lines):
+def test_a_failed_or_denied_call_is_no_edit(lines):
     assert heard(*lines) == []
 
 
-def test_a_line_that_comes_twice_is_one_edit():
+def test_a_repeated_line_is_one_edit():
     assert len(heard(REPLACED, REPLACED, result(), result())) == 1
 
 
-def test_a_long_diff_is_cut_and_says_so():
+def test_a_long_diff_is_shortened_with_a_note():
     (edit,) = heard(call("Write", file_path="/x", content="line\n" * 50_000), result())
     (short,) = heard(REPLACED, result())
 
@@ -129,7 +129,7 @@ ANYTHING = st.recursive(
 
 
 @given(lines=st.lists(ANYTHING, max_size=4), given_input=ANYTHING, told=ANYTHING)
-def test_nothing_in_the_stream_breaks_it(lines, given_input, told):
+def test_malformed_lines_never_raise(lines, given_input, told):
     block = {"type": "tool_use", "id": "t", "name": "Edit", "input": given_input}
     begun = {"type": "assistant", "message": {"content": [block]}}
 

@@ -1,4 +1,4 @@
-"""Nothing of the operator's environment reaches the CLI and its tools, except what is named."""
+"""Only named variables of the operator's environment reach the CLI and its tools."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def environment_from(run_environment: dict[str, str], also_pass: tuple[str, ...]
     )
 
 
-def test_nothing_leaks_that_is_not_on_the_list():
+def test_only_listed_variables_are_passed():
     environment = environment_from({**PASSED, **LOGIN, **SECRETS, "HOME": "/root"})
 
     assert environment.keys() == PASSED.keys() | SET_BY_US
 
 
 @pytest.mark.parametrize("name", sorted(PASSED))
-def test_what_is_on_the_list_is_passed_as_it_is(name):
+def test_listed_variables_are_passed_unchanged(name):
     assert environment_from({**PASSED, **SECRETS})[name] == PASSED[name]
 
 
@@ -85,18 +85,18 @@ def test_an_empty_value_is_not_passed():
 
 
 @each_row("name", sorted({*LOGIN, *LOGINS, "ANTHROPIC_CUSTOM_HEADERS"}))
-def test_no_way_to_log_in_reaches_the_cli_by_itself_not_even_when_it_is_named(name):
+def test_credentials_never_reach_the_cli_directly_even_when_named(name):
     assert name not in environment_from({name: "secret"}, also_pass=(name,))
 
 
-def test_the_login_is_what_opens_the_api_its_address_and_the_way_there():
+def test_the_login_has_credentials_address_and_proxy_of_the_api():
     around = {**LOGIN, **SECRETS, "HTTPS_PROXY": "http://proxy:3128", "PATH": "/bin"}
     opens = {name: value for name, value in SECRETS.items() if name in LOGINS}
 
     assert login_from(around, ()) == {**LOGIN, **opens, "HTTPS_PROXY": "http://proxy:3128"}
 
 
-def test_of_what_the_operator_names_only_what_opens_the_api_is_the_login():
+def test_of_named_variables_only_those_of_the_api_are_the_login():
     around = {"ANTHROPIC_CUSTOM_HEADERS": "x", "GITHUB_TOKEN": "x"}
 
     assert login_from(around, ()) == {}
@@ -105,13 +105,13 @@ def test_of_what_the_operator_names_only_what_opens_the_api_is_the_login():
     }
 
 
-def test_a_named_variable_is_passed_and_its_neighbours_are_not():
+def test_only_named_variables_are_passed_in_addition():
     environment = environment_from(SECRETS, also_pass=("GITHUB_TOKEN", "NOT_SET"))
 
     assert environment.keys() == {"GITHUB_TOKEN"} | SET_BY_US
 
 
-def test_the_cli_has_a_home_and_a_configuration_of_its_own():
+def test_the_cli_has_its_own_home_and_configuration():
     environment = environment_from({"HOME": "/home/ops", "CLAUDE_CONFIG_DIR": "/home/ops/.claude"})
 
     assert environment["HOME"] == "/state/home"
@@ -119,7 +119,7 @@ def test_the_cli_has_a_home_and_a_configuration_of_its_own():
 
 
 @each_row("name", sorted(SET_BY_US - {"HOME", "PATH"}))
-def test_the_operator_cannot_switch_our_own_values_off_by_naming_them(name):
+def test_named_variables_do_not_override_our_own(name):
     environment = environment_from({name: "theirs"}, also_pass=(name,))
 
     assert environment[name] != "theirs"
@@ -130,12 +130,12 @@ def test_the_number_of_retries_is_ours():
 
 
 @each_row("name", LOGINS)
-def test_any_of_the_ways_to_log_in_is_enough(name):
+def test_any_credential_is_enough(name):
     assert has_credentials({name: "x"})
 
 
 @pytest.mark.parametrize("environment", [{}, {"ANTHROPIC_API_KEY": ""}, {"API_KEY": "x"}])
-def test_without_any_of_them_there_are_no_credentials(environment):
+def test_without_a_credential_there_are_none(environment):
     assert not has_credentials(environment)
 
 
@@ -150,14 +150,14 @@ def test_without_a_key_nothing_is_configured(monkeypatch):
 
 
 @pytest.mark.parametrize("name", LOGINS)
-def test_each_way_to_log_in_works_out_of_the_box(monkeypatch, name):
+def test_each_credential_variable_counts_as_configured(monkeypatch, name):
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     monkeypatch.setenv(name, "1")
 
     assert credentials_configured()
 
 
-def test_what_the_cli_signs_with_comes_only_with_its_switch():
+def test_variables_of_a_cloud_provider_are_passed_only_with_its_switch():
     around = {"AWS_SECRET_ACCESS_KEY": "x", "CLOUD_ML_REGION": "here", "AWS_REGION": "there"}
 
     assert login_from(around, ()) == {}
@@ -182,5 +182,5 @@ def test_what_the_cli_signs_with_comes_only_with_its_switch():
         (["ANTHROPIC_API_KEY", "CLAUDE_CODE_USE_VERTEX"], "CLAUDE_CODE_USE_VERTEX: Vertex"),
     ],
 )
-def test_the_login_that_is_used_is_named_and_not_shown(names, found):
+def test_the_credential_in_use_is_named_and_not_shown(names, found):
     assert credential_in(dict.fromkeys(names, "the-secret")) == found

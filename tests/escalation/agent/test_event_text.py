@@ -74,19 +74,19 @@ def test_it_shows_a_change_of_status_with_its_reason(payload, text):
         (tool_use("Unheard", depth=2), '{"depth": 2}'),
     ],
 )
-def test_it_shows_the_telling_part_of_a_tool_call(block, text):
+def test_it_shows_the_main_argument_of_a_tool_call(block, text):
     line = only_line("stream", "assistant", assistant(block))
 
     assert (line.kind, line.title, line.text) == ("tool", block["name"], text)
 
 
-def test_it_marks_what_a_subagent_does():
+def test_it_marks_events_of_a_subagent():
     payload = assistant(tool_use("Bash", command="ls"), parent_tool_use_id="toolu_1")
 
     assert only_line("stream", "assistant", payload).title == "Bash (subagent)"
 
 
-def test_it_shows_the_report_by_its_summary_and_its_wish():
+def test_it_shows_the_summary_and_the_escalation_of_a_report():
     report = tool_use(
         "StructuredOutput", summary="web is down", escalation={"needed": True, "reason": "restart"}
     )
@@ -106,13 +106,13 @@ def test_it_shows_a_tool_result_given_as_blocks():
     assert only_line("stream", "user", tool_result(content)).text == "one\nimage"
 
 
-def test_it_tells_a_tool_error_from_a_result():
+def test_it_distinguishes_a_tool_error_from_a_result():
     assert only_line("stream", "user", tool_result("no such file", is_error=True)).kind == (
         "tool_error"
     )
 
 
-def test_it_tells_a_denial_from_a_tool_error():
+def test_it_distinguishes_a_denial_from_a_tool_error():
     text = "Permission to use Bash with command helm has been denied."
 
     assert only_line("stream", "user", tool_result(text, is_error=True)).kind == "denied"
@@ -125,7 +125,7 @@ def test_it_tells_a_denial_from_a_tool_error():
         "Permission to use AskUserQuestion has been denied.",
     ],
 )
-def test_it_says_why_nobody_could_be_asked(text):
+def test_it_explains_a_question_that_nobody_could_answer(text):
     line = only_line("stream", "user", tool_result(text, is_error=True))
 
     assert (line.kind, line.title) == ("denied", "Denied · AskUserQuestion")
@@ -133,7 +133,7 @@ def test_it_says_why_nobody_could_be_asked(text):
     assert line.text.endswith(text)
 
 
-def test_it_shows_a_tool_that_the_run_was_not_given_as_denied():
+def test_it_shows_an_unavailable_tool_as_denied():
     text = "<tool_use_error>Error: No such tool available: Write</tool_use_error>"
 
     line = only_line("stream", "user", tool_result(text, is_error=True))
@@ -155,7 +155,7 @@ def test_it_shows_a_denied_permission():
     assert line == EventLine("denied", "Denied · Bash", "not for this tier")
 
 
-def test_it_shows_how_the_conversation_opened():
+def test_it_shows_the_start_of_the_conversation():
     payload = {"session_id": "abc", "model": "haiku", "tools": ["Bash", "Read"], "cwd": "/srv"}
 
     assert only_line("stream", "system/init", payload).text == "haiku · 2 tools · /srv · abc"
@@ -184,7 +184,7 @@ def test_it_does_not_repeat_the_report_at_the_end():
     assert only_line("stream", "result/success", payload).text == ""
 
 
-def test_it_does_not_believe_a_success_that_is_an_error():
+def test_it_shows_a_success_with_is_error_as_an_error():
     payload = {"subtype": "success", "is_error": True, "result": "API Error: 529"}
 
     assert only_line("stream", "result/success", payload).kind == "error"
@@ -193,23 +193,23 @@ def test_it_does_not_believe_a_success_that_is_an_error():
 @pytest.mark.parametrize(
     ("level", "kind"), [("info", "note"), ("warning", "warning"), ("error", "error"), (7, "note")]
 )
-def test_it_shows_what_the_supervisor_did_by_its_level(level, kind):
+def test_it_shows_notes_of_the_supervisor_by_their_level(level, kind):
     line = only_line("supervisor", "decision", {"text": "Escalated.", "level": level})
 
     assert line == EventLine(kind, "Claude Ops · decision", "Escalated.")
 
 
-def test_it_shows_stderr_as_a_warning_and_stray_output_as_noise():
+def test_it_shows_stderr_as_a_warning_and_unknown_output_as_noise():
     lines = [only_line(source, "", {"text": "hm"}) for source in ("stderr", "noise")]
 
     assert [line.kind for line in lines] == ["warning", "noise"]
 
 
-def test_it_leaves_out_pieces_of_a_message_that_comes_whole():
+def test_it_leaves_out_partial_messages():
     assert describe_event("stream", "stream_event", {"event": {}}) == ()
 
 
-def test_it_names_lines_that_it_does_not_know():
+def test_it_names_lines_of_unknown_type():
     assert only_line("stream", "system/brand_new", {"a": 1}).title == "system/brand_new"
 
 
@@ -218,13 +218,13 @@ ODD_VALUES = [None, 0, 1.5, True, "text", [], [None, 3, "x"], {}, {"type": []}, 
 
 @each_row("source", ["stream", "noise", "stderr", "supervisor", "unheard"])
 @each_row("value", ODD_VALUES)
-def test_it_never_fails_on_an_odd_payload(source, value):
+def test_it_never_fails_on_a_malformed_payload(source, value):
     for kind in ("", "system/init", "system/api_retry", "assistant", "user", "result/success"):
         assert isinstance(describe_event(source, kind, value), tuple)
 
 
 @each_row("value", ODD_VALUES)
-def test_it_never_fails_on_odd_fields(value):
+def test_it_never_fails_on_malformed_fields(value):
     names = "message content tools model subtype num_turns total_cost_usd result attempt text"
     payload = {name: value for name in names.split()}
     payload["message"] = {"content": [value, {"type": "tool_use", "name": value, "input": value}]}
@@ -234,19 +234,19 @@ def test_it_never_fails_on_odd_fields(value):
 
 
 @each_row("cost", [float("nan"), float("inf"), 10**400, True, "0.5"])
-def test_it_leaves_out_a_cost_that_is_no_amount(cost):
+def test_it_leaves_out_an_invalid_cost(cost):
     line = only_line("stream", "result", {"subtype": "success", "total_cost_usd": cost})
 
     assert "$" not in line.text
 
 
-def test_it_cuts_a_long_text_and_says_how_much_is_missing():
+def test_it_shortens_a_long_text_and_says_how_much_is_missing():
     line = only_line("noise", "", {"text": "x" * 5_234})
 
     assert line.text.endswith("x… (1,234 more characters)")
 
 
-def test_it_shows_marks_for_what_acts_on_the_reader():
+def test_it_replaces_control_characters_by_marks():
     hostile = "\x1b[31mred\x1b[0m \x1b]0;title\x07 \u202egnp.exe\ud800 bell\x07 a\r\nb"
 
     assert only_line("noise", "", {"text": hostile}).text == (

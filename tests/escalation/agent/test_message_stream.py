@@ -35,7 +35,7 @@ def test_usage_is_estimated_from_the_real_size():
     assert large["output_tokens"] > 700
 
 
-def test_an_answer_at_no_usage_charges_nothing_at_its_start_and_its_end():
+def test_an_answer_without_usage_charges_nothing():
     start, *_pieces, end, _stop = stream_events(ScriptedAnswer(say="ok", usage=NO_USAGE), body())
 
     assert start["message"]["usage"] == NO_USAGE

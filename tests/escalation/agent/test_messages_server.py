@@ -26,7 +26,7 @@ def request(content: Any, tools: Any = TOOLS) -> dict[str, Any]:
         {},
     ],
 )
-def test_a_call_without_tools_or_to_warm_up_is_the_clis_own(call):
+def test_a_call_without_tools_or_for_warm_up_is_auxiliary(call):
     assert is_auxiliary(call)
 
 
@@ -42,5 +42,5 @@ def test_the_opening_words_are_those_of_the_prompt():
 
 
 @each_row("messages", [None, [], ["odd"], [{"content": 7}], [{}]])
-def test_an_odd_request_has_odd_words_and_breaks_nothing(messages):
+def test_a_malformed_request_does_not_raise(messages):
     assert isinstance(opening_words({"messages": messages}), str)

@@ -1,4 +1,4 @@
-"""One process: both outputs to the end, a stop when it must stop, and nothing left behind."""
+"""One process: both outputs are read to the end, limits stop it, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def short_grace(monkeypatch) -> None:
     monkeypatch.setattr(process, "GRACE_SECONDS", 0.2)
 
 
-def test_it_hands_on_both_outputs_line_by_line(tmp_path):
+def test_it_passes_on_both_outputs_line_by_line(tmp_path):
     ran = run_sh("echo one; echo two; echo oops >&2; printf three", tmp_path)
 
     assert ran.stdout == [b"one", b"two", b"three"]
@@ -56,7 +56,7 @@ def test_it_runs_in_the_directory_with_only_the_given_environment(tmp_path, monk
     assert ran.stdout == [str(tmp_path).encode(), b"unset"]
 
 
-def test_what_it_writes_can_be_read_by_the_services_it_looks_after(tmp_path):
+def test_the_process_has_an_ordinary_umask(tmp_path):
     before = os.umask(0o077)
     try:
         assert run_sh("umask", tmp_path).stdout == [b"0022"]
@@ -86,7 +86,7 @@ def test_one_pipe_flooded_before_the_other_is_used_does_not_block(tmp_path):
     assert len(ran.stderr[0]) == 3_000_000
 
 
-def test_a_line_of_5_megabytes_comes_through_whole(tmp_path):
+def test_a_line_of_5_megabytes_is_passed_on_whole(tmp_path):
     ran = run_sh("head -c 5000000 /dev/zero | tr '\\0' x; echo; echo after", tmp_path)
 
     assert [len(line) for line in ran.stdout] == [5_000_000, 5]
@@ -98,11 +98,11 @@ def test_a_prompt_of_a_megabyte_reaches_stdin(tmp_path):
     assert ran.stdout[0].strip() == b"1000000"
 
 
-def test_a_prompt_that_nobody_reads_does_not_block(tmp_path):
+def test_a_prompt_that_is_not_read_does_not_block(tmp_path):
     assert run_sh("exit 0", tmp_path, prompt="x" * 1_000_000).end.exit_code == 0
 
 
-def test_a_prompt_with_half_a_surrogate_pair_is_sent_all_the_same(tmp_path):
+def test_a_prompt_with_half_a_surrogate_pair_is_sent(tmp_path):
     assert run_sh("cat", tmp_path, prompt="a\ud800b").stdout == [b"a?b"]
 
 
@@ -125,7 +125,7 @@ def test_a_process_that_ignores_sigterm_is_killed(tmp_path, short_grace):
     assert ran.seconds < 3
 
 
-def test_what_a_process_says_on_sigterm_is_still_read(tmp_path):
+def test_output_after_sigterm_is_read(tmp_path):
     # When its child is stopped first, it must still be there to hear its own signal.
     script = "trap 'echo last words; exit 3' TERM; echo ready; while :; do sleep 60 & wait; done"
 
@@ -135,7 +135,7 @@ def test_what_a_process_says_on_sigterm_is_still_read(tmp_path):
     assert ran.end.exit_code == 3
 
 
-def test_long_last_words_on_sigterm_are_read_to_the_end(tmp_path):
+def test_long_output_after_sigterm_is_read_to_the_end(tmp_path):
     program = """
 import os, signal, sys, time
 def leave(*_):
@@ -173,7 +173,7 @@ def test_a_process_that_lingers_after_its_result_is_ended(tmp_path, monkeypatch)
     assert ran.seconds < 3
 
 
-def test_a_quiet_process_without_a_result_is_not_taken_for_lingering(tmp_path, monkeypatch):
+def test_a_quiet_process_without_a_result_is_not_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(process, "LINGER_SECONDS", 0.1)
 
     ran = run_sh("echo working; sleep 0.6; echo done", tmp_path)
@@ -195,7 +195,7 @@ def test_a_process_that_closes_its_outputs_and_stays_is_ended(tmp_path, short_gr
     assert not is_alive(int(ran.stdout[0]))
 
 
-def test_a_quiet_grandchild_that_holds_the_pipe_does_not_hold_us(tmp_path):
+def test_a_quiet_grandchild_with_the_pipe_does_not_block(tmp_path):
     ran = run_sh("echo result; sleep 60 & echo $!; exit 0", tmp_path)
 
     assert (ran.end.manner, ran.end.exit_code) == (Manner.EXITED, 0)
@@ -203,7 +203,7 @@ def test_a_quiet_grandchild_that_holds_the_pipe_does_not_hold_us(tmp_path):
     assert is_gone_soon(int(ran.stdout[1]))
 
 
-def test_a_talking_grandchild_that_holds_the_pipe_does_not_hold_us(tmp_path):
+def test_a_writing_grandchild_with_the_pipe_does_not_block(tmp_path):
     chatter = "(while :; do echo chatter; sleep 0.2; done) &"
 
     ran = run_sh(f"{chatter} echo result; exit 0", tmp_path, timeout=10)
@@ -218,7 +218,7 @@ def test_children_are_ended_together_with_the_process(tmp_path):
     assert is_gone_soon(int(ran.stdout[0]))
 
 
-def test_slow_listening_loses_nothing_that_the_process_left(tmp_path):
+def test_a_slow_listener_loses_no_output(tmp_path):
     def listen_slowly(ran: Ran) -> str:
         time.sleep(0.4)
         return ""
@@ -238,7 +238,7 @@ def test_slow_listening_loses_nothing_that_the_process_left(tmp_path):
         lambda directory: _written(directory / "no-program", "just text\n", 0o755),
     ],
 )
-def test_what_cannot_be_started_raises_an_os_error(tmp_path, make):
+def test_a_program_that_cannot_be_started_raises_an_os_error(tmp_path, make):
     path = make(tmp_path)
 
     with pytest.raises(OSError, match=r"."):
@@ -251,7 +251,7 @@ def test_a_missing_directory_raises_an_os_error(tmp_path):
 
 
 @pytest.mark.parametrize("interruption", [RuntimeError, KeyboardInterrupt, SystemExit])
-def test_whatever_interrupts_us_leaves_no_process_behind(tmp_path, interruption):
+def test_an_exception_leaves_no_process_behind(tmp_path, interruption):
     def interrupt(ran):
         if ran.stdout:
             (tmp_path / "pid").write_bytes(ran.stdout[0])

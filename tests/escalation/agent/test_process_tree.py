@@ -1,4 +1,4 @@
-"""Every process of a run is found by who it is, and nobody else is ever signalled."""
+"""Every process of a run is found by its identity, and no other process is signalled."""
 
 from __future__ import annotations
 
@@ -123,14 +123,14 @@ def test_the_root_and_its_descendants_are_found(shell):
     assert len(found) == 3
 
 
-def test_a_child_in_a_session_of_its_own_is_found_by_descent(shell):
+def test_a_child_in_its_own_process_session_is_found_by_descent(shell):
     root, child = shell("setsid sleep 60 & echo $! >{path}; wait")
 
     assert child in pids(family(root, [], ""))
     end(child)
 
 
-def test_without_root_tools_and_mark_there_is_no_family():
+def test_without_root_tools_and_mark_the_family_is_empty():
     assert family(None, [], "") == set()
 
 
@@ -140,7 +140,7 @@ def test_the_asking_process_is_never_in_the_family(python, monkeypatch):
     assert pids(family(known(os.getpid()), [], "")) == {child.pid}
 
 
-def test_what_outlives_its_tool_shell_is_found_by_the_session(shell):
+def test_a_process_that_outlives_its_tool_shell_is_found_by_its_process_session(shell):
     tool, child = shell("sleep 60 & echo $! >{path}; sleep 0.3", start_new_session=True)
     time.sleep(0.6)
     assert not tool.is_alive
@@ -151,7 +151,7 @@ def test_what_outlives_its_tool_shell_is_found_by_the_session(shell):
     end(child)
 
 
-def test_a_session_of_another_process_with_the_same_number_is_not_ours(python):
+def test_a_process_session_with_a_reused_number_is_not_ours(python):
     stranger = python(SLEEPS, start_new_session=True)
 
     assert family(None, [ProcessId(stranger.pid, stranger.started - 1)], "") == set()
@@ -168,7 +168,7 @@ def test_a_double_forked_daemon_is_found_by_its_environment(python, tmp_path):
     end(daemon)
 
 
-def test_a_daemon_that_wrote_its_title_over_its_environment_is_still_found(python, started):
+def test_a_daemon_that_overwrote_its_environment_is_found(python, started):
     mark = f"mark-{os.getpid()}-title"
     environment = {"FIRST": "x" * 20, "CLAUDEOPS_RUN": mark}
     daemon = python(WRITES_A_TITLE, env=environment, stdout=subprocess.PIPE)
@@ -178,25 +178,25 @@ def test_a_daemon_that_wrote_its_title_over_its_environment_is_still_found(pytho
     assert pids(family(None, [], mark)) == {daemon.pid}
 
 
-def test_an_empty_mark_marks_nobody(python):
+def test_an_empty_mark_matches_no_process(python):
     python(SLEEPS, env={"CLAUDEOPS_RUN": ""})
 
     assert family(None, [], "") == set()
 
 
-def test_the_mark_of_another_run_is_another_mark(python):
+def test_the_mark_of_another_run_does_not_match(python):
     python(SLEEPS, env={"CLAUDEOPS_RUN": "session-1-aaaa"})
 
     assert family(None, [], "session-1-bbbb") == set()
 
 
-def test_a_root_whose_pid_was_given_away_is_not_the_root(python):
+def test_a_root_with_a_reused_pid_is_not_the_root(python):
     stranger = python(SLEEPS)
 
     assert family(ProcessId(stranger.pid, stranger.started - 1), [], "") == set()
 
 
-def test_a_process_that_only_has_the_same_pid_is_never_signalled(python, started):
+def test_a_process_with_a_reused_pid_is_never_signalled(python, started):
     stranger = python(SLEEPS)
 
     ProcessId(stranger.pid, stranger.started - 1).send(signal.SIGKILL)
@@ -205,7 +205,7 @@ def test_a_process_that_only_has_the_same_pid_is_never_signalled(python, started
     assert started[0].poll() is None
 
 
-def test_a_signal_to_nobody_is_no_error(python, started):
+def test_a_signal_to_a_dead_process_is_no_error(python, started):
     gone = python("pass")
     started[0].wait()
 
@@ -224,7 +224,7 @@ def test_a_zombie_counts_as_dead(python, started):
 
 
 @pytest.mark.parametrize("name", ["a b", "x) S 1 1", "((", "))) Z 1 1 1", "new\nline"])
-def test_a_hostile_name_changes_nothing(started, tmp_path, name):
+def test_a_hostile_process_name_is_parsed(started, tmp_path, name):
     program = tmp_path / name[:15]
     program.symlink_to("/bin/sleep")
     started.append(subprocess.Popen([str(program), "60"]))
@@ -253,25 +253,25 @@ def test_only_whole_lines_of_the_tool_log_count(tmp_path, text, tools):
 
 
 @pytest.mark.parametrize("bytes_", [b"\xff\xfe 12\n", "² ³\n".encode(), b"\x00" * 100])
-def test_garbage_in_the_tool_log_is_passed_over(tmp_path, bytes_):
+def test_invalid_lines_of_the_tool_log_are_ignored(tmp_path, bytes_):
     log = tmp_path / "tools"
     log.write_bytes(bytes_ + b"\n7 8\n")
 
     assert ProcessId(7, 8) in recorded_tools(log)
 
 
-def test_a_number_too_long_for_any_pid_is_passed_over(tmp_path):
+def test_a_number_too_long_for_a_pid_is_ignored(tmp_path):
     log = tmp_path / "tools"
     log.write_text(f"{'9' * 5000} 1\n7 8\n")
 
     assert ProcessId(7, 8) in recorded_tools(log)
 
 
-def test_a_missing_tool_log_names_nobody(tmp_path):
+def test_a_missing_tool_log_has_no_processes(tmp_path):
     assert recorded_tools(tmp_path / "nowhere") == []
 
 
-def test_a_family_that_obeys_is_asked_and_not_killed(started):
+def test_a_family_that_obeys_sigterm_is_not_killed(started):
     obeys = "import signal, sys; signal.signal(15, lambda *_: sys.exit(3)); print(1, flush=True);"
     process = subprocess.Popen(
         [sys.executable, "-IS", "-c", obeys + "signal.pause()"], stdout=subprocess.PIPE
@@ -286,7 +286,7 @@ def test_a_family_that_obeys_is_asked_and_not_killed(started):
     assert (survivors, process.wait()) == (set(), 3)
 
 
-def test_what_is_in_a_room_is_asked_before_the_room_takes_it_along(started):
+def test_a_process_in_a_sandbox_gets_sigterm_before_the_sandbox_ends(started):
     obeys = "import signal, sys; signal.signal(15, lambda *_: sys.exit(3)); print(1, flush=True);"
     bwrap = ["bwrap", "--unshare-user", "--unshare-pid", "--die-with-parent", "--ro-bind", "/", "/"]
     process = subprocess.Popen(
@@ -303,7 +303,7 @@ def test_what_is_in_a_room_is_asked_before_the_room_takes_it_along(started):
     assert (survivors, process.wait()) == (set(), 3)
 
 
-def test_what_ignores_the_question_is_killed_after_the_grace(started):
+def test_a_process_that_ignores_sigterm_is_killed_after_the_grace_period(started):
     process = subprocess.Popen([sys.executable, "-IS", "-c", IGNORES], stdout=subprocess.PIPE)
     started.append(process)
     assert process.stdout is not None
@@ -317,7 +317,7 @@ def test_what_ignores_the_question_is_killed_after_the_grace(started):
     assert 0.4 <= time.monotonic() - began < 3
 
 
-def test_each_process_is_asked_only_once():
+def test_each_process_gets_sigterm_once():
     asked: list[signal.Signals] = []
 
     class Deaf(ProcessId):
@@ -332,7 +332,7 @@ def test_each_process_is_asked_only_once():
     assert asked == [signal.SIGTERM]
 
 
-def test_who_appears_during_the_stop_is_stopped_too(shell, python):
+def test_a_process_that_appears_during_the_stop_is_stopped_too(shell, python):
     root, child = shell("trap 'sleep 60 & exit' TERM; echo $$ >{path}; while :; do sleep 0.1; done")
     mark = ""
     assert root.pid == child
@@ -349,7 +349,7 @@ def test_survivors_are_reported(monkeypatch):
     assert stop_family(lambda: {immortal}, 0.0) == {immortal}
 
 
-def test_the_wait_is_the_callers_own():
+def test_the_caller_supplies_the_wait():
     waits: list[float] = []
     looks = iter([{ProcessId(2**22 + 7, 1)}, set(), set(), set()])
 
@@ -363,7 +363,7 @@ def test_the_start_time_of_this_process_is_known():
     assert known(os.getpid()).is_alive
 
 
-def test_the_start_time_is_the_one_that_others_see(python):
+def test_the_start_time_is_that_of_psutil(python):
     process = python(SLEEPS)
     seconds_since_boot = psutil.Process(process.pid).create_time() - psutil.boot_time()
 
@@ -374,7 +374,7 @@ def test_a_pid_that_does_not_exist_has_no_start_time():
     assert started_at(2**22 + 7) is None
 
 
-def test_the_boot_is_named(monkeypatch, tmp_path):
+def test_the_boot_has_an_id(monkeypatch, tmp_path):
     named = boot_id()
     monkeypatch.setattr(process_tree, "PROC", tmp_path)
 

@@ -1,4 +1,4 @@
-"""Every shape in which an account says that its limit is reached, and when it is over."""
+"""Every form in which the CLI or the API reports a rate limit and its end."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def rejected(**facts: Any) -> RateLimitReached:
     return limit
 
 
-def test_an_event_of_the_stream_tells_the_window_and_its_end():
+def test_an_event_of_the_stream_has_the_window_and_its_reset():
     limit = rejected(resetsAt=RESET)
 
     assert (limit.kind, limit.until) == ("five_hour", NOW + timedelta(hours=1))
@@ -72,7 +72,7 @@ def test_an_event_of_the_stream_tells_the_window_and_its_end():
         ("You're out of extra usage · resets 5pm (Europe/Berlin)", "extra_usage", (16, 16, 0)),
     ],
 )
-def test_a_text_tells_when_it_is_over(text, kind, until):
+def test_the_reset_is_read_from_a_message(text, kind, until):
     limit = said(text)
 
     assert (limit.kind, limit.until) == (kind, datetime(2026, 11, *until, tzinfo=UTC))
@@ -92,7 +92,7 @@ def test_a_text_tells_when_it_is_over(text, kind, until):
         ("2026-11-16T06:00", "11:30am (Asia/Kathmandu)", "2026-11-17T05:45"),
     ],
 )
-def test_the_next_such_time_holds_where_clocks_are_changed(now, text, until):
+def test_the_reset_is_right_across_a_change_of_daylight_saving_time(now, text, until):
     limit = said(
         f"You've hit your session limit · resets {text}",
         datetime.fromisoformat(now).replace(tzinfo=UTC),
@@ -110,13 +110,13 @@ def test_the_next_such_time_holds_where_clocks_are_changed(now, text, until):
         ("99999999999", NOW + LONGEST_WAIT),
     ],
 )
-def test_a_key_waits_as_the_api_proxy_was_told(retry_after, until):
+def test_the_reset_of_a_key_is_read_from_retry_after(retry_after, until):
     limit = from_api_proxy(status=429, retry_after=retry_after)
 
     assert (limit.kind, limit.until) == ("requests", until)
 
 
-def test_the_headers_of_a_subscription_are_enough():
+def test_the_reset_is_read_from_the_headers_of_a_subscription():
     prefix = "anthropic-ratelimit-unified-"
     headers = {f"{prefix}reset": str(RESET), f"{prefix}representative-claim": "seven_day"}
 
@@ -158,12 +158,12 @@ def test_the_headers_of_a_subscription_are_enough():
         pytest.param(lambda: said("Claude AI usage limit reached|" + "9" * 400), id="huge"),
     ],
 )
-def test_what_names_no_time_to_come_waits_with_back_off(limit):
+def test_a_limit_without_a_future_time_waits_with_back_off(limit):
     assert limit().until == NOW + FIRST_BACK_OFF
     assert limit().kind == "unknown"
 
 
-def test_the_far_future_is_not_believed():
+def test_a_reset_in_the_far_future_is_ignored():
     assert rejected(resetsAt=RESET + 10**9).until == NOW + LONGEST_WAIT
 
 
@@ -174,7 +174,7 @@ def test_the_back_off_grows_up_to_a_limit():
     assert waits[4:] == [LONGEST_BACK_OFF, LONGEST_BACK_OFF]
 
 
-def test_an_unknown_shape_waits_for_longer_each_time():
+def test_a_limit_without_a_time_waits_longer_each_time():
     signs = LimitSigns(result=failed("Slow down."))
 
     limits = [limit_in(signs, NOW, in_a_row) for in_a_row in (0, 1)]
@@ -194,13 +194,13 @@ def test_an_unknown_shape_waits_for_longer_each_time():
         {"subtype": "success", "is_error": True, "result": 5},
     ],
 )
-def test_any_other_end_is_no_limit(result):
+def test_any_other_end_is_no_rate_limit(result):
     event = {"status": "rejected", "resetsAt": RESET}
 
     assert limit_in(LimitSigns(result=result, event=event), NOW) is None
 
 
-def test_what_was_said_is_cut_and_put_on_one_line():
+def test_the_message_is_shortened_to_one_line():
     assert said("You've hit your session limit\n" + "x" * 999).words.startswith(
         "You've hit your session limit xxx"
     )
@@ -237,5 +237,5 @@ def test_the_use_of_each_window_is_read_from_the_headers():
         {"five_hour": {"utilization": float("nan"), "resetsAt": RESET}},
     ],
 )
-def test_a_window_that_cannot_be_understood_is_none(windows):
+def test_a_malformed_window_is_ignored(windows):
     assert windows_in({"unifiedWindows": windows}, {}) == ()

@@ -1,4 +1,4 @@
-"""The idle watchdog: a run that says nothing is stopped, with more patience while a tool runs."""
+"""The idle watchdog: a silent run is stopped, later while a tool runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def cli_pid(fake_cli: FakeCli) -> int:
     return int((fake_cli.directory / "pid").read_text())
 
 
-def test_a_run_that_says_nothing_is_stopped(fake_cli, session):
+def test_a_run_without_output_is_stopped(fake_cli, session):
     fake_cli.then(f"{PID} init(); time.sleep(60)")
     began = time.monotonic()
 
@@ -48,13 +48,13 @@ def test_a_run_that_says_nothing_is_stopped(fake_cli, session):
     assert is_gone_soon(cli_pid(fake_cli))
 
 
-def test_a_run_that_never_said_anything_is_stopped(fake_cli, session):
+def test_a_run_that_never_had_output_is_stopped(fake_cli, session):
     fake_cli.then("time.sleep(60)")
 
     assert run(session).status == Session.Status.TIMED_OUT
 
 
-def test_the_message_says_which_settings_to_change(fake_cli, session):
+def test_the_error_names_the_settings(fake_cli, session):
     fake_cli.then("init(); time.sleep(60)")
 
     ended = run(session)
@@ -77,14 +77,14 @@ def test_a_run_that_keeps_talking_is_not_silent(fake_cli, session):
     assert run(session).status == Session.Status.COMPLETED
 
 
-def test_words_on_stderr_are_words(fake_cli, session):
+def test_output_on_stderr_counts(fake_cli, session):
     chatter = "[(print('.', file=sys.stderr, flush=True), time.sleep(0.3)) for _ in range(6)]"
     fake_cli.then(f"init(); {chatter}; result(HEALTHY)")
 
     assert run(session).status == Session.Status.COMPLETED
 
 
-def test_a_tool_in_progress_has_a_budget_of_its_own(fake_cli, session):
+def test_a_running_tool_has_its_own_timeout(fake_cli, session):
     fake_cli.then(f"init(){STARTS_A_TOOL}time.sleep(1.3){ENDS_THE_TOOL}result(HEALTHY)")
 
     assert run(session).status == Session.Status.COMPLETED
@@ -100,7 +100,7 @@ def test_a_tool_that_takes_too_long_is_stopped_too(fake_cli, session):
     assert 2.0 < time.monotonic() - began < 10
 
 
-def test_after_the_tool_the_shorter_budget_counts_again(fake_cli, session):
+def test_after_the_tool_the_shorter_timeout_counts(fake_cli, session):
     fake_cli.then(f"init(){STARTS_A_TOOL}time.sleep(1){ENDS_THE_TOOL}time.sleep(60)")
     began = time.monotonic()
 
@@ -134,20 +134,20 @@ def test_a_stream_without_a_result_is_a_failure_at_exit_0(fake_cli, session, sai
     assert "without a result" in ended.error
 
 
-def test_a_result_that_was_cut_in_half_is_no_result(fake_cli, session):
+def test_an_incomplete_result_line_is_no_result(fake_cli, session):
     fake_cli.then('init(); say(); sys.stdout.write(\'{"type": "result", "subty\')')
 
     assert run(session).status == Session.Status.FAILED
 
 
-def test_a_silent_run_that_ignores_the_question_is_killed(fake_cli, session):
+def test_a_silent_run_that_ignores_sigterm_is_killed(fake_cli, session):
     fake_cli.then(f"signal.signal(15, signal.SIG_IGN); {PID} init(); time.sleep(60)")
 
     assert run(session).status == Session.Status.TIMED_OUT
     assert is_gone_soon(cli_pid(fake_cli))
 
 
-def test_tools_in_sessions_of_their_own_are_stopped_with_a_silent_run(fake_cli, session):
+def test_tools_in_their_own_process_sessions_are_stopped_with_a_silent_run(fake_cli, session):
     fake_cli.then(
         "import subprocess; init();"
         "tool = subprocess.Popen(['sleep', '60'], start_new_session=True);"
@@ -159,7 +159,7 @@ def test_tools_in_sessions_of_their_own_are_stopped_with_a_silent_run(fake_cli, 
     assert is_gone_soon(cli_pid(fake_cli))
 
 
-def test_what_a_run_leaves_behind_on_purpose_is_told(fake_cli, session):
+def test_processes_left_by_a_run_are_reported(fake_cli, session):
     fake_cli.then(
         "import subprocess; init(); say();"
         "daemon = subprocess.Popen(['sleep', '60'], start_new_session=True, stdin=-3, stdout=-3,"

@@ -1,4 +1,4 @@
-"""Bytes to lines, and lines to values, whatever a program may have printed."""
+"""Bytes to lines, and lines to values, for any output of a program."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_empty_lines_are_left_out(text):
     assert split(text) == []
 
 
-def test_half_a_line_is_handed_on_only_at_the_end():
+def test_an_incomplete_line_is_passed_on_at_the_end():
     splitter = LineSplitter()
 
     assert splitter.feed(b'{"half":') == []
@@ -48,7 +48,7 @@ def test_a_line_of_5_megabytes_stays_whole():
     assert split(*chunks, b"\nnext\n", limit=32 << 20) == [line, b"next"]
 
 
-def test_a_line_over_the_limit_keeps_its_beginning_and_spares_the_next():
+def test_a_line_over_the_limit_is_shortened_and_the_next_is_whole():
     assert split(b"a" * 7, b"b" * 7, b"\nnext\n", limit=10) == [b"a" * 7 + b"b" * 3, b"next"]
 
 
@@ -86,7 +86,7 @@ def test_the_kind_names_type_and_subtype():
     ],
     ids=lambda line: repr(line[:12]),
 )
-def test_anything_else_is_noise_and_is_kept_as_text(line):
+def test_anything_else_is_kept_as_noise(line):
     parsed = parse_line(line)
 
     assert (parsed.is_noise, parsed.kind) == (True, "")
@@ -94,7 +94,7 @@ def test_anything_else_is_noise_and_is_kept_as_text(line):
 
 
 @each_row("kind", [1, None, True, [], {}, ["init"], {"a": 1}, 1.5])
-def test_a_type_of_an_odd_type_is_no_kind(kind):
+def test_a_type_that_is_not_text_is_no_kind(kind):
     parsed = parse_line(json.dumps({"type": kind, "subtype": kind}).encode())
 
     assert (parsed.kind, parsed.is_noise) == ("", False)
@@ -114,7 +114,7 @@ NOT_STORABLE = [
 
 
 @each_row("escape", NOT_STORABLE)
-def test_what_a_database_cannot_hold_is_replaced_in_values_and_keys(escape):
+def test_characters_that_cannot_be_stored_are_replaced_in_values_and_keys(escape):
     payload = parse_line(b'{"%b": ["%b", {"deep": "%b"}]}' % (escape, escape, escape)).payload
 
     written = json.dumps(payload, ensure_ascii=False)
@@ -123,7 +123,7 @@ def test_what_a_database_cannot_hold_is_replaced_in_values_and_keys(escape):
 
 
 @each_row("escape", NOT_STORABLE)
-def test_what_a_database_cannot_hold_is_replaced_in_the_kind(escape):
+def test_characters_that_cannot_be_stored_are_replaced_in_the_kind(escape):
     kind = parse_line(b'{"type": "%b", "subtype": "%b"}' % (escape, escape)).kind
 
     assert kind.encode("utf-8")
@@ -147,7 +147,7 @@ def test_deep_nesting_never_raises(depth, escape):
 
 
 @each_row("value", [None, True, 3, 1.5, "plain", ["a", 1], {"a": {"b": None}}])
-def test_what_can_be_stored_stays_as_it_is(value):
+def test_text_that_can_be_stored_is_unchanged(value):
     assert storable(value) == value
 
 

@@ -71,7 +71,7 @@ def test_the_last_of_several_init_lines_counts():
     assert (facts.session_id, facts.model) == ("sess_2", "sonnet")
 
 
-def test_an_init_line_without_an_id_does_not_take_the_known_one_away():
+def test_an_init_line_without_an_id_keeps_the_known_one():
     facts = facts_of(init("sess_1", "haiku"), init(None, None))
 
     assert (facts.session_id, facts.model) == ("sess_1", "haiku")
@@ -82,18 +82,18 @@ def test_req1_a_good_result_line_gives_the_id_when_there_was_no_init():
 
 
 @pytest.mark.parametrize("is_error", [True, None, "no", 0])
-def test_the_id_in_an_error_result_is_never_believed(is_error):
+def test_the_id_in_an_error_result_is_ignored(is_error):
     dead = {"type": "result", "is_error": is_error, "session_id": "sess_dead"}
 
     assert facts_of(dead).session_id == ""
 
 
-def test_an_answer_means_that_money_was_spent():
+def test_an_assistant_line_is_an_answer():
     assert facts_of(init(), answer()).answered
 
 
 @pytest.mark.parametrize("line", [init(), result(), answer(model="<synthetic>"), {"type": "user"}])
-def test_nothing_else_means_that_the_model_answered(line):
+def test_other_lines_are_no_answer(line):
     assert not facts_of(line).answered
 
 
@@ -106,13 +106,13 @@ def test_the_context_is_that_of_the_last_main_answer():
     assert facts.context_tokens == 4322
 
 
-def test_a_subagent_says_nothing_about_the_context():
+def test_a_subagent_does_not_change_the_context():
     facts = facts_of(answer(usage(input=10)), answer(usage(input=9999), parent="toolu_1"))
 
     assert facts.context_tokens == 10
 
 
-def test_a_synthetic_answer_says_nothing_about_the_context():
+def test_a_synthetic_answer_does_not_change_the_context():
     facts = facts_of(answer(usage(input=10)), answer(usage(input=0), model="<synthetic>"))
 
     assert facts.context_tokens == 10
@@ -149,7 +149,7 @@ def test_a_printed_cost_is_stored_exactly(printed, stored):
 
 
 @each_row("value", [None, True, "0.1", [], {}, -0.1, 1e9, 1e30, 1e308, float("inf"), 10**40])
-def test_what_is_no_cost_is_none(value):
+def test_an_invalid_cost_is_none(value):
     assert to_cost(value) is None
 
 
@@ -209,7 +209,7 @@ def test_an_unknown_window_is_zero():
 
 
 @each_row("odd", ODD_VALUES, ids=repr)
-def test_odd_values_everywhere_never_raise_and_fit_the_database(odd):
+def test_malformed_values_never_raise_and_fit_the_database(odd):
     facts = facts_of(
         init(session_id=odd, model=odd),
         {"type": odd, "subtype": odd},
@@ -248,14 +248,14 @@ def test_sums_of_huge_counts_still_fit_the_database(huge):
 
 
 @each_row("odd", [value for value in ODD_VALUES if not isinstance(value, dict)])
-def test_an_odd_share_falls_back_to_what_the_run_reports(odd):
+def test_a_malformed_share_falls_back_to_the_reported_cost(odd):
     facts = facts_of(result(total_cost_usd=0.2, usage=usage(5), model_usage_since_last_result=odd))
 
     assert facts.own_share is None
     assert (facts.reported_cost_usd, facts.own_tokens.input) == (Decimal("0.2"), 5)
 
 
-def test_a_tool_that_answers_to_the_stop_of_its_run_was_cut_off_all_the_same():
+def test_a_tool_result_after_a_stop_counts_as_interrupted():
     """Asked to end, the CLI reports the end of its tool as the tool's own."""
     call = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {}}
     ended = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "Exit code 143"}

@@ -27,7 +27,7 @@ def test_stored_events_are_read_like_their_payloads():
     assert tool_calls(events) == tool_calls([call("df -h"), answer("full")])
 
 
-def test_calls_keep_their_order_though_their_results_come_in_another():
+def test_calls_keep_their_order_when_results_arrive_in_another():
     events = [
         call("first", call_id="a"),
         call("second", call_id="b"),
@@ -65,11 +65,11 @@ def test_a_result_of_several_blocks_is_joined():
     assert tool_calls([call("x"), answer(content)])[0].output == "one\nimage\ntwo"
 
 
-def test_the_report_is_no_tool_call():
+def test_the_report_is_not_a_tool_call():
     assert tool_calls([call({"summary": "all is well"}, name="StructuredOutput")]) == []
 
 
-def test_a_line_that_is_printed_twice_is_one_call():
+def test_a_repeated_line_is_one_call():
     assert len(tool_calls([call("df -h"), call("df -h")])) == 1
 
 
@@ -134,7 +134,7 @@ def test_hostile_events_never_raise(hostile):
     assert isinstance(denied_calls(events), set)
 
 
-def test_the_answers_are_told_by_their_ids():
+def test_answers_are_distinguished_by_their_ids():
     events = [said("Let me see.", message="a"), call("ls", message="a"), said("Done.", message="b")]
 
     assert answers(events) == {"a": False, "b": False}
@@ -146,13 +146,13 @@ def test_the_answer_with_the_report_is_marked():
     assert answers([call("ls", message="a"), report]) == {"a": False, "b": True}
 
 
-def test_an_answer_that_the_cli_made_up_is_none_of_the_models():
+def test_a_synthetic_answer_is_left_out():
     made_up = {"type": "assistant", "message": {"id": "x", "model": "<synthetic>", "content": []}}
 
     assert answers([made_up]) == {}
 
 
-def test_denied_calls_are_listed_by_what_they_would_have_done():
+def test_denied_calls_are_listed_with_their_input():
     denials = [{"tool_name": "Bash", "tool_input": {"command": "docker  restart web"}}]
 
     assert denied_calls([{"type": "result", "permission_denials": denials}]) == {

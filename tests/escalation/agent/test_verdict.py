@@ -35,7 +35,7 @@ def failed(subtype: str = "success", **fields) -> dict[str, Any]:
     return {"subtype": subtype, "is_error": True, **fields}
 
 
-def test_exit_0_and_a_good_result_went_well():
+def test_exit_0_and_a_good_result_is_a_success():
     assert judged(GOOD) == RunVerdict(judgement=Judgement.WENT_WELL)
 
 
@@ -60,7 +60,7 @@ def test_exit_0_and_a_good_result_went_well():
         ({"subtype": ["success"], "is_error": False}, 0),
     ],
 )
-def test_any_missing_sign_makes_it_a_failure_that_says_something(result, exit_code):
+def test_any_missing_sign_of_success_is_a_failure_with_a_message(result, exit_code):
     verdict = judged(result, exit_code=exit_code)
 
     assert verdict.judgement == Judgement.FAILED
@@ -82,7 +82,7 @@ def test_sigint_with_exit_0_and_no_result_is_a_failure():
 
 
 @pytest.mark.parametrize("signal", [9, 15])
-def test_a_run_that_was_killed_from_outside_is_cut_off_and_names_the_signal(signal):
+def test_a_killed_run_is_interrupted_with_the_name_of_the_signal(signal):
     verdict = judged(None, exit_code=-signal)
 
     assert verdict.judgement == Judgement.KILLED
@@ -95,7 +95,7 @@ def test_prompt_too_long_is_a_failure_that_quotes_it():
     assert "Prompt is too long" in judged(too_long, exit_code=1).error
 
 
-def test_a_good_result_without_structured_output_went_well_so_that_it_can_be_asked_again():
+def test_a_good_result_without_structured_output_is_a_success():
     assert judged({**GOOD, "result": "All is well."}).judgement == Judgement.WENT_WELL
 
 
@@ -107,7 +107,7 @@ def test_a_good_result_without_structured_output_went_well_so_that_it_can_be_ask
         ("error_max_structured_output_retries", "valid report"),
     ],
 )
-def test_a_limit_names_what_to_change(subtype, advice):
+def test_a_limit_names_its_setting(subtype, advice):
     verdict = judged(failed(subtype), exit_code=1)
 
     assert advice in verdict.error
@@ -126,7 +126,7 @@ def test_a_limit_names_what_to_change(subtype, advice):
         (529, "overloaded"),
     ],
 )
-def test_an_api_status_becomes_advice_whether_stated_or_written(status, advice):
+def test_an_api_status_becomes_advice_whether_in_a_field_or_in_text(status, advice):
     stated = judged(failed(api_error_status=status), exit_code=1)
     written = judged(failed(result=f"API Error: {status} {{}}"), exit_code=1)
     in_brackets = judged(failed(result=f"API Error ({status})"), exit_code=1)
@@ -155,7 +155,7 @@ def test_the_errors_of_a_result_are_quoted():
     assert "one; {'two': 2}" in verdict.error
 
 
-def test_a_time_limit_says_which_variable_to_raise():
+def test_a_time_limit_names_its_setting():
     verdict = judged(None, exit_code=-15, manner=Manner.TIMED_OUT, tier=3)
 
     assert verdict.judgement == Judgement.TIMED_OUT
@@ -163,14 +163,14 @@ def test_a_time_limit_says_which_variable_to_raise():
     assert "CLAUDEOPS_TIER3_TIMEOUT" in verdict.error
 
 
-def test_a_requested_stop_says_who_asked():
+def test_a_requested_stop_names_who_asked():
     verdict = judged(None, exit_code=-15, manner=Manner.STOPPED, why="the operator")
 
     assert verdict == RunVerdict(judgement=Judgement.STOPPED, error="Stopped: the operator.")
 
 
 @pytest.mark.parametrize("result", [None, GOOD])
-def test_a_run_that_gave_the_reason_for_its_stop_has_failed(result):
+def test_a_run_that_caused_its_stop_has_failed(result):
     facts = StreamFacts()
     if result:
         facts.observe(result)
@@ -183,7 +183,7 @@ def test_a_run_that_gave_the_reason_for_its_stop_has_failed(result):
 
 
 @pytest.mark.parametrize("manner", [Manner.STOPPED, Manner.TIMED_OUT])
-def test_a_stopped_run_with_an_error_result_is_what_stopped_it(manner):
+def test_a_stopped_run_with_an_error_result_counts_as_stopped(manner):
     verdict = judged(failed("error_during_execution"), exit_code=1, manner=manner, why="x")
 
     assert verdict.judgement in {Judgement.STOPPED, Judgement.TIMED_OUT}
@@ -194,7 +194,7 @@ def test_a_good_result_counts_even_if_the_process_had_to_be_stopped_after_it(man
     assert judged(GOOD, exit_code=-15, manner=manner).judgement == Judgement.WENT_WELL
 
 
-def test_a_long_stderr_is_cut():
+def test_a_long_stderr_is_shortened():
     assert len(judged(None, exit_code=1, stderr="x" * 100_000).error) < 2500
 
 
@@ -215,7 +215,7 @@ def test_only_the_last_of_several_results_is_judged():
 
 
 @each_row("odd", [None, True, 7, [], {}, [None], {"a": 1}, ""])
-def test_odd_fields_never_raise(odd):
+def test_malformed_fields_never_raise(odd):
     result = {"subtype": odd, "is_error": odd, "result": odd, "errors": odd}
 
     assert judged({**result, "api_error_status": odd}, exit_code=1).error

@@ -14,7 +14,7 @@ def is_heard(wakeup: ReaderWakeup) -> bool:
     return bool(select.select([wakeup], [], [], 0)[0])
 
 
-def test_rung_by_many_it_is_heard_once():
+def test_several_notifications_wake_the_reader_once():
     wakeup = ReaderWakeup()
 
     with wakeup.opened():
@@ -26,7 +26,7 @@ def test_rung_by_many_it_is_heard_once():
         assert (before, is_heard(wakeup)) == (True, False)
 
 
-def test_while_it_does_not_hang_nobody_is_hurt_by_ringing():
+def test_a_notification_without_a_reader_is_ignored():
     wakeup = ReaderWakeup()
 
     wakeup.notify()
@@ -35,7 +35,7 @@ def test_while_it_does_not_hang_nobody_is_hurt_by_ringing():
     wakeup.notify()
 
 
-def test_the_reader_of_a_run_comes_round_at_once(tmp_path: Path, monkeypatch):
+def test_a_notification_wakes_the_reader_at_once(tmp_path: Path, monkeypatch):
     """With a tick of a minute, only the wakeup can have called it."""
     monkeypatch.setattr("escalation.agent.process.TICK_SECONDS", 60)
     wakeup, stopped = ReaderWakeup(), StopAsked("person", "enough")

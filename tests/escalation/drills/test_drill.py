@@ -1,4 +1,4 @@
-"""A drill is a real cycle on a make-believe system of its own."""
+"""A drill is a real cycle on a simulated system of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_drill_is_a_cycle_without_a_watch_that_may_use_every_tier():
     assert cycle.sessions.get().workdir == cycle.workdir
 
 
-def test_two_drills_have_two_systems():
+def test_each_drill_has_its_own_system():
     first = start_drill("three-tiers")
     second = start_drill("three-tiers")
 
@@ -42,7 +42,7 @@ def test_an_unknown_scenario_leaves_no_cycle():
     assert not Cycle.objects.exists()
 
 
-def test_a_queue_that_refuses_leaves_no_cycle():
+def test_when_enqueueing_fails_there_is_no_cycle():
     def refuse(session: Session) -> None:
         raise RuntimeError
 
@@ -52,12 +52,12 @@ def test_a_queue_that_refuses_leaves_no_cycle():
     assert not Cycle.objects.exists()
 
 
-def test_a_real_run_gets_nothing_of_a_drill():
+def test_a_session_without_a_drill_gets_no_variables():
     with drill_environment(SessionFactory()) as run_environment:
         assert run_environment == {}
 
 
-def test_a_drill_gets_an_api_of_its_own_run():
+def test_a_drill_gets_its_own_api():
     session = start_drill("all-healthy").sessions.get()
 
     with drill_environment(session) as run_environment:
@@ -68,14 +68,14 @@ def test_a_drill_gets_an_api_of_its_own_run():
     assert run_environment["PATH"].startswith(f"{session.workdir}/bin:")
 
 
-def test_a_drill_whose_scenario_is_gone_cannot_run():
+def test_a_drill_without_its_scenario_cannot_run():
     session = SessionFactory(cycle=CycleFactory(drilled=True, drill="forgotten"))
 
     with pytest.raises(CannotRun, match="forgotten"), drill_environment(session):
         pytest.fail("it must not run")
 
 
-def test_a_drill_lives_in_the_state_directory(settings):
+def test_the_system_of_a_drill_is_in_the_state_directory(settings):
     cycle = start_drill("all-healthy")
 
     assert drill_directory(cycle).is_relative_to(settings.CLAUDEOPS_STATE_DIR)

@@ -1,4 +1,4 @@
-"""The shipped scenarios can be played, and a wrong one says what is wrong with it."""
+"""The shipped scenarios can be played, and an invalid one is reported with its error."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def directory(tmp_path: Path, monkeypatch) -> Path:
     return directory
 
 
-def test_the_scenarios_that_the_commands_name_are_there():
+def test_the_scenarios_named_by_commands_exist():
     assert {"all-healthy", "fixed-at-tier-2", "three-tiers", "forbidden-command"} <= set(SHIPPED)
 
 
@@ -82,14 +82,14 @@ FIXING = [name for name in SHIPPED if fixes_something(name)]
 
 
 @each_row("name", FIXING)
-def test_a_shipped_scenario_that_fixes_something_has_a_look_at_it_afterwards(name):
+def test_a_shipped_scenario_with_a_fix_has_a_verification(name):
     last = load_scenario(name).at_verification().replies_for(1)[-1].calls[-1]
 
     assert last.tool == "StructuredOutput"
     assert checked_report(dict(last.input))[1] == ""
 
 
-def test_time_passes_between_the_fix_and_the_look_at_it(tmp_path):
+def test_time_passes_between_fix_and_verification(tmp_path):
     scenario = load_scenario("fix-did-not-hold")
     scenario.write_system(tmp_path)
     (tmp_path / "containers" / "web.state").write_text("Up 1 second")
@@ -119,7 +119,7 @@ def test_a_shipped_scenario_uses_only_tools_that_its_tiers_are_offered(name):
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_scenario_lays_its_system_out(name, tmp_path):
+def test_a_shipped_scenario_creates_its_system(name, tmp_path):
     scenario = load_scenario(name)
 
     scenario.write_system(tmp_path)
@@ -192,7 +192,7 @@ say = "I am a subagent."
     assert scenario.replies_for(2) == ()
 
 
-def test_an_executable_file_is_laid_out_as_one(directory, tmp_path):
+def test_an_executable_file_is_created_executable(directory, tmp_path):
     (directory / "mine.toml").write_text(
         "title = 'x'\n[[files]]\npath = 'bin/a/tool'\ncontent = ''\nexecutable = true"
     )
@@ -211,7 +211,7 @@ def test_run_and_report_are_short_for_calls():
     )
 
 
-def test_after_the_limit_a_tier_hears_the_rest_of_its_script():
+def test_after_the_rate_limit_a_tier_gets_the_rest_of_its_script():
     scenario = load_scenario("limit-reached")
     replies = scenario.replies_for(1)
 

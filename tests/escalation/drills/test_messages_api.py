@@ -1,4 +1,4 @@
-"""The scripted Messages API, asked over HTTP as the CLI does it."""
+"""The scripted Messages API over HTTP, as the CLI uses it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_run_gets_the_replies_of_its_tier_in_order(api):
     assert [said(ask(api)), said(ask(api))] == ["I look.", "Done."]
 
 
-def test_after_the_last_reply_there_is_nothing_more_to_add(api):
+def test_after_the_last_reply_the_same_closing_text_is_repeated(api):
     answers = [said(ask(api)) for _ in range(4)]
 
     assert answers[2:] == [LAST_WORD.say] * 2
@@ -102,7 +102,7 @@ def test_a_streamed_answer_has_the_events_in_order(api):
     assert types.count("content_block_start") == types.count("content_block_stop") == 2
 
 
-def test_a_streamed_tool_call_comes_in_pieces_that_make_its_input(api):
+def test_a_streamed_tool_call_comes_in_parts(api):
     pieces = [
         event["delta"]["partial_json"]
         for event in events_of(api)
@@ -113,7 +113,7 @@ def test_a_streamed_tool_call_comes_in_pieces_that_make_its_input(api):
     assert json.loads("".join(pieces)) == BASH.input
 
 
-def test_a_streamed_answer_tells_its_usage_at_the_end(api):
+def test_a_streamed_answer_has_its_usage_at_the_end(api):
     events = events_of(api, tier=3)
 
     assert events[0]["message"]["usage"]["output_tokens"] == 1
@@ -137,13 +137,13 @@ def test_a_delayed_answer_comes_late(api):
     assert time.monotonic() - began >= 0.3
 
 
-def test_two_runs_of_a_tier_have_scripts_of_their_own(api):
+def test_each_session_of_a_tier_has_its_own_script(api):
     ask(api, run="1")
 
     assert said(ask(api, run="2")) == "I look."
 
 
-def test_another_conversation_within_a_run_is_an_aside(api):
+def test_another_conversation_of_a_session_uses_no_reply(api):
     answers = [
         said(ask(api, text="check the system")),
         said(ask(api, text="you are a subagent")),
@@ -154,7 +154,7 @@ def test_another_conversation_within_a_run_is_an_aside(api):
     assert [request.main for request in api.requests] == [True, False, True]
 
 
-def test_many_runs_at_once_do_not_mix(api):
+def test_concurrent_sessions_do_not_mix(api):
     answers: dict[str, list[str]] = {}
 
     def converse(run: str) -> None:
@@ -178,7 +178,7 @@ def logged(tmp_path: Path, lines: int) -> list[dict[str, Any]]:
     return [json.loads(line) for line in log.read_text().splitlines()]
 
 
-def test_requests_are_kept_in_memory_and_on_disk(api, tmp_path):
+def test_requests_are_stored_in_memory_and_on_disk(api, tmp_path):
     ask(api, tier=1, run="7", text="é")
 
     (kept,) = api.requests
@@ -227,7 +227,7 @@ def test_auxiliary_request_uses_no_reply_and_no_tokens(api, call):
     assert [request.main for request in api.requests] == [False, True, False]
 
 
-def test_counting_tokens_uses_up_no_reply(api):
+def test_counting_tokens_uses_no_reply(api):
     address = f"{api.base_url('shop', 1)}/v1/messages/count_tokens"
 
     status, text = post(address, body())
@@ -252,7 +252,7 @@ def test_invalid_json_is_a_bad_request(api):
     assert api.requests == []
 
 
-def test_only_posting_is_scripted(api):
+def test_only_post_requests_are_scripted(api):
     with pytest.raises(urllib.error.HTTPError) as refusal:
         urllib.request.urlopen(api.base_url("shop", 1), timeout=5)
 
@@ -260,7 +260,7 @@ def test_only_posting_is_scripted(api):
         assert refusal.value.code == 404
 
 
-def test_the_server_is_gone_afterwards():
+def test_the_server_is_stopped_afterwards():
     with ScriptedApi(SCENARIO).serving() as api:
         address = api.base_url("shop", 1)
 

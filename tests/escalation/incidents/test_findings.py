@@ -1,4 +1,4 @@
-"""What a round says about each cause, from what its runs left behind."""
+"""Findings of a cycle about each cause, from the results of its sessions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_service_that_is_not_healthy_is_found_under_its_name():
     assert finding.detail.endswith("Not escalated: dry run.")
 
 
-def test_what_is_healthy_is_told_and_what_is_not_mentioned_is_neither():
+def test_a_healthy_service_is_reported_and_one_not_mentioned_is_not():
     findings = found(SessionSummary(tier=1, report=DOWN))
 
     assert findings.healthy == {"db"}
@@ -64,7 +64,7 @@ def test_a_service_has_one_spelling(name):
     assert the_one(found(SessionSummary(tier=1, report=about(name, "down")))).cause == "web"
 
 
-def test_of_two_words_about_one_service_in_a_report_the_worse_counts():
+def test_of_two_states_of_one_service_in_a_report_the_worse_counts():
     report = a_report(services=(("web", "healthy"), ("Web", "down"), ("web", "degraded")))
 
     findings = found(SessionSummary(tier=1, report=report))
@@ -91,7 +91,7 @@ def test_severity_comes_from_the_state_and_the_events(status, level, severity):
     assert the_one(found(SessionSummary(tier=1, report=report))).severity == severity
 
 
-def test_the_latest_word_of_a_round_counts():
+def test_the_last_report_of_a_cycle_counts():
     findings = found(
         SessionSummary(tier=1, report=DOWN),
         SessionSummary(tier=2, report=MENDED),
@@ -103,7 +103,7 @@ def test_the_latest_word_of_a_round_counts():
     assert findings.fixed["web"].remedy == "restarted web"
 
 
-def test_what_the_last_tier_does_not_mention_stays_as_it_was():
+def test_a_service_that_the_last_tier_does_not_mention_keeps_its_state():
     other = a_report(services=(("cache", "healthy"),), actions=(("flushed it", "succeeded"),))
 
     findings = found(
@@ -116,13 +116,13 @@ def test_what_the_last_tier_does_not_mention_stays_as_it_was():
     assert "web" not in findings.fixed
 
 
-def test_a_tier_that_only_observes_fixes_nothing_whatever_it_says():
+def test_a_read_only_tier_fixes_nothing():
     findings = found(SessionSummary(tier=1, report=MENDED), outcome=Outcome.FIXED)
 
     assert findings.fixed == {}
 
 
-def test_without_a_remedy_that_worked_nothing_is_fixed():
+def test_without_a_successful_remedy_nothing_is_fixed():
     recovered = a_report(services=(("web", "healthy"),), actions=(("restarted web", "failed"),))
 
     findings = found(SessionSummary(tier=1, report=DOWN), SessionSummary(tier=2, report=recovered))
@@ -131,7 +131,7 @@ def test_without_a_remedy_that_worked_nothing_is_fixed():
     assert "web" in findings.healthy
 
 
-def test_what_was_healthy_all_the_time_was_not_unwell():
+def test_a_service_that_was_always_healthy_was_not_unwell():
     both = a_report(services=(("web", "healthy"), ("db", "healthy")))
     both["actions_taken"] = [{"action": "restarted db", "service": "db", "result": "succeeded"}]
 
@@ -140,7 +140,7 @@ def test_what_was_healthy_all_the_time_was_not_unwell():
     assert (fixed["web"].was_unwell, fixed["db"].was_unwell) == (True, False)
 
 
-def test_what_help_is_asked_for_is_not_well():
+def test_a_service_in_a_request_for_escalation_is_not_healthy():
     report = a_report(needed=True, reason="the disk fills", services=(("disk", "healthy"),))
     report["escalation"]["services"] = ["Disk", "backup"]
 
@@ -150,7 +150,7 @@ def test_what_help_is_asked_for_is_not_well():
     assert findings.healthy == frozenset()
 
 
-def test_help_that_is_asked_for_without_a_name_has_a_cause_of_its_own():
+def test_a_request_for_escalation_without_a_service_has_its_own_cause():
     report = a_report(needed=True, reason="something is odd")
 
     assert the_one(found(SessionSummary(tier=1, report=report))).cause == RunCause.ASKED_FOR_HELP
@@ -170,19 +170,19 @@ def test_help_that_is_asked_for_without_a_name_has_a_cause_of_its_own():
         ),
     ],
 )
-def test_a_round_that_needs_a_person_for_no_service_has_a_cause_by_name(run, cause):
+def test_a_cycle_that_needs_a_person_without_a_service_has_a_named_cause(run, cause):
     finding = the_one(found(run, reason="as it was told"))
 
     assert (finding.kind, finding.cause, finding.detail) == (Kind.PROBLEM, cause, "as it was told")
 
 
-def test_every_way_to_stop_a_run_has_a_name():
+def test_every_cause_of_a_stop_has_a_title():
     assert set(BY_STOP) == set(Session.StopCause)
     assert set(TITLES) == set(RunCause)
     assert set(COULD_NOT_RUN) == set(WhyNot)
 
 
-def test_a_failed_tier_leaves_what_the_one_before_had_found():
+def test_a_failed_tier_keeps_the_findings_of_the_tier_before():
     findings = found(
         SessionSummary(tier=1, report=DOWN), SessionSummary(tier=2, status=Status.FAILED)
     )
@@ -192,7 +192,7 @@ def test_a_failed_tier_leaves_what_the_one_before_had_found():
 
 
 @each_row("why_not", WhyNot)
-def test_why_nothing_could_run_is_an_incident_of_the_watch_or_of_all(why_not):
+def test_a_cause_that_prevents_runs_belongs_to_the_watch_or_the_installation(why_not):
     failed = SessionSummary(tier=1, status=Status.FAILED, said_something=False)
 
     findings = found(failed, outcome=Outcome.COULD_NOT_RUN, why_not=why_not)
@@ -202,13 +202,13 @@ def test_why_nothing_could_run_is_an_incident_of_the_watch_or_of_all(why_not):
     assert not findings.ran
 
 
-def test_a_run_that_failed_before_it_said_anything_has_a_cause_too():
+def test_a_session_that_failed_before_any_output_has_a_cause():
     failed = SessionSummary(tier=1, status=Status.FAILED, said_something=False)
 
     assert the_one(found(failed, outcome=Outcome.COULD_NOT_RUN)).cause == WhyNot.FAILED
 
 
-def test_a_drill_says_nothing_about_the_installation():
+def test_a_drill_opens_no_incident_of_the_installation():
     found_in_drill = findings_of(
         CycleSummary(
             scope="drill:x", runs=(), outcome=Outcome.COULD_NOT_RUN, why_not=WhyNot.NO_CREDENTIALS
@@ -218,7 +218,7 @@ def test_a_drill_says_nothing_about_the_installation():
     assert the_one(found_in_drill).scope == "drill:x"
 
 
-def test_the_configuration_stands_beside_what_the_system_has():
+def test_a_failed_start_is_found_beside_the_problem_of_a_service():
     failed = SessionSummary(tier=2, status=Status.FAILED, said_something=False)
 
     findings = found(SessionSummary(tier=1, report=DOWN), failed, why_not=WhyNot.CLI)
@@ -229,7 +229,7 @@ def test_the_configuration_stands_beside_what_the_system_has():
     ]
 
 
-def test_what_the_policy_forbids_is_told_by_the_services():
+def test_a_tier_refused_by_the_policy_has_only_the_causes_of_services():
     findings = found(
         SessionSummary(tier=1, report=DOWN), SessionSummary(tier=2), why_not=WhyNot.POLICY
     )
@@ -237,7 +237,7 @@ def test_what_the_policy_forbids_is_told_by_the_services():
     assert the_one(findings).cause == "web"
 
 
-def test_a_healthy_round_finds_nothing():
+def test_a_healthy_cycle_finds_nothing():
     findings = found(SessionSummary(tier=1, report=a_report()), outcome=Outcome.HEALTHY)
 
     assert findings.seen == ()

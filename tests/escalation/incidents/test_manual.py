@@ -29,7 +29,7 @@ def ada():
     return UserFactory(username="ada")
 
 
-def test_who_acknowledges_has_it_and_others_are_told(incident, ada):
+def test_acknowledging_sets_the_owner_and_notifies_others(incident, ada):
     recorder.acknowledge(incident, by=ada)
 
     incident.refresh_from_db()
@@ -46,7 +46,7 @@ def test_a_second_acknowledgement_is_refused(incident, ada):
         recorder.acknowledge(incident, by=UserFactory())
 
 
-def test_a_snooze_says_until_when(incident, ada):
+def test_a_snooze_stores_its_end(incident, ada):
     until = timezone.now() + timedelta(hours=8)
 
     recorder.snooze(incident, until, by=ada)
@@ -56,7 +56,7 @@ def test_a_snooze_says_until_when(incident, ada):
     assert f"{until:%Y-%m-%d %H:%M}" in incident.events.get().text
 
 
-def test_it_is_handed_over_and_let_go(incident, ada):
+def test_an_incident_is_assigned_and_released(incident, ada):
     recorder.hand_over(incident, ada, by=UserFactory())
     recorder.hand_over(incident, None, by=ada)
 
@@ -68,7 +68,7 @@ def test_it_is_handed_over_and_let_go(incident, ada):
     ]
 
 
-def test_a_note_is_kept_without_its_secrets(incident, ada):
+def test_a_note_is_stored_redacted(incident, ada):
     recorder.add_note(incident, " password=hunter2hunter2 was wrong ", by=ada)
 
     text = incident.events.get().text
@@ -76,7 +76,7 @@ def test_a_note_is_kept_without_its_secrets(incident, ada):
     assert "hunter2" not in text
 
 
-def test_a_line_end_of_a_form_counts_once(incident, ada):
+def test_a_line_end_of_a_form_counts_as_one_character(incident, ada):
     recorder.add_note(incident, "x\r\n" * (LONGEST_NOTE // 2 - 1) + "y", by=ada)
 
     assert IncidentEvent.objects.get(kind="noted").text.count("\n") == LONGEST_NOTE // 2 - 1
@@ -90,14 +90,14 @@ def test_a_line_end_of_a_form_counts_once(incident, ada):
         ("x" * 1_000_000, RefusalCode.TEXT_TOO_LONG),
     ],
 )
-def test_a_note_that_cannot_be_kept_is_refused(incident, text, code):
+def test_an_invalid_note_is_refused(incident, text, code):
     with refused(code):
         recorder.add_note(incident, text)
 
     assert not incident.events.exists()
 
 
-def test_it_is_resolved_once(incident, ada):
+def test_an_incident_is_resolved_once(incident, ada):
     recorder.resolve(incident, "the disk was full", by=ada)
 
     with refused(RefusalCode.INCIDENT_RESOLVED):
@@ -107,7 +107,7 @@ def test_it_is_resolved_once(incident, ada):
     assert incident.events.get().text == "the disk was full"
 
 
-def test_it_can_be_opened_again_unless_it_came_back_meanwhile(ada):
+def test_an_incident_is_reopened_unless_a_new_one_has_the_same_cause(ada):
     watch = WatchFactory()
     first = IncidentFactory(cause="web", watch=watch)
     recorder.resolve(first, by=ada)

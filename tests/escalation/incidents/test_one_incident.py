@@ -1,11 +1,11 @@
-"""Real processes that find the same at the same moment open one incident, and resolve it once."""
+"""Concurrent processes with the same finding open one incident and resolve it once."""
 
 from __future__ import annotations
 
 from tests.escalation.contenders import CONTENDERS
 
 
-def test_one_incident_for_a_cause_however_many_find_it(contest):
+def test_concurrent_findings_open_one_incident_for_a_cause(contest):
     _answers, (incidents, seen, told) = contest.race(
         setup="""
 from escalation.errors import WhyNot
@@ -29,7 +29,7 @@ seen = [found.count(), found.get().times_seen, told]
     assert (incidents, seen, told) == (1, CONTENDERS, 1)
 
 
-def test_a_person_among_many_resolves_it_once(contest):
+def test_concurrent_requests_resolve_an_incident_once(contest):
     answers, (ends, told) = contest.race(
         setup="""
 from escalation.errors import OperationRefused
@@ -55,7 +55,7 @@ seen = [ends, Notification.objects.filter(incident=incident).count()]
     assert (ends, told) == (1, 1)
 
 
-def test_one_round_verifies_a_fix_however_many_workers_look(contest):
+def test_concurrent_workers_start_one_verification(contest):
     answers, (cycles, linked) = contest.race(
         setup="""
 from django.utils import timezone

@@ -1,4 +1,4 @@
-"""What ends a cycle changes its incidents in the same step: opened once, kept, resolved, told."""
+"""The end of a cycle changes its incidents in one transaction: opened, kept, resolved, notified."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def told() -> list[str]:
     return list(Notification.objects.values_list("kind", flat=True))
 
 
-def test_a_round_that_finds_something_opens_one_incident(watch):
+def test_a_cycle_with_a_problem_opens_one_incident(watch):
     cycle = ended(watch, DOWN, Outcome.NEEDS_PERSON)
 
     incident = the_incident()
@@ -94,7 +94,7 @@ def test_a_round_that_finds_something_opens_one_incident(watch):
     assert told() == [Notification.Kind.INCIDENT_OPENED]
 
 
-def test_whatever_number_of_rounds_see_it_it_is_one(watch):
+def test_many_cycles_with_the_same_problem_are_one_incident(watch):
     for _ in range(3):
         ended(watch, DOWN, Outcome.NEEDS_PERSON)
 
@@ -112,7 +112,7 @@ def test_two_watches_have_an_incident_each(watch):
     assert Incident.objects.count() == 2
 
 
-def test_a_healthy_round_makes_it_seem_recovered_and_a_second_resolves_it(watch):
+def test_a_first_healthy_cycle_is_counted_and_a_second_resolves_the_incident(watch):
     ended(watch, DOWN, Outcome.NEEDS_PERSON)
 
     ended(watch, WELL, Outcome.HEALTHY)
@@ -133,7 +133,7 @@ def test_a_service_that_a_report_does_not_mention_is_not_healthy(watch):
     assert (the_incident().state, the_incident().healthy_cycles) == (State.OPEN, 0)
 
 
-def test_what_comes_back_after_it_was_resolved_is_a_new_incident(watch):
+def test_a_problem_after_its_resolution_is_a_new_incident(watch):
     ended(watch, DOWN, Outcome.NEEDS_PERSON)
     Incident.objects.update(state=State.RESOLVED, resolved_at=timezone.now())
 
@@ -142,7 +142,7 @@ def test_what_comes_back_after_it_was_resolved_is_a_new_incident(watch):
     assert [one.state for one in Incident.objects.all()] == [State.OPEN, State.RESOLVED]
 
 
-def test_an_escalation_makes_it_being_worked_on_with_its_chain(watch):
+def test_an_escalation_moves_the_incident_to_working_with_its_chain(watch):
     cycle = a_cycle(watch)
     run = a_run(cycle, DOWN, status="escalated")
 
@@ -154,7 +154,7 @@ def test_an_escalation_makes_it_being_worked_on_with_its_chain(watch):
     assert told() == [Notification.Kind.INCIDENT_OPENED]
 
 
-def test_one_round_is_counted_once_however_far_it_goes(watch):
+def test_a_cycle_is_counted_once_however_many_tiers_it_has(watch):
     cycle = a_cycle(watch)
     for tier in (1, 2):
         recorder.note_escalation(a_run(cycle, DOWN, tier=tier, status="escalated"), tier + 1)
@@ -164,7 +164,7 @@ def test_one_round_is_counted_once_however_far_it_goes(watch):
     assert (the_incident().state, the_incident().times_seen) == (State.OPEN, 1)
 
 
-def test_a_fix_is_to_be_verified_after_a_while(watch, settings):
+def test_a_fix_is_due_for_verification_later(watch, settings):
     settings.CLAUDEOPS_VERIFY_AFTER = 300
 
     fixed_by_tier_2(watch)
@@ -176,7 +176,7 @@ def test_a_fix_is_to_be_verified_after_a_while(watch, settings):
     assert timedelta(seconds=299) < due_in < timedelta(seconds=310)
 
 
-def test_a_healthy_round_of_the_schedule_does_not_verify_a_fix(watch):
+def test_a_scheduled_healthy_cycle_does_not_verify_a_fix(watch):
     fixed_by_tier_2(watch)
 
     for _ in range(3):
@@ -185,7 +185,7 @@ def test_a_healthy_round_of_the_schedule_does_not_verify_a_fix(watch):
     assert the_incident().state == State.VERIFYING
 
 
-def test_a_verification_that_finds_it_healthy_resolves_it(watch):
+def test_a_healthy_verification_resolves_the_incident(watch):
     fixed_by_tier_2(watch)
     cycle = verification_of(the_incident(), watch)
     a_run(cycle, WELL)
@@ -197,7 +197,7 @@ def test_a_verification_that_finds_it_healthy_resolves_it(watch):
     assert told() == [Notification.Kind.INCIDENT_OPENED, Notification.Kind.FIX_VERIFIED]
 
 
-def test_a_verification_that_finds_it_unwell_opens_it_again_and_remembers_the_remedy(watch):
+def test_a_failed_verification_opens_the_incident_and_keeps_the_remedy(watch):
     fixed_by_tier_2(watch)
     cycle = verification_of(the_incident(), watch)
     a_run(cycle, DOWN)
@@ -211,7 +211,7 @@ def test_a_verification_that_finds_it_unwell_opens_it_again_and_remembers_the_re
 
 
 @pytest.mark.parametrize("report", [None, a_report(services=(("db", "healthy"),))])
-def test_a_verification_that_cannot_say_is_tried_again_and_then_a_person_looks(watch, report):
+def test_a_verification_without_a_result_is_retried_and_then_needs_a_person(watch, report):
     fixed_by_tier_2(watch)
 
     states = []
@@ -226,7 +226,7 @@ def test_a_verification_that_cannot_say_is_tried_again_and_then_a_person_looks(w
     assert states == [(State.VERIFYING, True), (State.VERIFYING, True), (State.OPEN, False)]
 
 
-def test_a_chain_that_dies_leaves_nothing_being_worked_on(watch):
+def test_a_chain_that_fails_leaves_no_incident_in_working(watch):
     cycle = a_cycle(watch)
     recorder.note_escalation(a_run(cycle, DOWN, status="escalated"), 2)
     a_run(cycle, None, tier=2, status="interrupted")
@@ -238,7 +238,7 @@ def test_a_chain_that_dies_leaves_nothing_being_worked_on(watch):
     assert "Tier 2 was cut off." in incident.detail
 
 
-def test_a_chain_that_says_nothing_more_of_it_leaves_it_open(watch):
+def test_a_chain_that_does_not_mention_the_service_leaves_the_incident_open(watch):
     cycle = a_cycle(watch)
     recorder.note_escalation(a_run(cycle, DOWN, status="escalated"), 2)
     Incident.objects.update(cause="cart")
@@ -249,7 +249,7 @@ def test_a_chain_that_says_nothing_more_of_it_leaves_it_open(watch):
     assert Incident.objects.get(cause="cart").state == State.OPEN
 
 
-def test_a_service_that_was_mended_without_an_incident_gets_one_to_be_verified(watch):
+def test_a_fix_without_an_incident_opens_one_for_verification(watch):
     cycle = a_cycle(watch, first_tier=2)
     mended = {**MENDED}
     mended["actions_taken"] = [{"action": "restarted", "service": "web", "result": "succeeded"}]
@@ -260,7 +260,7 @@ def test_a_service_that_was_mended_without_an_incident_gets_one_to_be_verified(w
     assert the_incident().state == State.VERIFYING
 
 
-def test_what_a_person_resolved_while_a_chain_was_at_work_stays_resolved(watch):
+def test_an_incident_resolved_by_a_person_during_a_chain_stays_resolved(watch):
     cycle = a_cycle(watch)
     recorder.note_escalation(a_run(cycle, DOWN, status="escalated"), 2)
     Incident.objects.update(state=State.RESOLVED)
@@ -271,7 +271,7 @@ def test_what_a_person_resolved_while_a_chain_was_at_work_stays_resolved(watch):
     assert the_incident().state == State.RESOLVED
 
 
-def test_a_run_that_came_to_nothing_is_over_when_one_ends_with_a_report(watch):
+def test_an_incident_without_a_report_is_resolved_by_later_reports(watch):
     ended(watch, None, Outcome.NEEDS_PERSON)
     assert the_incident().cause == "#no_report"
 
@@ -281,7 +281,7 @@ def test_a_run_that_came_to_nothing_is_over_when_one_ends_with_a_report(watch):
     assert the_incident().state == State.RESOLVED
 
 
-def test_skipped_schedules_open_one_incident_of_the_installation():
+def test_skipped_schedules_open_one_incident_for_the_installation():
     for _ in range(3):
         recorder.note_no_credentials("Set ANTHROPIC_API_KEY.")
 
@@ -292,7 +292,7 @@ def test_skipped_schedules_open_one_incident_of_the_installation():
     assert told() == [Notification.Kind.INCIDENT_OPENED]
 
 
-def test_what_is_found_outside_of_a_round_is_the_watchs_own(watch):
+def test_a_finding_outside_of_a_cycle_belongs_to_its_watch(watch):
     finding = Finding(
         kind=Kind.PROBLEM, scope=f"watch:{watch.pk}", cause="web", title="web", severity=2
     )
@@ -303,7 +303,7 @@ def test_what_is_found_outside_of_a_round_is_the_watchs_own(watch):
     assert (the_incident().watch, the_incident().times_seen) == (watch, 2)
 
 
-def test_what_kept_everything_from_running_ends_by_itself_when_it_runs(watch):
+def test_an_incident_of_the_installation_is_resolved_by_two_healthy_cycles(watch):
     recorder.note_no_credentials("Set ANTHROPIC_API_KEY.")
 
     ended(watch, WELL, Outcome.HEALTHY)
@@ -316,7 +316,7 @@ def test_what_kept_everything_from_running_ends_by_itself_when_it_runs(watch):
     )
 
 
-def test_what_cannot_run_is_of_another_kind_than_what_needs_a_person(watch):
+def test_a_cycle_that_could_not_run_opens_an_incident_of_that_kind(watch):
     cycle = a_cycle(watch)
     SessionFactory(cycle=cycle, failed=True)
 
@@ -327,7 +327,7 @@ def test_what_cannot_run_is_of_another_kind_than_what_needs_a_person(watch):
     assert incident.cause == WhyNot.WORKDIR
 
 
-def test_a_drill_keeps_its_incidents_apart_and_tells_nobody(watch):
+def test_a_drill_has_its_own_incidents_and_sends_no_notification(watch):
     IncidentFactory(watch=None, scope="installation", kind=Kind.COULD_NOT_RUN)
 
     fixed_by_tier_2(None, drill="three-tiers")
@@ -341,7 +341,7 @@ def test_a_drill_keeps_its_incidents_apart_and_tells_nobody(watch):
     assert told() == []
 
 
-def test_an_ending_that_is_rolled_back_leaves_no_incident_and_no_word(watch):
+def test_a_rolled_back_ending_leaves_no_incident_and_no_notification(watch):
     with transaction.atomic():
         ended(watch, DOWN, Outcome.NEEDS_PERSON)
         transaction.set_rollback(True)
@@ -350,7 +350,7 @@ def test_an_ending_that_is_rolled_back_leaves_no_incident_and_no_word(watch):
     assert told() == []
 
 
-def test_a_round_with_nothing_to_enter_costs_few_queries(watch):
+def test_a_cycle_without_findings_needs_few_queries(watch):
     cycle = a_cycle(watch)
     a_run(cycle, WELL)
     cycle.finish(Outcome.HEALTHY, "all is well")
@@ -364,7 +364,7 @@ def test_a_round_with_nothing_to_enter_costs_few_queries(watch):
     assert len([q for q in queries if "SAVEPOINT" not in q["sql"]]) <= 4 + locking
 
 
-def test_a_thousand_incidents_take_a_few_questions_each(watch):
+def test_a_thousand_incidents_need_few_queries_each(watch):
     many = a_report(services=tuple((f"service-{n}", "down") for n in range(1_000)))
     well = a_report(services=tuple((f"service-{n}", "healthy") for n in range(1_000)))
     ended(watch, many, Outcome.NEEDS_PERSON)

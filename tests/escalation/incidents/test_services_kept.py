@@ -1,4 +1,4 @@
-"""How each service is, kept where the round ends and proved by recomputing."""
+"""The state of each service, stored when a cycle ends and checked by computing it again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 KEPT = ("watch_id", "service", "name", "status", "place", "detail", "since", "cycle_id", "marks")
 
 
-def a_round(watch: Watch | None, *reports: Report, **facts: object) -> Cycle:
+def ended_cycle(watch: Watch | None, *reports: Report, **facts: object) -> Cycle:
     cycle: Cycle = CycleFactory(running=True, watch=watch, **facts)
     for tier, report in enumerate(reports, start=1):
         SessionFactory(cycle=cycle, tier=tier, report=report, messages=4)
@@ -37,8 +37,8 @@ def watch() -> Watch:
     return made
 
 
-def test_a_round_says_how_each_service_is(watch):
-    cycle = a_round(watch, services(("Web", "down"), ("db", "healthy")))
+def test_a_cycle_stores_the_state_of_each_service(watch):
+    cycle = ended_cycle(watch, services(("Web", "down"), ("db", "healthy")))
 
     web = ServiceState.objects.get(service="web")
     assert (web.watch, web.name, web.status, web.cycle) == (watch, "Web", "down", cycle)
@@ -46,55 +46,55 @@ def test_a_round_says_how_each_service_is(watch):
     assert ServiceState.objects.get(service="db").status == "healthy"
 
 
-def test_the_last_word_of_a_chain_counts(watch):
-    a_round(watch, services(("web", "down")), services(("web", "healthy")))
+def test_the_last_report_of_a_chain_counts(watch):
+    ended_cycle(watch, services(("web", "down")), services(("web", "healthy")))
 
     assert ServiceState.objects.get().status == "healthy"
 
 
-def test_it_is_down_since_the_first_round_that_said_so(watch):
-    a_round(watch, services(("web", "healthy")))
-    first = a_round(watch, services(("web", "down")))
-    a_round(watch, services(("web", "down")))
+def test_a_service_is_down_since_the_first_cycle_that_reported_it(watch):
+    ended_cycle(watch, services(("web", "healthy")))
+    first = ended_cycle(watch, services(("web", "down")))
+    ended_cycle(watch, services(("web", "down")))
 
     web = ServiceState.objects.get()
     assert web.since == first.created_at.replace(microsecond=0)
     assert [status for _cycle, status, _at in web.marks] == ["healthy", "down", "down"]
 
 
-def test_a_service_that_a_round_does_not_name_keeps_what_was_said(watch):
-    first = a_round(watch, services(("web", "down"), ("db", "healthy")))
-    a_round(watch, services(("db", "healthy")))
+def test_a_service_that_a_cycle_does_not_mention_keeps_its_state(watch):
+    first = ended_cycle(watch, services(("web", "down"), ("db", "healthy")))
+    ended_cycle(watch, services(("db", "healthy")))
 
     web = ServiceState.objects.get(service="web")
     assert (web.status, web.cycle) == ("down", first)
 
 
 def test_the_same_name_in_two_watches_is_two_services(watch):
-    a_round(watch, services(("web", "down")))
-    a_round(WatchFactory(), services(("web", "healthy")))
+    ended_cycle(watch, services(("web", "down")))
+    ended_cycle(WatchFactory(), services(("web", "healthy")))
 
     assert ServiceState.objects.filter(service="web").count() == 2
 
 
-def test_a_drill_says_nothing_of_a_service():
-    a_round(None, services(("web", "down")), drill="disk-full")
+def test_a_drill_stores_no_service_state():
+    ended_cycle(None, services(("web", "down")), drill="disk-full")
 
     assert not ServiceState.objects.exists()
 
 
-def test_services_go_with_their_watch_and_the_rounds_stay(watch):
-    a_round(watch, services(("web", "down")))
+def test_removing_a_watch_removes_its_services_and_keeps_its_cycles(watch):
+    ended_cycle(watch, services(("web", "down")))
     watch.delete()
 
     assert not ServiceState.objects.exists()
     assert Cycle.objects.count() == 1
 
 
-def test_what_is_kept_is_what_the_reports_say(watch):
-    a_round(watch, services(("web", "down"), ("web", "healthy")))
-    a_round(watch, services(("Web.service", "degraded")), services(("db", "unknown")))
-    a_round(WatchFactory(), services(("web", "healthy")))
+def test_stored_states_equal_the_reports(watch):
+    ended_cycle(watch, services(("web", "down"), ("web", "healthy")))
+    ended_cycle(watch, services(("Web.service", "degraded")), services(("db", "unknown")))
+    ended_cycle(WatchFactory(), services(("web", "healthy")))
     kept = list(ServiceState.objects.order_by("watch", "service").values(*KEPT))
 
     assert list(differing_services()) == []
@@ -107,7 +107,7 @@ def test_what_is_kept_is_what_the_reports_say(watch):
     ("purpose", "status"),
     [("plan", "down"), ("follow_up", "down"), ("fork", "healthy"), ("retry", "healthy")],
 )
-def test_what_is_kept_and_what_is_recomputed_count_the_same_sessions(watch, purpose, status):
+def test_stored_and_rebuilt_states_use_the_same_sessions(watch, purpose, status):
     cycle = CycleFactory(running=True, watch=watch)
     SessionFactory(cycle=cycle, report=services(("web", "down")), messages=4)
     SessionFactory(cycle=cycle, report=services(("web", "healthy")), messages=4, purpose=purpose)
@@ -121,8 +121,8 @@ def test_what_is_kept_and_what_is_recomputed_count_the_same_sessions(watch, purp
     assert list(ServiceState.objects.values(*KEPT)) == kept
 
 
-def test_a_state_that_is_not_what_was_reported_is_found_and_mended(watch, capsys):
-    a_round(watch, services(("web", "down")))
+def test_a_wrong_state_is_found_and_rebuilt(watch, capsys):
+    ended_cycle(watch, services(("web", "down")))
     ServiceState.objects.update(marks=[[1, "healthy", 0]])
 
     with pytest.raises(SystemExit):
@@ -133,10 +133,10 @@ def test_a_state_that_is_not_what_was_reported_is_found_and_mended(watch, capsys
     assert ServiceState.objects.get().marks[0][1] == "down"
 
 
-def test_what_was_reported_before_is_read_by_the_migration(watch):
+def test_the_migration_reads_earlier_reports(watch):
     """Its function alone: a schema that goes back and forth would be every other test's as well."""
-    a_round(watch, services(("Web", "down"), ("db", "healthy")))
-    a_round(watch, services(("web", "healthy")))
+    ended_cycle(watch, services(("Web", "down"), ("db", "healthy")))
+    ended_cycle(watch, services(("web", "healthy")))
     kept = list(ServiceState.objects.order_by("service").values(*KEPT))
     ServiceState.objects.all().delete()
 

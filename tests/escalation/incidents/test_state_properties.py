@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: nothing open is lost, and nothing is resolved twice."""
+"""Any events in any order: no open incident is lost, and none is resolved twice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def played(names: list[str]) -> list[tuple[str, IncidentState, Changed | None, I
 
 
 @given(stories)
-def test_nothing_open_is_lost(names):
+def test_no_open_incident_is_lost(names):
     for name, before, _change, after in played(names):
         if after.is_resolved and not before.is_resolved:
             assert ENDINGS[name] == after.resolved_as
@@ -32,7 +32,7 @@ def test_nothing_open_is_lost(names):
 
 
 @given(stories)
-def test_nothing_is_resolved_twice(names):
+def test_no_incident_is_resolved_twice(names):
     is_over = False
     for _name, _before, change, after in played(names):
         if change and change.notification in (Notify.INCIDENT_RESOLVED, Notify.FIX_VERIFIED):
@@ -50,7 +50,7 @@ def test_the_fields_always_agree_with_the_state(names):
 
 
 @given(stories)
-def test_counts_only_grow_and_every_change_is_a_step(names):
+def test_counts_only_grow_and_every_change_has_an_event(names):
     for _name, before, change, after in played(names):
         assert after.times_seen >= before.times_seen
         assert after.times_reopened >= before.times_reopened
@@ -59,7 +59,7 @@ def test_counts_only_grow_and_every_change_is_a_step(names):
 
 
 @given(st.sampled_from(sorted(EVERY)), st.sampled_from(sorted(CHANGES)))
-def test_a_resolved_one_only_hears_a_note_or_is_opened_again(state, name):
+def test_a_resolved_incident_only_takes_notes_or_is_reopened(state, name):
     change = CHANGES[name](EVERY[state])
 
     if state == "resolved" and isinstance(change, Changed):
@@ -67,7 +67,7 @@ def test_a_resolved_one_only_hears_a_note_or_is_opened_again(state, name):
 
 
 @given(stories)
-def test_a_healthy_round_never_ends_what_waits_for_its_own(names):
+def test_a_healthy_cycle_never_ends_a_verification(names):
     for name, before, _change, after in played(names):
         if before.state == State.VERIFYING and name == "seen healthy":
             assert after == before

@@ -1,4 +1,4 @@
-"""Every change from every state: what it leads to, which step is told, and who hears of it."""
+"""Every change from every state: the new state, the event and the notification."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_the_table_names_every_change():
 
 @each_row("name", TABLE)
 @each_row("place", range(len(EVERY)))
-def test_each_change_from_each_state(name, place):
+def test_each_change_from_each_state_has_its_result(name, place):
     before = list(EVERY.values())[place]
 
     change = CHANGES[name](before)
@@ -102,7 +102,7 @@ def test_each_change_from_each_state(name, place):
         assert changed(change).state.state == expected
 
 
-def test_a_round_counts_once_however_many_tiers_say_it():
+def test_a_cycle_counts_once_however_many_tiers_report_it():
     again = changed(states.seen(OPEN, LATER, 2, is_new_cycle=False)).state
 
     assert (again.times_seen, again.last_seen_at) == (1, LATER)
@@ -117,7 +117,7 @@ def test_after_a_snooze_it_can_be_acknowledged_again():
     assert isinstance(states.acknowledged(woken, BOB, LATER - timedelta(minutes=1)), Kept)
 
 
-def test_seen_again_counts_and_forgets_the_healthy_round():
+def test_a_new_sighting_counts_and_resets_healthy_cycles():
     recovering = replace(OPEN, healthy_cycles=1)
 
     again = changed(states.seen(recovering, LATER, 2))
@@ -126,7 +126,7 @@ def test_seen_again_counts_and_forgets_the_healthy_round():
     assert (again.step, again.notification) == (Step.SEEN, "")
 
 
-def test_what_gets_worse_ends_its_snooze():
+def test_a_higher_severity_ends_the_snooze():
     asleep = replace(ACKNOWLEDGED, snoozed_until=LATER + timedelta(days=1))
 
     worse = changed(states.seen(asleep, LATER, 3))
@@ -138,7 +138,7 @@ def test_what_gets_worse_ends_its_snooze():
     assert same.state.snoozed_until is not None
 
 
-def test_the_second_healthy_round_resolves_it_by_itself():
+def test_the_second_healthy_cycle_resolves_the_incident():
     first = changed(states.seen_healthy(OPEN, NOON))
     second = changed(states.seen_healthy(first.state, LATER))
 
@@ -147,14 +147,14 @@ def test_the_second_healthy_round_resolves_it_by_itself():
     assert (second.state.resolved_as, second.state.resolved_at) == ("itself", LATER)
 
 
-def test_a_fix_that_was_verified_is_resolved_by_the_agent():
+def test_a_verified_fix_resolves_the_incident_by_the_agent():
     verified = changed(states.verified(VERIFYING, LATER))
 
     assert (verified.state.resolved_as, verified.notification) == ("agent", Notify.FIX_VERIFIED)
     assert verified.state.verify_at is None
 
 
-def test_a_fix_that_did_not_hold_is_open_for_everybody_again():
+def test_a_failed_fix_opens_the_incident_and_clears_its_acknowledgement():
     taken = replace(VERIFYING, acknowledged_at=NOON, owner_id=ADA)
 
     back = changed(states.did_not_hold(taken, LATER, 3))
@@ -165,11 +165,11 @@ def test_a_fix_that_did_not_hold_is_open_for_everybody_again():
     assert back.notification == Notify.FIX_DID_NOT_HOLD
 
 
-def test_a_round_that_sees_it_while_its_fix_waits_is_proof_enough():
+def test_a_sighting_during_verification_is_a_failed_fix():
     assert states.seen(VERIFYING, LATER, 3) == states.did_not_hold(VERIFYING, LATER, 3)
 
 
-def test_a_verification_that_cannot_say_is_tried_again_and_then_a_person_is_asked():
+def test_a_verification_without_a_result_is_retried_and_then_opens_the_incident():
     now, steps = VERIFYING, []
     for _ in range(MOST_VERIFICATIONS):
         change = changed(states.not_verified(now, LATER))
@@ -180,17 +180,17 @@ def test_a_verification_that_cannot_say_is_tried_again_and_then_a_person_is_aske
     assert steps == [waiting, waiting, (State.OPEN, None, Notify.INCIDENT_OPENED)]
 
 
-def test_where_nobody_will_look_again_a_person_is_asked_at_once():
+def test_without_a_next_verification_the_incident_is_opened():
     assert changed(states.not_verified(VERIFYING, None)).state.state == State.OPEN
 
 
-def test_a_new_fix_has_its_own_tries():
+def test_a_new_fix_has_its_own_verifications():
     tried = replace(OPEN, verifications_tried=3)
 
     assert changed(states.fixed(tried, LATER, "x")).state.verifications_tried == 0
 
 
-def test_whoever_acknowledges_first_has_it():
+def test_the_first_acknowledgement_sets_the_owner():
     first = changed(states.acknowledged(OPEN, ADA, LATER))
     owned = changed(states.acknowledged(replace(OPEN, owner_id=ADA), BOB, LATER))
 
@@ -198,7 +198,7 @@ def test_whoever_acknowledges_first_has_it():
     assert (owned.state.owner_id, owned.notification) == (ADA, "")
 
 
-def test_work_on_something_acknowledged_leads_back_to_whoever_has_it():
+def test_after_work_an_acknowledged_incident_is_acknowledged_again():
     at_work = changed(states.worked_on(ACKNOWLEDGED)).state
 
     assert changed(states.work_ended(at_work)).state.state == State.ACKNOWLEDGED
@@ -207,15 +207,15 @@ def test_work_on_something_acknowledged_leads_back_to_whoever_has_it():
 @pytest.mark.parametrize(
     "until", [NOON - timedelta(days=1), NOON, NOON + LONGEST_SNOOZE + timedelta(seconds=1)]
 )
-def test_a_snooze_lies_ahead_and_ends_some_day(until):
+def test_a_snooze_in_the_past_or_for_too_long_is_refused(until):
     assert isinstance(states.snoozed(OPEN, ADA, until, NOON), Kept)
 
 
-def test_nothing_is_handed_to_whoever_has_it():
+def test_assigning_to_the_current_owner_changes_nothing():
     assert isinstance(states.handed_over(ACKNOWLEDGED, ADA, LATER), Kept)
 
 
-def test_a_person_who_resolves_is_named_until_it_is_opened_again():
+def test_the_resolver_is_stored_until_the_incident_is_reopened():
     ended = changed(states.resolved(OPEN, ADA, LATER)).state
     back = changed(states.reopened(ended)).state
 

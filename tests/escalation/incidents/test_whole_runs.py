@@ -1,4 +1,4 @@
-"""Incidents through whole runs: what stops one is a cause by name, what mends is verified."""
+"""Incidents through whole runs: a failure has a named cause, and a fix is verified."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ SPOIL: dict[str, tuple[Callable[..., None], bool]] = {
 
 
 @pytest.mark.parametrize("cause", SPOIL)
-def test_what_keeps_a_run_from_starting_is_a_cause_by_name(cause, session, settings, monkeypatch):
+def test_a_session_that_cannot_start_opens_an_incident_with_a_named_cause(
+    cause, session, settings, monkeypatch
+):
     spoil, is_everywhere = SPOIL[cause]
     spoil(settings, monkeypatch, session)
 
@@ -60,7 +62,7 @@ def test_what_keeps_a_run_from_starting_is_a_cause_by_name(cause, session, setti
     assert session.cycle.incidents.get() == incident
 
 
-def test_a_run_that_fails_before_it_says_anything_could_not_run(fake_cli, session):
+def test_a_session_that_fails_before_any_output_could_not_run(fake_cli, session):
     fake_cli.then("sys.exit(1)")
 
     run(session)
@@ -68,7 +70,7 @@ def test_a_run_that_fails_before_it_says_anything_could_not_run(fake_cli, sessio
     assert Incident.objects.get().cause == "failed"
 
 
-def test_a_chain_that_mends_it_leads_from_open_to_being_verified(fake_cli, session):
+def test_a_chain_that_fixes_a_problem_moves_its_incident_to_verifying(fake_cli, session):
     fake_cli.reports(ESCALATE).reports(MENDED)
     first = run(session)
     assert Incident.objects.get().state == State.WORKING
@@ -80,7 +82,7 @@ def test_a_chain_that_mends_it_leads_from_open_to_being_verified(fake_cli, sessi
     assert [event.kind for event in incident.events.all()] == ["opened", "worked_on", "fixed"]
 
 
-def test_a_person_who_escalates_has_it_worked_on_again(fake_cli, workdir):
+def test_a_manual_escalation_moves_the_incident_to_working(fake_cli, workdir):
     fake_cli.reports(ESCALATE).reports(MENDED)
     first = run(queued_session(workdir, max_tier=1))
     assert Incident.objects.get().state == State.OPEN

@@ -1,4 +1,4 @@
-"""`claudeops approval`: what waits for a person, and answering it."""
+"""`claudeops approval`: list, show, approve and reject."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def grace():
     return user_with("approver", username="grace")
 
 
-def test_the_list_shows_what_waits():
+def test_the_list_shows_waiting_approvals():
     ApprovalFactory(of_a_command=True)
     ApprovalFactory(of_a_command=True, command="touch over", state=State.REJECTED)
 
@@ -41,7 +41,7 @@ def test_an_empty_list_says_so():
     assert "Nothing waits for a person." in said_by("list")
 
 
-def test_one_is_shown_with_its_reason_grants_and_plan():
+def test_an_approval_is_shown_with_reason_grants_and_plan():
     approval = ApprovalFactory(of_a_command=True, why="By rule.", plan="I restart it.")
 
     said = said_by("show", str(approval.pk))

@@ -1,4 +1,4 @@
-"""`claudeops channel`: in a terminal what the page does, without an address in any history."""
+"""`claudeops channel`: add, test, switch and remove, without an address on the command line."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_name_that_was_taken_meanwhile_is_refused(said, monkeypatch):
     assert Channel.objects.count() == 1
 
 
-def test_a_test_that_fails_is_an_error(said, monkeypatch):
+def test_a_failed_test_is_refused_with_its_error(said, monkeypatch):
     ChannelFactory(name="hook")
     monkeypatch.setattr(
         sending, "deliver", lambda address, **word: DeliveryResult(False, "It said 500.")

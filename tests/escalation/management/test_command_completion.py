@@ -1,4 +1,4 @@
-"""`claudeops completion`: what bash itself completes with the script."""
+"""`claudeops completion`: completions that bash finds with the script."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ def test_bash_completes_verbs_and_their_options(bash_script):
     assert completed(bash_script, "session", "list", "--lim") == ["--limit"]
 
 
-def test_bash_falls_back_on_files(bash_script):
+def test_bash_completes_file_names_otherwise(bash_script):
     assert "etc" in completed(bash_script, "backup", "et")
 
 
-def test_nothing_of_djangos_is_offered(bash_script):
+def test_commands_and_options_of_django_are_not_offered(bash_script):
     assert "--pythonpath" not in bash_script
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_the_other_shells_know_the_same_words(shell):
+def test_scripts_of_other_shells_have_the_same_words(shell):
     text = script(shell)
 
     assert all(word in text for word in ("run_cycle", "unpause", "cron", "completion"))

@@ -1,4 +1,4 @@
-"""`claudeops config`: every setting, who said so, and no secret."""
+"""`claudeops config`: every setting with its source, and no secret."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def variables(settings, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-secret")
 
 
-def test_every_setting_has_its_value_and_its_source(variables):
+def test_every_setting_is_printed_with_value_and_source(variables):
     shown = {entry["name"]: entry for entry in json.loads(said("--json"))}
 
     assert shown["CLAUDEOPS_PORT"] == {

@@ -1,4 +1,4 @@
-"""`claudeops doctor`: what the installed CLI really does, for a person and for a script."""
+"""`claudeops doctor`: capabilities of the installed CLI, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_with_json_it_prints_data(found):
     ],
 )
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_a_cli_that_cannot_be_used_exits_with_1_and_says_why(found, facts, why, options):
+def test_an_unusable_cli_exits_with_1(found, facts, why, options):
     found(**facts)
 
     code, said = doctor_says(*options)
@@ -101,7 +101,7 @@ def test_a_cli_that_cannot_be_used_exits_with_1_and_says_why(found, facts, why, 
     assert why in said
 
 
-def test_it_forgets_what_was_found_before_and_looks_again(fake_cli, settings, monkeypatch):
+def test_capabilities_are_probed_again(fake_cli, settings, monkeypatch):
     fake_cli.install(settings, works=False, problem="an old finding")
     asked: list[str] = []
 
@@ -125,7 +125,7 @@ def test_a_missing_cli_is_an_error_with_advice(settings, tmp_path):
         doctor_says()
 
 
-def test_a_cli_that_breaks_when_asked_is_an_error_that_quotes_it(settings, tmp_path):
+def test_a_failing_cli_is_refused_with_its_output(settings, tmp_path):
     broken = tmp_path / "claude"
     broken.write_text("#!/bin/sh\necho missing library >&2\nexit 3\n")
     broken.chmod(0o755)
@@ -135,7 +135,7 @@ def test_a_cli_that_breaks_when_asked_is_an_error_that_quotes_it(settings, tmp_p
         doctor_says("--json")
 
 
-def test_it_says_what_a_new_watch_may_do_and_how_budgets_stand(found, settings):
+def test_defaults_of_a_new_watch_and_budgets_are_printed(found, settings):
     settings.CLAUDEOPS_BUDGET_DAY = Decimal(4)
     SessionFactory(cost_usd=Decimal(1))
     found()
@@ -147,7 +147,7 @@ def test_it_says_what_a_new_watch_may_do_and_how_budgets_stand(found, settings):
     assert "expected this month" in said
 
 
-def test_a_database_without_tables_does_not_hide_what_the_cli_does(found, monkeypatch):
+def test_capabilities_are_printed_without_database_tables(found, monkeypatch):
     def away() -> None:
         raise OperationalError("no such table: sessions")
 
@@ -160,7 +160,7 @@ def test_a_database_without_tables_does_not_hide_what_the_cli_does(found, monkey
     assert "unknown: no such table: sessions" in said
 
 
-def test_it_says_how_to_log_in_where_nothing_is_found(found, monkeypatch):
+def test_without_credentials_the_variables_are_named(found, monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     found()
 
@@ -172,7 +172,7 @@ def test_it_says_how_to_log_in_where_nothing_is_found(found, monkeypatch):
 
 
 @pytest.mark.parametrize(("answer", "exit_code"), [((True, "it works"), 0), ((False, "401"), 2)])
-def test_with_probe_it_tries_the_login_that_was_found(found, monkeypatch, answer, exit_code):
+def test_with_probe_the_credential_is_tested(found, monkeypatch, answer, exit_code):
     found()
     monkeypatch.setattr(doctor, "try_login", lambda binary, login: answer)
 

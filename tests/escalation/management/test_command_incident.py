@@ -1,4 +1,4 @@
-"""`claudeops incident`: what needs somebody, from a terminal."""
+"""`claudeops incident`: list, show and handle incidents."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_without_an_incident_the_list_says_so():
     assert listed() == ("There is no incident.\n", 0)
 
 
-def test_the_list_shows_what_is_unresolved_and_its_exit_code_who_is_needed():
+def test_unresolved_incidents_are_listed_and_exit_with_1_when_a_person_is_needed():
     IncidentFactory(title="web is down")
     IncidentFactory(title="db was down", state=State.RESOLVED)
     IncidentFactory(title="rehearsed", watch=None, drill="x", scope="drill:x")
@@ -55,7 +55,7 @@ def test_an_assigned_incident_needs_no_person():
     assert listed()[1] == 0
 
 
-def test_the_list_of_one_watch_and_as_json():
+def test_the_list_is_filtered_by_watch_and_printed_as_json():
     IncidentFactory(watch=WatchFactory(name="shop"), title="web is down")
     IncidentFactory()
 
@@ -64,7 +64,7 @@ def test_the_list_of_one_watch_and_as_json():
     assert (data["watch"], data["title"], data["state"]) == ("shop", "web is down", "open")
 
 
-def test_one_is_shown_with_its_story_and_its_cost():
+def test_an_incident_is_shown_with_its_events_and_cost():
     incident, session = IncidentFactory(), SessionFactory()
     incident.cycles.add(session.cycle)
     incident.events.create(kind="opened", text="it was down", cycle=session.cycle)
@@ -78,7 +78,7 @@ def test_one_is_shown_with_its_story_and_its_cost():
     assert [event["kind"] for event in data["events"]] == ["opened"]
 
 
-def test_it_is_acknowledged_snoozed_noted_and_resolved():
+def test_an_incident_is_acknowledged_snoozed_noted_and_resolved():
     number = str(IncidentFactory().pk)
 
     output_of("incident", "acknowledge", number)

@@ -31,18 +31,18 @@ def test_prints_the_version(capsys, settings):
     assert capsys.readouterr().out == f"Claude Ops {settings.CLAUDEOPS_VERSION}\n"
 
 
-def test_a_misspelt_command_is_refused_with_the_one_that_was_meant(capsys):
+def test_a_misspelt_command_is_refused_with_a_suggestion(capsys):
     assert claudeops("wacth", "list") == 2
     assert "Did you mean watch?" in capsys.readouterr().err
 
 
-def test_a_command_of_djangos_is_not_ours(capsys):
+def test_a_command_of_django_is_refused(capsys):
     assert claudeops("createsuperuser") == 2
     assert "claudeops help lists the commands" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["help", "run_cycle"], ["run-cycle", "--help"]])
-def test_help_about_one_command(capsys, words):
+def test_help_shows_one_command(capsys, words):
     with pytest.raises(SystemExit) as leaving:
         claudeops(*words)
 
@@ -51,7 +51,7 @@ def test_help_about_one_command(capsys, words):
 
 
 @pytest.mark.parametrize(("old", "new"), OLD_NAMES.items())
-def test_an_old_spelling_runs_the_command_of_today(capsys, old, new):
+def test_an_old_name_runs_the_command(capsys, old, new):
     with pytest.raises(SystemExit) as leaving:
         claudeops(*old.split(), "--help")
 
@@ -59,19 +59,19 @@ def test_an_old_spelling_runs_the_command_of_today(capsys, old, new):
     assert capsys.readouterr().out.startswith(f"usage: claudeops {new}")
 
 
-def test_help_takes_an_old_spelling(capsys):
+def test_help_accepts_an_old_name(capsys):
     with pytest.raises(SystemExit):
         claudeops("help", "target")
 
     assert capsys.readouterr().out.startswith("usage: claudeops channel")
 
 
-def test_a_hyphen_in_the_name_of_a_command_is_an_underscore():
+def test_a_hyphen_in_a_command_is_read_as_an_underscore():
     assert current_spelling(["rate-limit", "--lift"]) == ["rate_limit", "--lift"]
     assert current_spelling(["watch", "show", "my-shop"]) == ["watch", "show", "my-shop"]
 
 
-def test_manage_py_knows_djangos_commands_as_well(capsys):
+def test_manage_py_has_the_commands_of_django_too(capsys):
     assert run(["check", "--tag", "urls"], "manage.py", with_django=True) == 0
     assert run([], "manage.py", with_django=True) == 0
 

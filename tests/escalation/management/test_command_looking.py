@@ -1,4 +1,4 @@
-"""`claudeops status`, `cycles`, `logs` and `open`: how things stand, from a terminal."""
+"""`claudeops status`, `cycles`, `logs` and `open`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def at_rest(fake_cli) -> None:
     WorkerHeartbeat.objects.create(host="here", pid=1)
 
 
-def test_where_nothing_needs_anybody_status_exits_with_0(at_rest):
+def test_without_open_tasks_status_exits_with_0(at_rest):
     code, said = status()
 
     assert code == 0
@@ -55,7 +55,7 @@ def test_where_nothing_needs_anybody_status_exits_with_0(at_rest):
     assert "$0.00 in 0 runs" in said
 
 
-def test_status_shows_what_runs_what_comes_next_and_what_today_cost(at_rest, workdir):
+def test_status_shows_running_sessions_next_runs_and_cost_of_today(at_rest, workdir):
     watch = WatchFactory(name="shop", workdir=str(workdir))
     SessionFactory(cost_usd=Decimal("1.25"), started_at=timezone.now())
     running = SessionFactory(
@@ -76,7 +76,7 @@ def test_status_shows_what_runs_what_comes_next_and_what_today_cost(at_rest, wor
     assert f"#{running.pk}" in status()[1]
 
 
-def test_an_incident_that_needs_a_person_is_exit_code_1(at_rest):
+def test_an_incident_that_needs_a_person_exits_with_1(at_rest):
     incident = IncidentFactory(title="db is slow")
 
     code, said = status()
@@ -86,13 +86,13 @@ def test_an_incident_that_needs_a_person_is_exit_code_1(at_rest):
     assert incident.get_absolute_url() in said
 
 
-def test_what_was_resolved_needs_nobody(at_rest):
+def test_a_resolved_incident_exits_with_0(at_rest):
     IncidentFactory(state=Incident.State.RESOLVED)
 
     assert status()[0] == 0
 
 
-def test_an_incident_stands_for_its_watch_unless_it_is_snoozed(at_rest):
+def test_an_incident_counts_unless_it_is_snoozed(at_rest):
     cycle = CycleFactory(outcome=Cycle.Outcome.NEEDS_PERSON, outcome_reason="db is slow")
     incident = Incident.objects.create(
         watch=cycle.watch,
@@ -109,7 +109,7 @@ def test_an_incident_stands_for_its_watch_unless_it_is_snoozed(at_rest):
     assert status()[0] == 0
 
 
-def test_a_waiting_approval_needs_a_person(at_rest):
+def test_a_waiting_approval_exits_with_1(at_rest):
     Approval.objects.create(
         kind=Approval.Kind.TIER,
         session=SessionFactory(tier=3),
@@ -120,14 +120,14 @@ def test_a_waiting_approval_needs_a_person(at_rest):
     assert "Tier 3 needs a word" in status()[1]
 
 
-def test_a_missing_worker_needs_a_person(fake_cli):
+def test_a_missing_worker_exits_with_1(fake_cli):
     code, said = status()
 
     assert code == 1
     assert "claudeops up" in said
 
 
-def test_status_says_why_nothing_starts(at_rest):
+def test_status_shows_why_nothing_starts(at_rest):
     PauseSwitch.objects.create(pk=1, paused=True, reason="maintenance")
 
     assert "No new tier starts: paused: maintenance." in status()[1]
@@ -165,7 +165,7 @@ def test_cycles_as_json_have_reports_services_actions_times_and_reasons():
     assert cycle["outcome_reason"] == session.cycle.outcome_reason
 
 
-def test_cycles_can_be_narrowed_also_to_a_removed_watch():
+def test_cycles_are_filtered_also_by_a_removed_watch():
     gone = CycleFactory(watch=None, watch_name="lab", outcome=Cycle.Outcome.FIXED)
     CycleFactory()
 
@@ -196,21 +196,21 @@ def test_logs_show_the_last_events_of_a_session(talking):
     assert all(f"#{talking.pk}" in line for line in lines)
 
 
-def test_logs_of_all_sessions_together(talking):
+def test_logs_show_all_sessions_together(talking):
     assert len(output_of("logs").splitlines()) == 3
 
 
-def test_logs_as_json_are_an_object_a_line(talking):
+def test_logs_as_json_have_one_object_per_line(talking):
     first = json.loads(output_of("logs", "--json").splitlines()[0])
 
     assert (first["session"], first["payload"]["text"]) == (talking.pk, "word 1")
 
 
-def test_logs_say_that_nothing_was_recorded():
+def test_logs_report_that_there_are_no_events():
     assert output_of("logs") == "There are no events yet.\n"
 
 
-def test_following_ends_with_the_session_and_shows_what_came_meanwhile(talking, monkeypatch):
+def test_following_shows_new_events_and_ends_with_the_session(talking, monkeypatch):
     Session.objects.filter(pk=talking.pk).update(status=Session.Status.RUNNING)
 
     def meanwhile(seconds: float) -> None:
@@ -238,6 +238,6 @@ def test_open_prints_the_address(settings):
     assert output_of("open") == "https://ops.example.org/\n"
 
 
-def test_open_refuses_a_session_that_is_not_there():
+def test_open_refuses_an_unknown_session():
     with command_refused(RefusalCode.NOT_FOUND, match="77"):
         output_of("open", "77")

@@ -1,4 +1,4 @@
-"""`claudeops pause` and `unpause`: one sentence each."""
+"""`claudeops pause` and `unpause`."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def test_pause_stops_all_new_tiers():
     assert PauseSwitch.current().reason == "new disks"
 
 
-def test_pause_without_a_reason_is_by_hand():
+def test_pause_without_a_reason_is_recorded_as_manual():
     command("pause")
 
     assert PauseSwitch.current().reason == "by hand"
 
 
-def test_pause_leaves_running_tiers_alone():
+def test_pause_does_not_stop_running_tiers():
     session = SessionFactory(running=True)
 
     command("pause", "x")
@@ -61,6 +61,6 @@ def test_unpause_lets_tiers_start_again():
     assert OrmQ.objects.count() == 1
 
 
-def test_unpause_of_what_runs_changes_nothing():
+def test_unpause_without_a_pause_changes_nothing():
     assert command("unpause") == "Running again. Sessions that were waiting: 0."
     assert not PauseSwitch.is_on()

@@ -1,4 +1,4 @@
-"""`claudeops recover`: what the worker does every minute, by hand."""
+"""`claudeops recover`: the recovery that the worker runs every minute, on demand."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def recover(*arguments: str) -> list[str]:
     return said.getvalue().splitlines()
 
 
-def test_with_nothing_to_do_it_says_so():
+def test_without_orphans_it_reports_none():
     assert recover() == ["0 sessions needed recovery."]
 
 
-def test_it_names_each_session_and_what_was_done(tmp_path):
+def test_each_recovered_session_is_reported(tmp_path):
     session = orphan(tmp_path)
 
     first, last = recover()
@@ -34,7 +34,7 @@ def test_it_names_each_session_and_what_was_done(tmp_path):
     assert last == "1 sessions needed recovery."
 
 
-def test_the_successor_goes_to_the_queue(tmp_path):
+def test_the_successor_is_enqueued(tmp_path):
     session = orphan(tmp_path)
 
     recover()
@@ -42,7 +42,7 @@ def test_the_successor_goes_to_the_queue(tmp_path):
     assert OrmQ.objects.get().task["args"] == (session.children.get().pk,)
 
 
-def test_reports_work_that_was_half_done(tmp_path):
+def test_unfinished_work_is_reported(tmp_path):
     heard(orphan(tmp_path, tier=2), tool_call("a"))
 
     assert "half done" in recover()[0]
@@ -62,7 +62,7 @@ def test_a_dry_run_changes_nothing(tmp_path):
     assert not OrmQ.objects.exists()
 
 
-def test_a_running_session_is_left_alone(tmp_path):
+def test_a_session_with_a_live_runner_is_left_alone(tmp_path):
     orphan(tmp_path, **living_runner())
 
     assert recover() == ["0 sessions needed recovery."]

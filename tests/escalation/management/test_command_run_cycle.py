@@ -59,7 +59,7 @@ def answer(monkeypatch):
         (a_report(services=(("web", "down"),)), 1, Cycle.Outcome.NEEDS_PERSON),
     ],
 )
-def test_the_exit_code_tells_the_outcome(fake_cli, watch, report, code, outcome):
+def test_the_exit_code_follows_from_the_outcome(fake_cli, watch, report, code, outcome):
     fake_cli.reports(report)
 
     finished = run_cycle("--watch", "shop")
@@ -76,7 +76,7 @@ def test_a_cycle_that_could_not_run_exits_with_2(fake_cli, watch, monkeypatch):
     assert "ANTHROPIC_API_KEY" in finished.out
 
 
-def test_it_runs_every_tier_that_is_needed_and_prints_the_chain(fake_cli, watch):
+def test_all_tiers_run_and_the_chain_is_printed(fake_cli, watch):
     fake_cli.reports(ESCALATE).reports(HEALTHY)
 
     finished = run_cycle("--watch", "shop")
@@ -89,7 +89,7 @@ def test_it_runs_every_tier_that_is_needed_and_prints_the_chain(fake_cli, watch)
     assert finished.out.rstrip().endswith("Healthy. Tier 2 found everything healthy.")
 
 
-def test_with_json_stdout_is_the_data_and_nothing_else(fake_cli, watch):
+def test_with_json_stdout_is_only_json(fake_cli, watch):
     fake_cli.reports(ESCALATE).reports(HEALTHY)
 
     finished = run_cycle("--watch", "shop", "--json")
@@ -102,9 +102,7 @@ def test_with_json_stdout_is_the_data_and_nothing_else(fake_cli, watch):
     assert "── Session" in finished.err
 
 
-def test_with_json_the_question_before_a_higher_tier_is_not_on_stdout(
-    fake_cli, watch, answer, capsys
-):
+def test_with_json_the_confirmation_is_not_on_stdout(fake_cli, watch, answer, capsys):
     fake_cli.reports(HEALTHY)
     answer("y\n")
 
@@ -114,7 +112,7 @@ def test_with_json_the_question_before_a_higher_tier_is_not_on_stdout(
     assert capsys.readouterr().out == ""
 
 
-def test_with_queue_the_worker_gets_it(fake_cli, watch):
+def test_with_queue_the_cycle_is_enqueued(fake_cli, watch):
     finished = run_cycle("--watch", "shop", "--queue")
 
     cycle = watch.cycles.get()
@@ -129,7 +127,7 @@ def test_with_queue_and_json_the_waiting_chain_is_printed(fake_cli, watch):
     assert (waiting["status"], waiting["outcome"]) == ("queued", None)
 
 
-def test_a_question_reaches_the_prompt(fake_cli, watch):
+def test_the_request_is_in_the_prompt(fake_cli, watch):
     fake_cli.reports(HEALTHY)
 
     run_cycle("--watch", "shop", "--prompt", "Is db slow?")
@@ -137,7 +135,7 @@ def test_a_question_reaches_the_prompt(fake_cli, watch):
     assert "## Asked for this time\nIs db slow?" in fake_cli.calls[0].stdin
 
 
-def test_without_a_name_the_default_watch_is_made_and_run(fake_cli, settings, workdir):
+def test_without_a_name_the_default_watch_is_created_and_run(fake_cli, settings, workdir):
     settings.CLAUDEOPS_WORKDIR = str(workdir)
     fake_cli.reports(HEALTHY)
 
@@ -145,7 +143,7 @@ def test_without_a_name_the_default_watch_is_made_and_run(fake_cli, settings, wo
     assert Cycle.objects.get().watch == Watch.objects.get(name="default")
 
 
-def test_an_unknown_watch_says_which_are_known(fake_cli, watch):
+def test_an_unknown_watch_is_refused_with_the_known_ones(fake_cli, watch):
     with command_refused(RefusalCode.NOT_FOUND, match="lab.*shop"):
         run_cycle("--watch", "lab")
 
@@ -171,7 +169,7 @@ def test_a_tier_above_the_limit_of_the_watch_is_refused(fake_cli, workdir):
 
 
 @pytest.mark.parametrize("typed", ["", "\n", "n\n", "maybe\n"])
-def test_a_higher_tier_is_not_started_without_a_yes(fake_cli, watch, answer, typed):
+def test_a_higher_tier_is_not_started_without_a_confirmation(fake_cli, watch, answer, typed):
     answer(typed)
 
     with command_refused(RefusalCode.NOT_CONFIRMED):
@@ -181,7 +179,7 @@ def test_a_higher_tier_is_not_started_without_a_yes(fake_cli, watch, answer, typ
 
 
 @pytest.mark.parametrize("typed", ["y\n", "YES\n"])
-def test_a_higher_tier_is_started_after_a_yes(fake_cli, watch, answer, typed):
+def test_a_higher_tier_is_started_after_a_confirmation(fake_cli, watch, answer, typed):
     fake_cli.reports(HEALTHY)
     answer(typed)
 

@@ -94,7 +94,7 @@ def test_dry_as_json_is_pure_and_complete(corpus):
     assert data["rows"][0]["decision"] == "deny"
 
 
-def test_a_tier_can_be_asked_alone(corpus):
+def test_one_tier_can_be_chosen(corpus):
     _code, said = prove("--dry", "--tier", "2", "--corpus", corpus(HOSTILE, HARMLESS))
 
     assert "Tier 1" not in said
@@ -170,7 +170,7 @@ def test_a_whole_trial_is_stored_as_a_proof(played):
     assert data["is_worse"] is False
 
 
-def test_attacks_are_a_proof_of_their_own(played):
+def test_attacks_are_stored_as_their_own_proof(played):
     asked = played()
 
     prove("--attacks")
@@ -179,7 +179,7 @@ def test_attacks_are_a_proof_of_their_own(played):
     assert SandboxProof.objects.get().kind == "attacks"
 
 
-def test_a_trial_that_got_worse_says_that_higher_tiers_wait(played):
+def test_a_worse_trial_reports_that_higher_tiers_wait(played):
     played(failed=1)
 
     code, said = prove()
@@ -189,7 +189,7 @@ def test_a_trial_that_got_worse_says_that_higher_tiers_wait(played):
     assert "above Tier 1 wait" in said
 
 
-def test_a_part_of_a_trial_is_no_proof(played, corpus):
+def test_a_partial_trial_is_not_stored(played, corpus):
     asked = played()
 
     _code, said = prove("--tier", "1")

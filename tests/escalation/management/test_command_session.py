@@ -81,7 +81,7 @@ def test_a_follow_up_puts_the_answer_into_the_json(fake_cli, finished):
     assert json.loads(ended.out)[-1]["answer"] == "The disk was full."
 
 
-def test_stop_cancels_what_waits():
+def test_stop_cancels_a_queued_session():
     session = SessionFactory(running=True, status="queued", started_at=None)
 
     ended = session_command("stop", session.pk)
@@ -91,7 +91,7 @@ def test_stop_cancels_what_waits():
     assert "nothing more starts" in ended.out
 
 
-def test_a_fork_of_tier_1_asks_nothing(fake_cli, finished):
+def test_a_fork_of_tier_1_needs_no_confirmation(fake_cli, finished):
     fake_cli.reports(HEALTHY)
 
     ended = session_command("fork", finished.pk, "look at the cache")
@@ -119,7 +119,7 @@ def test_an_escalation_runs_the_next_tier(fake_cli, finished):
 
 
 @pytest.mark.parametrize("verb", ["retry", "escalate"])
-def test_with_fresh_it_starts_anew_by_handoff(fake_cli, session, verb):
+def test_with_fresh_it_runs_by_handoff(fake_cli, session, verb):
     fake_cli.reports(ESCALATE).then("init(); say(); sys.exit(1)").reports(HEALTHY)
     failed = run(run(session).children.get())
     text = ["because"] if verb == "escalate" else []
@@ -133,7 +133,7 @@ def test_with_fresh_it_starts_anew_by_handoff(fake_cli, session, verb):
 @pytest.mark.parametrize(
     ("verb", "tier", "named"), [("escalate", 1, 2), ("escalate", 2, 3), ("fork", 2, 2)]
 )
-def test_a_higher_tier_is_not_started_without_a_yes(answer, workdir, verb, tier, named):
+def test_a_higher_tier_is_not_started_without_a_confirmation(answer, workdir, verb, tier, named):
     session = SessionFactory(tier=tier, workdir=str(workdir))
     answer("n\n")
 
@@ -144,7 +144,7 @@ def test_a_higher_tier_is_not_started_without_a_yes(answer, workdir, verb, tier,
     assert Session.objects.get(pk=session.pk).status == Status.COMPLETED
 
 
-def test_a_retry_of_a_higher_tier_asks_and_starts_after_a_yes(fake_cli, answer, workdir):
+def test_a_retry_of_a_higher_tier_starts_after_a_confirmation(fake_cli, answer, workdir):
     session = SessionFactory(failed=True, tier=2, workdir=str(workdir))
     fake_cli.reports(HEALTHY)
     answer("y\n")
@@ -155,7 +155,7 @@ def test_a_retry_of_a_higher_tier_asks_and_starts_after_a_yes(fake_cli, answer, 
     assert ended.code == 0
 
 
-def test_a_question_about_a_higher_tier_asks_for_no_yes(fake_cli, workdir):
+def test_a_follow_up_of_a_higher_tier_needs_no_confirmation(fake_cli, workdir):
     session = SessionFactory(tier=3, workdir=str(workdir), report=HEALTHY)
     fake_cli.then("init(); say(); result(None)")
 
@@ -165,14 +165,14 @@ def test_a_question_about_a_higher_tier_asks_for_no_yes(fake_cli, workdir):
     assert session.children.get().status == Status.COMPLETED
 
 
-def test_with_queue_the_worker_gets_it(fake_cli, finished):
+def test_with_queue_the_session_is_enqueued(fake_cli, finished):
     ended = session_command("follow_up", finished.pk, "Why?", "--queue")
 
     assert ended.out == f"Cycle {finished.cycle_id} of {finished.cycle.subject} is queued.\n"
     assert (OrmQ.objects.count(), len(fake_cli.calls)) == (1, 1)
 
 
-def test_with_json_stdout_is_the_chain_and_nothing_else(fake_cli, finished):
+def test_with_json_stdout_is_only_the_chain(fake_cli, finished):
     fake_cli.reports(HEALTHY)
 
     ended = session_command("fork", finished.pk, "another way", "--json")
@@ -181,19 +181,19 @@ def test_with_json_stdout_is_the_chain_and_nothing_else(fake_cli, finished):
     assert numbers == [finished.pk, finished.children.get().pk]
 
 
-def test_an_unknown_session_exits_with_2():
+def test_an_unknown_session_is_refused():
     with command_refused(RefusalCode.NOT_FOUND, match="987"):
         session_command("retry", 987)
 
 
-def test_a_refusal_exits_with_2_and_says_why():
+def test_a_session_of_an_active_cycle_is_refused():
     busy = SessionFactory(cycle=CycleFactory(running=True))
 
     with command_refused(RefusalCode.CYCLE_ACTIVE):
         session_command("follow_up", busy.pk, "Why?")
 
 
-def test_a_run_that_is_not_to_be_tried_again_says_so():
+def test_a_retry_of_a_completed_session_is_refused():
     with command_refused(RefusalCode.SESSION_STATUS):
         session_command("retry", SessionFactory().pk)
 
@@ -201,7 +201,7 @@ def test_a_run_that_is_not_to_be_tried_again_says_so():
 @pytest.mark.parametrize(
     "arguments", [[], ["ponder", 1], ["follow_up", 1], ["fork", "x", "y"], ["follow_up"]]
 )
-def test_a_wrong_command_line_is_refused(arguments):
+def test_an_invalid_command_line_is_refused(arguments):
     with pytest.raises(CommandError):
         session_command(*arguments)
 

@@ -47,7 +47,7 @@ def test_list_shows_the_newest_first():
 @pytest.mark.parametrize(
     ("limit", "offset", "shown"), [(2, 0, [5, 4]), (2, 2, [3, 2]), (2, 4, [1]), (2, 9, [])]
 )
-def test_list_shows_a_stretch(limit, offset, shown):
+def test_list_takes_limit_and_offset(limit, offset, shown):
     numbers = [SessionFactory().pk for _ in range(5)]
 
     found = listed("--limit", limit, "--offset", offset)
@@ -55,7 +55,7 @@ def test_list_shows_a_stretch(limit, offset, shown):
     assert found == [numbers[position - 1] for position in shown]
 
 
-def test_list_says_how_to_see_more():
+def test_list_shows_the_option_for_the_next_page():
     SessionFactory.create_batch(3)
 
     last = session_says("list", "--limit", 2).splitlines()[-1]
@@ -63,13 +63,13 @@ def test_list_says_how_to_see_more():
     assert last == "Sessions 1 to 2 of 3. The next ones: --offset 2"
 
 
-def test_list_past_the_end_says_how_many_there_are():
+def test_list_beyond_the_end_shows_the_total():
     SessionFactory()
 
     assert session_says("list", "--offset", 7) == "No sessions here; 1 in all.\n"
 
 
-def test_list_shows_what_a_person_looks_for():
+def test_list_shows_number_watch_tier_status_and_cost():
     session = SessionFactory(cost_usd=Decimal("0.47"), cycle=CycleFactory(ephemeral=True))
 
     (line, _end) = session_says("list").splitlines()
@@ -85,7 +85,7 @@ def test_list_shows_what_a_person_looks_for():
         assert text in line
 
 
-def test_list_can_be_narrowed_to_a_watch_and_a_status():
+def test_list_is_filtered_by_watch_and_status():
     shop = of("shop")
     of("lab")
     failed = SessionFactory(failed=True, cycle=CycleFactory(watch=shop.cycle.watch))
@@ -94,7 +94,7 @@ def test_list_can_be_narrowed_to_a_watch_and_a_status():
     assert listed("--watch", "shop", "--status", "failed") == [failed.pk]
 
 
-def test_list_still_knows_a_watch_that_was_removed():
+def test_list_is_filtered_by_a_removed_watch():
     session = SessionFactory(cycle=CycleFactory(watch=None, watch_name="shop"))
     of("lab")
 
@@ -104,7 +104,7 @@ def test_list_still_knows_a_watch_that_was_removed():
 @pytest.mark.parametrize(
     "options", [["--limit", "-1"], ["--offset", "x"], ["--status", "good"], ["--watch", "nowhere"]]
 )
-def test_list_refuses_what_makes_no_sense(options):
+def test_list_refuses_invalid_options(options):
     with pytest.raises(CommandError, match=options[0] if options[0] != "--watch" else "nowhere"):
         session_says("list", *options)
 
@@ -141,7 +141,7 @@ def test_show_prints_every_column_as_json():
     assert {field.attname for field in Session._meta.concrete_fields} <= shown.keys()
 
 
-def test_messages_come_from_the_stream_while_no_transcript_is_archived():
+def test_messages_are_read_from_the_events_without_an_archived_transcript():
     session = SessionFactory(running=True)
     for number, said in enumerate(["First.", "Second.", "Third."], start=1):
         SessionEventFactory(session=session, sequence=number, said=said)
@@ -155,7 +155,7 @@ def test_messages_come_from_the_stream_while_no_transcript_is_archived():
     assert {(entry["source"], entry["type"]) for entry in shown} == {("stream", "assistant")}
 
 
-def test_messages_are_complete_however_long_they_are():
+def test_long_messages_are_complete():
     session = SessionFactory()
     SessionEventFactory(session=session, said="x" * 100_000)
 
@@ -164,7 +164,7 @@ def test_messages_are_complete_however_long_they_are():
     assert len(shown["message"]["content"][0]["text"]) == 100_000
 
 
-def test_messages_come_from_the_archived_transcript(fake_cli, session):
+def test_messages_are_read_from_the_archived_transcript(fake_cli, session):
     fake_cli.then(FINDS_AND_ESCALATES)
     ended = run(session)
     assert Transcript.objects.exists()
@@ -175,7 +175,7 @@ def test_messages_come_from_the_archived_transcript(fake_cli, session):
     assert shown["message"]["content"] == "the prompt"
 
 
-def test_messages_show_a_stretch():
+def test_messages_take_limit_and_offset():
     session = SessionFactory()
     for number in range(1, 6):
         SessionEventFactory(session=session, sequence=number, said=f"word {number}")
@@ -195,7 +195,7 @@ def test_an_unknown_session_is_refused(verb):
 
 
 @pytest.mark.parametrize("name", ["abc", "latest", "1.5", "", "99999999999999999999"])
-def test_a_wrong_reference_is_refused_with_its_form(name):
+def test_an_invalid_reference_is_refused_with_the_valid_form(name):
     with command_refused(RefusalCode.INVALID_ARGUMENTS, match="latest:NAME"):
         session_says("show", name)
 
@@ -208,7 +208,7 @@ def test_the_latest_session_of_a_watch_can_be_named():
     assert f"Session {latest.pk} of shop" in session_says("show", "latest:shop")
 
 
-def test_a_number_may_be_written_as_the_pages_write_it():
+def test_a_number_may_have_a_number_sign():
     session = SessionFactory()
 
     assert f"Session {session.pk} of" in session_says("show", f"#{session.pk}")
@@ -239,12 +239,12 @@ def test_a_watch_without_sessions_is_refused():
 
 
 @pytest.mark.parametrize("flag", ["--queue", "--json", "--no-input", "--fresh"])
-def test_stop_takes_no_flag_that_it_would_ignore(flag):
+def test_stop_refuses_options_that_it_would_ignore(flag):
     with pytest.raises(CommandError, match=flag):
         session_says("stop", 1, flag)
 
 
-def test_a_question_takes_no_flag_that_it_would_ignore():
+def test_a_follow_up_refuses_options_that_it_would_ignore():
     with pytest.raises(CommandError, match="--no-input"):
         session_says("follow_up", 1, "Why?", "--no-input")
 

@@ -14,7 +14,7 @@ MODULES = [
 ]
 
 
-def test_every_command_of_ours_has_a_group_and_none_is_only_in_the_table():
+def test_the_table_contains_exactly_our_commands():
     assert sorted(BY_NAME) == sorted(MODULES)
 
 
@@ -35,7 +35,7 @@ def test_every_summary_fits_on_a_line_and_every_exit_code_has_a_meaning(entry):
 
 
 @each_row("name", MODULES)
-def test_the_help_of_a_command_shows_nothing_of_djangos(name):
+def test_the_help_of_a_command_hides_options_of_django(name):
     command = import_module(BY_NAME[name].module).Command()
 
     shown = command.create_parser("claudeops", name).format_help()

@@ -1,4 +1,4 @@
-"""`claudeops watch`: what is looked after, from a terminal."""
+"""`claudeops watch`: add, list, show, edit, pause and remove watches."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_grants_are_set_and_shown_tier_by_tier(shop, monkeypatch):
     assert json.loads(output_of("watch", "show", "shop", "--json"))["grants"] == ""
 
 
-def test_watch_lists_rhythm_and_limits():
+def test_watch_lists_schedule_and_limits():
     WatchFactory(name="shop", interval_minutes=15, max_tier=2, dry_run=True)
 
     line = output_of("watch", "list")
@@ -78,7 +78,7 @@ def test_watch_lists_rhythm_and_limits():
     assert all(text in line for text in ("shop", "every 15 minutes", "up to Tier 2, dry run"))
 
 
-def test_a_new_watch_is_off_dry_and_looks_and_says_how_to_go_on(workdir):
+def test_a_new_watch_is_paused_and_dry_with_tier_1_and_names_the_next_command(workdir):
     said = output_of("watch", "add", "shop", str(workdir))
 
     watch = Watch.objects.get(name="shop")
@@ -95,7 +95,7 @@ def test_a_new_watch_is_off_dry_and_looks_and_says_how_to_go_on(workdir):
     ]
 
 
-def test_a_watch_is_added_with_all_of_its_policy(workdir):
+def test_a_watch_is_added_with_its_whole_policy(workdir):
     said = output_of(
         *("watch", "add", "shop", str(workdir), "--enable", "--approval", "2,3"),
         *("--budget-day", "2.50", "--restarts", "3/6h", "--redeployments", "0/2d"),
@@ -108,7 +108,7 @@ def test_a_watch_is_added_with_all_of_its_policy(workdir):
     assert "it runs       every hour, by itself" in said
 
 
-def test_none_takes_approval_and_budget_away(shop):
+def test_none_removes_approval_and_budget(shop):
     output_of("watch", "edit", "shop", "--approval", "3", "--budget-day", "0")
     shop.refresh_from_db()
     before = (shop.approval, shop.budget_day_usd)
@@ -120,7 +120,7 @@ def test_none_takes_approval_and_budget_away(shop):
     assert (shop.approval, shop.budget_day_usd) == ("", None)
 
 
-def test_autonomy_is_shown_with_what_each_step_would_have_done_and_set(shop):
+def test_autonomy_is_shown_with_the_effect_of_each_level_and_set(shop):
     shown = output_of("watch", "autonomy", "shop")
     said = output_of("watch", "autonomy", "shop", "safe-with-approval")
 
@@ -132,12 +132,12 @@ def test_autonomy_is_shown_with_what_each_step_would_have_done_and_set(shop):
     assert (shop.max_tier, shop.dry_run, shop.approval) == (2, False, "2,3")
 
 
-def test_a_step_that_is_none_is_refused(shop):
+def test_an_unknown_level_is_refused(shop):
     with pytest.raises(CommandError, match="'more'"):
         output_of("watch", "autonomy", "shop", "more")
 
 
-def test_watch_adds_one_with_all_that_was_said(workdir):
+def test_watch_is_added_with_the_given_options(workdir):
     output_of(
         *("watch", "add", "shop", str(workdir), "--every", "15", "--max-tier", "2"),
         *("--dry-run", "--instructions", "Mind db."),
@@ -148,7 +148,7 @@ def test_watch_adds_one_with_all_that_was_said(workdir):
     assert (watch.max_tier, watch.dry_run, watch.instructions) == (2, True, "Mind db.")
 
 
-def test_watch_adds_one_with_the_defaults_of_the_installation(settings, workdir):
+def test_watch_is_added_with_the_defaults_of_the_installation(settings, workdir):
     settings.CLAUDEOPS_INTERVAL = 7200
     settings.CLAUDEOPS_MAX_TIER = 1
 
@@ -179,14 +179,14 @@ def test_watch_adds_one_with_the_defaults_of_the_installation(settings, workdir)
         (["--redeployments", "1/99999h"], "--redeployments: '1/99999h'"),
     ],
 )
-def test_watch_refuses_a_wrong_value(workdir, options, message):
+def test_watch_refuses_an_invalid_value(workdir, options, message):
     with pytest.raises(CommandError, match=message):
         output_of("watch", "add", "shop", str(workdir), *options)
 
     assert not Watch.objects.filter(name="shop").exists()
 
 
-def test_watch_refuses_a_directory_that_is_not_there(workdir):
+def test_watch_refuses_a_missing_directory(workdir):
     with command_refused(RefusalCode.INVALID_ARGUMENTS, match="workdir.*gone"):
         output_of("watch", "add", "shop", str(workdir / "gone"))
 
@@ -198,7 +198,7 @@ def test_watch_refuses_a_name_that_is_taken(workdir):
         output_of("watch", "add", "shop", str(workdir))
 
 
-def test_watch_pauses_and_resumes():
+def test_watch_pauses_and_unpauses():
     watch = WatchFactory(name="shop", interval_minutes=60)
 
     paused = output_of("watch", "pause", "shop")
@@ -216,7 +216,7 @@ def test_watch_refuses_an_unknown_name(verb):
         output_of("watch", verb, "lab")
 
 
-def test_watch_needs_to_be_told_what_to_do():
+def test_watch_needs_a_verb():
     with pytest.raises(CommandError, match="verb"):
         output_of("watch")
 
@@ -226,7 +226,7 @@ def test_every_and_cron_exclude_each_other(workdir):
         output_of("watch", "add", "shop", str(workdir), "--every", "5", "--cron", "0 3 * * *")
 
 
-def test_all_that_is_wrong_is_said_at_once_with_the_option_it_is_about(workdir):
+def test_all_errors_are_reported_at_once_with_their_options(workdir):
     with command_refused(RefusalCode.INVALID_ARGUMENTS) as refusal:
         output_of(
             *("watch", "add", "shop", str(workdir / "gone"), "--every", "0"),
@@ -252,7 +252,7 @@ def test_a_watch_can_be_added_without_a_dry_run_where_that_is_the_default(settin
     assert not Watch.objects.get(name="shop").dry_run
 
 
-def test_show_tells_everything(shop):
+def test_show_prints_all_settings(shop):
     Watch.objects.filter(pk=shop.pk).update(instructions="Mind db.\nAnd web.", dry_run=True)
     cycle = CycleFactory(
         watch=shop, outcome=Cycle.Outcome.NEEDS_PERSON, outcome_reason="db is slow"
@@ -272,7 +272,7 @@ def test_show_tells_everything(shop):
     assert f"  {cycle.pk} " in shown
 
 
-def test_show_says_that_a_watch_has_never_run(shop):
+def test_show_reports_that_a_watch_has_never_run(shop):
     assert output_of("watch", "show", "shop").endswith("It has never run.\n")
 
 
@@ -288,7 +288,7 @@ def test_show_prints_json(shop):
     ]
 
 
-def test_edit_changes_what_is_given_and_leaves_the_rest(shop):
+def test_edit_changes_only_the_given_fields(shop):
     output_of("watch", "edit", "shop", "--max-tier", "2", "--dry-run", "--every", "15")
 
     shop.refresh_from_db()
@@ -341,7 +341,7 @@ def test_edit_changes_between_an_interval_and_cron(shop, options, cron):
         (["--every", "0"], "--every: "),
     ],
 )
-def test_edit_refuses_what_makes_no_sense_and_changes_nothing(shop, options, message):
+def test_an_invalid_edit_is_refused_and_changes_nothing(shop, options, message):
     WatchFactory(name="lab")
     before = Watch.objects.filter(pk=shop.pk).values().get()
 
@@ -351,7 +351,7 @@ def test_edit_refuses_what_makes_no_sense_and_changes_nothing(shop, options, mes
     assert Watch.objects.filter(pk=shop.pk).values().get() == before
 
 
-def test_remove_asks_first(shop, monkeypatch):
+def test_remove_needs_a_confirmation(shop, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
 
     with command_refused(RefusalCode.NOT_CONFIRMED):
@@ -360,7 +360,7 @@ def test_remove_asks_first(shop, monkeypatch):
     assert Watch.objects.filter(name="shop").exists()
 
 
-def test_remove_keeps_the_record(shop):
+def test_remove_keeps_the_cycles(shop):
     session = SessionFactory(cycle=CycleFactory(watch=shop, watch_name="shop"))
 
     said = output_of("watch", "remove", "shop", "--no-input")
@@ -371,7 +371,7 @@ def test_remove_keeps_the_record(shop):
     assert not Schedule.objects.filter(func__contains="start_scheduled_cycle").exists()
 
 
-def test_remove_waits_for_a_cycle_that_is_under_way(shop):
+def test_remove_is_refused_during_an_active_cycle(shop):
     CycleFactory(running=True, watch=shop)
 
     with command_refused(RefusalCode.CYCLE_ACTIVE):
@@ -381,7 +381,7 @@ def test_remove_waits_for_a_cycle_that_is_under_way(shop):
 
 
 @pytest.mark.parametrize("verb", ["show", "edit", "remove"])
-def test_an_unknown_name_says_which_are_known(shop, verb):
+def test_an_unknown_name_is_refused_with_the_known_ones(shop, verb):
     with command_refused(RefusalCode.NOT_FOUND, match="lab.*shop"):
         output_of("watch", verb, "lab")
 

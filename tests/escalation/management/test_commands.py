@@ -1,4 +1,4 @@
-"""`drill`, `chain`, `up` and `bench`: what they print, and how they refuse."""
+"""`drill`, `chain`, `up` and `bench`: output and refusals."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def test_drill_runs_without_a_key_and_exits_with_0(fake_cli, monkeypatch):
     assert Cycle.objects.get().outcome == Cycle.Outcome.HEALTHY
 
 
-def test_drill_plays_three_tiers_unless_told_otherwise():
+def test_drill_plays_three_tiers_by_default():
     output_of("drill", "--queue")
 
     assert Cycle.objects.get().drill == "three-tiers"
 
 
-def test_drill_can_be_handed_to_the_worker():
+def test_drill_can_be_enqueued():
     said = output_of("drill", "all-healthy", "--queue")
 
     assert said == f"Cycle {Cycle.objects.get().pk} of drill all-healthy is queued.\n"
@@ -113,7 +113,7 @@ def test_chain_json_keeps_every_decimal_place():
     assert '"cost_usd": 0.0180000001' in output_of("chain", str(session.pk), "--json")
 
 
-def test_chain_says_why_a_run_failed():
+def test_chain_shows_the_error_of_a_failed_session():
     session = SessionFactory(failed=True)
 
     assert "The CLI broke." in output_of("chain", str(session.pk))
@@ -124,7 +124,7 @@ def test_chain_refuses_an_unknown_session_with_exit_code_2():
         output_of("chain", "987")
 
 
-def test_chain_says_what_was_not_kept():
+def test_chain_marks_dry_and_ephemeral_cycles():
     session = SessionFactory(cycle=CycleFactory(ephemeral=True, dry_run=True))
 
     assert "(dry run, not kept)" in output_of("chain", str(session.pk))
@@ -137,7 +137,7 @@ def test_drill_lists_every_scenario_as_json():
 
 
 @pytest.mark.parametrize("also", [["all-healthy"], ["--queue"], ["--fresh"]])
-def test_drill_does_not_take_what_a_list_would_ignore(also):
+def test_drill_refuses_options_that_a_list_would_ignore(also):
     with command_refused(RefusalCode.INVALID_ARGUMENTS, match="--list"):
         output_of("drill", "--list", *also)
 
@@ -158,7 +158,7 @@ def state(settings):
     return settings.CLAUDEOPS_STATE_DIR
 
 
-def test_a_port_that_is_taken_is_refused(settings, state, listening):
+def test_a_port_in_use_is_refused(settings, state, listening):
     settings.CLAUDEOPS_HOST, settings.CLAUDEOPS_PORT = listening
 
     for attempt in (lambda: output_of("up"), lambda: output_of("web")):
@@ -166,14 +166,14 @@ def test_a_port_that_is_taken_is_refused(settings, state, listening):
             attempt()
 
 
-def test_a_host_that_is_not_ours_is_no_taken_port(settings, state):
+def test_a_foreign_host_is_refused_by_its_setting(settings, state):
     settings.CLAUDEOPS_HOST = "192.0.2.1"
 
     with command_refused(RefusalCode.CANNOT_LISTEN, match="CLAUDEOPS_HOST.*192.0.2.1"):
         output_of("web")
 
 
-def test_a_second_up_is_told_where_the_first_runs(state):
+def test_a_second_up_is_refused_with_the_address_of_the_first(state):
     installation.take(state, "http://127.0.0.1:8123/")
 
     with command_refused(RefusalCode.IN_USE, match="http://127.0.0.1:8123/"):
@@ -220,7 +220,7 @@ def test_bench_refuses_an_unknown_subject():
         output_of("bench", "everything")
 
 
-def test_a_scratch_installation_has_nothing_of_the_operators(monkeypatch, settings):
+def test_a_scratch_installation_has_no_settings_of_the_operator(monkeypatch, settings):
     seen: dict[str, str] = {}
 
     def run(command, *, env, **options):
@@ -240,7 +240,7 @@ def test_a_scratch_installation_has_nothing_of_the_operators(monkeypatch, settin
     assert seen[scratch.MARK] == "1"
 
 
-def test_drill_makes_the_database_of_a_fresh_installation(tmp_path):
+def test_drill_creates_the_database_of_a_fresh_installation(tmp_path):
     environment = {"PATH": os.environ["PATH"], "CLAUDEOPS_STATE_DIR": str(tmp_path / "state")}
 
     done = subprocess.run(

@@ -17,7 +17,7 @@ from tests.tables import each_row
         ("", 1),
     ],
 )
-def test_every_outcome_has_its_exit_code_of(outcome, code):
+def test_every_outcome_has_its_exit_code(outcome, code):
     assert exit_code_of(Cycle(outcome=outcome, state=Cycle.State.FINISHED)) == code
 
 

@@ -103,7 +103,7 @@ def test_the_text_of_progress_can_change(impatient):
     assert "Checking … 0 s" in out.getvalue()
 
 
-def test_a_long_line_is_cut_to_the_width_of_the_terminal(impatient, monkeypatch):
+def test_a_long_line_is_shortened_to_the_width_of_the_terminal(impatient, monkeypatch):
     monkeypatch.setenv("COLUMNS", "20")
     out = Terminal()
 

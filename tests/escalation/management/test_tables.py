@@ -44,7 +44,7 @@ def test_on_a_terminal_a_row_is_one_line(monkeypatch):
 
 
 @pytest.mark.parametrize("options", [{"no_color": True}, {"force_color": True}])
-def test_what_came_from_outside_brings_no_colour_and_no_line_of_its_own(options):
+def test_text_from_outside_has_no_colours_and_line_ends(options):
     text = shown(Terminal(), [["a\nb", "\x1b[31mred\x1b[0m", "\x1b]0;owned\x07"]], **options)
 
     assert "\x1b[31mred" not in text
@@ -58,7 +58,7 @@ def test_no_color_in_the_environment_is_respected(monkeypatch):
     assert "\x1b[" not in shown(Terminal())
 
 
-def test_wide_characters_are_aligned_by_what_they_take():
+def test_wide_characters_are_aligned_by_their_width():
     lines = shown(io.StringIO(), [["日本", "up", ""], ["shop", "up", ""]]).splitlines()
 
     assert lines == ["日本  up", "shop  up"]
@@ -72,5 +72,5 @@ def test_in_a_pipe_a_long_row_is_one_whole_line():
     assert shown(io.StringIO(), [["shop", "up", "x" * 399]]) == f"shop  up  {'x' * 399}\n"
 
 
-def test_no_rows_are_no_lines():
+def test_an_empty_table_prints_nothing():
     assert shown(Terminal(), []) == ""

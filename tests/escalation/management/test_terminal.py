@@ -1,4 +1,4 @@
-"""No command writes to a terminal what a terminal obeys."""
+"""No command writes control sequences to a terminal."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def output_of(*arguments: object) -> str:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_showing_what_was_recorded_is_harmless(options):
+def test_commands_that_show_records_print_no_control_characters(options):
     session = SessionFactory(error=HOSTILE, report={"summary": HOSTILE}, request=HOSTILE)
     watch = WatchFactory(name="shop", instructions=HOSTILE)
 
@@ -53,7 +53,7 @@ def test_showing_what_was_recorded_is_harmless(options):
 
 
 @pytest.mark.django_db
-def test_a_run_in_the_foreground_is_harmless(fake_cli, workdir):
+def test_a_foreground_run_prints_no_control_characters(fake_cli, workdir):
     watch = WatchFactory(workdir=str(workdir))
     fake_cli.then(f"init(); say({HOSTILE!r}); result({HEALTHY!r})")
     out = io.StringIO()
@@ -66,7 +66,7 @@ def test_a_run_in_the_foreground_is_harmless(fake_cli, workdir):
 
 
 @pytest.mark.django_db
-def test_a_refusal_is_harmless(capsys):
+def test_a_refusal_prints_no_control_characters(capsys):
     from django.core.management import execute_from_command_line
 
     with pytest.raises((SystemExit, CommandError)):
@@ -75,7 +75,7 @@ def test_a_refusal_is_harmless(capsys):
     assert not RAW.search(capsys.readouterr().err)
 
 
-def test_no_secret_is_written_and_json_stays_json():
+def test_secrets_are_redacted_and_json_stays_valid():
     out = io.StringIO()
 
     PlainOutput(out).write(json.dumps({"password": 12345678, "text": 'token="hunter22"'}))

@@ -1,4 +1,4 @@
-"""Real servers on this machine that take word, or do what a bad one does."""
+"""Real servers on this machine that receive messages, or fail in known ways."""
 
 from __future__ import annotations
 

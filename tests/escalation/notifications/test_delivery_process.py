@@ -1,4 +1,4 @@
-"""A message on its way, through Apprise's real plugins, to real servers on this machine."""
+"""Delivery of a message through Apprise's real plugins to real servers on this machine."""
 
 from __future__ import annotations
 

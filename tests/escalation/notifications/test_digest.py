@@ -1,4 +1,4 @@
-"""The daily digest: from the record, once a day, silent when there is nothing to tell."""
+"""The daily digest: content, once a day, and none without news."""
 
 from __future__ import annotations
 

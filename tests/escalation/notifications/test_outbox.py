@@ -94,7 +94,7 @@ def test_a_rollback_sends_nothing(transactional_db):
     assert pass_on() == 0
 
 
-def test_messages_and_the_mark_are_written_together(transactional_db, monkeypatch):
+def test_messages_and_routing_mark_are_written_in_one_transaction(transactional_db, monkeypatch):
     ChannelFactory()
     NotificationFactory()
 
@@ -230,7 +230,7 @@ def test_quiet_hours_are_local_time(settings):
     assert summary.due_at.isoformat() == "2026-03-04T22:00:00+00:00"
 
 
-def test_a_message_holds_no_secret_and_nothing_that_acts_on_a_terminal():
+def test_a_message_contains_no_secret_and_no_control_character():
     ChannelFactory()
     token = "ghp_" + "a1B2" * 9
     notify(Kind.BUDGET, f"with {token}", text=f"{token} \x1b[2J" + "x" * 10_000)

@@ -56,7 +56,7 @@ def candidate(number: int = 1, **facts) -> Candidate:
         ),
     ],
 )
-def test_a_channel_skips_what_it_does_not_want(rules, candidate, last_sent, why):
+def test_a_channel_skips_unwanted_notifications(rules, candidate, last_sent, why):
     last = LastNotification(last_sent, Severity.WARNING)
 
     assert skip_reason(rules, candidate, last) is why
@@ -79,7 +79,7 @@ def test_a_channel_skips_what_it_does_not_want(rules, candidate, last_sent, why)
         (time(22), None, time(23, 0), None),
     ],
 )
-def test_when_quiet_hours_end(begin, end, clock, until):
+def test_the_end_of_quiet_hours(begin, end, clock, until):
     assert end_of_quiet(begin, end, datetime.combine(NOON, clock, tzinfo=UTC)) == until
 
 
@@ -96,7 +96,7 @@ def test_repeated_notifications_of_an_incident_are_one_message():
     assert [batch.candidates for batch in found] == [(candidate(1, incident=7),)]
 
 
-def test_a_worse_incident_is_sent_once_more_and_not_at_each_swing():
+def test_a_worse_incident_is_sent_once_more():
     severities = [Severity.WARNING, Severity.CRITICAL, Severity.WARNING, Severity.CRITICAL]
     candidates = [candidate(n, incident=7, severity=one) for n, one in enumerate(severities)]
 

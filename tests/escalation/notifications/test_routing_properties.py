@@ -1,4 +1,4 @@
-"""Who hears what, for any of it: nothing is lost, nothing is told twice, a burst stays small."""
+"""Routing of any notifications: none is lost or sent twice, and a burst becomes a summary."""
 
 from __future__ import annotations
 

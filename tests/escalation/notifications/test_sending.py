@@ -1,4 +1,4 @@
-"""Messages that are due: sent once, tried again, given up, shown."""
+"""Due messages: sent once, retried, given up."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def read(row):
     return row
 
 
-def test_a_message_that_is_due_is_sent_once_to_the_channels_address(carried):
+def test_a_due_message_is_sent_once(carried):
     message = MessageFactory(channel__address="json://ada:secret@127.0.0.1/")
 
     assert send_due(message.channel_id) == 1
@@ -72,7 +72,7 @@ def test_a_message_that_is_due_is_sent_once_to_the_channels_address(carried):
     assert read(message.channel).last_sent_at is not None
 
 
-def test_it_ends_with_the_address_of_the_page_that_shows_it(carried):
+def test_a_message_ends_with_the_address_of_its_page(carried):
     message = MessageFactory()
     message.notifications.add(NotificationFactory(path="/incidents/7/"))
 
@@ -81,7 +81,7 @@ def test_it_ends_with_the_address_of_the_page_that_shows_it(carried):
     assert carried[0]["body"].endswith("\n\nhttps://ops.example.org/incidents/7/")
 
 
-def test_a_summary_ends_with_the_address_of_the_dashboard(carried):
+def test_a_summary_ends_with_the_address_of_the_overview(carried):
     message = MessageFactory(is_summary=True)
     message.notifications.add(NotificationFactory(), NotificationFactory())
 
@@ -104,7 +104,7 @@ def wanted(**channel) -> Message:
     return message
 
 
-def test_an_owner_gets_a_link_of_their_own_which_is_stored_nowhere(carried):
+def test_an_owner_gets_a_personal_link_that_is_not_stored(carried):
     message = wanted(owner=UserFactory(username="ada"))
 
     send_due(message.channel_id, lambda approval, user: f"/for/{user.username}/{approval.pk}/")
@@ -113,7 +113,7 @@ def test_an_owner_gets_a_link_of_their_own_which_is_stored_nowhere(carried):
     assert "/for/ada/" not in read(message).body
 
 
-def test_without_an_owner_the_address_is_the_ordinary_page(carried):
+def test_without_an_owner_the_address_is_that_of_the_page(carried):
     message = wanted()
 
     send_due(message.channel_id, lambda approval, user: "/for/somebody/")
@@ -221,7 +221,7 @@ def test_a_message_of_a_dead_sender_is_sent_by_another(carried, monkeypatch):
     assert read(message).state == State.SENT
 
 
-def test_another_key_is_an_error_and_keeps_the_message(carried, settings):
+def test_an_address_encrypted_with_another_key_is_an_error_and_keeps_the_message(carried, settings):
     message = MessageFactory()
     settings.CLAUDEOPS_ENCRYPTION_KEYS = (Fernet.generate_key().decode(),)
 
@@ -232,6 +232,6 @@ def test_another_key_is_an_error_and_keeps_the_message(carried, settings):
     assert "encrypted with another key" in read(message.channel).last_error
 
 
-def test_after_the_last_try_there_is_no_other():
+def test_after_the_last_attempt_there_is_no_back_off():
     assert back_off(len(BACK_OFF)) == BACK_OFF[-1]
     assert back_off(len(BACK_OFF) + 1) is None

@@ -1,4 +1,4 @@
-"""The queue: oldest first, each task once, asleep until something is due."""
+"""The queue: oldest first, each task once, idle until a task is due."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def payloads(taken) -> list[str]:
     return [payload for _key, payload in taken]
 
 
-def test_it_is_the_broker_of_this_installation():
+def test_the_installation_uses_this_broker():
     assert isinstance(get_broker(), WakingBroker)
 
 
-def test_a_worker_asleep_is_woken_by_a_task():
+def test_a_task_wakes_a_sleeping_worker():
     worker, web = broker(), broker()
     worker.dequeue()
 
@@ -56,7 +56,7 @@ def test_a_worker_asleep_is_woken_by_a_task():
     assert time.monotonic() - began < 10
 
 
-def test_a_task_that_is_not_committed_wakes_nobody():
+def test_an_uncommitted_task_wakes_no_worker():
     worker, web = broker(), broker()
     worker.dequeue()
 
@@ -68,7 +68,7 @@ def test_a_task_that_is_not_committed_wakes_nobody():
     assert not OrmQ.objects.exists()
 
 
-def test_asleep_it_leaves_the_database_alone(django_assert_num_queries):
+def test_a_sleeping_worker_makes_no_query(django_assert_num_queries):
     worker = broker()
     worker.dequeue()
 
@@ -76,7 +76,7 @@ def test_asleep_it_leaves_the_database_alone(django_assert_num_queries):
         assert worker.dequeue() == []
 
 
-def test_without_a_ring_a_task_is_found_by_looking(monkeypatch):
+def test_without_a_wakeup_a_task_is_found_by_polling(monkeypatch):
     monkeypatch.setattr(Conf, "POLL", 0.05)
     worker = broker()
     worker.dequeue()
@@ -96,7 +96,7 @@ def test_the_oldest_task_is_first():
     assert [payloads(worker.dequeue()) for _ in range(3)] == [["first"], ["second"], ["third"]]
 
 
-def test_a_task_is_taken_by_one():
+def test_a_task_is_taken_once():
     broker().enqueue("work")
     one, another = broker(), broker()
 
@@ -104,7 +104,7 @@ def test_a_task_is_taken_by_one():
     assert another.dequeue() == []
 
 
-def test_a_task_that_another_worker_took_meanwhile_is_left_to_it():
+def test_a_task_taken_by_another_worker_is_not_taken():
     worker = broker()
     worker.enqueue("work")
     seen = OrmQ.objects.get()
@@ -113,7 +113,7 @@ def test_a_task_that_another_worker_took_meanwhile_is_left_to_it():
     assert not worker._take(seen, timezone.now())
 
 
-def test_a_taken_task_is_locked_until_it_may_be_tried_again():
+def test_a_taken_task_is_locked_until_its_retry():
     worker = broker()
     worker.enqueue("work")
 
@@ -123,7 +123,7 @@ def test_a_taken_task_is_locked_until_it_may_be_tried_again():
     assert locked_for.total_seconds() == pytest.approx(Conf.RETRY, abs=60)
 
 
-def test_a_lock_that_runs_out_ends_the_sleep():
+def test_an_expired_lock_ends_the_sleep():
     worker = broker()
     OrmQ.objects.create(
         key="claudeops", payload="again", lock=timezone.now() + timedelta(seconds=0.2)
@@ -137,13 +137,13 @@ def test_a_lock_that_runs_out_ends_the_sleep():
     assert time.monotonic() - began < 10
 
 
-def test_the_tasks_of_another_cluster_are_not_ours():
+def test_tasks_of_another_cluster_are_not_taken():
     OrmQ.objects.create(key="another", payload="work", lock=timezone.now())
 
     assert broker().dequeue() == []
 
 
-def test_a_database_that_is_away_for_a_while_does_not_end_the_worker(monkeypatch, caplog):
+def test_an_unavailable_database_does_not_end_the_worker(monkeypatch, caplog):
     worker = broker()
     worker.enqueue("work")
     monkeypatch.setattr(Conf, "POLL", 0)
@@ -159,7 +159,7 @@ def test_a_database_that_is_away_for_a_while_does_not_end_the_worker(monkeypatch
     assert payloads(worker.dequeue()) == ["work"]
 
 
-def test_a_worker_that_is_going_away_takes_nothing_more(monkeypatch):
+def test_a_stopping_worker_takes_no_task(monkeypatch):
     closing = threading.Event()
     monkeypatch.setattr(WakingBroker, "is_closing", staticmethod(closing.is_set))
     worker = broker()
@@ -173,24 +173,24 @@ def test_a_worker_that_is_going_away_takes_nothing_more(monkeypatch):
     assert worker.dequeue() == []
 
 
-def test_it_sleeps_for_as_long_as_it_polls_when_nothing_is_locked(monkeypatch):
+def test_without_locks_the_sleep_is_the_polling_interval(monkeypatch):
     monkeypatch.setattr(Conf, "POLL", 5)
 
     assert seconds_to_sleep(NOON, None) == 5
 
 
 @pytest.mark.parametrize(("due", "seconds"), [(-3, 0), (0, 0), (2, 2), (5, 5), (3600, 5)])
-def test_it_never_sleeps_past_the_next_lock(monkeypatch, due, seconds):
+def test_the_sleep_ends_with_the_next_lock(monkeypatch, due, seconds):
     monkeypatch.setattr(Conf, "POLL", 5)
 
     assert seconds_to_sleep(NOON, NOON + timedelta(seconds=due)) == seconds
 
 
-def test_the_safety_net_is_never_further_away_than_ten_seconds():
+def test_the_polling_interval_is_at_most_ten_seconds():
     assert real_settings.Q_CLUSTER["poll"] in range(1, 11)
 
 
-def test_a_task_that_this_host_cannot_read_is_left_to_the_others(caplog):
+def test_an_unreadable_task_is_left_to_other_hosts(caplog):
     here, elsewhere = broker(), broker()
     here.enqueue("signed with another key")
     ((number, _payload),) = here.dequeue()

@@ -1,4 +1,4 @@
-"""Hosts whose clocks differ by a minute share one queue, and see each other's signs of life."""
+"""Hosts whose clocks differ by a minute share one queue and see each other's heartbeats."""
 
 from __future__ import annotations
 
@@ -72,15 +72,15 @@ def found(tmp_path_factory: pytest.TempPathFactory, new_postgres_database) -> di
     return heard
 
 
-def test_a_task_of_a_host_whose_clock_is_ahead_waits_for_all_from_the_first_moment(found):
+def test_a_task_of_a_host_with_a_fast_clock_is_visible_at_once(found):
     assert found["waits for a slow host"]
     assert found["taken by it at once"] == 1
 
 
-def test_a_task_that_a_host_whose_clock_is_behind_has_just_taken_is_not_lost(found):
+def test_a_task_taken_by_a_host_with_a_slow_clock_is_not_lost(found):
     assert found["held, not lost"]
 
 
-def test_a_worker_is_seen_by_a_host_whose_clock_is_ahead_of_its_own(found):
+def test_a_worker_is_live_for_a_host_with_a_fast_clock(found):
     assert found["seen by a fast host"] == ["slow"]
     assert found["worker"]

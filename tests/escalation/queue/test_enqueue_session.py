@@ -22,7 +22,7 @@ def queued_tasks() -> list[int]:
     return [row.task["args"][0] for row in OrmQ.objects.all()]
 
 
-def test_a_session_is_handed_to_the_worker(queued):
+def test_a_session_is_enqueued(queued):
     enqueue_session(queued)
 
     assert queued_tasks() == [queued.pk]

@@ -1,4 +1,4 @@
-"""A task that fails leaves its words in the queue's table: masked."""
+"""The error of a failed task is stored redacted in the queue's table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.tables import each_row
 TOKEN = "ghp_" + "a1B2" * 9
 
 
-def test_what_a_task_leaves_when_it_fails_is_redacted_and_tells_where():
+def test_the_stored_error_of_a_task_is_redacted_and_has_a_traceback():
     @with_redacted_failure
     def task() -> str:
         raise ValueError(f"with {TOKEN}")
@@ -26,7 +26,7 @@ def test_what_a_task_leaves_when_it_fails_is_redacted_and_tells_where():
     assert "ValueError: with [redacted: github token]" in stored
 
 
-def test_a_task_that_works_gives_what_it_gave():
+def test_a_successful_task_returns_its_result():
     assert with_redacted_failure(lambda: "done")() == "done"
 
 
@@ -40,5 +40,5 @@ def test_a_task_that_works_gives_what_it_gave():
         tasks.start_scheduled_cycle,
     ],
 )
-def test_every_task_is_so(task):
+def test_every_task_is_wrapped(task):
     assert task.__wrapped__

@@ -51,7 +51,7 @@ def fifos(directory: Path) -> list[Path]:
     return sorted(directory.iterdir())
 
 
-def test_it_wakes_who_sleeps(wakeup, directory):
+def test_a_wakeup_ends_the_sleep(wakeup, directory):
     threading.Timer(0.1, other(directory).wake).start()
     began = time.monotonic()
 
@@ -59,7 +59,7 @@ def test_it_wakes_who_sleeps(wakeup, directory):
     assert time.monotonic() - began < 10
 
 
-def test_without_a_wakeup_the_sleep_ends_by_itself(wakeup):
+def test_without_a_wakeup_the_sleep_times_out(wakeup):
     assert not wakeup.wait(0.05)
 
 
@@ -76,7 +76,7 @@ def test_many_wakeups_wake_once(wakeup, directory):
     assert [wakeup.wait(0), wakeup.wait(0)] == [True, False]
 
 
-def test_every_process_that_listens_is_woken(directory):
+def test_every_listening_process_is_woken(directory):
     listeners = [
         subprocess.Popen(
             [sys.executable, "-c", LISTENER, str(directory)],
@@ -95,7 +95,7 @@ def test_every_process_that_listens_is_woken(directory):
     assert [listener.communicate(timeout=40)[0] for listener in listeners] == ["True\n"] * 3
 
 
-def test_the_fifo_of_a_process_that_died_is_removed(wakeup, directory):
+def test_the_fifo_of_a_dead_process_is_removed(wakeup, directory):
     dead = subprocess.run(
         [sys.executable, "-c", LISTENER.replace("wait(30)", "wait(0)"), str(directory)],
         cwd=PROJECT,
@@ -111,7 +111,7 @@ def test_the_fifo_of_a_process_that_died_is_removed(wakeup, directory):
     assert wakeup.wait(0)
 
 
-def test_a_directory_that_was_cleaned_up_is_made_again(wakeup, directory):
+def test_a_removed_directory_is_created_again(wakeup, directory):
     for path in fifos(directory):
         path.unlink()
     directory.rmdir()
@@ -122,7 +122,7 @@ def test_a_directory_that_was_cleaned_up_is_made_again(wakeup, directory):
     assert wakeup.wait(0)
 
 
-def test_to_listen_twice_is_to_listen_once(wakeup, directory):
+def test_listening_twice_opens_one_fifo(wakeup, directory):
     wakeup.listen()
 
     assert len(fifos(directory)) == 1
@@ -147,7 +147,7 @@ def test_a_wakeup_without_a_listener_is_no_error(directory):
     assert not directory.exists()
 
 
-def test_where_no_fifo_can_be_made_it_only_sleeps(tmp_path, caplog):
+def test_without_a_fifo_the_listener_only_sleeps(tmp_path, caplog):
     in_the_way = tmp_path / "wakeup"
     in_the_way.write_text("a file, not a directory")
     wakeup = FifoWakeup(in_the_way, "default")
@@ -160,7 +160,7 @@ def test_where_no_fifo_can_be_made_it_only_sleeps(tmp_path, caplog):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_it_wakes_when_the_transaction_is_committed(wakeup, directory):
+def test_a_commit_sends_the_wakeup(wakeup, directory):
     with transaction.atomic():
         other(directory).wake_at_commit()
         early = wakeup.wait(0)
@@ -169,7 +169,7 @@ def test_it_wakes_when_the_transaction_is_committed(wakeup, directory):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_it_is_silent_about_what_was_rolled_back(wakeup, directory):
+def test_a_rollback_sends_no_wakeup(wakeup, directory):
     with transaction.atomic():
         other(directory).wake_at_commit()
         transaction.set_rollback(True)

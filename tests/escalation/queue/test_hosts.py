@@ -1,4 +1,4 @@
-"""A watch bound to hosts: who takes its tasks, and that nobody else waits for it."""
+"""A watch bound to hosts: which host takes its tasks, and no other session waits for it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def handed_over() -> list[int]:
     return [row.task["args"][0] for row in OrmQ.objects.order_by("pk")]
 
 
-def test_a_host_takes_what_is_bound_to_its_labels_or_its_name_or_to_none(settings):
+def test_a_host_takes_sessions_bound_to_its_labels_or_name_or_to_no_host(settings):
     settings.CLAUDEOPS_HOST_LABELS = "lab, rack-2"
     free, labelled, named = queued(), queued("lab nas"), queued(HERE)
     for session in (free, labelled, named):
@@ -63,7 +63,7 @@ def test_a_host_takes_what_is_bound_to_its_labels_or_its_name_or_to_none(setting
     assert taken_here() == [free.pk, labelled.pk, named.pk]
 
 
-def test_a_host_leaves_alone_what_is_bound_to_others(settings):
+def test_a_host_does_not_take_sessions_bound_to_others(settings):
     settings.CLAUDEOPS_HOST_LABELS = "lab"
     elsewhere, free = queued("nas"), queued()
     # A label that only begins like ours is another.
@@ -74,7 +74,7 @@ def test_a_host_leaves_alone_what_is_bound_to_others(settings):
     assert taken_here() == [free.pk]
 
 
-def test_a_task_that_came_to_the_wrong_host_waits_and_goes_to_the_right_one():
+def test_a_task_on_the_wrong_host_is_moved_to_the_right_one():
     live("nas", "nas")
     session = queued()
     queue.enqueue_session(session)
@@ -92,7 +92,7 @@ def test_a_task_that_came_to_the_wrong_host_waits_and_goes_to_the_right_one():
     assert taken_here() == []
 
 
-def test_who_is_bound_to_a_host_that_is_away_keeps_no_place_from_others(settings):
+def test_a_session_bound_to_a_missing_host_does_not_block_others(settings):
     settings.CLAUDEOPS_MAX_SESSIONS = 1
     _bound, free = waiting("gone"), waiting()
 
@@ -102,7 +102,7 @@ def test_who_is_bound_to_a_host_that_is_away_keeps_no_place_from_others(settings
     assert handed_over() == [free.pk]
 
 
-def test_who_is_bound_to_a_host_that_is_busy_keeps_no_place_from_others(settings):
+def test_a_session_bound_to_a_busy_host_does_not_block_others(settings):
     settings.CLAUDEOPS_MAX_SESSIONS = 2
     live("nas", workers=1)
     SessionFactory(running=True, host="nas")
@@ -113,7 +113,7 @@ def test_who_is_bound_to_a_host_that_is_busy_keeps_no_place_from_others(settings
     assert handed_over() == [free.pk]
 
 
-def test_who_is_bound_to_a_free_host_has_its_turn(settings):
+def test_a_session_bound_to_a_free_host_is_next(settings):
     settings.CLAUDEOPS_MAX_SESSIONS = 1
     live("box-7", "box-7 nas")
     bound, _free = waiting("nas"), waiting()
@@ -123,7 +123,7 @@ def test_who_is_bound_to_a_free_host_has_its_turn(settings):
     assert handed_over() == [bound.pk]
 
 
-def test_the_limits_count_the_runs_of_every_host(settings):
+def test_the_limit_counts_sessions_of_every_host(settings):
     settings.CLAUDEOPS_MAX_SESSIONS = 2
     SessionFactory(running=True, host="nas")
     SessionFactory(running=True, host="lab")
@@ -131,7 +131,7 @@ def test_the_limits_count_the_runs_of_every_host(settings):
     assert "2 sessions are running" in objection(queued())
 
 
-def test_the_limit_of_tier_3_counts_the_runs_of_every_host():
+def test_the_limit_of_tier_3_counts_sessions_of_every_host():
     SessionFactory(running=True, tier=3, host="elsewhere")
 
     assert "1 Tier 3 sessions are running" in objection(queued(tier=3))
@@ -143,7 +143,7 @@ def long_queued(hosts: str) -> Session:
     return session
 
 
-def test_a_session_whose_label_no_live_host_has_says_so_by_an_incident():
+def test_a_session_without_a_matching_live_host_opens_an_incident():
     live("lab")
     session = long_queued("nas")
 
@@ -155,14 +155,14 @@ def test_a_session_whose_label_no_live_host_has_says_so_by_an_incident():
 
 
 @pytest.mark.parametrize(("hosts", "labels"), [("nas", "nas"), ("", "")])
-def test_a_session_that_some_live_host_may_run_says_nothing(hosts, labels):
+def test_a_session_with_a_matching_live_host_opens_no_incident(hosts, labels):
     live("box-7", labels)
     long_queued(hosts)
 
     assert note_unschedulable() == 0
 
 
-def test_a_host_that_was_just_started_again_is_waited_for():
+def test_no_incident_is_opened_while_a_host_restarts():
     queued("nas")
 
     assert note_unschedulable() == 0

@@ -1,4 +1,4 @@
-"""A hundred watches due in the same minute: in order, within limits, and each once in its turn."""
+"""A hundred watches due in the same minute: in order, within limits, each once."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def due(settings, workdir) -> list[Watch]:
     return watches
 
 
-def test_they_start_in_the_order_in_which_they_were_due_and_never_above_the_limit(due):
+def test_cycles_start_in_order_and_within_the_limit(due):
     workers = Workers()
 
     work_until_empty(workers)
@@ -71,7 +71,7 @@ def test_they_start_in_the_order_in_which_they_were_due_and_never_above_the_limi
     assert workers.most_at_once == LIMIT
 
 
-def test_what_follows_one_round_waits_until_every_watch_had_its_first(due):
+def test_second_cycles_wait_until_every_watch_had_its_first(due):
     """The first watch escalates at once, and has no more of the places than the others."""
     workers, first = Workers(), due[0]
     followed: list[Session] = []

@@ -95,17 +95,17 @@ def rush(tmp_path_factory, new_postgres_database) -> dict[str, Any]:
     }
 
 
-def test_every_session_is_started_once_whichever_host_takes_it(rush):
+def test_every_session_is_started_once(rush):
     assert sorted(rush["started"]) == sorted(rush["tiers"])
     assert len(rush["started"]) == 2 * WATCHES
     assert rush["hosts"] == ["host-1", "host-2", "host-3"]
 
 
-def test_never_more_than_the_limit_run_at_once_on_all_hosts_together(rush):
+def test_sessions_of_all_hosts_stay_within_the_limit(rush):
     assert rush["most"] == LIMIT
 
 
-def test_they_start_in_the_order_in_which_they_were_due(rush):
+def test_sessions_start_in_the_order_in_which_they_were_due(rush):
     firsts = [key for key in rush["started"] if rush["tiers"][key] == 1]
     moved = [abs(firsts.index(key) - place) for place, key in enumerate(rush["due"])]
     print(f"at most {max(moved)} places out of order")
@@ -113,7 +113,7 @@ def test_they_start_in_the_order_in_which_they_were_due(rush):
     assert max(moved) <= IN_FLIGHT
 
 
-def test_no_watch_has_its_second_round_while_others_wait_for_their_first(rush):
+def test_second_cycles_wait_until_every_watch_had_its_first(rush):
     tiers = [rush["tiers"][key] for key in rush["started"]]
     late = tiers[tiers.index(2) :].count(1)
     print(f"{late} first rounds began after a second one")

@@ -86,7 +86,7 @@ def test_a_task_of_one_host_wakes_the_worker_of_another(hosts):
     assert worker.communicate(timeout=40)[0] == "['work']\n"
 
 
-def test_of_two_workers_that_are_woken_each_task_is_given_to_one(hosts):
+def test_of_two_woken_workers_one_takes_each_task(hosts):
     workers = [asleep(hosts.start("-c", WORKER)) for _ in range(2)]
 
     for task in ("one", "two"):
@@ -96,7 +96,7 @@ def test_of_two_workers_that_are_woken_each_task_is_given_to_one(hosts):
     assert sorted(said) == ["['one']\n", "['two']\n"]
 
 
-def test_it_wakes_at_commit_and_not_after_a_rollback(hosts):
+def test_a_commit_wakes_and_a_rollback_does_not(hosts):
     said = hosts.run(
         "-c",
         SETUP
@@ -135,7 +135,7 @@ print(broker._wakeup.wait(5), broker._wakeup.wait(0.1))
     assert said == "True False\n"
 
 
-def test_a_connection_that_the_server_ended_is_made_anew(hosts):
+def test_a_closed_connection_is_opened_again(hosts):
     said = hosts.run(
         "-c",
         SETUP
@@ -155,7 +155,7 @@ print(broker._wakeup.wait(5), [payload for key, payload in broker.dequeue() or b
     assert said == "True ['work']\n"
 
 
-def test_a_server_that_takes_no_more_listeners_leaves_polling(hosts):
+def test_without_a_listen_connection_the_worker_polls(hosts):
     said = hosts.run(
         "-c",
         SETUP

@@ -1,4 +1,4 @@
-"""Whose turn it is when a place is free: the oldest that fits, and each place once."""
+"""Free slots: the oldest session that fits gets each one, once."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def handed_over() -> list[int]:
         ([WaitingSession(5, 1), WaitingSession(6, 2), WaitingSession(7, 1)], [], [5, 6]),
     ],
 )
-def test_the_oldest_that_fits_is_next(line, running, turn):
+def test_the_oldest_session_that_fits_is_next(line, running, turn):
     assert whose_turn(line, running, SessionLimits(sessions=2, tier3_sessions=1)) == turn
 
 
 @pytest.mark.django_db
-def test_a_free_place_goes_to_the_one_that_has_waited_longest(settings):
+def test_a_free_slot_goes_to_the_oldest_waiting_session(settings):
     settings.CLAUDEOPS_MAX_SESSIONS = 1
     first, _second = waiting(), waiting()
 
@@ -73,7 +73,7 @@ def test_a_free_place_goes_to_the_one_that_has_waited_longest(settings):
 
 
 @pytest.mark.django_db
-def test_every_free_place_is_given_in_order(settings):
+def test_every_free_slot_is_given_in_order(settings):
     settings.CLAUDEOPS_MAX_SESSIONS = 3
     SessionFactory(running=True)
     sessions = [waiting() for _ in range(4)]
@@ -84,7 +84,7 @@ def test_every_free_place_is_given_in_order(settings):
 
 
 @pytest.mark.django_db
-def test_who_has_a_task_is_found_without_reading_the_tasks(settings):
+def test_sessions_with_a_task_are_found_without_reading_the_tasks(settings):
     """All of them are looked at under the lock of the installation: reading one takes long."""
     session = waiting()
     start_waiting()
@@ -95,7 +95,7 @@ def test_who_has_a_task_is_found_without_reading_the_tasks(settings):
 
 
 @pytest.mark.django_db
-def test_where_no_place_is_free_nobody_is_called(settings):
+def test_without_a_free_slot_nothing_is_enqueued(settings):
     settings.CLAUDEOPS_MAX_SESSIONS = 1
     SessionFactory(running=True)
     waiting()
@@ -105,7 +105,7 @@ def test_where_no_place_is_free_nobody_is_called(settings):
 
 
 @pytest.mark.django_db
-def test_one_that_waits_for_a_place_of_tier_3_does_not_hold_up_the_others():
+def test_a_session_that_waits_for_a_slot_of_tier_3_does_not_block_others():
     SessionFactory(running=True, tier=3)
     _third, first = waiting(tier=3), waiting(tier=1)
 
@@ -115,7 +115,7 @@ def test_one_that_waits_for_a_place_of_tier_3_does_not_hold_up_the_others():
 
 
 @pytest.mark.django_db
-def test_who_is_called_already_is_not_called_again():
+def test_a_session_with_a_task_is_not_enqueued_again():
     waiting()
 
     assert [start_waiting(), start_waiting()] == [1, 0]
@@ -123,7 +123,7 @@ def test_who_is_called_already_is_not_called_again():
 
 
 @pytest.mark.django_db
-def test_a_call_that_a_worker_took_and_lost_is_repeated():
+def test_a_lost_task_is_enqueued_again():
     waiting()
     start_waiting()
     OrmQ.objects.update(lock=timezone.now() + timedelta(hours=1))
@@ -132,7 +132,7 @@ def test_a_call_that_a_worker_took_and_lost_is_repeated():
 
 
 @pytest.mark.django_db
-def test_a_session_that_was_never_refused_is_not_called():
+def test_a_session_that_never_waited_is_not_enqueued():
     queued()
 
     assert start_waiting() == 0
@@ -140,7 +140,7 @@ def test_a_session_that_was_never_refused_is_not_called():
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("status", [Session.Status.CANCELLED, Session.Status.RUNNING])
-def test_a_session_that_waits_no_more_is_not_called(status):
+def test_a_session_that_no_longer_waits_is_not_enqueued(status):
     waiting()
     Session.objects.update(status=status)
 
@@ -148,7 +148,7 @@ def test_a_session_that_waits_no_more_is_not_called(status):
 
 
 @pytest.mark.django_db
-def test_nobody_is_called_during_a_pause():
+def test_nothing_is_enqueued_during_a_pause():
     waiting()
     pause("new disks")
 
@@ -166,7 +166,7 @@ def test_after_a_pause_the_oldest_is_first():
 
 
 @pytest.mark.django_db
-def test_the_call_is_part_of_the_transaction_that_freed_the_place():
+def test_enqueueing_is_part_of_the_transaction_that_freed_the_slot():
     waiting()
 
     with transaction.atomic():
@@ -177,7 +177,7 @@ def test_the_call_is_part_of_the_transaction_that_freed_the_place():
 
 
 @pytest.mark.django_db
-def test_a_session_without_a_place_begins_to_wait(settings):
+def test_a_session_without_a_slot_waits(settings):
     settings.CLAUDEOPS_MAX_SESSIONS = 1
     SessionFactory(running=True)
     session = queued()
@@ -189,7 +189,7 @@ def test_a_session_without_a_place_begins_to_wait(settings):
 
 
 @pytest.mark.django_db
-def test_a_session_refused_again_has_waited_since_the_first_time():
+def test_a_session_keeps_the_time_of_its_first_refusal():
     session = waiting()
     since = session.waiting_since
 
@@ -200,7 +200,7 @@ def test_a_session_refused_again_has_waited_since_the_first_time():
 
 
 @pytest.mark.django_db
-def test_a_session_that_starts_waits_no_more():
+def test_a_session_that_starts_no_longer_waits():
     session = waiting()
 
     assert admit(session) == ""
@@ -209,7 +209,7 @@ def test_a_session_that_starts_waits_no_more():
 
 
 @pytest.mark.django_db
-def test_a_newer_session_leaves_the_free_place_to_an_older_one(fake_cli, settings):
+def test_a_newer_session_leaves_the_free_slot_to_an_older_one(fake_cli, settings):
     settings.CLAUDEOPS_MAX_SESSIONS = 1
     older, newer = waiting(), queued()
 
@@ -223,7 +223,7 @@ def test_a_newer_session_leaves_the_free_place_to_an_older_one(fake_cli, setting
 
 
 @pytest.mark.django_db
-def test_a_newer_session_starts_where_there_is_room_for_both(settings):
+def test_a_newer_session_starts_when_there_are_slots_for_both(settings):
     settings.CLAUDEOPS_MAX_SESSIONS = 2
     waiting()
 
@@ -231,7 +231,7 @@ def test_a_newer_session_starts_where_there_is_room_for_both(settings):
 
 
 @pytest.mark.django_db
-def test_a_session_that_ends_calls_the_next(fake_cli, settings, workdir):
+def test_a_session_that_ends_enqueues_the_next(fake_cli, settings, workdir):
     settings.CLAUDEOPS_MAX_SESSIONS = 1
     session, others = queued_session(workdir), [waiting(), waiting()]
     fake_cli.reports(HEALTHY)
@@ -242,7 +242,7 @@ def test_a_session_that_ends_calls_the_next(fake_cli, settings, workdir):
 
 
 @pytest.mark.django_db
-def test_recovery_calls_those_whose_call_died_with_a_process():
+def test_recovery_enqueues_sessions_whose_task_was_lost():
     session = waiting()
 
     tasks.recover_orphans()
@@ -251,7 +251,7 @@ def test_recovery_calls_those_whose_call_died_with_a_process():
 
 
 @pytest.mark.django_db
-def test_who_is_held_back_by_the_sandbox_keeps_no_place_from_others(settings):
+def test_a_session_held_by_a_worse_sandbox_proof_does_not_block_others(settings):
     settings.CLAUDEOPS_MAX_SESSIONS = 1
     proof = SandboxProofFactory(failed=1, is_worse=True)
     held, free = waiting(tier=2), waiting(tier=1)

@@ -1,4 +1,4 @@
-"""Facts of the continuation decision: looked up first in the database, last on disk."""
+"""Facts of the continuation decision: looked up in the database first, on disk last."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_link_to_the_cli_is_the_same_binary(child, fake_cli, settings, tmp_pat
     assert facts_of(child).same_binary
 
 
-def test_another_working_directory_is_another(child, tmp_path):
+def test_another_working_directory_is_recognised(child, tmp_path):
     (tmp_path / "other").mkdir()
     change(child, workdir=str(tmp_path / "other"))
 
@@ -96,7 +96,7 @@ def test_directories_that_are_both_gone_are_compared_by_name(child):
     assert (same, facts_of(child).same_directory) == (True, False)
 
 
-def test_a_cli_that_was_moved_away_is_another_binary(child):
+def test_a_cli_that_was_moved_is_another_binary(child):
     change(parent_of(child), cli_path="/gone/claude")
 
     assert not facts_of(child).same_binary
@@ -141,14 +141,14 @@ def test_the_first_reason_for_retiring_is_kept():
     assert Conversation.objects.get(session_id="x").reason == "refused"
 
 
-def test_a_conversation_that_another_run_is_in_is_in_use(child):
+def test_a_conversation_of_another_running_session_is_in_use(child):
     holder = SessionFactory(running=True)
     Conversation.objects.filter(session_id=parent_of(child).session_id).update(in_use_by=holder)
 
     assert facts_of(child).in_use_by == holder.pk
 
 
-def test_a_run_leaves_its_conversation_at_its_end(child):
+def test_a_session_releases_its_conversation_at_its_end(child):
     conversation = Conversation.objects.get(session_id=parent_of(child).session_id)
 
     assert conversation.in_use_by is None
@@ -156,13 +156,13 @@ def test_a_run_leaves_its_conversation_at_its_end(child):
     assert not Conversation.take(conversation.session_id, SessionFactory(running=True))
 
 
-def test_the_age_is_counted_from_the_last_activity(child):
+def test_the_age_is_measured_from_the_last_activity(child):
     change(parent_of(child), last_activity_at=timezone.now() - timedelta(hours=3))
 
     assert 10_790 < facts_of(child).age_seconds < 10_900
 
 
-def test_a_clock_set_back_an_hour_gives_a_negative_age_which_is_young(child):
+def test_a_clock_set_back_an_hour_gives_a_negative_age(child):
     with time_machine.travel(timezone.now() - timedelta(hours=1)):
         assert -3700 < facts_of(child).age_seconds < -3500
         assert isinstance(decided(child), Resume)
@@ -194,7 +194,7 @@ def test_context_window_of_another_cli_version_is_ignored():
     assert context_window_of("haiku", OLD) == 200_000
 
 
-def test_a_model_is_known_by_the_name_that_was_asked_for_and_by_the_one_that_the_cli_reported():
+def test_a_model_is_found_by_its_requested_and_its_reported_name():
     SessionFactory(
         model="haiku", model_used="claude-haiku-4-5", cli_version=OLD, context_window=300_000
     )
@@ -220,7 +220,7 @@ def test_req8_the_window_of_the_next_tiers_model_decides(child):
     assert isinstance(decided(child), Resume)
 
 
-def test_session_without_answer_has_the_occupancy_that_it_resumed(child):
+def test_a_session_without_an_answer_has_the_context_that_it_resumed(child):
     """The fork holds everything that the conversation held before."""
     change(parent_of(child), context_tokens=170_000)
     change(child, status="failed", continued_by="resume", context_tokens=0)
@@ -229,7 +229,7 @@ def test_session_without_answer_has_the_occupancy_that_it_resumed(child):
     assert facts_of(retry).context_tokens == 170_000
 
 
-def test_the_last_known_figure_is_looked_for_as_far_up_as_the_conversation_reaches(child):
+def test_the_context_is_searched_in_all_sessions_of_the_conversation(child):
     """A handoff is not part of the new conversation."""
     change(parent_of(child), context_tokens=170_000)
     change(child, status="failed", continued_by="handoff", context_tokens=0)
@@ -261,7 +261,7 @@ def test_req8_the_whole_output_of_the_last_answer_counts(child):
     assert continuation.guard == Guard.CONTEXT_FULL
 
 
-def test_req8_the_archived_copy_tells_it_where_the_file_is_gone(child):
+def test_req8_the_archived_copy_is_read_when_the_file_is_missing(child):
     parent = parent_of(child)
     with transcript_file_of(parent).open("a") as transcript:
         transcript.write(long_answer(parent.session_id, 900_000))
@@ -274,7 +274,7 @@ def test_req8_the_archived_copy_tells_it_where_the_file_is_gone(child):
     assert continuation.guard == Guard.CONTEXT_FULL
 
 
-def test_a_transcript_that_lacks_the_last_answer_does_not_make_the_conversation_smaller(child):
+def test_a_transcript_without_the_last_answer_does_not_reduce_the_context(child):
     change(parent_of(child), context_tokens=70_000)
 
     _continuation, facts = decide_continuation(again(child), get_tier(2), find_binary())
@@ -291,13 +291,13 @@ def test_a_transcript_that_lacks_the_last_answer_does_not_make_the_conversation_
         (lose_transcript, TranscriptLocation.GONE),
     ],
 )
-def test_the_transcript_is_looked_for_on_disk_then_in_the_archive(child, lose, expected):
+def test_the_transcript_is_searched_on_disk_and_then_in_the_archive(child, lose, expected):
     lose(parent_of(child))
 
     assert transcript_of(parent_of(child)) == expected
 
 
-def test_another_host_with_an_archive_is_resumed_and_without_one_is_not(child):
+def test_a_session_of_another_host_is_resumed_only_with_an_archive(child):
     transcript_file_of(parent_of(child)).unlink()
     change(parent_of(child), host="another-host")
     with_archive = decided(child)
@@ -310,7 +310,7 @@ def test_another_host_with_an_archive_is_resumed_and_without_one_is_not(child):
     assert without.guard == Guard.OTHER_HOST
 
 
-def test_the_disk_is_not_looked_at_when_a_cheap_guard_objects(child, monkeypatch):
+def test_the_disk_is_not_read_when_a_cheap_guard_objects(child, monkeypatch):
     def look(*args):
         raise AssertionError("nobody had to look at the disk")
 
@@ -322,7 +322,7 @@ def test_the_disk_is_not_looked_at_when_a_cheap_guard_objects(child, monkeypatch
     assert facts["parent"]["transcript"] == TranscriptLocation.NOT_LOOKED
 
 
-def test_the_facts_that_were_seen_are_stored_with_the_session(child):
+def test_the_facts_are_stored_with_the_session(child):
     change(parent_of(child), context_tokens=15_000)
 
     ran = run(child)
@@ -340,7 +340,7 @@ def test_the_facts_that_were_seen_are_stored_with_the_session(child):
     }
 
 
-def test_a_first_run_stores_that_it_has_no_parent(child):
+def test_a_first_session_stores_that_it_has_no_parent(child):
     stored = parent_of(child).continuation_facts
 
     assert stored["parent"] is None
@@ -348,7 +348,7 @@ def test_a_first_run_stores_that_it_has_no_parent(child):
 
 
 @pytest.mark.parametrize("purpose", [Session.Purpose.REPORT, Session.Purpose.CONTINUATION])
-def test_a_fresh_start_for_higher_tiers_does_not_break_a_tier_off_in_the_middle(child, purpose):
+def test_force_fresh_does_not_apply_within_a_tier(child, purpose):
     """`--fresh` says: higher tiers start anew. The same tier still goes on with its own work."""
     child.cycle.force_fresh = True
     child.cycle.save()

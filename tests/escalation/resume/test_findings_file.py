@@ -1,4 +1,4 @@
-"""Findings that an agent writes itself, when the record or the ids are not enough."""
+"""Findings that an agent writes itself, when the record or the ids are not sufficient."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def after_missing_ids(workdir) -> Session:
         ({}, False),
     ],
 )
-def test_ids_went_missing_when_a_good_run_of_the_last_cycle_had_none(facts, missing):
+def test_ids_are_missing_when_a_good_session_of_the_last_cycle_had_none(facts, missing):
     watch = WatchFactory()
     SessionFactory(cycle=CycleFactory(watch=watch), **facts)
     now = CycleFactory(watch=watch)
@@ -80,7 +80,7 @@ def test_findings_are_wanted_from_tier_1_and_findings_sessions(after_missing_ids
     assert wanted == [True, False, True]
 
 
-def test_findings_are_taken_once(session):
+def test_findings_are_read_once(session):
     path = put(session, b'{"findings": "the disk is full"}')
 
     assert handoff.take(session) == ("the disk is full", "")
@@ -100,7 +100,7 @@ def test_findings_are_taken_once(session):
         (b'{"findings": "' + b"x" * handoff.MAX_FINDINGS_BYTES + b'"}', "more than 262144"),
     ],
 )
-def test_findings_that_cannot_be_used_are_refused_and_removed(session, content, problem):
+def test_invalid_findings_are_refused_and_removed(session, content, problem):
     path = put(session, content)
 
     findings, said = handoff.take(session)
@@ -168,9 +168,7 @@ def test_req7_with_findings_the_record_still_has_the_report_and_every_tool_call(
     assert '"ended_as": "escalated"' in fake_cli.calls[1].stdin
 
 
-def test_req7_findings_that_were_not_written_are_a_warning_and_the_record_is_used(
-    fake_cli, after_missing_ids
-):
+def test_req7_missing_findings_are_a_warning_and_the_record_is_used(fake_cli, after_missing_ids):
     child = escalates_without_id(fake_cli, after_missing_ids, writes="")
 
     assert "the agent wrote no findings file" in notes_of(after_missing_ids, "warning")[1]
@@ -186,7 +184,7 @@ def thin(fake_cli, session) -> Session:
     return manual.escalate(failed, "look at web")
 
 
-def test_req7_a_record_that_is_too_thin_invokes_the_escalating_tier_again(fake_cli, thin):
+def test_req7_a_record_that_is_too_thin_runs_the_escalating_tier_again(fake_cli, thin):
     waiting = run(thin)
 
     invoked = thin.parent_session.children.exclude(pk=thin.pk).get()
@@ -200,7 +198,7 @@ def test_req7_a_record_that_is_too_thin_invokes_the_escalating_tier_again(fake_c
     assert len(fake_cli.calls) == 1
 
 
-def test_req7_the_chain_goes_on_after_the_tier_wrote_its_findings(fake_cli, thin, settings):
+def test_req7_the_chain_continues_after_the_tier_wrote_its_findings(fake_cli, thin, settings):
     fake_cli.then(f"init({WITHOUT_ID}); say(); {WRITES} result(ESCALATE, {WITHOUT_ID})")
     fake_cli.reports(HEALTHY)
 
@@ -212,7 +210,7 @@ def test_req7_the_chain_goes_on_after_the_tier_wrote_its_findings(fake_cli, thin
     assert handoff_files(settings.CLAUDEOPS_STATE_DIR) == []
 
 
-def test_findings_are_not_lost_when_the_next_tier_must_start_anew_all_the_same(fake_cli, thin):
+def test_findings_are_kept_when_the_next_tier_needs_a_handoff_anyway(fake_cli, thin):
     """The tier that was invoked again has an id, but the cycle is to start anew at each tier."""
     Cycle.objects.filter(pk=thin.cycle_id).update(force_fresh=True)
     fake_cli.then(f"init(); say(); {WRITES} result(ESCALATE)")
@@ -223,7 +221,7 @@ def test_findings_are_not_lost_when_the_next_tier_must_start_anew_all_the_same(f
     assert "the cache of web is corrupt" in fake_cli.calls[2].stdin
 
 
-def test_a_tier_that_still_leaves_nothing_is_not_invoked_a_third_time(fake_cli, thin):
+def test_a_tier_without_findings_is_not_run_a_third_time(fake_cli, thin):
     fake_cli.then(f"init({WITHOUT_ID}); say(); result(ESCALATE, {WITHOUT_ID})").reports(HEALTHY)
 
     cycle = run_to_end(thin.cycle, print)
@@ -232,7 +230,7 @@ def test_a_tier_that_still_leaves_nothing_is_not_invoked_a_third_time(fake_cli, 
     assert cycle.outcome == Cycle.Outcome.HEALTHY
 
 
-def test_a_person_keeps_their_question_though_the_record_is_thin(fake_cli, session):
+def test_a_follow_up_is_asked_although_the_record_is_thin(fake_cli, session):
     fake_cli.then("init(session_id=None); say(); sys.exit(1)")
     failed = run(session)
     asked = manual.follow_up(failed, "Why did it fail?")
@@ -244,7 +242,7 @@ def test_a_person_keeps_their_question_though_the_record_is_thin(fake_cli, sessi
     assert Session.objects.get(pk=asked.pk).status == Status.COMPLETED
 
 
-def test_either_the_waiting_run_is_cancelled_and_the_tier_invoked_or_neither(thin):
+def test_when_enqueueing_fails_no_findings_session_is_created(thin):
     def refuse(session: Session) -> None:
         raise RuntimeError("the queue is gone")
 

@@ -120,7 +120,7 @@ def command_and_prompt(
 
 @quietly
 @given(any_parent, runs, limits)
-def test_it_is_fresh_exactly_without_a_parent(parent, run, limit):
+def test_a_session_is_fresh_exactly_without_a_parent(parent, run, limit):
     continuation = continuation_from(parent, run, limit)
 
     assert isinstance(continuation, Fresh | Resume | Handoff)
@@ -129,7 +129,7 @@ def test_it_is_fresh_exactly_without_a_parent(parent, run, limit):
 
 @quietly
 @given(any_parent, runs, limits)
-def test_it_always_has_a_reason(parent, run, limit):
+def test_every_decision_has_a_reason(parent, run, limit):
     continuation = continuation_from(parent, run, limit)
 
     assert continuation.why.strip()
@@ -138,15 +138,13 @@ def test_it_always_has_a_reason(parent, run, limit):
 
 @quietly
 @given(any_parent, runs, limits)
-def test_the_same_facts_give_the_same_answer(parent, run, limit):
+def test_the_same_facts_give_the_same_decision(parent, run, limit):
     assert continuation_from(parent, run, limit) == continuation_from(parent, run, limit)
 
 
 @quietly
 @given(st.one_of(parents, healthy_parents), runs, limits, purposes, binaries)
-def test_a_run_with_a_parent_resumes_or_carries_the_record_never_both_never_neither(
-    parent, run, limit, purpose, binary
-):
+def test_a_session_with_a_parent_resumes_or_gets_a_handoff(parent, run, limit, purpose, binary):
     continuation = continuation_from(parent, run, limit)
 
     argv, prompt = command_and_prompt(continuation, tier=run.tier, purpose=purpose, binary=binary)

@@ -31,11 +31,11 @@ PAIRS = [
 ]
 
 
-def test_the_first_run_of_a_cycle_begins_afresh():
+def test_the_first_session_of_a_cycle_begins_a_conversation():
     assert continuation_from(None, RUN, LIMITS) == Fresh(why="first run of the cycle")
 
 
-def test_a_first_run_begins_afresh_whatever_this_host_can_do():
+def test_a_first_session_begins_a_conversation_on_any_host():
     run = replace(RUN, can_resume=False, force_fresh=True)
 
     assert isinstance(continuation_from(None, run, LIMITS), Fresh)
@@ -49,14 +49,14 @@ def test_without_an_objection_the_parents_conversation_is_resumed():
 
 
 @pytest.mark.parametrize("tier", [1, 2])
-def test_resuming_says_whose_conversation_it_is_and_how_full(tier):
+def test_a_resume_has_the_tier_and_the_use_of_the_context_as_reason(tier):
     why = continuation_from(replace(PARENT, tier=tier), RUN, LIMITS).why
 
     assert f"continues the conversation of Tier {tier}" in why
     assert "7.5% of the context in use, under the limit of 80%" in why
 
 
-def test_every_guard_has_a_case_and_stands_in_the_order_of_its_enumeration():
+def test_every_guard_has_a_case_and_the_order_of_the_enumeration():
     order = [rule.guard for rule in RULES]
 
     assert order == list(Guard)
@@ -64,7 +64,7 @@ def test_every_guard_has_a_case_and_stands_in_the_order_of_its_enumeration():
 
 
 @each_row("guard", Guard)
-def test_one_guard_alone_makes_it_a_handoff_that_names_guard_and_fact(guard):
+def test_one_guard_alone_gives_a_handoff_with_guard_and_fact(guard):
     continuation = continuation_from(*facts_for(guard), LIMITS)
 
     assert isinstance(continuation, Handoff)
@@ -94,14 +94,14 @@ def test_all_guards_at_once_are_still_one_handoff():
 
 
 @each_row("guard", [rule.guard for rule in CHEAP_RULES])
-def test_a_cheap_objection_is_known_before_the_disk_is_looked_at(guard):
+def test_a_cheap_objection_is_known_before_the_disk_is_read(guard):
     parent, run = facts_for(guard)
 
     assert cheap_objection(replace(parent, transcript=TranscriptLocation.NOT_LOOKED), run, LIMITS)
 
 
 @pytest.mark.parametrize("guard", [rule.guard for rule in RULES if rule.reads_disk])
-def test_a_costly_objection_is_not_known_before_the_disk_is_looked_at(guard):
+def test_an_objection_from_the_disk_is_not_known_before_it_is_read(guard):
     parent, run = facts_for(guard)
 
     assert not cheap_objection(
@@ -117,13 +117,13 @@ def test_another_binary_of_the_same_version_is_another_runtime():
     )
 
 
-def test_a_changed_model_is_never_a_reason():
+def test_a_changed_model_is_no_objection():
     assert not [field.name for field in fields(NextRun) if "model" in field.name]
     assert isinstance(continuation_from(PARENT, replace(RUN, tier=3), LIMITS), Resume)
 
 
 @pytest.mark.parametrize("age", [-3600, 0, 86_400])
-def test_a_clock_that_was_set_back_makes_a_conversation_young_not_old(age):
+def test_a_clock_that_was_set_back_does_not_expire_a_conversation(age):
     assert isinstance(continuation_from(replace(PARENT, age_seconds=age), RUN, LIMITS), Resume)
 
 
@@ -138,7 +138,7 @@ def test_expired_conversation_stays_expired():
 
 @pytest.mark.parametrize("transcript", [TranscriptLocation.ON_DISK, TranscriptLocation.ARCHIVED])
 @pytest.mark.parametrize("same_host", [True, False])
-def test_a_transcript_that_can_be_had_is_resumed_on_any_host(transcript, same_host):
+def test_an_available_transcript_is_resumed_on_any_host(transcript, same_host):
     parent = replace(PARENT, same_host=same_host, transcript=transcript)
 
     assert isinstance(continuation_from(parent, RUN, LIMITS), Resume)

@@ -1,4 +1,4 @@
-"""Transcripts put back on disk, for the CLI to resume from."""
+"""Transcripts restored on disk, for the CLI to resume from."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_it_restores_the_transcript_on_another_host(session, transcript, other_h
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-def test_it_restores_to_where_the_working_directory_is_on_this_host(session, other_host):
+def test_it_restores_below_the_working_directory_of_this_host(session, other_host):
     project = "-where-the-other-host-had-it"
     append_missing({"project_key": project, "session_id": ID}, [said("a")])
 
@@ -112,7 +112,7 @@ def test_it_restores_nothing_outside_the_session_directory(session, other_host, 
     assert "not restored" in caplog.text
 
 
-def test_it_leaves_a_transcript_that_is_longer_than_the_copy(session, transcript):
+def test_it_keeps_a_transcript_that_is_longer_than_the_copy(session, transcript):
     transcript.write_text(lines(said("a")))
     archive(session)
     transcript.write_text(lines(said("a"), said("b")))
@@ -122,7 +122,7 @@ def test_it_leaves_a_transcript_that_is_longer_than_the_copy(session, transcript
     assert transcript.read_text() == lines(said("a"), said("b"))
 
 
-def test_it_leaves_a_transcript_that_has_something_else(session, transcript):
+def test_it_keeps_a_transcript_with_other_content(session, transcript):
     transcript.write_text(lines(said("a"), said("b"), said("c")))
     archive(session)
     transcript.write_text(lines(said("a"), said("x")))
@@ -182,7 +182,7 @@ def test_restore_fails_when_the_directory_is_not_writable(session, transcript, t
     assert not restore(session, tmp_path / "file")
 
 
-def test_it_leaves_no_piece_behind_when_writing_fails(tmp_path):
+def test_it_leaves_no_partial_file_when_writing_fails(tmp_path):
     def pieces() -> Iterator[bytes]:
         yield b"half"
         raise OSError("the disk is full")

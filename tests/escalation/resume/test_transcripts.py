@@ -1,4 +1,4 @@
-"""Transcripts on disk: found, archived and asked for costs, in whatever state they are."""
+"""Transcripts on disk in any state: found, archived, and read for costs."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_transcript_of_another_user_is_unreadable(session, transcript):
     assert state == TranscriptState.UNREADABLE
 
 
-def test_it_neither_follows_a_link_nor_waits_for_a_pipe(session, transcript, tmp_path):
+def test_it_refuses_a_link_and_a_pipe(session, transcript, tmp_path):
     (tmp_path / "elsewhere").write_text(lines(said("a")))
     transcript.symlink_to(tmp_path / "elsewhere")
     linked = find_on_disk(session)
@@ -123,7 +123,7 @@ def test_it_neither_follows_a_link_nor_waits_for_a_pipe(session, transcript, tmp
         {"workdir": ""},
     ],
 )
-def test_it_takes_a_session_that_names_no_transcript_for_one_without(session, facts, tmp_path):
+def test_a_session_without_a_transcript_path_has_none(session, facts, tmp_path):
     for name, value in facts.items():
         setattr(session, name, value)
 
@@ -149,7 +149,7 @@ def test_it_archives_only_what_is_new(session, transcript):
     assert archive(session) == 0
 
 
-def test_it_archives_the_whole_lines_of_a_truncated_transcript(session, transcript, caplog):
+def test_it_archives_the_complete_lines_of_a_truncated_transcript(session, transcript, caplog):
     transcript.write_text(lines(said("a"), said("b"))[:-20])
 
     assert archive(session) == 1
@@ -169,14 +169,14 @@ def test_it_archives_the_whole_lines_of_a_truncated_transcript(session, transcri
     ],
     ids=["bytes", "infinite", "nan", "deep list", "deep object", "a string", "half"],
 )
-def test_it_archives_around_a_line_that_is_broken(session, transcript, line):
+def test_it_archives_everything_but_a_broken_line(session, transcript, line):
     whole = lines(said("a")).encode()
     transcript.write_bytes(whole + line + b"\n" + lines(said("c")).encode())
 
     assert archive(session) == 2
 
 
-def test_it_archives_odd_fields_as_they_are(session, transcript, other_host):
+def test_it_archives_unknown_fields_unchanged(session, transcript, other_host):
     odd = {"type": "user", "uuid": "a", "timestamp": "0001-01-01T00:00:00", "message": [None, 1]}
     transcript.write_text(lines(odd, {"type": ["x"], "uuid": 7, "text": "\ud83e\x00"}))
 
@@ -196,7 +196,7 @@ def test_it_archives_nothing_of_a_missing_or_unreadable_transcript(session, tran
     assert "could not archive" in caplog.text
 
 
-def test_it_refuses_a_file_that_is_longer_than_any_transcript(session, transcript, monkeypatch):
+def test_it_refuses_a_file_that_is_too_large(session, transcript, monkeypatch):
     monkeypatch.setattr(transcript_files, "MAX_FILE_BYTES", 10)
     transcript.write_text(lines(said("a")))
 
@@ -212,13 +212,13 @@ def test_it_archives_again_when_the_copy_is_damaged(session, transcript, caplog)
     assert "damaged" in caplog.text
 
 
-def test_it_knows_the_last_total_on_disk(session, transcript):
+def test_the_total_is_the_last_one_on_disk(session, transcript):
     transcript.write_text(lines(cost(0.1), said("a"), cost(0.018000000000000002)))
 
     assert cost_state_total(session) == Decimal("0.018")
 
 
-def test_it_knows_the_total_from_the_archive_when_the_file_is_gone(session, transcript):
+def test_the_total_is_read_from_the_archive_when_the_file_is_missing(session, transcript):
     transcript.write_text(lines(said("a"), cost(0.5)))
     archive(session)
     transcript.unlink()
@@ -226,25 +226,25 @@ def test_it_knows_the_total_from_the_archive_when_the_file_is_gone(session, tran
     assert cost_state_total(session) == Decimal("0.5")
 
 
-def test_it_knows_no_total_of_a_cli_that_does_not_write_it(session, transcript):
+def test_there_is_no_total_if_the_cli_does_not_write_it(session, transcript):
     transcript.write_text(lines(said("a", "cost-state")))
 
     assert cost_state_total(session) is None
 
 
-def test_it_knows_a_total_of_nothing(session, transcript):
+def test_a_total_of_zero_is_known(session, transcript):
     transcript.write_text(lines(cost(0)))
 
     assert cost_state_total(session) == Decimal(0)
 
 
-def test_it_passes_over_a_record_that_states_no_figure(session, transcript):
+def test_an_entry_without_a_figure_is_ignored(session, transcript):
     transcript.write_text(lines(cost(0.25), cost("much"), cost(None), cost(True), cost(-1)))
 
     assert cost_state_total(session) == Decimal("0.25")
 
 
-def test_it_knows_no_total_when_the_copy_is_damaged(session, transcript):
+def test_there_is_no_total_when_the_copy_is_damaged(session, transcript):
     transcript.write_text(lines(cost(0.25)))
     archive(session)
     transcript.unlink()
@@ -253,7 +253,7 @@ def test_it_knows_no_total_when_the_copy_is_damaged(session, transcript):
     assert cost_state_total(session) is None
 
 
-def test_the_archive_survives_the_sessions_row(session, transcript):
+def test_the_archive_is_kept_when_the_session_is_deleted(session, transcript):
     transcript.write_text(lines(said("a")))
     archive(session)
     session.delete()

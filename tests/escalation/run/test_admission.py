@@ -47,7 +47,7 @@ def test_admission_claims_the_session_for_this_process():
 
 
 @pytest.mark.django_db
-def test_a_session_that_is_taken_is_not_admitted_again():
+def test_a_claimed_session_is_not_admitted_again():
     session = waiting()
     admit(session)
 
@@ -90,7 +90,7 @@ def test_ended_sessions_take_no_slot(settings):
 
 
 @pytest.mark.django_db
-def test_a_session_is_not_in_its_own_way(settings):
+def test_a_session_does_not_count_against_itself(settings):
     settings.CLAUDEOPS_MAX_SESSIONS = 1
     settings.CLAUDEOPS_MAX_TIER3_SESSIONS = 1
 
@@ -98,7 +98,7 @@ def test_a_session_is_not_in_its_own_way(settings):
 
 
 @pytest.mark.django_db
-def test_the_limit_of_tier_3_holds_for_tier_3_alone():
+def test_the_limit_of_tier_3_applies_only_to_tier_3():
     SessionFactory(running=True, tier=3)
 
     assert "CLAUDEOPS_MAX_TIER3_SESSIONS" in objection(waiting(tier=3))
@@ -113,7 +113,7 @@ def test_other_tiers_take_no_slot_of_tier_3():
 
 
 @pytest.mark.django_db
-def test_a_pause_objects_with_its_reason():
+def test_during_a_pause_the_objection_has_its_reason():
     pause("the disks are being changed")
 
     assert "the disks are being changed" in objection(waiting())
@@ -132,7 +132,7 @@ def test_a_session_that_must_wait_stays_queued_and_nothing_is_started(fake_cli, 
 
 
 @pytest.mark.django_db
-def test_admission_leaves_the_switch_off():
+def test_admission_does_not_change_the_pause_switch():
     admit(waiting())
 
     assert PauseSwitch.current().paused is False
@@ -143,7 +143,7 @@ def test_admission_leaves_the_switch_off():
     ("tier", "limits"),
     [(1, {"CLAUDEOPS_MAX_SESSIONS": 1}), (3, {"CLAUDEOPS_MAX_TIER3_SESSIONS": 1})],
 )
-def test_exactly_one_of_many_gets_the_last_slot(settings, tier, limits):
+def test_of_many_concurrent_sessions_one_gets_the_last_slot(settings, tier, limits):
     for name, value in limits.items():
         setattr(settings, name, value)
     sessions = [waiting(tier=tier) for _ in range(6)]

@@ -36,7 +36,7 @@ def used(dollars: float) -> Spending:
         (PRICE, 2, "budget of $2.00 is spent"),
     ],
 )
-def test_a_run_is_ended_between_two_requests_when_its_budget_is_spent(price, dollars, says):
+def test_a_session_is_stopped_between_two_requests_when_its_budget_is_spent(price, dollars, says):
     said = RunBudget(price=price, own=Decimal(2)).objection(used(dollars))
 
     assert (says in said) if says else said == ""

@@ -22,7 +22,7 @@ def result(output: str, number: str = "t1", *, failed: bool = False) -> dict[str
     return {"type": "user", "message": {"content": [block]}}
 
 
-def test_a_decided_command_may_have_a_result():
+def test_a_result_of_a_decided_command_is_accepted():
     commands = BypassCheck()
     commands.look_at(call("ls"))
     commands.decided("ls")
@@ -30,14 +30,14 @@ def test_a_decided_command_may_have_a_result():
     assert commands.look_at(result("README.md")) == ""
 
 
-def test_a_result_without_a_decision_is_named():
+def test_a_result_without_a_decision_is_reported():
     commands = BypassCheck()
     commands.look_at(call("docker restart web"))
 
     assert commands.look_at(result("web")) == "docker restart web"
 
 
-def test_one_decision_is_good_for_one_result():
+def test_one_decision_covers_one_result():
     commands = BypassCheck()
     commands.look_at(call("ls", "t1"))
     commands.look_at(call("ls", "t2"))
@@ -47,7 +47,7 @@ def test_one_decision_is_good_for_one_result():
     assert commands.look_at(result("README.md", "t2")) == "ls"
 
 
-def test_a_command_that_ran_and_failed_needs_a_decision_too():
+def test_a_failed_command_needs_a_decision_too():
     commands = BypassCheck()
     commands.look_at(call("false"))
 
@@ -70,7 +70,7 @@ def test_other_tools_need_no_decision():
     assert commands.look_at(result("text")) == ""
 
 
-def test_a_subagents_calls_count_like_any_others():
+def test_calls_of_a_subagent_need_decisions_too():
     commands = BypassCheck()
     commands.look_at({**call("ls"), "parent_tool_use_id": "toolu_1"})
 
@@ -85,7 +85,7 @@ def test_white_space_is_ignored():
     assert commands.look_at(result("README.md")) == ""
 
 
-def test_lines_of_any_shape_are_taken():
+def test_lines_of_any_shape_are_accepted():
     commands = BypassCheck()
 
     for line in ({}, {"type": "user"}, {"type": "assistant", "message": 3}, result("x", "other")):

@@ -1,4 +1,4 @@
-"""REQ-4 and REQ-5 where they happen: two tiers are run, and the rows and the page show it."""
+"""REQ-4 and REQ-5: two tiers run, and the rows and the page show them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ def tiers(fake_cli, session) -> tuple[Session, Session]:
     return Session.objects.get(pk=first.pk), second
 
 
-def test_req4_a_resumed_session_references_its_parent_and_has_the_id_that_the_cli_gave(
-    tiers, fake_cli
-):
+def test_req4_a_resumed_session_has_its_parent_and_the_id_of_the_cli(tiers, fake_cli):
     first, second = tiers
 
     tier_2 = fake_cli.calls[-1]
@@ -33,7 +31,7 @@ def test_req4_a_resumed_session_references_its_parent_and_has_the_id_that_the_cl
     assert second.session_id == tier_2.flag("--session-id") != first.session_id
 
 
-def test_req4_the_page_of_the_parent_leads_to_the_run_that_resumed_it(tiers, operator_client):
+def test_req4_the_page_of_the_parent_links_to_the_session_that_resumed_it(tiers, operator_client):
     first, second = tiers
 
     page = operator_client.get(first.get_absolute_url()).content.decode()

@@ -95,7 +95,7 @@ def test_third_restart_is_refused_by_the_cooldown(session):
     assert Change.objects.filter(session=session).count() == 2
 
 
-def test_of_two_hundred_at_once_two_are_let_through(session):
+def test_of_two_hundred_concurrent_restarts_two_are_allowed(session):
     answers = ask(RunChanges(session), *(record() for _ in range(200)))
 
     assert answers.count(None) == 2
@@ -222,7 +222,7 @@ def test_denied_or_unstarted_command_is_no_change(session):
     assert not Change.objects.exists()
 
 
-def test_a_locked_database_delays_the_writing_and_loses_nothing(session, monkeypatch):
+def test_a_locked_database_delays_changes_and_loses_none(session, monkeypatch):
     changes = RunChanges(session)
     changes.decided(record("touch x"))
     with monkeypatch.context() as patch:

@@ -50,7 +50,7 @@ def stored(session) -> list[SessionEvent]:
     return list(session.events.filter(kind__startswith="command").order_by("sequence"))
 
 
-def test_a_decision_holds_all_that_was_decided(session, recorder, events):
+def test_a_decision_event_contains_the_whole_decision(session, recorder, events):
     events.on_decision(record())
     events.write()
     recorder.close()
@@ -68,7 +68,7 @@ def test_a_decision_holds_all_that_was_decided(session, recorder, events):
     assert event.payload["milliseconds"] == 1.23
 
 
-def test_an_end_is_tied_to_its_decision(session, recorder, events):
+def test_an_end_event_refers_to_its_decision(session, recorder, events):
     decided = record()
     events.on_decision(decided)
     events.on_end(decided, CommandEnd(exit_code=3, run_ms=12.34, location="sandbox"))
@@ -92,7 +92,7 @@ def test_denied_command_has_no_end_event(session, recorder, events):
     assert event.payload["text"] == "Denied (needs Tier 2): docker restart web"
 
 
-def test_decisions_of_many_threads_are_all_written_and_all_counted(session, recorder):
+def test_decisions_of_many_threads_are_all_stored_and_counted(session, recorder):
     bypass = BypassCheck()
     events = CommandEvents(recorder, bypass, RunChanges(session))
     threads = [

@@ -51,7 +51,7 @@ def cost_of(facts: StreamFacts, **answers: Any) -> OwnCost:
     )
 
 
-def test_req5_a_stated_share_is_the_cost_and_nothing_else_is_asked():
+def test_req5_a_stated_share_is_the_cost():
     cost = cost_of(facts_with({"total_cost_usd": 0.50, **share(0.4, 0.07)}), resumed=True)
 
     assert (cost.cost_usd, cost.basis) == (Decimal("0.47"), Basis.OWN_SHARE)
@@ -109,7 +109,7 @@ def test_req5_a_resumed_run_of_a_cli_that_accumulates_costs_the_difference():
 
 
 @pytest.mark.parametrize("reported", [0.03, 0.0, 0.029])
-def test_req5_a_difference_is_never_below_nothing(reported):
+def test_req5_a_difference_is_never_negative(reported):
     cost = cost_of(
         facts_with({"total_cost_usd": reported, "is_error": True}),
         resumed=True,
@@ -148,7 +148,7 @@ def test_req5_a_run_without_a_result_is_an_estimate_and_never_a_cost():
         (facts_with(answered=False), {}),
     ],
 )
-def test_req5_where_nothing_proves_a_cost_it_is_unknown(facts, answers):
+def test_req5_without_evidence_the_cost_is_unknown(facts, answers):
     cost = cost_of(facts, **answers)
 
     assert (cost.cost_usd, cost.estimated_cost_usd) == (None, None)
@@ -156,7 +156,7 @@ def test_req5_where_nothing_proves_a_cost_it_is_unknown(facts, answers):
 
 
 @each_row("odd", [None, "much", True, -1, [], {}])
-def test_a_result_without_a_usable_figure_is_no_figure(odd):
+def test_a_result_without_a_usable_figure_has_no_cost(odd):
     cost = cost_of(facts_with({"total_cost_usd": odd}), unit_price=lambda: None)
 
     assert (cost.cost_usd, cost.reported_cost_usd) == (None, None)
@@ -264,7 +264,7 @@ def test_req5_a_run_by_handoff_begins_a_total_of_its_own(fake_cli, session, sett
 
 
 @pytest.mark.django_db
-def test_req5_a_refused_resume_costs_nothing_and_its_successor_its_own(fake_cli, session, settings):
+def test_req5_a_refused_resume_costs_nothing(fake_cli, session, settings):
     fake_cli.install(settings, accumulates_on_fork=True)
     child = escalated(fake_cli, session, reports(0.03))
     fake_cli.then("result(None, is_error=True, total_cost_usd=0.03, num_turns=0); sys.exit(1)")
@@ -277,7 +277,7 @@ def test_req5_a_refused_resume_costs_nothing_and_its_successor_its_own(fake_cli,
 
 
 @pytest.mark.django_db
-def test_req5_a_killed_run_keeps_an_estimate_marked_as_one(fake_cli, session):
+def test_req5_a_killed_session_has_a_marked_estimate(fake_cli, session):
     SessionFactory(model="haiku", cost_usd=Decimal("0.001"), input_tokens=1000)
     fake_cli.then("init(); say(); os.kill(os.getpid(), signal.SIGKILL)")
 
@@ -288,7 +288,7 @@ def test_req5_a_killed_run_keeps_an_estimate_marked_as_one(fake_cli, session):
 
 
 @pytest.mark.django_db
-def test_req5_where_the_probe_failed_a_resumed_cost_is_unknown_rather_than_guessed(
+def test_req5_without_capabilities_the_cost_of_a_resumed_session_is_unknown(
     fake_cli, session, settings
 ):
     fake_cli.install(settings, works=False, problem="a fresh run printed no result")
@@ -301,9 +301,7 @@ def test_req5_where_the_probe_failed_a_resumed_cost_is_unknown_rather_than_guess
 
 
 @pytest.mark.django_db
-def test_req5_a_cli_that_keeps_the_id_does_not_take_its_own_total_for_the_baseline(
-    settings, tmp_path, session
-):
+def test_req5_the_baseline_is_not_the_total_of_the_session_itself(settings, tmp_path, session):
     old = FakeCli(tmp_path / "old", can_fork=False).install(settings, accumulates_on_resume=True)
     total = "; remember(asked, type='cost-state', totalCostUSD={})"
     old.then(reports(0.03) + total.format(0.03))
@@ -315,7 +313,7 @@ def test_req5_a_cli_that_keeps_the_id_does_not_take_its_own_total_for_the_baseli
 
 
 @pytest.mark.django_db
-def test_the_capabilities_are_asked_only_where_they_decide(fake_cli, session, monkeypatch):
+def test_capabilities_are_probed_only_when_they_decide(fake_cli, session, monkeypatch):
     monkeypatch.setattr(cost_module, "capabilities_of", never)
     fake_cli.reports(ESCALATE).reports(HEALTHY, **share(0.018))
 

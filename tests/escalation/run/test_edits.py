@@ -24,7 +24,7 @@ def session():
     return session
 
 
-def test_an_edit_is_written_once_however_often_its_run_ends(session):
+def test_an_edit_is_stored_once_however_often_its_session_ends(session):
     record_edits(session)
     record_edits(session)
 
@@ -36,7 +36,7 @@ def test_an_edit_is_written_once_however_often_its_run_ends(session):
     assert not change.has_failed
 
 
-def test_a_run_without_edits_changes_nothing():
+def test_a_session_without_edits_stores_no_change():
     record_edits(SessionFactory())
 
     assert not Change.objects.exists()

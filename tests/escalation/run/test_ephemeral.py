@@ -1,4 +1,4 @@
-"""A run that is not kept: no conversation is saved, archived or resumed, and everybody is told."""
+"""An ephemeral run: its conversation is not saved, archived or resumed, and the pages say so."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_nothing_of_the_conversation_is_left(fake_cli, not_kept, settings):
     assert saved_by_the_cli(settings.CLAUDEOPS_STATE_DIR) == []
 
 
-def test_our_own_record_stays(fake_cli, not_kept):
+def test_the_stored_session_is_kept(fake_cli, not_kept):
     fake_cli.then(FINDS_AND_ESCALATES)
 
     ended = run(not_kept)
@@ -70,7 +70,7 @@ def test_next_tier_gets_a_handoff_with_the_reason(fake_cli, not_kept):
     assert not Transcript.objects.exists()
 
 
-def test_a_missing_report_is_asked_for_by_handoff(fake_cli, not_kept):
+def test_a_missing_report_is_requested_by_handoff(fake_cli, not_kept):
     fake_cli.then("init(); say(); tool('df /', 'full'); result(None)").reports(HEALTHY)
 
     again = run(child_of(run(not_kept)))
@@ -87,7 +87,7 @@ def test_cli_is_started_without_persistence(settings, tmp_path, not_kept):
     assert FLAG in cli.calls[0].argv
 
 
-def test_a_run_that_is_kept_is_saved(settings, tmp_path, session):
+def test_an_ordinary_conversation_is_saved(settings, tmp_path, session):
     cli = FakeCli(tmp_path / "forgetful", flags=FLAG).install(settings).reports(HEALTHY)
 
     run(session)
@@ -97,7 +97,7 @@ def test_a_run_that_is_kept_is_saved(settings, tmp_path, session):
 
 
 @pytest.mark.parametrize("operate", [manual.follow_up, manual.fork])
-def test_nothing_can_be_added_to_a_conversation_that_was_not_kept(operate):
+def test_an_ephemeral_conversation_cannot_be_continued(operate):
     session = SessionFactory(cycle=CycleFactory(ephemeral=True))
 
     with pytest.raises(OperationRefused, match="was not kept.*Run a new cycle"):
@@ -141,7 +141,7 @@ def test_housekeeping_removes_transcripts_of_killed_ephemeral_sessions(
     assert not Transcript.objects.exists()
 
 
-def test_run_cycle_takes_it_as_an_option(workdir):
+def test_run_cycle_has_the_option(workdir):
     WatchFactory(name="shop", workdir=str(workdir))
 
     call_command("run_cycle", "--watch", "shop", "--ephemeral", "--queue", stdout=io.StringIO())

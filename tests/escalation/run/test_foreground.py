@@ -36,7 +36,7 @@ def test_events_are_printed(fake_cli, session):
 
 
 @pytest.mark.django_db
-def test_a_cycle_without_a_waiting_session_is_left_as_it_is(fake_cli):
+def test_a_cycle_without_a_queued_session_is_unchanged(fake_cli):
     cycle = CycleFactory()
 
     assert run_to_end(cycle, print).outcome == Cycle.Outcome.HEALTHY
@@ -59,7 +59,7 @@ def test_a_signal_ends_the_tier_and_starts_no_other(fake_cli, session, number):
     assert (cycle.outcome, cycle.sessions.count()) == (Cycle.Outcome.NEEDS_PERSON, 1)
 
 
-def test_the_handlers_are_as_before_afterwards():
+def test_the_signal_handlers_are_restored():
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
 
     with stop_on_signals(Session.StopCause.FOREGROUND, "in a test") as asked_to_stop:

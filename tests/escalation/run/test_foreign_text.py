@@ -1,4 +1,4 @@
-"""Text that is not ours cannot act on the CLI."""
+"""Text from outside cannot act on the CLI."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ ARMED = [
 
 
 @each_row("text", ARMED)
-def test_no_text_can_pull_a_file_in(text):
+def test_no_text_includes_a_file(text):
     assert MENTION.search(text)
     assert not MENTION.search(disarmed(text))
 
 
 @given(st.text(), st.text())
-def test_no_at_sign_begins_a_name_whatever_stands_before_it(before, after):
+def test_no_at_sign_is_followed_by_a_name(before, after):
     """A text may also end with an @, which our own text then follows."""
     told = disarmed(f"{before}@{after}") + "'s words"
 
@@ -50,7 +50,7 @@ def test_no_at_sign_begins_a_name_whatever_stands_before_it(before, after):
 
 
 @each_row("after", ["\x1c", "\x85", "\u200b", "\u2060", '"', "~/", "./", "agent-"])
-def test_a_mention_is_disarmed_whatever_its_name_begins_with(after):
+def test_every_mention_is_disarmed(after):
     """JavaScript takes some characters for the beginning of a name that Python takes for space."""
     assert disarmed(f"see @{after}file") == f"see @ {after}file"
 
@@ -71,9 +71,9 @@ def test_no_line_begins_with_a_slash_command(text):
         *("a / b", "GET /health", "5 @ 3", "plain words", ""),
     ],
 )
-def test_harmless_text_stays_as_it_is(text):
+def test_harmless_text_is_unchanged(text):
     assert disarmed(text) == text
 
 
-def test_no_two_prompts_have_the_same_token():
+def test_every_prompt_has_its_own_token():
     assert len({new_token() for _ in range(100)}) == 100

@@ -113,12 +113,12 @@ def child(fake_cli, session) -> Session:
     return child
 
 
-def test_every_guard_is_tried():
+def test_every_guard_has_a_case():
     assert set(SPOIL) == set(Guard)
 
 
 @pytest.mark.parametrize("guard", Guard)
-def test_req7_a_guard_means_no_resume_and_the_context_in_the_prompt(fake_cli, child, guard):
+def test_req7_a_guard_prevents_resume_and_puts_the_context_into_the_prompt(fake_cli, child, guard):
     SPOIL[guard](child, fake_cli)
 
     run(child)
@@ -145,7 +145,7 @@ def test_a_guard_is_stored_with_its_reason_and_the_facts(fake_cli, child, guard)
 
 
 @pytest.mark.parametrize("guard", Guard)
-def test_req7_a_handoff_is_kept_on_the_record_and_not_on_disk(fake_cli, child, guard, settings):
+def test_req7_a_handoff_is_stored_and_leaves_no_file(fake_cli, child, guard, settings):
     SPOIL[guard](child, fake_cli)
 
     ran = run(child)
@@ -157,7 +157,7 @@ def test_req7_a_handoff_is_kept_on_the_record_and_not_on_disk(fake_cli, child, g
 
 
 @pytest.mark.parametrize("guard", Guard)
-def test_a_run_by_handoff_is_a_conversation_of_its_own_that_ends_well(fake_cli, child, guard):
+def test_a_session_by_handoff_has_its_own_conversation(fake_cli, child, guard):
     SPOIL[guard](child, fake_cli)
 
     ran = run(child)
@@ -185,7 +185,7 @@ def test_req7_no_prompt_of_a_resumed_chain_mentions_a_handoff(fake_cli, child):
     assert FOUND not in fake_cli.calls[1].stdin
 
 
-def test_resuming_stores_its_reason_and_facts_as_well(fake_cli, child):
+def test_a_resume_is_stored_with_its_reason_and_facts(fake_cli, child):
     ran = run(child)
 
     assert "continues the conversation of Tier 1" in ran.continued_why
@@ -244,7 +244,7 @@ def test_handoff_to_tier_3_holds_both_earlier_tiers(fake_cli, session):
     assert "it did not help" in fake_cli.calls[2].stdin
 
 
-def test_a_switch_on_the_session_alone_starts_anew_by_handoff(fake_cli, child):
+def test_a_session_with_force_fresh_runs_by_handoff(fake_cli, child):
     change(child, force_fresh=True)
 
     assert run(child).continued_guard == Guard.FORCE_FRESH
@@ -261,7 +261,7 @@ def test_a_transcript_that_was_deleted_is_restored_from_the_archive_and_resumed(
     assert entries_in(path) == before
 
 
-def test_a_tier_on_another_host_resumes_what_the_archive_has(fake_cli, child):
+def test_a_tier_on_another_host_resumes_from_the_archive(fake_cli, child):
     transcript_of(child.parent_session).unlink()
     change(child.parent_session, host="another-host", config_dir="/home/other/state/claude")
 

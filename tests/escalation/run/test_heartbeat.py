@@ -1,4 +1,4 @@
-"""Signs of life, and what a runner does when nobody can see them any more."""
+"""Heartbeats of a runner, and its end when they can no longer be stored."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def due(heartbeat: Heartbeat) -> Heartbeat:
     return heartbeat
 
 
-def test_a_beat_of_its_own_run_is_stored(running):
+def test_a_heartbeat_is_stored(running):
     heartbeat = due(Heartbeat(running))
 
     assert heartbeat.beat()
@@ -39,7 +39,7 @@ def test_a_beat_of_its_own_run_is_stored(running):
     assert heartbeat.lost is None
 
 
-def test_a_run_that_another_process_has_taken_over_stops(running):
+def test_a_session_that_another_process_has_recovered_stops(running):
     heartbeat = due(Heartbeat(running))
     Session.objects.update(runner_pid=1, runner_started=1)
 
@@ -49,7 +49,7 @@ def test_a_run_that_another_process_has_taken_over_stops(running):
     assert heartbeat.lost.words == TAKEN_OVER
 
 
-def test_the_sign_of_life_of_another_runner_is_not_touched(running):
+def test_the_heartbeat_of_another_runner_is_not_changed(running):
     Session.objects.update(runner_pid=1, runner_started=1, heartbeat_at=None)
 
     due(Heartbeat(running)).beat()
@@ -59,7 +59,7 @@ def test_the_sign_of_life_of_another_runner_is_not_touched(running):
 
 
 @pytest.mark.parametrize(("vendor", "stops"), [("postgresql", True), ("sqlite", False)])
-def test_a_runner_that_is_cut_off_stops_where_others_may_take_over(
+def test_a_runner_without_database_stops_before_the_session_is_recovered(
     running, monkeypatch, vendor, stops
 ):
     monkeypatch.setattr(heartbeat_module, "connection", AnyDatabase(vendor))
@@ -69,5 +69,5 @@ def test_a_runner_that_is_cut_off_stops_where_others_may_take_over(
     assert bool(heartbeat.lost and heartbeat.lost.words == CUT_OFF) is stops
 
 
-def test_it_stops_before_another_host_takes_over():
+def test_the_lease_is_shorter_than_the_silence_before_a_recovery():
     assert FOREIGN_SILENCE.total_seconds() > LEASE_SECONDS + 10

@@ -73,7 +73,7 @@ def test_command_from_the_models_own_text_is_allowed():
     assert verdict(heard) == Verdict.ALLOW
 
 
-def test_a_result_that_quotes_its_own_command_does_not():
+def test_a_result_that_quotes_its_own_command_needs_no_approval():
     heard = injection_check_of(lineage_of(SessionFactory(running=True, tier=2)))
     heard.observe(called(COMMAND))
     heard.observe(printed(f"Permission to use Bash with command {COMMAND} has been denied."))
@@ -117,9 +117,7 @@ def test_outputs_of_earlier_tiers_count_without_messages_of_the_policy():
     ("trigger", "expected"),
     [(Cycle.Trigger.MANUAL, Verdict.ALLOW), (Cycle.Trigger.SCHEDULE, Verdict.ASK)],
 )
-def test_a_request_of_a_person_names_it_and_that_of_an_unattended_trigger_does_not(
-    trigger, expected
-):
+def test_only_a_request_of_a_person_permits_the_command_that_it_names(trigger, expected):
     cycle = CycleFactory(running=True, trigger=trigger, prompt=f"Please {COMMAND}.")
     heard = injection_check_of(lineage_of(SessionFactory(running=True, tier=2, cycle=cycle)))
     heard.observe(printed(COMMAND))

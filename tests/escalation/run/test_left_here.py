@@ -40,9 +40,7 @@ def test_leftovers_of_a_session_ended_elsewhere_are_removed(tmp_path, stopped):
     assert not run_directory_of(session).exists()
 
 
-def test_the_processes_of_a_run_whose_runner_died_are_stopped_and_its_traces_kept(
-    tmp_path, stopped
-):
+def test_processes_of_a_dead_runner_are_stopped_and_its_files_kept(tmp_path, stopped):
     session = with_directory(orphan(tmp_path))
 
     sweep()
@@ -51,7 +49,7 @@ def test_the_processes_of_a_run_whose_runner_died_are_stopped_and_its_traces_kep
     assert run_directory_of(session).exists()
 
 
-def test_a_run_whose_runner_lives_is_left_alone(tmp_path, stopped):
+def test_a_session_with_a_live_runner_is_left_alone(tmp_path, stopped):
     session = with_directory(orphan(tmp_path, **living_runner()))
 
     sweep()
@@ -60,7 +58,7 @@ def test_a_run_whose_runner_lives_is_left_alone(tmp_path, stopped):
     assert run_directory_of(session).exists()
 
 
-def test_a_run_that_ends_at_this_moment_is_left_to_its_runner(tmp_path, stopped):
+def test_a_session_that_is_ending_is_left_to_its_runner(tmp_path, stopped):
     session = orphan(tmp_path, status=Session.Status.COMPLETED)
     with_directory(session, seconds_old=1.0)
 
@@ -70,7 +68,7 @@ def test_a_run_that_ends_at_this_moment_is_left_to_its_runner(tmp_path, stopped)
     assert run_directory_of(session).exists()
 
 
-def test_a_directory_that_vanishes_meanwhile_hides_no_other(tmp_path, stopped):
+def test_a_directory_that_disappears_does_not_stop_the_search(tmp_path, stopped):
     """A link to nothing is listed and cannot be looked at, as one that was just removed."""
     session = with_directory(orphan(tmp_path, status=Session.Status.INTERRUPTED))
     runs = run_directory_of(session).parent

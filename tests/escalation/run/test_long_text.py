@@ -74,7 +74,7 @@ def test_a_service_with_a_long_name_that_is_fixed_has_an_incident(fake_cli, work
     check_stored_text()
 
 
-def test_a_long_name_is_kept_through_an_escalation(fake_cli, session):
+def test_a_long_service_name_is_kept_through_an_escalation(fake_cli, session):
     down = [{"name": LONG, "status": "down", "detail": LONG}]
     asks = {"needed": True, "reason": LONG, "services": [LONG]}
     fake_cli.then(report(services=down, escalation=asks))

@@ -1,4 +1,4 @@
-"""A write that is tried again although the database has it: only its answer was lost."""
+"""A write is retried after its commit succeeded and only the answer was lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def loaded(session: Session) -> Session:
     return Session.objects.select_related("cycle__watch").get(pk=session.pk)
 
 
-def test_a_session_stays_admitted_when_it_is_asked_for_again(session):
+def test_a_repeated_admission_finds_its_own_claim(session):
     moment = timezone.now()
     admit(session, moment)
     pause("by hand")
@@ -39,7 +39,7 @@ def test_a_second_delivery_of_a_session_is_not_admitted(session):
     assert admit(loaded(session), timezone.now()) == TAKEN
 
 
-def test_a_session_that_another_worker_has_taken_is_not_put_back(session):
+def test_a_session_claimed_by_another_worker_is_not_put_back(session):
     admit(session)
     began = session.started_at
     runner._put_back(session, Recorder(session), "not now", began)
@@ -51,7 +51,7 @@ def test_a_session_that_another_worker_has_taken_is_not_put_back(session):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_run_ends_once_when_the_answer_to_its_end_is_lost(workdir: Path):
+def test_a_session_ends_once_when_the_answer_of_its_commit_is_lost(workdir: Path):
     session = queued_session(workdir)
     admit(session)
     lost: list[bool] = []

@@ -33,14 +33,14 @@ def test_retry_returns_the_result_of_the_action():
     assert persistently(full_at_first(lambda: "stored")) == "stored"
 
 
-def test_after_its_timeout_the_trouble_is_passed_on(monkeypatch):
+def test_after_the_timeout_the_error_is_raised(monkeypatch):
     monkeypatch.setattr(database_retry, "TIMEOUT_SECONDS", 0.05)
 
     with pytest.raises(OperationalError):
         persistently(full_at_first(lambda: "stored", times=1000))
 
 
-def test_an_error_of_another_kind_is_passed_on_at_once():
+def test_an_error_of_another_kind_is_raised_at_once():
     attempts = []
 
     def action() -> None:

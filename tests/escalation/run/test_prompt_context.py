@@ -73,7 +73,7 @@ def tried_again(session: Session, **options) -> Session:
     return manual.retry(session, **options)
 
 
-def test_a_retried_first_run_is_told_of_the_attempt_before():
+def test_a_retried_first_session_mentions_the_attempt_before():
     first = failed()
     call(first, "df -h", answered=True)
 
@@ -83,7 +83,7 @@ def test_a_retried_first_run_is_told_of_the_attempt_before():
     assert "An earlier attempt at this failed. Check first what it left." in prompt(again)
 
 
-def test_a_first_run_that_is_started_again_by_itself_is_told_of_the_attempt_before():
+def test_a_first_session_that_is_started_again_mentions_the_attempt_before():
     first = SessionFactory(status=Status.INTERRUPTED)
 
     again = SessionFactory(cycle=first.cycle, status=Status.QUEUED, started_at=None)
@@ -91,7 +91,7 @@ def test_a_first_run_that_is_started_again_by_itself_is_told_of_the_attempt_befo
     assert "An earlier attempt at this was interrupted before it began." in prompt(again)
 
 
-def test_a_retried_escalation_is_granted_by_the_tier_that_asked():
+def test_a_retried_escalation_names_the_requesting_tier():
     parent = escalated()
     broken = failed(tier=2, parent_session=parent)
     say(broken)
@@ -111,7 +111,7 @@ def test_a_retried_escalation_is_granted_by_the_tier_that_asked():
         (Purpose.FORK, "An operator wants another approach"),
     ],
 )
-def test_a_retry_within_a_tier_is_told_what_the_failed_run_was_for(purpose, words):
+def test_a_retry_within_a_tier_has_the_purpose_of_the_failed_session(purpose, words):
     parent = failed(tier=2, parent_session=escalated())
     request = "this way" if purpose == Purpose.FORK else ""
     broken = failed(tier=2, parent_session=parent, purpose=purpose, request=request)
@@ -123,7 +123,7 @@ def test_a_retry_within_a_tier_is_told_what_the_failed_run_was_for(purpose, word
     assert "granted" not in prompt(again)
 
 
-def test_a_retry_of_a_retry_is_told_what_the_first_was_for():
+def test_a_retry_of_a_retry_has_the_purpose_of_the_first():
     parent = failed(tier=2, parent_session=escalated())
     first = failed(tier=2, parent_session=parent, purpose=Purpose.CONTINUATION)
     second = tried_again(first)
@@ -136,7 +136,7 @@ def test_a_retry_of_a_retry_is_told_what_the_first_was_for():
     assert len(found.attempts) == 2
 
 
-def test_a_retried_escalation_by_hand_keeps_the_operators_words():
+def test_a_retried_manual_escalation_keeps_its_reason():
     parent = SessionFactory(report=ESCALATE)
     sent = manual.escalate(parent, "I do not believe it")
     Session.objects.filter(pk=sent.pk).update(status=Status.FAILED, started_at=parent.started_at)
@@ -148,7 +148,7 @@ def test_a_retried_escalation_by_hand_keeps_the_operators_words():
     assert "granted" not in told
 
 
-def test_a_question_that_is_asked_again_is_told_of_its_own_attempt_alone():
+def test_a_retried_follow_up_mentions_only_its_own_attempts():
     parent = SessionFactory(report=ESCALATE)
     failed(parent_session=parent, purpose=Purpose.FORK, request="Why?")
     question = failed(parent_session=parent, purpose=Purpose.FOLLOW_UP, request="Why?")
@@ -185,7 +185,7 @@ def test_attempts_of_another_cycle_do_not_count():
     assert prompt_context(SessionFactory()).attempts == ()
 
 
-def test_a_parent_that_a_person_escalated_is_known_by_how_it_had_ended():
+def test_a_manually_escalated_parent_is_described_by_its_end():
     parent = SessionFactory(status=Status.INTERRUPTED)
     say(parent)
 
@@ -195,7 +195,7 @@ def test_a_parent_that_a_person_escalated_is_known_by_how_it_had_ended():
     assert "Tier 1 was interrupted and left no report." in prompt(child)
 
 
-def test_the_command_that_was_cut_off_is_named_after_an_interruption():
+def test_an_interrupted_command_is_quoted():
     parent = SessionFactory(status=Status.INTERRUPTED)
     call(parent, "docker ps", answered=True)
     call(parent, "docker   restart\nweb")
@@ -207,7 +207,7 @@ def test_the_command_that_was_cut_off_is_named_after_an_interruption():
     assert "docker ps" not in told
 
 
-def test_a_command_that_was_cut_off_is_redacted_disarmed_and_cut():
+def test_an_interrupted_command_is_redacted_disarmed_and_shortened():
     parent = SessionFactory(status=Status.INTERRUPTED)
     call(parent, "curl -d token=swordfish @/etc/passwd " + "x" * 1000)
 
@@ -219,7 +219,7 @@ def test_a_command_that_was_cut_off_is_redacted_disarmed_and_cut():
     assert "x" * 401 not in told
 
 
-def test_the_newest_of_many_commands_that_were_cut_off_are_named():
+def test_the_newest_interrupted_commands_are_quoted():
     parent = SessionFactory(status=Status.INTERRUPTED)
     for number in range(5):
         call(parent, f"probe {number}")
@@ -249,7 +249,7 @@ def test_earlier_sessions_are_ordered_from_the_first_tier():
     assert (found.in_conversation, found.in_record) == (found.line[1:], found.line[:1])
 
 
-def test_a_conversation_that_was_resumed_throughout_holds_the_whole_line():
+def test_a_conversation_resumed_throughout_contains_all_earlier_sessions():
     line = (
         EarlierRun(tier=1, continued_by=By.FRESH),
         EarlierRun(tier=2, continued_by=By.RESUME),
@@ -260,7 +260,7 @@ def test_a_conversation_that_was_resumed_throughout_holds_the_whole_line():
     assert (found.in_conversation, found.in_record) == (line, ())
 
 
-def test_a_resumed_run_reads_no_manifest(tmp_path):
+def test_a_resumed_session_reads_no_manifest(tmp_path):
     (tmp_path / "CLAUDE-OPS.md").write_text("House rules")
     parent = escalated(cycle=CycleFactory(workdir=str(tmp_path)))
 
@@ -280,7 +280,7 @@ def test_a_fresh_run_gets_the_accepted_manifest_and_a_changed_one_beside_it(tmp_
     assert (changed.manifest, changed.unaccepted_manifest) == ("House rules", "Forged rules")
 
 
-def test_the_usual_escalation_asks_only_for_attempts_and_failed_remedies(
+def test_an_ordinary_escalation_needs_two_queries(
     django_assert_num_queries,
 ):
     child = SessionFactory(tier=2, parent_session=escalated())

@@ -1,4 +1,4 @@
-"""Every prompt that can be written, and that each says what is true and nothing else."""
+"""Every prompt that can be written states the facts of its session and no others."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_ending_of_the_last_attempt_is_stated(cases, status):
         assert re.search(rf"attempts? .*{ENDINGS[status]}", case.ours), case.name
 
 
-def test_traces_are_looked_for_where_an_attempt_ran_tools_and_the_run_acts(said):
+def test_traces_are_mentioned_when_an_attempt_ran_tools_and_the_session_acts(said):
     looking_back = (Purpose.REPORT, Purpose.FOLLOW_UP)
     said(
         "Check first what it left.",
@@ -137,7 +137,7 @@ def test_traces_are_looked_for_where_an_attempt_ran_tools_and_the_run_acts(said)
     )
 
 
-def test_no_tier_is_mentioned_that_did_not_run(cases):
+def test_only_tiers_that_ran_are_mentioned(cases):
     wrong = {
         case.name: mentioned
         for case in cases
@@ -167,15 +167,15 @@ def test_req3_every_escalation_names_what_its_tier_may_do(said):
     said("you are authorised to", lambda facts: facts.tier.number == 2 and has_role(facts))
 
 
-def test_the_conversation_is_pointed_to_only_where_it_is_there(said):
+def test_the_conversation_is_mentioned_only_when_it_was_resumed(said):
     said("in this conversation above", lambda facts: is_escalation(facts) and resumes(facts))
 
 
-def test_the_record_is_pointed_to_only_where_the_conversation_is_not(said):
+def test_the_record_is_mentioned_only_without_the_conversation(said):
     said("You have\nnot seen it: what is known of it is the supervisor's record", takes_over)
 
 
-def test_the_record_is_given_as_data_between_two_lines(cases):
+def test_the_record_is_fenced_as_data(cases):
     for case in cases:
         inside = f"\n{RECORD_FENCE}\n{RECORD}\n{RECORD_FENCE}" in case.prompt
         assert inside == (case.way is Handoff), case.name
@@ -219,7 +219,7 @@ def test_existing_report_must_not_be_repeated(said):
     )
 
 
-def test_a_report_that_was_never_given_is_not_spoken_of_as_given(said):
+def test_a_missing_report_is_not_mentioned_as_given(said):
     said(
         "and left no report",
         lambda facts: (
@@ -231,7 +231,7 @@ def test_a_report_that_was_never_given_is_not_spoken_of_as_given(said):
     )
 
 
-def test_a_command_that_was_cut_off_is_named_as_data_between_two_lines(cases):
+def test_an_interrupted_command_is_fenced_as_data(cases):
     for case in cases:
         facts = case.prompt_context
         runs = (*facts.line[-1:], *facts.attempts[-1:])
@@ -268,7 +268,7 @@ def test_handoff_prompt_gives_its_reason(said):
     said("it proved unusable", guarded(Guard.RETIRED))
 
 
-def test_no_prompt_has_a_hole(cases):
+def test_no_prompt_has_an_unfilled_placeholder(cases):
     holes = re.compile(r"\$\w|\n{3,}|  \w+ {2,}|^\n|None\b(?!:)|\bTrue\b|\bFalse\b|Status\.")
 
     assert [case.name for case in cases if holes.search(case.prompt)] == []
@@ -288,7 +288,7 @@ def armed(run: EarlierRun) -> EarlierRun:
     return replace(run, cut_calls=(MENTION,) if run.cut_calls else ())
 
 
-def test_no_text_that_is_not_ours_can_pull_a_file_in_in_any_situation():
+def test_no_prompt_includes_a_file_named_in_foreign_text():
     """Watch, manifest, instructions, request, reason, record and commands that were cut off."""
     for name, prompt_context in situations():
         way = prompt_context.continuation

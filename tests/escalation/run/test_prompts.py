@@ -179,7 +179,7 @@ def test_an_unaccepted_manifest_is_fenced_after_the_accepted_one():
 
 @each_row("text", ["pay $5 for $role", "$$", "${manifest}", "100 % {} %s $"])
 @each_row("field", ["manifest", "unaccepted_manifest", "instructions", "asked_for"])
-def test_dollar_signs_in_texts_that_are_not_ours_survive(field, text):
+def test_dollar_signs_in_foreign_text_are_kept(field, text):
     assert f"words {text}" in a_cycle(operator=OperatorContext(**{field: f"words {text}"}))
 
 

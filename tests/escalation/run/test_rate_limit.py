@@ -1,4 +1,4 @@
-"""A run that the account's own limit ends: everybody waits, and it continues by itself."""
+"""A session ended by the rate limit: new sessions wait, and it continues by itself."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_rate_limit_of_the_installation_is_stored(fake_cli, session):
     assert clock.words == "You have hit something · resets some time"
 
 
-def test_it_resumes_its_own_conversation_after_the_reset_and_ends_well(fake_cli, session):
+def test_session_resumes_its_own_conversation_after_the_reset(fake_cli, session):
     fake_cli.then(CUT).then(WELL)
     ended = run(session)
     successor = child_of(ended)
@@ -93,7 +93,7 @@ def test_session_without_output_is_started_again_unchanged(fake_cli, session):
     assert last.cycle.outcome == Cycle.Outcome.HEALTHY
 
 
-def test_a_resumed_tier_that_meets_it_at_once_is_not_refused(fake_cli, session):
+def test_a_rate_limit_at_the_start_of_a_resumed_tier_is_no_refused_resume(fake_cli, session):
     fake_cli.reports(ESCALATE).then(EVENT + _legacy() + "; sys.exit(1)")
     second = run(child_of(run(session)))
 
@@ -101,7 +101,7 @@ def test_a_resumed_tier_that_meets_it_at_once_is_not_refused(fake_cli, session):
     assert second.cycle.sessions.filter(tier=2, status="queued", force_fresh=False).count() == 1
 
 
-def test_a_question_stays_one(fake_cli, session):
+def test_an_interrupted_follow_up_stays_a_follow_up(fake_cli, session):
     fake_cli.then(WELL).then(CUT)
     question = follow_up(run(session), "Why?")
 
@@ -111,7 +111,7 @@ def test_a_question_stays_one(fake_cli, session):
     assert (waiting.purpose, waiting.request) == ("follow_up", "Why?")
 
 
-def test_after_the_last_wait_a_person_is_needed(fake_cli, session, settings):
+def test_after_the_last_attempt_a_person_is_needed(fake_cli, session, settings):
     settings.CLAUDEOPS_MAX_RATE_LIMIT_WAITS = 1
     fake_cli.then(CUT)
     successor = child_of(run(session))
@@ -123,7 +123,7 @@ def test_after_the_last_wait_a_person_is_needed(fake_cli, session, settings):
     assert "met the rate limit 2 times in a row" in last.cycle.outcome_reason
 
 
-def test_the_breaker_does_not_count_it(fake_cli, session, settings):
+def test_the_circuit_breaker_does_not_count_a_rate_limit(fake_cli, session, settings):
     settings.CLAUDEOPS_MAX_RATE_LIMIT_WAITS = 0
     fake_cli.then(CUT)
 
@@ -133,7 +133,7 @@ def test_the_breaker_does_not_count_it(fake_cli, session, settings):
     assert watch.failures_in_a_row == 0
 
 
-def test_an_unknown_shape_waits_for_longer_each_time(fake_cli, session):
+def test_a_rate_limit_without_a_time_waits_longer_each_time(fake_cli, session):
     fake_cli.then(UNKNOWN)
     successor = child_of(run(session))
 
@@ -145,7 +145,7 @@ def test_an_unknown_shape_waits_for_longer_each_time(fake_cli, session):
         assert second - timezone.now() > FIRST_BACK_OFF * 1.9
 
 
-def test_a_limit_ends_no_interruption_count_and_starts_none(fake_cli, session):
+def test_a_rate_limit_does_not_count_as_an_interruption(fake_cli, session):
     killed = "init(); say(); os.kill(os.getpid(), signal.SIGKILL)"
     fake_cli.then(CUT).then(killed)
     successor = child_of(run(session))
@@ -157,7 +157,7 @@ def test_a_limit_ends_no_interruption_count_and_starts_none(fake_cli, session):
 
 
 @pytest.mark.usefixtures("fake_cli")
-def test_all_real_tiers_wait_and_are_started_when_it_has_passed(workdir):
+def test_all_sessions_wait_and_start_after_the_reset(workdir):
     hold(minutes=30)
     session = queued_session(workdir)
     queue.enqueue_session(session)
@@ -173,7 +173,7 @@ def test_all_real_tiers_wait_and_are_started_when_it_has_passed(workdir):
         assert start_waiting() == 0  # its first task is still in the queue
 
 
-def test_a_waiting_session_is_called_by_the_housekeeping(workdir):
+def test_housekeeping_starts_sessions_after_the_reset(workdir):
     session = queued_session(workdir)
     Session.objects.update(waiting_since=timezone.now())
     hold(minutes=30)
@@ -186,7 +186,7 @@ def test_a_waiting_session_is_called_by_the_housekeeping(workdir):
         assert queue.waiting_sessions(include_taken=True) == {session.pk}
 
 
-def test_a_drill_does_not_wait():
+def test_a_drill_does_not_wait_for_the_rate_limit():
     hold(minutes=30)
     drill = SessionFactory(drill=True, status="queued", cycle=CycleFactory(drilled=True))
 
@@ -213,7 +213,7 @@ def test_lifting_the_rate_limit_starts_waiting_sessions(operator):
     assert objection(session) == ""
 
 
-def test_an_earlier_end_does_not_shorten_the_wait():
+def test_an_earlier_reset_does_not_shorten_the_wait():
     hold(minutes=300)
     until = RateLimit.current().until
     soon = RateLimitReached(
@@ -225,7 +225,7 @@ def test_an_earlier_end_does_not_shorten_the_wait():
     assert (RateLimit.current().until, RateLimit.current().times_in_a_row) == (until, 1)
 
 
-def test_the_use_of_the_windows_is_kept(fake_cli, session):
+def test_the_use_of_the_windows_is_stored(fake_cli, session):
     window = f"{{'five_hour': {{'utilization': 0.93, 'resetsAt': {IN_AN_HOUR}}}}}"
     fake_cli.then(
         "init(); say(); emit(type='rate_limit_event', rate_limit_info={'status': 'allowed', "
@@ -239,7 +239,7 @@ def test_the_use_of_the_windows_is_kept(fake_cli, session):
         assert RateLimit.current().fullest is None
 
 
-def test_a_worker_that_starts_meanwhile_keeps_it_waiting_and_nothing_is_lost(fake_cli, session):
+def test_a_session_keeps_waiting_after_a_restart_of_the_worker(fake_cli, session):
     fake_cli.then(CUT).then(WELL)
     successor = child_of(run(session))
 
@@ -254,7 +254,7 @@ def test_a_worker_that_starts_meanwhile_keeps_it_waiting_and_nothing_is_lost(fak
         assert Cycle.objects.get().outcome == Cycle.Outcome.HEALTHY
 
 
-def test_a_runner_that_died_over_it_leaves_the_same_end(fake_cli, session):
+def test_recovery_of_a_rate_limited_session_gives_the_same_end(fake_cli, session):
     fake_cli.then(CUT)
     ended = run(session)
     Session.objects.filter(parent_session=ended).delete()

@@ -1,4 +1,4 @@
-"""Events in order, in batches, and none lost: not to a locked database, not to a bad neighbour."""
+"""Events are stored in order, in batches, and none is lost to a locked database or a bad event."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def line(number: int) -> bytes:
     return b'{"type": "assistant", "text": "line %d"}' % number
 
 
-def test_it_keeps_the_order_and_the_source_of_everything(running):
+def test_events_keep_their_order_and_source(running):
     recorder = Recorder(running)
     recorder.note(EventKind.STARTED, "Tier 1 starts.")
     recorder.stream_line(b'{"type": "system", "subtype": "init"}')
@@ -50,7 +50,7 @@ def test_it_keeps_the_order_and_the_source_of_everything(running):
     ]
 
 
-def test_it_goes_on_counting_where_the_session_stands(running):
+def test_numbers_continue_after_existing_events(running):
     SessionEventFactory(session=running, sequence=1)
 
     recorder = Recorder(running)
@@ -60,7 +60,7 @@ def test_it_goes_on_counting_where_the_session_stands(running):
     assert list(running.events.values_list("sequence", flat=True)) == [1, 2]
 
 
-def test_it_waits_a_moment_before_it_writes(running):
+def test_a_batch_is_delayed(running):
     recorder = Recorder(running)
     recorder.stream_line(line(1))
 
@@ -79,7 +79,7 @@ def test_batch_is_written_when_due(running, monkeypatch):
     assert texts(running) == ["line 1"]
 
 
-def test_it_writes_a_full_batch_at_once(running, monkeypatch):
+def test_a_full_batch_is_written_at_once(running, monkeypatch):
     monkeypatch.setattr(recorder_module, "FLUSH_SECONDS", 3600)
     recorder = Recorder(running)
     for number in range(recorder_module.FLUSH_COUNT):
@@ -91,7 +91,7 @@ def test_it_writes_a_full_batch_at_once(running, monkeypatch):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_batch_costs_one_insert(running, django_assert_max_num_queries):
+def test_a_batch_needs_one_insert(running, django_assert_max_num_queries):
     recorder = Recorder(running)
     recorder.stream_line(line(0))
     recorder.close()  # the first one looks up the last number
@@ -113,7 +113,7 @@ def test_nothing_is_written_twice(running):
     assert texts(running) == ["line 1"]
 
 
-def test_the_listener_hears_every_event_at_once(running):
+def test_the_listener_gets_every_event_at_once(running):
     heard: list[SessionEvent] = []
     recorder = Recorder(running, heard.append)
 
@@ -133,7 +133,7 @@ def test_note_is_logged_without_a_listener(running, caplog):
     ]
 
 
-def test_the_end_of_stderr_is_kept_for_the_message(running):
+def test_the_end_of_stderr_is_kept(running):
     recorder = Recorder(running)
     recorder.stderr_line(b"x" * 10_000)
 
@@ -179,7 +179,7 @@ def test_nesting_of_any_depth_is_recorded(running):
     assert running.events.count() == len(depths)
 
 
-def test_a_number_that_is_no_json_for_the_database_is_kept_as_text(running):
+def test_a_number_that_is_not_valid_json_is_stored_as_text(running):
     recorder = Recorder(running)
     recorder.stream_line(line(1))
     recorder.stream_line(b'{"type": "x", "number": 1e999}')
@@ -191,7 +191,7 @@ def test_a_number_that_is_no_json_for_the_database_is_kept_as_text(running):
     assert "1e999" in texts(running)[1]
 
 
-def test_a_lock_in_the_middle_of_one_by_one_writing_loses_nothing(running, monkeypatch):
+def test_a_lock_during_single_inserts_loses_nothing(running, monkeypatch):
     monkeypatch.setattr("escalation.run.recorder.time.sleep", lambda seconds: None)
     recorder = Recorder(running)
     recorder.stream_line(line(1))
@@ -204,7 +204,7 @@ def test_a_lock_in_the_middle_of_one_by_one_writing_loses_nothing(running, monke
     assert texts(running)[0::2] == ["line 1", "line 3"]
 
 
-def test_a_lock_while_the_run_goes_on_only_delays(running, monkeypatch, caplog):
+def test_a_lock_during_the_run_only_delays(running, monkeypatch, caplog):
     monkeypatch.setattr(recorder_module, "FLUSH_SECONDS", 0.0)
     recorder = Recorder(running)
     recorder.stream_line(line(1))
@@ -220,7 +220,7 @@ def test_a_lock_while_the_run_goes_on_only_delays(running, monkeypatch, caplog):
     assert "database is locked" in caplog.text
 
 
-def test_the_last_batch_is_not_tried_for_ever(running, monkeypatch):
+def test_the_last_batch_is_not_retried_forever(running, monkeypatch):
     monkeypatch.setattr(recorder_module, "CLOSING_TIMEOUT_SECONDS", 0.01)
     monkeypatch.setattr(SessionEvent.objects, "bulk_create", _always_locked)
     recorder = Recorder(running)
@@ -247,7 +247,7 @@ def test_nothing_is_lost_when_another_process_locks_the_database_for_a_second():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_nothing_is_lost_when_the_lock_outlasts_the_timeout_of_the_database():
+def test_nothing_is_lost_when_the_lock_lasts_longer_than_the_database_timeout():
     session = SessionFactory(running=True)
     recorder = Recorder(session)
     recorder.stream_line(line(1))

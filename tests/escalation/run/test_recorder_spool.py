@@ -1,4 +1,4 @@
-"""A database that is locked for long: the run goes on, and no event is lost or doubled."""
+"""A database that is locked for long: the run continues, and no event is lost or stored twice."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_events_go_to_the_spool_while_the_database_is_locked(running):
     assert lines_of(running) == []
 
 
-def test_they_are_read_in_afterwards_in_order_and_none_twice(running):
+def test_spooled_events_are_imported_in_order_and_once(running):
     recorder = Recorder(running)
     recorder.stream_line(line(1))
     recorder.tick()
@@ -108,7 +108,7 @@ def test_second_lock_is_recorded_again(running):
     assert len(notes_of(running, "spool")) == 2
 
 
-def test_the_numbers_have_no_gap(running):
+def test_numbers_of_events_have_no_gap(running):
     recorder = Recorder(running)
     with locked_database():
         recorder.stream_line(line(1))
@@ -120,7 +120,7 @@ def test_the_numbers_have_no_gap(running):
     assert numbers == [1, 2, 3]
 
 
-def test_the_end_waits_for_a_database_that_comes_back(running):
+def test_the_end_of_the_run_waits_for_the_database(running):
     recorder = Recorder(running)
     released = threading.Event()
 
@@ -142,7 +142,7 @@ def test_the_end_waits_for_a_database_that_comes_back(running):
     assert lines_of(running) == ["line 1"]
 
 
-def test_with_a_full_disk_too_events_stay_in_memory(running, monkeypatch):
+def test_events_stay_in_memory_when_the_disk_is_full_too(running, monkeypatch):
     recorder = Recorder(running)
     with locked_database(), monkeypatch.context() as full:
         full.setattr(Path, "open", _no_space)
@@ -155,7 +155,7 @@ def test_with_a_full_disk_too_events_stay_in_memory(running, monkeypatch):
     assert lines_of(running) == ["line 1", "line 2", "line 3"]
 
 
-def test_a_disk_that_was_full_for_half_a_batch_costs_nothing(running, monkeypatch):
+def test_a_disk_that_was_full_for_half_a_batch_loses_nothing(running, monkeypatch):
     recorder = Recorder(running)
     with locked_database():
         for number in (1, 2, 3):
@@ -170,7 +170,7 @@ def test_a_disk_that_was_full_for_half_a_batch_costs_nothing(running, monkeypatc
     assert lines_of(running) == [f"line {number}" for number in (1, 2, 3, 4)]
 
 
-def test_an_event_that_no_database_takes_does_not_end_the_run(running):
+def test_an_event_that_the_database_refuses_does_not_end_the_run(running):
     recorder = Recorder(running)
     with locked_database():
         recorder.stream_line(line(1))
@@ -184,7 +184,7 @@ def test_an_event_that_no_database_takes_does_not_end_the_run(running):
     assert {"line 1", "line 3"} <= set(lines_of(running) or [""])
 
 
-def test_events_spooled_at_the_end_are_read_by_the_next_recovery(running, monkeypatch):
+def test_events_spooled_at_the_end_are_imported_by_the_next_recovery(running, monkeypatch):
     monkeypatch.setattr(recorder_module, "CLOSING_TIMEOUT_SECONDS", 0.01)
     recorder = Recorder(running)
     with locked_database():
@@ -199,7 +199,7 @@ def test_events_spooled_at_the_end_are_read_by_the_next_recovery(running, monkey
     assert lines_of(running) == ["line 1", "line 2"]
 
 
-def test_a_heartbeat_does_not_hold_the_run_up(running):
+def test_a_heartbeat_does_not_delay_the_run(running):
     heartbeat = Heartbeat(running)
     heartbeat._next_beat = 0.0
     finished = threading.Event()
@@ -219,7 +219,7 @@ def test_a_heartbeat_does_not_hold_the_run_up(running):
     assert in_time
 
 
-def test_a_start_that_cannot_be_recorded_leaves_no_process_behind(tmp_path):
+def test_a_start_that_cannot_be_stored_leaves_no_process_behind(tmp_path):
     seen: list[int] = []
 
     def refuse(process) -> None:
@@ -248,7 +248,7 @@ def test_a_start_that_cannot_be_recorded_leaves_no_process_behind(tmp_path):
     assert gone
 
 
-def test_a_whole_run_goes_on_while_the_database_is_locked(fake_cli, workdir, tmp_path):
+def test_a_whole_run_continues_while_the_database_is_locked(fake_cli, workdir, tmp_path):
     session = queued_session(workdir)
     locked, unlocked = tmp_path / "locked", tmp_path / "unlocked"
     fake_cli.then(
@@ -311,7 +311,7 @@ def _partly_written(session: Session, events: list[SessionEvent]) -> bool:
     return False
 
 
-def test_a_database_that_is_away_at_the_start_does_not_cost_the_run(running):
+def test_a_process_id_that_could_not_be_stored_is_stored_with_the_next_heartbeat(running):
     """The process is recorded with the next beat; its mark finds it until then."""
     heartbeat = Heartbeat(running)
     with locked_database():

@@ -1,4 +1,4 @@
-"""After a death every session comes to a true end, once, and the chain goes on where it may."""
+"""After its runner died, a session gets a true end once, and its chain continues if it may."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_session_whose_runner_has_ended_is_an_orphan(tmp_path):
     assert orphans() == [session]
 
 
-def test_a_session_whose_runner_lives_is_left_alone(tmp_path):
+def test_a_session_with_a_live_runner_is_no_orphan(tmp_path):
     session = orphan(tmp_path, **living_runner())
 
     after, done = recovered(session)
@@ -47,13 +47,13 @@ def test_a_session_whose_runner_lives_is_left_alone(tmp_path):
     assert (after.status, done) == (Session.Status.RUNNING, [])
 
 
-def test_a_silent_runner_that_lives_is_left_alone(tmp_path):
+def test_a_session_with_a_live_but_silent_runner_is_no_orphan(tmp_path):
     long_ago = timezone.now() - timedelta(minutes=9)
 
     assert runner_lives(orphan(tmp_path, heartbeat_at=long_ago, **living_runner()))
 
 
-def test_a_pid_that_was_given_to_another_process_is_no_runner(tmp_path):
+def test_a_reused_pid_is_no_runner(tmp_path):
     session = orphan(tmp_path, **{**living_runner(), "runner_started": 1})
 
     assert not runner_lives(session)
@@ -63,7 +63,7 @@ def test_a_pid_of_an_earlier_boot_is_no_runner(tmp_path):
     assert not runner_lives(orphan(tmp_path, boot_id="another-boot", **living_runner()))
 
 
-def test_a_session_that_never_named_its_runner_is_an_orphan(tmp_path):
+def test_a_session_without_a_runner_is_an_orphan(tmp_path):
     assert not runner_lives(orphan(tmp_path, runner_pid=None, runner_started=None))
 
 
@@ -74,9 +74,7 @@ def test_runner_on_another_host_is_dead_after_silence(tmp_path, seconds, lives):
     assert runner_lives(orphan(tmp_path, host="elsewhere", heartbeat_at=seen)) is lives
 
 
-def test_looking_for_orphans_is_one_query_while_the_runs_of_other_hosts_live(
-    tmp_path, django_assert_num_queries
-):
+def test_sessions_of_other_hosts_need_one_query(tmp_path, django_assert_num_queries):
     """Every worker of every host looks every few seconds."""
     for _ in range(3):
         orphan(tmp_path, host="elsewhere")
@@ -109,7 +107,7 @@ def test_the_change_of_status_is_an_event_with_the_reason(tmp_path):
     assert "ended from outside" in event.payload["text"]
 
 
-def test_the_chain_goes_on_in_the_same_conversation(tmp_path):
+def test_the_chain_continues_in_the_same_conversation(tmp_path):
     session, handed = orphan(tmp_path, tier=2), Handed()
 
     recovered(session, handed)
@@ -121,7 +119,7 @@ def test_the_chain_goes_on_in_the_same_conversation(tmp_path):
     assert successor.cycle.is_active
 
 
-def test_a_tool_that_ran_at_tier_1_does_not_hinder(tmp_path):
+def test_a_running_tool_of_tier_1_does_not_prevent_a_continuation(tmp_path):
     session, handed = orphan(tmp_path), Handed()
     heard(session, tool_call("a"))
 
@@ -131,7 +129,7 @@ def test_a_tool_that_ran_at_tier_1_does_not_hinder(tmp_path):
 
 
 @pytest.mark.parametrize("tier", [2, 3])
-def test_half_done_work_waits_for_a_person(tmp_path, tier):
+def test_unfinished_work_needs_a_person(tmp_path, tier):
     session, handed = orphan(tmp_path, tier=tier), Handed()
     heard(session, tool_call("a"))
 
@@ -142,7 +140,7 @@ def test_half_done_work_waits_for_a_person(tmp_path, tier):
     assert "half done" in after.cycle.outcome_reason
 
 
-def test_a_tool_that_had_answered_is_no_half_done_work(tmp_path):
+def test_a_finished_tool_is_no_unfinished_work(tmp_path):
     session, handed = orphan(tmp_path, tier=3), Handed()
     heard(session, tool_call("a"), tool_result("b"))
 
@@ -151,7 +149,7 @@ def test_a_tool_that_had_answered_is_no_half_done_work(tmp_path):
     assert len(handed.sessions) == 1
 
 
-def test_a_tier_that_is_cut_off_again_and_again_waits_for_a_person(tmp_path, settings):
+def test_a_repeatedly_interrupted_tier_needs_a_person(tmp_path, settings):
     settings.CLAUDEOPS_MAX_INTERRUPTIONS = 1
     first = SessionFactory(status=Session.Status.INTERRUPTED)
     session, handed = orphan(tmp_path, parent_session=first, cycle=first.cycle), Handed()
@@ -163,7 +161,7 @@ def test_a_tier_that_is_cut_off_again_and_again_waits_for_a_person(tmp_path, set
     assert "2 times" in after.cycle.outcome_reason
 
 
-def test_a_question_that_was_cut_off_leaves_the_outcome_as_it_was(tmp_path):
+def test_an_interrupted_follow_up_keeps_the_outcome(tmp_path):
     session, handed = orphan(tmp_path, purpose=Session.Purpose.FOLLOW_UP), Handed()
     Cycle.objects.update(outcome=Cycle.Outcome.FIXED)
 
@@ -173,7 +171,7 @@ def test_a_question_that_was_cut_off_leaves_the_outcome_as_it_was(tmp_path):
     assert (after.cycle.state, after.cycle.outcome) == ("finished", "fixed")
 
 
-def test_an_id_that_the_cli_never_confirmed_is_not_kept(tmp_path):
+def test_an_id_that_the_cli_never_confirmed_is_not_stored(tmp_path):
     after, _done = recovered(orphan(tmp_path, seen=False))
 
     assert (after.status, after.session_id) == (Session.Status.INTERRUPTED, "")
@@ -198,7 +196,7 @@ def test_the_transcript_is_archived(tmp_path, monkeypatch):
     assert archived == [session]
 
 
-def test_recovering_again_does_nothing_more(tmp_path):
+def test_a_second_recovery_does_nothing(tmp_path):
     session, handed = orphan(tmp_path), Handed()
     first, _done = recovered(session, handed)
     events = list(first.events.values_list("sequence", "kind"))
@@ -222,7 +220,7 @@ def test_dry_run_changes_nothing(tmp_path):
     assert (session.status, handed.sessions) == (Session.Status.RUNNING, [])
 
 
-def test_several_orphans_are_all_brought_to_an_end(tmp_path):
+def test_several_orphans_are_all_recovered(tmp_path):
     sessions = [orphan(tmp_path, session_id=f"{n}" * 8 + ID_TAIL) for n in range(3)]
 
     recover()
@@ -231,7 +229,7 @@ def test_several_orphans_are_all_brought_to_an_end(tmp_path):
     assert set(ended) == set(sessions)
 
 
-def test_one_that_cannot_be_recovered_does_not_hinder_the_others(tmp_path, monkeypatch):
+def test_one_failed_recovery_does_not_stop_the_others(tmp_path, monkeypatch):
     good = orphan(tmp_path)
     bad = orphan(tmp_path, session_id="3" * 8 + ID_TAIL)
     monkeypatch.setattr(finish, "own_and_unheard", _failing_for(bad, own_and_unheard))
@@ -242,7 +240,7 @@ def test_one_that_cannot_be_recovered_does_not_hinder_the_others(tmp_path, monke
     assert good.status == Session.Status.INTERRUPTED
 
 
-def test_a_spool_that_cannot_be_read_does_not_hinder_the_others(tmp_path):
+def test_an_unreadable_spool_does_not_stop_the_others(tmp_path):
     session = orphan(tmp_path)
     recorder.spool_path(SessionFactory()).mkdir(parents=True)
 
@@ -251,7 +249,7 @@ def test_a_spool_that_cannot_be_read_does_not_hinder_the_others(tmp_path):
     assert after.status == Session.Status.INTERRUPTED
 
 
-def test_a_recovery_that_failed_can_be_done_again_by_the_same_process(tmp_path, monkeypatch):
+def test_a_failed_recovery_can_be_repeated_by_the_same_process(tmp_path, monkeypatch):
     session = orphan(tmp_path)
     with monkeypatch.context() as broken:
         broken.setattr(finish, "own_and_unheard", _failing_for(session, None))
@@ -263,7 +261,7 @@ def test_a_recovery_that_failed_can_be_done_again_by_the_same_process(tmp_path, 
     assert after.status == Session.Status.INTERRUPTED
 
 
-def test_of_two_recoveries_at_once_the_second_leaves_quietly(tmp_path, monkeypatch):
+def test_of_two_concurrent_recoveries_the_second_does_nothing(tmp_path, monkeypatch):
     session, handed = orphan(tmp_path), Handed()
     mine = orphans
     monkeypatch.setattr(recovery, "orphans", _after_another_recovery(mine))
@@ -277,7 +275,7 @@ def test_of_two_recoveries_at_once_the_second_leaves_quietly(tmp_path, monkeypat
     assert session.events.filter(kind="status").count() == 1
 
 
-def test_the_surviving_cli_is_stopped(tmp_path):
+def test_a_surviving_cli_is_stopped(tmp_path):
     survivor = subprocess.Popen([sys.executable, "-IS", "-c", "import time; time.sleep(60)"])
     session = orphan(tmp_path, cli_pid=survivor.pid, cli_started=started_at(survivor.pid))
 
@@ -288,7 +286,7 @@ def test_the_surviving_cli_is_stopped(tmp_path):
 
 
 @pytest.mark.parametrize("facts", [{"boot_id": "another"}, {"cli_started": 1}])
-def test_a_process_that_only_has_the_same_pid_is_never_touched(tmp_path, facts):
+def test_a_process_with_a_reused_pid_is_never_signalled(tmp_path, facts):
     stranger = subprocess.Popen([sys.executable, "-IS", "-c", "import time; time.sleep(60)"])
     known = {"cli_pid": stranger.pid, "cli_started": started_at(stranger.pid), **facts}
 
@@ -299,7 +297,7 @@ def test_a_process_that_only_has_the_same_pid_is_never_touched(tmp_path, facts):
     stranger.wait()
 
 
-def test_processes_of_another_host_are_not_looked_for_here(tmp_path):
+def test_processes_of_another_host_are_not_searched(tmp_path):
     stranger = subprocess.Popen([sys.executable, "-IS", "-c", "import time; time.sleep(60)"])
     session = orphan(
         tmp_path,
@@ -317,7 +315,7 @@ def test_processes_of_another_host_are_not_looked_for_here(tmp_path):
     stranger.wait()
 
 
-def test_the_host_where_it_ran_stays_on_record(tmp_path):
+def test_the_host_of_the_session_is_kept(tmp_path):
     long_ago = timezone.now() - timedelta(hours=1)
 
     after, _done = recovered(orphan(tmp_path, host="elsewhere", heartbeat_at=long_ago))
@@ -325,7 +323,7 @@ def test_the_host_where_it_ran_stays_on_record(tmp_path):
     assert after.host == "elsewhere"
 
 
-def test_a_runner_that_is_gone_is_really_gone():
+def test_a_dead_process_has_no_start_time():
     assert started_at(dead_process()) is None
 
 

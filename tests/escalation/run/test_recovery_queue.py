@@ -40,32 +40,32 @@ def handed_by(*, at_start: bool = False) -> list[int]:
     return handed.pks
 
 
-def test_a_session_without_a_task_is_handed_to_the_queue():
+def test_a_session_without_a_task_is_enqueued():
     session = waiting()
 
     assert handed_by() == [session.pk]
 
 
-def test_a_session_with_a_task_is_not():
+def test_a_session_with_a_task_is_not_enqueued():
     queue.enqueue_session(waiting())
 
     assert handed_by() == []
 
 
-def test_a_session_that_was_queued_a_moment_ago_is_not_yet_lost():
+def test_a_recently_queued_session_is_not_enqueued_again():
     waiting(age=timedelta(seconds=10))
 
     assert handed_by() == []
 
 
-def test_a_task_that_some_worker_holds_is_respected_while_workers_run():
+def test_a_task_held_by_a_worker_is_not_replaced():
     queue.enqueue_session(waiting())
     take_every_task()
 
     assert handed_by() == []
 
 
-def test_a_task_that_was_taken_long_ago_without_effect_is_lost():
+def test_a_task_that_was_taken_long_ago_is_replaced():
     """The worker that took it could not claim the session (a full disk), and died."""
     session = waiting()
     queue.enqueue_session(session)
@@ -82,20 +82,20 @@ def test_task_taken_before_the_worker_started_is_dead():
     assert handed_by(at_start=True) == [session.pk]
 
 
-def test_a_waiting_task_is_respected_when_the_worker_starts():
+def test_a_waiting_task_is_not_replaced_at_the_start_of_the_worker():
     queue.enqueue_session(waiting())
 
     assert handed_by(at_start=True) == []
 
 
-def test_while_paused_nothing_is_handed_on():
+def test_during_a_pause_nothing_is_enqueued():
     waiting()
     pause("maintenance")
 
     assert handed_by() == []
 
 
-def test_while_paused_orphans_are_still_brought_to_an_end(tmp_path):
+def test_during_a_pause_orphans_are_still_recovered(tmp_path):
     session = orphan(tmp_path)
     pause("maintenance")
 
@@ -105,7 +105,7 @@ def test_while_paused_orphans_are_still_brought_to_an_end(tmp_path):
     assert session.status == Session.Status.INTERRUPTED
 
 
-def test_a_second_recovery_hands_on_nothing_twice():
+def test_a_second_recovery_enqueues_nothing_twice():
     waiting()
 
     recover()
@@ -123,7 +123,7 @@ def test_a_successor_that_recovery_has_just_made_is_enqueued_once(tmp_path):
 
 
 @pytest.mark.parametrize("status", [Session.Status.AWAITING_APPROVAL, Session.Status.INTERRUPTED])
-def test_only_queued_sessions_are_handed_on(status):
+def test_only_queued_sessions_are_enqueued(status):
     Session.objects.filter(pk=waiting().pk).update(status=status)
 
     assert handed_by() == []

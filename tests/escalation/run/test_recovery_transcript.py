@@ -54,7 +54,7 @@ def continuing(directory: Path, *, before: Decimal | None) -> Session:
     return orphan(directory, parent_session=parent, **facts)
 
 
-def test_messages_beyond_the_last_stored_event_are_read_in(tmp_path):
+def test_messages_after_the_last_stored_event_are_imported(tmp_path):
     session = orphan(tmp_path)
     heard(session, answer("a"))
     write_transcript(session, answer("a"), tool_call("b"), tool_result("c"))
@@ -75,7 +75,7 @@ def test_event_from_the_transcript_is_marked(tmp_path):
     assert event.source == SessionEvent.Source.STREAM
 
 
-def test_the_numbers_go_on_without_a_gap(tmp_path):
+def test_imported_events_continue_the_numbers(tmp_path):
     session = orphan(tmp_path)
     heard(session, answer("a"))
     write_transcript(session, answer("a"), answer("b"), answer("c"))
@@ -86,7 +86,7 @@ def test_the_numbers_go_on_without_a_gap(tmp_path):
     assert numbers == list(range(1, len(numbers) + 1))
 
 
-def test_the_copied_messages_of_the_parent_are_not_read_again(tmp_path):
+def test_copied_messages_of_the_parent_are_not_imported(tmp_path):
     session = orphan(tmp_path, tier=2)
     write_transcript(session, answer("of the parent", seconds=-600), answer("own"))
 
@@ -117,7 +117,7 @@ def test_entries_added_by_the_cli_are_left_out(tmp_path):
 @pytest.mark.parametrize(
     "rest", ['{"type": "assistant", "uuid": "h', "not json\n", "\x00\x00\n", "[1]\n", "\n\n"]
 )
-def test_half_a_line_or_garbage_costs_only_itself(tmp_path, rest):
+def test_an_invalid_line_loses_only_itself(tmp_path, rest):
     session = orphan(tmp_path)
     write_transcript(session, answer("a"), rest=rest)
 
@@ -136,7 +136,7 @@ def test_half_a_line_or_garbage_costs_only_itself(tmp_path, rest):
         {"message": {"content": [None, 5, "x"]}},
     ],
 )
-def test_odd_entries_do_not_hinder_recovery(tmp_path, odd):
+def test_malformed_entries_do_not_prevent_recovery(tmp_path, odd):
     session = orphan(tmp_path)
     write_transcript(session, {**answer("odd"), **odd}, answer("a"))
 
@@ -146,13 +146,13 @@ def test_odd_entries_do_not_hinder_recovery(tmp_path, odd):
     assert "a" in uuids(session)
 
 
-def test_a_missing_transcript_does_not_hinder_recovery(tmp_path):
+def test_a_missing_transcript_does_not_prevent_recovery(tmp_path):
     after, _done = recovered(orphan(tmp_path))
 
     assert after.status == Session.Status.INTERRUPTED
 
 
-def test_reading_twice_stores_nothing_twice(tmp_path):
+def test_importing_twice_stores_nothing_twice(tmp_path):
     session = orphan(tmp_path)
     write_transcript(session, answer("a"), answer("b"))
 
@@ -162,7 +162,7 @@ def test_reading_twice_stores_nothing_twice(tmp_path):
     assert uuids(session) == ["a", "b"]
 
 
-def test_a_tool_seen_only_in_the_transcript_counts_as_running(tmp_path):
+def test_a_tool_call_that_is_only_in_the_transcript_counts_as_running(tmp_path):
     session, handed = orphan(tmp_path, tier=2), Handed()
     write_transcript(session, tool_call("a"))
 
@@ -171,7 +171,7 @@ def test_a_tool_seen_only_in_the_transcript_counts_as_running(tmp_path):
     assert handed.sessions == []
 
 
-def test_a_tool_result_seen_only_in_the_transcript_counts_as_an_answer(tmp_path):
+def test_a_tool_result_that_is_only_in_the_transcript_counts(tmp_path):
     session, handed = orphan(tmp_path, tier=2), Handed()
     heard(session, tool_call("a"))
     write_transcript(session, tool_call("a"), tool_result("b"))
@@ -190,7 +190,7 @@ def test_text_that_the_database_refuses_is_cleaned_and_stored(tmp_path):
     assert uuids(session) == ["a"]
 
 
-def test_a_leftover_spool_is_read_in_before_the_transcript(tmp_path):
+def test_a_leftover_spool_is_imported_before_the_transcript(tmp_path):
     session = orphan(tmp_path)
     kept = SessionEvent(
         session=session, sequence=2, source="stream", kind="assistant", payload=answer("spooled")
@@ -204,7 +204,7 @@ def test_a_leftover_spool_is_read_in_before_the_transcript(tmp_path):
     assert not recorder.spool_path(session).exists()
 
 
-def test_a_result_line_that_was_seen_gives_the_cost(tmp_path):
+def test_a_stored_result_line_gives_the_cost(tmp_path):
     session = orphan(tmp_path)
     heard(session, answer("a"), RESULT)
 
@@ -223,7 +223,7 @@ def test_total_in_the_transcript_gives_the_cost_without_a_result(tmp_path):
     assert (after.cost_usd, after.cost_basis) == (Decimal("0.4"), Basis.DIFFERENCE)
 
 
-def test_of_a_continued_conversation_only_the_difference_is_the_runs_own(tmp_path):
+def test_the_cost_of_a_continued_conversation_is_the_difference(tmp_path):
     session = continuing(tmp_path, before=Decimal("0.3"))
     write_transcript(session, answer("a"), cost_state(0.5))
 
@@ -242,7 +242,7 @@ def test_total_from_before_the_session_gives_no_cost(tmp_path):
     assert (after.cost_usd, after.cost_basis) == (None, Basis.UNKNOWN)
 
 
-def test_a_total_whose_beginning_is_unknown_is_not_taken_for_the_runs_own(tmp_path):
+def test_a_total_without_a_known_baseline_gives_no_cost(tmp_path):
     session = continuing(tmp_path, before=None)
     write_transcript(session, answer("a"), cost_state(0.5))
 
@@ -251,7 +251,7 @@ def test_a_total_whose_beginning_is_unknown_is_not_taken_for_the_runs_own(tmp_pa
     assert after.cost_usd is None
 
 
-def test_without_any_figure_the_stream_gives_an_estimate(tmp_path):
+def test_without_a_figure_the_stream_gives_an_estimate(tmp_path):
     SessionFactory(model="haiku", cost_usd=Decimal("1"), input_tokens=1000, output_tokens=0)
     session = orphan(tmp_path)
     heard(session, answer("a"))
@@ -268,7 +268,7 @@ def test_session_without_output_has_an_unknown_cost(tmp_path):
     assert (after.cost_usd, after.cost_basis) == (None, Basis.UNKNOWN)
 
 
-def test_tokens_of_messages_read_in_are_counted(tmp_path):
+def test_tokens_of_imported_messages_are_counted(tmp_path):
     session = orphan(tmp_path)
     heard(session, answer("a"))
     write_transcript(session, answer("a"), answer("b"))
@@ -278,7 +278,7 @@ def test_tokens_of_messages_read_in_are_counted(tmp_path):
     assert (after.input_tokens, after.output_tokens) == (200, 20)
 
 
-def test_a_cut_off_answer_counts_with_the_length_that_it_had_in_the_end(tmp_path):
+def test_an_interrupted_answer_counts_with_its_final_tokens(tmp_path):
     """The stream states usage when a message begins, the transcript when it has ended."""
     session = orphan(tmp_path)
     begun = answer("a", usage={"input_tokens": 100, "output_tokens": 1})

@@ -1,4 +1,4 @@
-"""Commands that the CLI's own rules refused are judged afterwards, and kept."""
+"""Commands that the rules of the CLI refused are judged afterwards and stored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def result(*denials: object) -> dict[str, object]:
     return {"type": "result", "permission_denials": list(denials)}
 
 
-def test_a_refused_command_is_kept_with_the_tier_that_would_have_run_it():
+def test_a_refused_command_is_stored_with_the_tier_that_may_run_it():
     refusals = CliRefusals(lambda command: DENIED, "/srv")
 
     (record,) = refusals.in_line(result(denial("docker restart web")))
@@ -57,5 +57,5 @@ def test_repeated_refusal_is_recorded_once():
         result(None, "x", 3, {}),
     ],
 )
-def test_other_lines_and_nonsense_hold_none(line):
+def test_other_and_malformed_lines_contain_no_refusal(line):
     assert list(CliRefusals(lambda command: DENIED, "/").in_line(line)) == []

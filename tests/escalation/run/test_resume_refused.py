@@ -1,4 +1,4 @@
-"""`--resume` refused at run time: the same tier once more by handoff, unless a tool already ran."""
+"""`--resume` refused at run time: the tier runs again by handoff, unless a tool already ran."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_req7_a_refused_resume_is_logged_and_the_conversation_retired(fake_cli, 
 
 
 @pytest.mark.parametrize("program", REFUSALS.values(), ids=REFUSALS.keys())
-def test_the_same_tier_is_run_again_only_once(fake_cli, session, program):
+def test_the_tier_runs_again_only_once(fake_cli, session, program):
     first = refused(fake_cli, session, program)
 
     again = run(sibling_of(first))
@@ -99,7 +99,7 @@ def test_the_same_tier_is_run_again_only_once(fake_cli, session, program):
         " result='Prompt is too long', terminal_reason='prompt_too_long'); sys.exit(1)",
     ],
 )
-def test_after_a_tool_ran_there_is_no_second_run_and_a_person_is_asked(fake_cli, session, program):
+def test_after_a_tool_call_a_person_is_needed(fake_cli, session, program):
     first = refused(fake_cli, session, program)
 
     assert first.cycle.state == Cycle.State.FINISHED
@@ -134,9 +134,7 @@ def test_api_error_does_not_retire_the_conversation(fake_cli, session, said):
         "api_error_status=400, result='bad'",
     ],
 )
-def test_a_history_that_the_api_refuses_is_retired_in_the_run_that_made_it(
-    fake_cli, session, ending
-):
+def test_a_conversation_that_the_api_refuses_is_retired_at_once(fake_cli, session, ending):
     fake_cli.then(f"init(); say(); result(None, is_error=True, {ending}); sys.exit(1)")
 
     ran = run(session)
@@ -145,7 +143,7 @@ def test_a_history_that_the_api_refuses_is_retired_in_the_run_that_made_it(
     assert (conversation.state, conversation.reason) == (State.RETIRED, ran.error)
 
 
-def test_a_stop_on_request_is_no_refusal(fake_cli, session):
+def test_a_requested_stop_is_no_refused_resume(fake_cli, session):
     child = escalated(fake_cli, session)
     fake_cli.then("init(); time.sleep(60)")
     Session.objects.filter(pk=child.pk).update(
@@ -159,7 +157,7 @@ def test_a_stop_on_request_is_no_refusal(fake_cli, session):
     assert not Session.objects.filter(status=Status.QUEUED).exists()
 
 
-def test_a_report_asked_for_in_a_refused_conversation_is_asked_for_by_handoff(fake_cli, session):
+def test_a_missing_report_of_a_refused_conversation_is_requested_by_handoff(fake_cli, session):
     fake_cli.then("init(); tool('df /', 'disk is 100% full'); result(None)")
     fake_cli.then("sys.exit(1)").reports(HEALTHY)
     first = run(session)
@@ -172,7 +170,7 @@ def test_a_report_asked_for_in_a_refused_conversation_is_asked_for_by_handoff(fa
     assert again.cycle.outcome == Cycle.Outcome.HEALTHY
 
 
-def test_a_conversation_that_the_cli_could_not_write_down_is_not_resumed(fake_cli, session):
+def test_a_conversation_that_the_cli_could_not_save_is_not_resumed(fake_cli, session):
     """On a full disk the CLI loses lines of its transcript, says so, and goes on."""
     fake_cli.then(
         "init(); tool('df /', 'disk is 100% full');"

@@ -1,4 +1,4 @@
-"""A session from claim to conclusion, when nothing goes wrong."""
+"""A session from claim to conclusion, without faults."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_plan_is_stored_with_the_session(fake_cli, session, settings):
     assert session.config_dir == call.environment["CLAUDE_CONFIG_DIR"]
 
 
-def test_the_cli_runs_in_the_working_directory_with_state_of_its_own(
+def test_the_cli_runs_in_the_working_directory_with_its_own_state(
     fake_cli, session, settings, workdir
 ):
     fake_cli.reports(HEALTHY)
@@ -91,7 +91,7 @@ def test_the_cli_runs_in_the_working_directory_with_state_of_its_own(
     assert Path(call.environment["CLAUDE_CONFIG_DIR"]).stat().st_mode & 0o777 == 0o700
 
 
-def test_the_events_are_ours_then_the_stream_then_the_decision(fake_cli, session):
+def test_events_are_stored_as_start_stream_decision(fake_cli, session):
     fake_cli.reports(HEALTHY)
 
     run(session)
@@ -129,7 +129,7 @@ def test_req2_all_three_tiers_share_one_configuration_and_one_directory(fake_cli
     assert third.cycle.outcome == Cycle.Outcome.HEALTHY
 
 
-def test_an_old_cli_that_keeps_the_id_is_resumed_by_it(settings, tmp_path, session):
+def test_a_cli_that_cannot_fork_is_resumed_with_the_same_id(settings, tmp_path, session):
     old = FakeCli(tmp_path / "old", can_fork=False).install(settings)
     old.reports(ESCALATE).reports(HEALTHY)
     run(session)
@@ -140,7 +140,7 @@ def test_an_old_cli_that_keeps_the_id_is_resumed_by_it(settings, tmp_path, sessi
     assert notes_of(child, "warning") == []
 
 
-def test_a_missing_report_is_asked_for_once_in_the_same_conversation(fake_cli, session):
+def test_a_missing_report_is_requested_once_in_the_same_conversation(fake_cli, session):
     fake_cli.reports(None).reports(HEALTHY)
     run(session)
 
@@ -163,7 +163,7 @@ def test_a_report_that_stays_missing_needs_a_person(fake_cli, session):
     assert "even when asked again" in asked_again.cycle.outcome_reason
 
 
-def test_an_invalid_report_is_stored_as_none_and_asked_for_again(fake_cli, session):
+def test_an_invalid_report_is_not_stored_and_requested_again(fake_cli, session):
     fake_cli.then("init(); say(); result({'summary': 'all fine'})")
 
     run(session)
@@ -193,7 +193,7 @@ def test_a_session_that_is_delivered_twice_runs_once(fake_cli, session):
     assert len(fake_cli.calls) == 1
 
 
-def test_a_session_that_another_worker_has_is_left_alone(fake_cli, session):
+def test_a_session_claimed_by_another_worker_is_left_alone(fake_cli, session):
     stale = Session.objects.get(pk=session.pk)
     session.claim()
 
@@ -201,7 +201,7 @@ def test_a_session_that_another_worker_has_is_left_alone(fake_cli, session):
     assert (session.events.get().kind, fake_cli.calls) == ("status", [])
 
 
-def test_the_cycle_runs_while_its_session_does(fake_cli, session):
+def test_the_cycle_is_running_while_its_session_is(fake_cli, session):
     states: list[str] = []
     fake_cli.reports(HEALTHY)
 
@@ -213,7 +213,7 @@ def test_the_cycle_runs_while_its_session_does(fake_cli, session):
     assert states[0] == Cycle.State.RUNNING
 
 
-def test_a_drill_needs_no_key_and_talks_to_its_own_api(fake_cli, monkeypatch):
+def test_a_drill_needs_no_key_and_uses_its_own_api(fake_cli, monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     fake_cli.reports(HEALTHY)
     cycle = start_drill("all-healthy")
@@ -235,7 +235,7 @@ def test_a_drill_needs_no_key_and_talks_to_its_own_api(fake_cli, monkeypatch):
         "CLAUDE_CODE_USE_VERTEX",
     ],
 )
-def test_a_drill_never_has_the_operators_own_login(fake_cli, settings, monkeypatch, name):
+def test_a_drill_never_has_the_credentials_of_the_operator(fake_cli, settings, monkeypatch, name):
     monkeypatch.setenv(name, "1")
     settings.CLAUDEOPS_PASS_ENV = (name,)
     fake_cli.reports(HEALTHY)

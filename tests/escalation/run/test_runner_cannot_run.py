@@ -1,4 +1,4 @@
-"""A run that cannot even begin, or that we ourselves break: it still comes to an end."""
+"""A session that cannot start, or that fails by an error of Claude Ops, still ends."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_missing_scenario_is_reported_with_the_known_ones(fake_cli):
     assert_could_not_run(session, WhyNot.DRILL, "'forgotten'", "all-healthy")
 
 
-def test_a_conversation_that_is_in_use_is_named(fake_cli, session, monkeypatch):
+def test_a_conversation_in_use_is_reported(fake_cli, session, monkeypatch):
     monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(CONVERSATION))
     assert Conversation.take(CONVERSATION, SessionFactory(running=True))
 
@@ -122,7 +122,7 @@ def test_a_conversation_that_is_in_use_is_named(fake_cli, session, monkeypatch):
     assert_could_not_run(session, WhyNot.CONVERSATION, CONVERSATION)
 
 
-def test_our_own_fault_before_the_start_is_not_blamed_on_the_cli(fake_cli, session, monkeypatch):
+def test_an_error_of_claude_ops_before_the_start_has_its_own_cause(fake_cli, session, monkeypatch):
     monkeypatch.setattr(prepare, "prompt_for", _raising(Broken("a bug of ours")))
 
     with pytest.raises(Broken):
@@ -153,7 +153,7 @@ class Broken(Exception):
     pass
 
 
-def test_our_own_fault_ends_the_session_and_is_raised(fake_cli, session, monkeypatch):
+def test_an_error_of_claude_ops_ends_the_session_and_is_raised(fake_cli, session, monkeypatch):
     fake_cli.then("init(); say(); result(HEALTHY)")
     monkeypatch.setattr(finish, "checked_report", _raising(Broken("a bug of ours")))
 
@@ -167,7 +167,7 @@ def test_our_own_fault_ends_the_session_and_is_raised(fake_cli, session, monkeyp
     assert session.cycle.state == Cycle.State.FINISHED
 
 
-def test_the_events_before_our_own_fault_are_kept(fake_cli, session, monkeypatch):
+def test_events_before_an_error_of_claude_ops_are_kept(fake_cli, session, monkeypatch):
     fake_cli.then("init(); say(); result(HEALTHY)")
     monkeypatch.setattr(finish, "checked_report", _raising(Broken()))
 
@@ -177,7 +177,7 @@ def test_the_events_before_our_own_fault_are_kept(fake_cli, session, monkeypatch
     assert session.events.filter(source=SessionEvent.Source.STREAM).count() == 3
 
 
-def test_a_queue_that_refuses_the_successor_ends_the_session_failed(fake_cli, session):
+def test_when_enqueueing_the_successor_fails_the_session_has_failed(fake_cli, session):
     fake_cli.then("init(); say(); result(ESCALATE)")
 
     with enqueue_with(_raising(Broken("no queue"))), pytest.raises(Broken):
@@ -188,9 +188,7 @@ def test_a_queue_that_refuses_the_successor_ends_the_session_failed(fake_cli, se
     assert session.cycle.state == Cycle.State.FINISHED
 
 
-def test_events_that_cannot_be_stored_do_not_keep_the_session_from_ending(
-    fake_cli, session, monkeypatch
-):
+def test_a_session_ends_although_its_events_cannot_be_stored(fake_cli, session, monkeypatch):
     fake_cli.then("init(); say(); result(HEALTHY)")
     monkeypatch.setattr(Recorder, "close", _raising(ValueError("an event of no known shape")))
 
@@ -203,7 +201,7 @@ def test_events_that_cannot_be_stored_do_not_keep_the_session_from_ending(
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
-def test_an_interruption_ends_the_session_interrupted(fake_cli, session, interruption, tmp_path):
+def test_ctrl_c_ends_the_session_as_interrupted(fake_cli, session, interruption, tmp_path):
     fake_cli.then("init(); say(); out(str(os.getpid())); time.sleep(60)")
     began = time.monotonic()
 
@@ -223,7 +221,7 @@ def test_an_interruption_ends_the_session_interrupted(fake_cli, session, interru
     assert time.monotonic() - began < 10
 
 
-def test_an_interruption_after_the_end_does_not_rewrite_it(fake_cli, session, monkeypatch):
+def test_ctrl_c_after_the_end_does_not_change_it(fake_cli, session, monkeypatch):
     fake_cli.then("init(); say(); result(HEALTHY)")
     conclude = conclude_module.conclude
 
@@ -240,7 +238,7 @@ def test_an_interruption_after_the_end_does_not_rewrite_it(fake_cli, session, mo
     assert (session.status, session.error) == (Status.COMPLETED, "")
 
 
-def test_a_stop_from_the_caller_ends_the_run_interrupted(fake_cli, session):
+def test_a_stop_by_the_caller_ends_the_session_as_interrupted(fake_cli, session):
     fake_cli.then("init(); say(); time.sleep(60)")
 
     runner.run(
@@ -253,7 +251,9 @@ def test_a_stop_from_the_caller_ends_the_run_interrupted(fake_cli, session):
     assert session.cycle.outcome == Outcome.NEEDS_PERSON
 
 
-def test_a_stop_through_the_database_ends_the_run_interrupted(fake_cli, session, monkeypatch):
+def test_a_stop_request_in_the_database_ends_the_session_as_interrupted(
+    fake_cli, session, monkeypatch
+):
     monkeypatch.setattr(runner, "LOOK_SECONDS", 0.05)
     fake_cli.then("init(); time.sleep(60)")
 

@@ -97,7 +97,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
-def test_a_faulty_run_ends_failed_with_advice_and_its_events(fake_cli, session, fault):
+def test_a_faulty_cli_ends_the_session_failed_with_its_events(fake_cli, session, fault):
     fake_cli.then(fault.program)
 
     run(session)
@@ -108,7 +108,7 @@ def test_a_faulty_run_ends_failed_with_advice_and_its_events(fake_cli, session, 
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
-def test_a_faulty_run_ends_its_cycle_with_the_right_outcome(fake_cli, session, settings, fault):
+def test_a_faulty_cli_ends_the_cycle_with_the_right_outcome(fake_cli, session, settings, fault):
     settings.CLAUDEOPS_MAX_CONTINUATIONS = 0
     fake_cli.then(fault.program)
 
@@ -120,7 +120,7 @@ def test_a_faulty_run_ends_its_cycle_with_the_right_outcome(fake_cli, session, s
 
 
 @pytest.mark.parametrize("spoken", ["", "say();"])
-def test_a_run_that_is_killed_goes_on_and_after_its_last_chance_needs_a_person(
+def test_a_killed_session_continues_a_few_times_and_then_needs_a_person(
     fake_cli, session, settings, spoken
 ):
     settings.CLAUDEOPS_MAX_INTERRUPTIONS = 1
@@ -135,7 +135,9 @@ def test_a_run_that_is_killed_goes_on_and_after_its_last_chance_needs_a_person(
     assert not again.children.exists()
 
 
-def test_a_run_that_hangs_is_timed_out_at_the_limit_of_its_tier(fake_cli, session, one_second_tier):
+def test_a_session_that_hangs_is_timed_out_at_the_limit_of_its_tier(
+    fake_cli, session, one_second_tier
+):
     fake_cli.then("init(); say(); time.sleep(60)")
 
     run(session)
@@ -146,7 +148,7 @@ def test_a_run_that_hangs_is_timed_out_at_the_limit_of_its_tier(fake_cli, sessio
     assert session.duration_ms < 6000
 
 
-def test_a_run_that_hangs_after_a_good_result_has_gone_well(fake_cli, session, one_second_tier):
+def test_a_session_that_hangs_after_a_good_result_is_completed(fake_cli, session, one_second_tier):
     fake_cli.then("init(); say(); result(HEALTHY); time.sleep(60)")
 
     run(session)
@@ -164,7 +166,7 @@ def test_a_line_of_5_megabytes_is_stored_whole(fake_cli, session):
     assert (session.status, len(stored)) == (Status.COMPLETED, 5_000_000)
 
 
-def test_unknown_events_are_kept_and_change_nothing(fake_cli, session):
+def test_unknown_events_are_stored_and_change_nothing(fake_cli, session):
     fake_cli.then(
         "init(); emit(type='telemetry', odd=[1]); emit(type=7); emit(no='type'); say();"
         "emit(type='system', subtype='api_retry', attempt=1); result(HEALTHY);"
@@ -178,7 +180,7 @@ def test_unknown_events_are_kept_and_change_nothing(fake_cli, session):
     assert session.status == Status.COMPLETED
 
 
-def test_hostile_values_everywhere_end_like_any_other_run(fake_cli, session):
+def test_a_stream_with_hostile_values_ends_as_usual(fake_cli, session):
     fake_cli.then(
         'out(\'{"type": "\\\\ud800", "subtype": "\\\\u0000"}\');'
         "emit(type='assistant', message={'usage': {'input_tokens': 10**30,"
@@ -230,7 +232,7 @@ def test_req1_without_a_session_id_the_next_tier_runs_by_handoff(fake_cli, sessi
     assert child.cycle.outcome == Outcome.HEALTHY
 
 
-def test_another_session_id_than_asked_for_is_stored_and_noted(fake_cli, session):
+def test_an_unexpected_session_id_is_stored_with_a_note(fake_cli, session):
     fake_cli.then(f"init(session_id={CONVERSATION!r}); say(); result(ESCALATE)").reports(HEALTHY)
 
     run(session)
@@ -241,7 +243,7 @@ def test_another_session_id_than_asked_for_is_stored_and_noted(fake_cli, session
     assert fake_cli.calls[1].flag("--resume") == CONVERSATION
 
 
-def test_another_session_id_that_is_a_title_is_stored_and_never_resumed(fake_cli, session):
+def test_an_unexpected_session_id_that_is_no_uuid_is_never_resumed(fake_cli, session):
     fake_cli.then("init(session_id='sess_other'); tool('uptime', 'up'); result(ESCALATE)").reports(
         HEALTHY
     )
@@ -254,7 +256,7 @@ def test_another_session_id_that_is_a_title_is_stored_and_never_resumed(fake_cli
     assert "--resume" not in fake_cli.calls[1].argv
 
 
-def test_the_dead_id_of_a_failed_resume_is_not_stored(fake_cli, session):
+def test_the_id_of_a_failed_resume_is_not_stored(fake_cli, session):
     fake_cli.reports(ESCALATE).then(
         "sys.stderr.write('No conversation found with session ID: ' + asked);"
         "result(None, subtype='error_during_execution', is_error=True, num_turns=0,"
@@ -278,7 +280,7 @@ def test_a_failure_after_an_escalation_needs_a_person(fake_cli, session):
     assert "Tier 1 had asked for it" in child.cycle.outcome_reason
 
 
-def test_a_database_that_goes_away_before_the_run_begins_puts_it_back(
+def test_a_database_that_fails_before_the_start_leaves_the_session_queued(
     session, fake_cli, monkeypatch
 ):
     def away(*given, **options):

@@ -1,4 +1,4 @@
-"""A run has the same facts whoever saw its end: its own runner, or a recovery after a death."""
+"""A session has the same facts whether its own runner or a recovery records its end."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ ENDED_FIELDS = (
 
 
 @pytest.mark.parametrize("program", RUNS.values(), ids=RUNS.keys())
-def test_a_recovered_run_has_the_facts_of_one_that_ended_before_our_eyes(
+def test_a_recovered_session_has_the_facts_of_one_that_its_runner_finished(
     fake_cli, session, program
 ):
     fake_cli.then(program)
@@ -108,7 +108,7 @@ def test_req5_recovered_cost_follows_the_capabilities_of_the_cli(
     assert after.cost_usd == (Decimal("0.02") if accumulates else Decimal("0.05"))
 
 
-def test_the_answer_to_a_question_survives_its_runner(fake_cli, session):
+def test_the_answer_to_a_follow_up_is_recovered(fake_cli, session):
     fake_cli.reports(HEALTHY).then("init(); say(); result(None, result='Because of the cache.')")
     asked = manual.follow_up(run(session), "Why?")
     run(asked)

@@ -1,4 +1,4 @@
-"""Output is redacted before it is stored, and the decision does not change by that."""
+"""Output is redacted before it is stored; decisions read the original."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ LEAKING = {
 
 
 @pytest.mark.parametrize("program", LEAKING.values(), ids=LEAKING.keys())
-def test_no_secret_of_a_run_is_stored(fake_cli, session, program):
+def test_no_secret_of_a_session_is_stored(fake_cli, session, program):
     fake_cli.then(program)
 
     ended = run(session)
@@ -69,7 +69,7 @@ def test_secret_in_a_report_does_not_change_the_decision(fake_cli, session):
     assert ended.report["escalation"]["reason"] == "password=[redacted: password]"
 
 
-def test_everything_that_is_recorded_is_redacted(db):
+def test_every_stored_text_is_redacted(db):
     session = SessionFactory(running=True)
     heard: list[str] = []
     recorder = Recorder(session, lambda event: heard.append(json.dumps(event.payload)))
@@ -124,7 +124,7 @@ def test_stream_facts_use_the_original_line(db):
     assert parsed.payload["result"] == f"password={SECRET}"
 
 
-def test_a_secret_that_is_split_over_two_lines_is_stored_in_no_two_events(db, monkeypatch):
+def test_a_secret_split_over_two_lines_is_redacted(db, monkeypatch):
     key = "sk-ant-api03-Zq8rZq8rZq8rZq8r"
     monkeypatch.setenv("ANTHROPIC_API_KEY", key)
     session = SessionFactory(running=True)
@@ -138,7 +138,7 @@ def test_a_secret_that_is_split_over_two_lines_is_stored_in_no_two_events(db, mo
     assert said == [key[:14], "[redacted: ANTHROPIC_API_KEY]"]
 
 
-def test_the_address_of_a_target_is_a_secret_of_a_run_too(fake_cli, session):
+def test_the_address_of_a_channel_is_redacted(fake_cli, session):
     ChannelFactory(address="ntfy://a-topic-is-a-password")
     fake_cli.then("init(); say('it posts to ntfy://a-topic-is-a-password'); result(HEALTHY)")
 

@@ -1,4 +1,4 @@
-"""Events that the database would not take are kept in a file, and read in once."""
+"""Events that the database refused are kept in a file and imported once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def add_to_file(session: Session, text: str) -> None:
         file.write(text)
 
 
-def test_a_file_that_another_process_reads_in_meanwhile_is_no_failure(running):
+def test_a_file_that_another_process_imports_meanwhile_is_no_error(running):
     recorder.write_spool(running, [event(running, 1)])
 
     def also_read_in(execute, sql, params, many, context):
@@ -84,7 +84,7 @@ def test_two_sessions_have_two_files(running):
     assert recorder.spool_path(running) != recorder.spool_path(SessionFactory())
 
 
-def test_the_file_is_gone_when_it_has_been_read_in(running):
+def test_the_file_is_removed_after_the_import(running):
     recorder.write_spool(running, [event(running, 1)])
 
     recorder.read_spool(running)
@@ -92,7 +92,7 @@ def test_the_file_is_gone_when_it_has_been_read_in(running):
     assert not recorder.spool_path(running).exists()
 
 
-def test_without_a_file_there_is_nothing_to_read(running):
+def test_without_a_file_nothing_is_imported(running):
     assert recorder.read_spool(running) == 0
 
 
@@ -106,7 +106,7 @@ def test_stored_events_are_not_stored_twice(running):
     assert stored(running) == [(1, "line 1"), (2, "line 2")]
 
 
-def test_an_event_that_stands_twice_in_the_file_is_stored_once(running):
+def test_a_repeated_event_in_the_file_is_stored_once(running):
     first = event(running, 1)
     recorder.write_spool(running, [first])
     recorder.write_spool(running, [first, event(running, 2)])
@@ -116,7 +116,7 @@ def test_an_event_that_stands_twice_in_the_file_is_stored_once(running):
     assert stored(running) == [(1, "line 1"), (2, "line 2")]
 
 
-def test_two_events_that_say_the_same_are_both_kept(running):
+def test_two_events_with_equal_content_are_both_stored(running):
     recorder.write_spool(running, [event(running, 1), event(running, 1)])
 
     recorder.read_spool(running)
@@ -128,7 +128,7 @@ def test_two_events_that_say_the_same_are_both_kept(running):
     "garbage",
     ["not json\n", "5\n", "[]\n", "null\n", "{}\n", '{"source": "x"}\n', "\n", "\x00\n"],
 )
-def test_a_line_of_garbage_costs_only_itself(running, garbage):
+def test_an_invalid_line_loses_only_itself(running, garbage):
     recorder.write_spool(running, [event(running, 1)])
     add_to_file(running, garbage)
     recorder.write_spool(running, [event(running, 2)])
@@ -139,7 +139,7 @@ def test_a_line_of_garbage_costs_only_itself(running, garbage):
 
 
 @pytest.mark.parametrize("wrong", [{"created_at": "yesterday"}, {"created_at": None}])
-def test_a_line_with_an_impossible_field_is_left_out(running, wrong):
+def test_a_line_with_an_invalid_field_is_left_out(running, wrong):
     recorder.write_spool(running, [event(running, 1)])
     line = json.loads(recorder.spool_path(running).read_text())
     add_to_file(running, json.dumps({**line, **wrong}) + "\n")
@@ -149,7 +149,7 @@ def test_a_line_with_an_impossible_field_is_left_out(running, wrong):
     assert stored(running) == [(1, "line 1")]
 
 
-def test_half_a_line_at_the_end_is_left_out(running):
+def test_an_incomplete_last_line_is_left_out(running):
     recorder.write_spool(running, [event(running, 1)])
     add_to_file(running, '{"sequence": 2, "sour')
 
@@ -158,7 +158,7 @@ def test_half_a_line_at_the_end_is_left_out(running):
     assert stored(running) == [(1, "line 1")]
 
 
-def test_half_a_line_does_not_damage_the_next(running):
+def test_an_incomplete_line_does_not_damage_the_next(running):
     recorder.write_spool(running, [event(running, 1)])
     add_to_file(running, '{"sequence": 2, "sour')
 
@@ -168,7 +168,7 @@ def test_half_a_line_does_not_damage_the_next(running):
     assert stored(running) == [(1, "line 1"), (2, "line 2"), (3, "line 3")]
 
 
-def test_an_event_that_the_database_refuses_does_not_cost_its_neighbours(running):
+def test_an_event_that_the_database_refuses_loses_no_other(running):
     refused = event(running, 2, amount=float("inf"))
     recorder.write_spool(running, [event(running, 1), refused, event(running, 3)])
 
@@ -187,14 +187,14 @@ def test_full_disk_returns_false(running, monkeypatch, caplog):
     assert "No space left" in caplog.text
 
 
-def test_a_directory_that_cannot_be_made_raises_nothing(running, settings, tmp_path):
+def test_a_directory_that_cannot_be_created_raises_nothing(running, settings, tmp_path):
     settings.CLAUDEOPS_STATE_DIR = tmp_path / "file"
     (tmp_path / "file").write_text("in the way")
 
     assert recorder.write_spool(running, [event(running, 1)]) is False
 
 
-def test_the_file_stays_while_the_database_is_still_away(running, monkeypatch):
+def test_the_file_is_kept_while_the_database_is_unavailable(running, monkeypatch):
     recorder.write_spool(running, [event(running, 1)])
     with monkeypatch.context() as locked:
         locked.setattr(SessionEvent.objects, "bulk_create", _locked)
@@ -206,7 +206,7 @@ def test_the_file_stays_while_the_database_is_still_away(running, monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["two\nlines", "\u2028 \u2029 \x85", "🔥", '"quoted"', "\\n"])
-def test_any_text_comes_back_as_it_was(running, text):
+def test_any_text_is_unchanged_after_the_spool(running, text):
     recorder.write_spool(running, [event(running, 1, text=text)])
 
     recorder.read_spool(running)

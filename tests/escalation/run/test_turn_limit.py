@@ -1,4 +1,4 @@
-"""A tier at its turn limit goes on in the same conversation, so often and within its budget."""
+"""A tier at its turn limit continues its conversation, a few times and within its budget."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_continuation_resumes_with_its_own_prompt(fake_cli, session):
     assert second.cycle.outcome == Cycle.Outcome.HEALTHY
 
 
-def test_every_run_is_its_own_record_with_its_own_cost(fake_cli, session):
+def test_every_continuation_is_a_session_with_its_own_cost(fake_cli, session):
     fake_cli.then(at_limit(0.25)).then(at_limit(0.5)).reports(HEALTHY)
     first = run(session)
     second = run(child_of(first))
@@ -60,7 +60,7 @@ def test_every_run_is_its_own_record_with_its_own_cost(fake_cli, session):
 
 
 @pytest.mark.parametrize("allowed", [0, 1, 2, 3])
-def test_it_goes_on_so_often_and_then_needs_a_person(fake_cli, session, settings, allowed):
+def test_after_the_last_continuation_a_person_is_needed(fake_cli, session, settings, allowed):
     settings.CLAUDEOPS_MAX_CONTINUATIONS = allowed
     fake_cli.then(at_limit(0.01))
 
@@ -84,7 +84,7 @@ def test_continuation_gets_the_rest_of_the_budget(fake_cli, session, budget_of_a
 
 
 @pytest.mark.parametrize("cost", [0.99, 1.0, 1.07])
-def test_it_does_not_go_on_when_its_budget_is_used_up(fake_cli, session, budget_of_a_dollar, cost):
+def test_a_tier_without_budget_does_not_continue(fake_cli, session, budget_of_a_dollar, cost):
     fake_cli.then(at_limit(cost))
 
     ran = run(session)
@@ -93,7 +93,7 @@ def test_it_does_not_go_on_when_its_budget_is_used_up(fake_cli, session, budget_
     assert ran.cycle.outcome == Cycle.Outcome.NEEDS_PERSON
 
 
-def test_without_an_id_it_cannot_go_on(fake_cli, session):
+def test_a_tier_without_a_session_id_does_not_continue(fake_cli, session):
     fake_cli.then(at_limit().replace("init()", "init(session_id=None)"))
 
     ran = run(session)
@@ -102,7 +102,7 @@ def test_without_an_id_it_cannot_go_on(fake_cli, session):
     assert ran.cycle.outcome == Cycle.Outcome.NEEDS_PERSON
 
 
-def test_a_higher_tier_has_continuations_and_a_budget_of_its_own(fake_cli, session, settings):
+def test_a_higher_tier_has_its_own_continuations_and_budget(fake_cli, session, settings):
     settings.CLAUDEOPS_MAX_CONTINUATIONS = 1
     fake_cli.then(at_limit(0.5))
     goes_on = child_of(run(session))
@@ -123,7 +123,7 @@ def test_a_continuation_that_escalates_asks_for_the_next_tier(fake_cli, session)
     assert escalated(fake_cli, goes_on).tier == 2
 
 
-def test_the_budget_never_falls_to_nothing_which_the_cli_would_not_take():
+def test_the_remaining_budget_is_never_zero():
     spent = SessionFactory(cost_usd=Decimal(99))
     session = SessionFactory(parent_session=spent, purpose=Purpose.CONTINUATION)
 

@@ -1,4 +1,4 @@
-"""After a run was cut off: when it goes on by itself, and when a person must look first."""
+"""After an interrupted session: when it continues by itself, and when it needs a person."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ ASKS = [
 
 
 @each_row("cut", GOES_ON)
-def test_it_goes_on_where_only_looking_was_going_on(cut):
+def test_an_interruption_without_unfinished_work_continues(cut):
     decision = after_interruption(cut, limit=LIMIT)
 
     assert isinstance(decision, ContinueAfterInterruption)
@@ -68,38 +68,38 @@ def test_it_goes_on_where_only_looking_was_going_on(cut):
 
 
 @each_row(("cut", "words"), ASKS)
-def test_a_person_is_asked_and_told_why(cut, words):
+def test_an_interruption_that_cannot_continue_needs_a_person(cut, words):
     decision = after_interruption(cut, limit=LIMIT)
 
     assert isinstance(decision, AskPerson)
     assert words in decision.reason
 
 
-def test_a_tier_with_half_done_work_is_named():
+def test_the_reason_names_the_tier_with_unfinished_work():
     decision = after_interruption(cut_off(tier=3, tool_was_running=True), limit=LIMIT)
 
     assert "Tier 3" in decision.reason
 
 
-def test_a_limit_of_zero_forbids_to_go_on_at_all():
+def test_a_limit_of_zero_continues_nothing():
     assert isinstance(after_interruption(cut_off(), limit=0), AskPerson)
 
 
 @pytest.mark.parametrize("tier", [1, 2, 3])
-def test_a_run_that_spoke_without_a_conversation_does_not_continue_by_itself(tier):
+def test_a_session_with_output_but_without_a_conversation_is_not_continued(tier):
     cut = cut_off(tier=tier, can_be_continued=False)
 
     assert isinstance(after_interruption(cut, limit=LIMIT), AskPerson)
 
 
 @pytest.mark.parametrize("tier", [1, 2, 3])
-def test_a_run_that_was_cut_off_before_it_said_anything_is_started_again(tier):
+def test_a_session_interrupted_before_any_output_is_started_again(tier):
     cut = cut_off(tier=tier, can_be_continued=False, answered=False)
 
     assert isinstance(after_interruption(cut, limit=LIMIT), StartAgain)
 
 
-def test_a_run_is_started_again_only_once():
+def test_a_session_is_started_again_only_once():
     cut = cut_off(can_be_continued=False, answered=False, started_again=True)
 
     decision = after_interruption(cut, limit=LIMIT)
@@ -124,27 +124,27 @@ quietly = settings(database=None, deadline=None)
 
 @given(anything, limits)
 @quietly
-def test_whatever_happened_there_is_a_reason(cut, limit):
+def test_every_decision_has_a_reason(cut, limit):
     assert after_interruption(cut, limit=limit).reason.strip()
 
 
 @given(anything, limits)
 @quietly
-def test_half_done_work_never_goes_on_by_itself(cut, limit):
+def test_unfinished_work_never_continues_by_itself(cut, limit):
     if cut.tier >= 2 and cut.tool_was_running:
         assert isinstance(after_interruption(cut, limit=limit), AskPerson)
 
 
 @given(anything, limits)
 @quietly
-def test_over_the_limit_nothing_goes_on(cut, limit):
+def test_above_the_limit_nothing_continues(cut, limit):
     if cut.interruptions > limit:
         assert isinstance(after_interruption(cut, limit=limit), AskPerson)
 
 
 @given(anything, limits)
 @quietly
-def test_a_question_is_never_asked_again_by_itself(cut, limit):
+def test_a_follow_up_is_never_repeated_by_itself(cut, limit):
     if cut.is_question:
         assert isinstance(after_interruption(cut, limit=limit), AskPerson)
 
@@ -174,10 +174,10 @@ def limit_met(**facts) -> LimitMet:
         (limit_met(is_question=True, times=4), AskPerson),
     ],
 )
-def test_what_follows_the_accounts_limit(met, follows):
+def test_decisions_after_a_rate_limit(met, follows):
     assert isinstance(after_limit(met, most=3), follows)
 
 
-def test_a_run_that_waits_says_until_when():
+def test_the_reason_of_a_waiting_session_names_the_time():
     assert "until 8 pm" in after_limit(limit_met(), most=3).reason
     assert "until 8 pm" in after_limit(limit_met(answered=False), most=3).reason

@@ -1,4 +1,4 @@
-"""Who may answer, once, and in what words it is refused."""
+"""Who may answer an approval, once, and with which code an answer is refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ State = Approval.State
 
 
 @pytest.mark.parametrize("role", ["", "viewer", "operator"])
-def test_who_may_not_approve_is_refused(role):
+def test_an_account_that_may_not_approve_is_refused(role):
     approval = ApprovalFactory()
 
     with refused(RefusalCode.NOT_PERMITTED):
@@ -25,11 +25,11 @@ def test_who_may_not_approve_is_refused(role):
 
 
 @pytest.mark.parametrize("role", ["approver", "admin"])
-def test_who_may_approve_is_heard(role):
+def test_an_account_that_may_approve_answers(role):
     assert answer(ApprovalFactory(), State.APPROVED, by=user_with(role)).state == State.APPROVED
 
 
-def test_a_right_that_was_taken_a_second_ago_counts_no_more():
+def test_a_right_that_was_just_revoked_does_not_count():
     user = user_with("approver")
     user.groups.all()  # as a request has loaded them
     type(user).objects.get(pk=user.pk).groups.clear()
@@ -38,7 +38,7 @@ def test_a_right_that_was_taken_a_second_ago_counts_no_more():
         answer(ApprovalFactory(), State.APPROVED, by=user)
 
 
-def test_an_account_that_was_switched_off_is_refused():
+def test_an_inactive_account_is_refused():
     user = user_with("approver")
     type(user).objects.filter(pk=user.pk).update(is_active=False)
 
@@ -55,7 +55,7 @@ def of_a_run(trigger: str, **cycle) -> Approval:
     )
 
 
-def test_nobody_approves_what_they_asked_for_without_being_there():
+def test_the_requester_of_an_unattended_run_may_not_approve_it():
     user = user_with("approver", username="ada")
     approval = of_a_run(Cycle.Trigger.SCHEDULE, requested_by=user)
 
@@ -65,7 +65,7 @@ def test_nobody_approves_what_they_asked_for_without_being_there():
     assert answer(approval, State.APPROVED, by=user_with("approver")).state == State.APPROVED
 
 
-def test_who_started_a_run_by_hand_may_approve_its_commands():
+def test_the_requester_of_a_manual_run_may_approve_its_commands():
     user = user_with("approver")
 
     approval = of_a_run(Cycle.Trigger.MANUAL, requested_by=user)
@@ -74,20 +74,20 @@ def test_who_started_a_run_by_hand_may_approve_its_commands():
 
 
 @pytest.mark.parametrize("length", [Approval.LONGEST_NOTE + 1, 1_000_000])
-def test_a_note_that_is_too_long_answers_nothing(length):
+def test_an_answer_with_a_note_that_is_too_long_is_refused(length):
     with refused(RefusalCode.TEXT_TOO_LONG, match=str(Approval.LONGEST_NOTE)):
         answer(ApprovalFactory(), State.APPROVED, by=user_with("approver"), note="x" * length)
 
     assert Approval.objects.get().state == State.WAITING
 
 
-def test_a_line_end_of_a_form_counts_once():
+def test_a_line_end_of_a_form_counts_as_one_character():
     note = "x\r\n" * (Approval.LONGEST_NOTE // 2)
 
     assert answer(ApprovalFactory(), State.APPROVED, by=user_with("approver"), note=note)
 
 
-def test_a_rejection_says_why():
+def test_a_rejection_needs_a_reason():
     with refused(RefusalCode.TEXT_MISSING):
         answer(ApprovalFactory(), State.REJECTED, by=user_with("approver"), note="  ")
 
@@ -100,7 +100,7 @@ def test_a_secret_in_a_note_is_redacted():
     assert "hunter2" not in answered.note
 
 
-def test_what_a_run_asked_is_withdrawn_with_it_and_its_tier_is_not():
+def test_the_end_of_a_session_withdraws_its_commands_but_not_its_tier():
     command, tier = ApprovalFactory(of_a_command=True), ApprovalFactory()
 
     assert withdraw(command.session) == 1

@@ -1,4 +1,4 @@
-"""What follows an answer about a tier, or that nobody gave one."""
+"""What follows the approval, the rejection or the expiry of a tier."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def session_of(approval: Approval) -> Session:
     return Session.objects.select_related("cycle").get(pk=approval.session_id)
 
 
-def test_an_approved_tier_is_queued_and_handed_to_the_queue(approver):
+def test_an_approved_tier_is_enqueued(approver):
     approval = approve(ApprovalFactory(), by=approver, note="Go on.")
 
     assert (approval.state, approval.decided_by, approval.note) == (
@@ -44,7 +44,7 @@ def test_an_approved_tier_is_queued_and_handed_to_the_queue(approver):
     assert [row.task["args"][0] for row in OrmQ.objects.all()] == [approval.session_id]
 
 
-def test_a_tier_that_cannot_be_queued_stays_unanswered(approver):
+def test_when_enqueueing_fails_the_approval_still_waits(approver):
     def broken(session: Session) -> None:
         raise RuntimeError("the queue is away")
 
@@ -66,7 +66,7 @@ def test_a_rejected_tier_is_cancelled_and_its_cycle_needs_a_person(approver):
     assert not OrmQ.objects.exists()
 
 
-def test_a_tier_that_nobody_answers_expires_and_its_cycle_needs_a_person():
+def test_an_expired_approval_ends_the_tier_and_its_cycle_needs_a_person():
     approval, other = overdue(), ApprovalFactory()
 
     assert expire_overdue() == 1
@@ -77,7 +77,7 @@ def test_a_tier_that_nobody_answers_expires_and_its_cycle_needs_a_person():
     assert Approval.objects.get(pk=other.pk).state == State.WAITING
 
 
-def test_nobody_answering_does_not_speak_against_the_watch():
+def test_an_expired_approval_does_not_count_as_a_failure_of_the_watch():
     approval = overdue()
 
     expire_overdue()
@@ -85,7 +85,7 @@ def test_nobody_answering_does_not_speak_against_the_watch():
     assert Watch.objects.get(pk=approval.session.cycle.watch_id).failures_in_a_row == 0
 
 
-def test_an_answer_after_the_expiry_is_too_late_and_ends_it_at_once(approver):
+def test_an_answer_after_the_expiry_is_refused_and_ends_the_tier(approver):
     approval = overdue()
 
     with refused(RefusalCode.APPROVAL_EXPIRED):
@@ -95,7 +95,7 @@ def test_an_answer_after_the_expiry_is_too_late_and_ends_it_at_once(approver):
     assert not OrmQ.objects.exists()
 
 
-def test_a_second_answer_changes_nothing_and_is_told_who_was_first(approver):
+def test_a_second_answer_is_refused_and_names_the_first(approver):
     approval = reject(ApprovalFactory(), by=approver, note="No.")
 
     with refused(RefusalCode.APPROVAL_ANSWERED, match="rejected .* by grace"):
@@ -104,7 +104,7 @@ def test_a_second_answer_changes_nothing_and_is_told_who_was_first(approver):
     assert Approval.objects.get().state == State.REJECTED
 
 
-def test_a_commands_answer_touches_neither_session_nor_queue(approver):
+def test_an_answer_about_a_command_changes_neither_session_nor_queue(approver):
     approval = approve(ApprovalFactory(of_a_command=True), by=approver)
 
     assert session_of(approval).status == Status.RUNNING

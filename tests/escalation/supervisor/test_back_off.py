@@ -1,4 +1,4 @@
-"""How long a watch that failed again and again waits: the pure part of the circuit breaker."""
+"""The waiting time of a watch after repeated failures: the pure part of the circuit breaker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def failing(failures: int, minutes: int = 60, cron: str = "") -> Watch:
 
 
 @pytest.mark.parametrize("failures", [0, 1, 2])
-def test_below_the_limit_nothing_is_backed_off(failures):
+def test_below_the_limit_there_is_no_back_off(failures):
     assert back_off_until(failing(failures), NOW) is None
 
 
@@ -38,7 +38,7 @@ def test_the_wait_has_a_cap(failures):
     assert back_off_until(failing(failures), NOW) == NOW + LONGEST_WAIT
 
 
-def test_the_wait_grows_with_the_rhythm_of_the_watch():
+def test_the_wait_grows_with_the_interval_of_the_watch():
     assert back_off_until(failing(3, minutes=5), NOW) == NOW + timedelta(minutes=10)
 
 

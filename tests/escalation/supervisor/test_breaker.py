@@ -1,4 +1,4 @@
-"""The circuit breaker: a watch that fails again and again is asked less often, and says so."""
+"""The circuit breaker: a watch that fails repeatedly runs less often, and this is shown."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ENDINGS = {
 
 
 @each_row(("ending", "evidence"), ENDINGS.items())
-def test_what_the_end_of_a_cycle_says(ending, evidence):
+def test_evidence_of_the_end_of_a_cycle(ending, evidence):
     outcome, status = ending
 
     assert evidence_of(outcome, LastRun(status=status)) == evidence
@@ -56,38 +56,38 @@ def test_what_the_end_of_a_cycle_says(ending, evidence):
 
 @pytest.mark.parametrize("status", Session.GOOD_STATUSES)
 @pytest.mark.parametrize(("has_report", "evidence"), [(True, "worked"), (False, "failed")])
-def test_asking_a_person_through_a_valid_report_is_no_failure(status, has_report, evidence):
+def test_a_valid_report_that_asks_for_a_person_is_no_failure(status, has_report, evidence):
     last = LastRun(status=status, has_report=has_report)
 
     assert evidence_of(Outcome.NEEDS_PERSON, last) == evidence
 
 
-def test_a_run_that_somebody_stopped_says_nothing():
+def test_a_stopped_session_is_no_evidence():
     last = LastRun(status=Status.INTERRUPTED, by_no_fault=True)
 
     assert evidence_of(Outcome.NEEDS_PERSON, last) == CycleEvidence.NONE
 
 
 @pytest.mark.parametrize("status", [Status.FAILED, Status.TIMED_OUT])
-def test_a_run_that_failed_before_it_could_be_stopped_counts(status):
+def test_a_session_that_failed_before_it_was_stopped_counts(status):
     last = LastRun(status=status, by_no_fault=True)
 
     assert evidence_of(Outcome.NEEDS_PERSON, last) == CycleEvidence.FAILED
 
 
-def test_a_cycle_without_a_single_run_has_failed():
+def test_a_cycle_without_a_session_has_failed():
     assert evidence_of(Outcome.NEEDS_PERSON, None) == CycleEvidence.FAILED
 
 
 @pytest.mark.django_db
-def test_failures_in_a_row_are_counted():
+def test_consecutive_failures_are_counted():
     watch = fail(WatchFactory(), 2)
 
     assert (watch.failures_in_a_row, watch.is_backed_off) == (2, False)
 
 
 @pytest.mark.django_db
-def test_the_third_failure_backs_the_watch_off():
+def test_the_third_failure_delays_the_watch():
     with time_machine.travel(NOW, tick=False):
         watch = fail(WatchFactory(interval_minutes=60), 3)
 
@@ -132,7 +132,7 @@ def test_a_plan_or_a_question_neither_closes_the_breaker_nor_counts(purpose, end
 
 
 @pytest.mark.django_db
-def test_the_last_run_of_the_cycle_counts():
+def test_the_last_session_of_the_cycle_counts():
     cycle = CycleFactory(outcome=Outcome.NEEDS_PERSON)
     SessionFactory(cycle=cycle, failed=True)
     SessionFactory(cycle=cycle, purpose="retry", report=dict(HEALTHY))
@@ -163,7 +163,7 @@ BROKEN_RUNS = {
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("program", BROKEN_RUNS.values(), ids=BROKEN_RUNS)
-def test_cycles_that_came_to_no_usable_end_back_the_watch_off(program, fake_cli, workdir, settings):
+def test_cycles_without_a_usable_result_delay_the_watch(program, fake_cli, workdir, settings):
     settings.CLAUDEOPS_IDLE_TIMEOUT = 1
     settings.CLAUDEOPS_BREAKER_FAILURES = 2
     fake_cli.then(program)
@@ -177,7 +177,7 @@ def test_cycles_that_came_to_no_usable_end_back_the_watch_off(program, fake_cli,
 @pytest.mark.parametrize(
     "report", [ESCALATE, a_report(services=(("web", "down"),))], ids=["asked for more", "unwell"]
 )
-def test_cycles_that_found_a_real_problem_do_not_back_the_watch_off(report, fake_cli, workdir):
+def test_cycles_that_found_a_problem_do_not_delay_the_watch(report, fake_cli, workdir):
     fake_cli.reports(report)
 
     watch = ran_cycles(WatchFactory(workdir=str(workdir), max_tier=1), 4)
@@ -187,7 +187,7 @@ def test_cycles_that_found_a_real_problem_do_not_back_the_watch_off(report, fake
 
 
 @pytest.mark.django_db
-def test_one_watch_does_not_back_off_another():
+def test_failures_of_one_watch_do_not_delay_another():
     other = WatchFactory()
     fail(WatchFactory(), 4)
 
@@ -223,7 +223,7 @@ def test_a_cycle_that_has_ended_is_not_counted_again():
 
 
 @pytest.mark.django_db
-def test_a_scheduled_cycle_of_a_backed_off_watch_is_skipped_with_a_sentence():
+def test_a_scheduled_cycle_is_skipped_during_back_off():
     watch = fail(WatchFactory(name="shop"), 3)
 
     said = tasks.start_scheduled_cycle(watch.pk)
@@ -243,7 +243,7 @@ def test_after_the_wait_the_schedule_runs_again():
 
 
 @pytest.mark.django_db
-def test_a_backed_off_watch_can_still_be_run_by_hand():
+def test_a_watch_in_back_off_can_be_run_manually():
     watch = fail(WatchFactory(), 3)
 
     cycle = cycles.start(watch, trigger=Cycle.Trigger.MANUAL)
@@ -252,7 +252,7 @@ def test_a_backed_off_watch_can_still_be_run_by_hand():
 
 
 @pytest.mark.django_db
-def test_the_dashboard_says_so(operator_client):
+def test_the_overview_shows_a_watch_in_back_off(operator_client):
     fail(WatchFactory(), 3)
 
     page = operator_client.get(reverse("web:overview")).content.decode()
@@ -262,7 +262,7 @@ def test_the_dashboard_says_so(operator_client):
 
 
 @pytest.mark.django_db
-def test_the_dashboard_says_when_it_is_tried_again_and_how_to_try_at_once(operator_client):
+def test_the_overview_shows_the_next_attempt_and_how_to_run_at_once(operator_client):
     with time_machine.travel(NOW.replace(hour=6, minute=20), tick=False):
         fail(WatchFactory(cron=EVERY_MORNING_HOUR), 3)
         page = operator_client.get(reverse("web:overview")).content.decode()
@@ -288,7 +288,7 @@ def test_the_time_shown_for_an_interval_is_the_first_due_time_after_the_wait(ope
 
 
 @pytest.mark.django_db
-def test_a_paused_watch_that_is_backed_off_does_not_promise_a_next_try(operator_client):
+def test_a_paused_watch_in_back_off_shows_no_next_attempt(operator_client):
     fail(WatchFactory(enabled=False), 3)
 
     page = operator_client.get(reverse("web:overview")).content.decode()
@@ -298,7 +298,7 @@ def test_a_paused_watch_that_is_backed_off_does_not_promise_a_next_try(operator_
 
 
 @pytest.mark.django_db
-def test_the_dashboard_is_silent_about_a_watch_that_runs(operator_client):
+def test_the_overview_shows_no_back_off_for_a_healthy_watch(operator_client):
     fail(WatchFactory(), 2)
 
     page = operator_client.get(reverse("web:overview")).content.decode()

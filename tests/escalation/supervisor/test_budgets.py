@@ -1,4 +1,4 @@
-"""Budgets over the record: what counts, what is refused, and who is told."""
+"""Budgets over stored sessions: what counts, what is refused, and the notifications."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_each_budget_counts_its_own_runs(limits):
     }
 
 
-def test_estimates_and_runs_under_way_count_and_are_said_to_be_estimates(limits):
+def test_estimates_and_running_sessions_count_and_are_marked_as_estimates(limits):
     cycle = SessionFactory(cost_usd=Decimal(1)).cycle
     SessionFactory(cost_usd=None, estimated_cost_usd=Decimal("0.5"), spent_so_far_usd=Decimal(9))
     SessionFactory(running=True, spent_so_far_usd=Decimal("0.25"))
@@ -83,7 +83,7 @@ def test_estimates_and_runs_under_way_count_and_are_said_to_be_estimates(limits)
     assert (day.spent.total, day.spent.guessed) == (Decimal("1.75"), Decimal("0.75"))
 
 
-def test_a_run_that_asks_for_itself_is_left_out(limits):
+def test_the_session_that_asks_is_not_counted(limits):
     mine = SessionFactory(running=True, spent_so_far_usd=Decimal(1))
 
     assert set(spent_by_scope(mine.cycle, without=mine).values()) == {Decimal(0)}
@@ -105,7 +105,7 @@ def test_a_drill_has_no_budget_but_its_own(limits):
     assert spent_by_scope(cycle) == {Scope.CHAIN: Decimal("0.02")}
 
 
-def test_yesterday_is_over_and_the_future_counts(limits):
+def test_sessions_of_yesterday_do_not_count_and_future_ones_do(limits):
     """A clock that is set back leaves runs in the future: they must not be forgotten."""
     cycle = CycleFactory()
     at = timezone.now()
@@ -115,7 +115,7 @@ def test_yesterday_is_over_and_the_future_counts(limits):
     assert spent_by_scope(cycle)[Scope.DAY] == 2
 
 
-def test_the_budgets_of_a_new_cycle_are_read_along_indexes(limits):
+def test_the_budgets_of_a_new_cycle_are_read_by_indexes(limits):
     """`cycle_id IS NULL`, on a column that is never null, makes SQLite read the whole table."""
     watch = WatchFactory()
 
@@ -161,7 +161,7 @@ def test_budgets_are_right_at_once_after_a_change_of_time_zone(
     assert shown.costs.today == found[Scope.DAY]
 
 
-def test_over_a_budget_no_cycle_begins_and_nothing_is_continued(settings):
+def test_over_a_budget_no_cycle_starts_and_no_operation_is_allowed(settings):
     settings.CLAUDEOPS_BUDGET_DAY = Decimal(1)
     ended = SessionFactory(failed=True, cost_usd=Decimal(1))
 
@@ -173,7 +173,7 @@ def test_over_a_budget_no_cycle_begins_and_nothing_is_continued(settings):
     assert not Session.objects.filter(status="queued").exists()
 
 
-def test_a_round_that_is_skipped_says_so_and_people_are_told_once(settings, monkeypatch):
+def test_a_skipped_cycle_sends_one_notification(settings, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
     settings.CLAUDEOPS_BUDGET_DAY = Decimal(0)
     watch = WatchFactory(name="shop")
@@ -186,7 +186,7 @@ def test_a_round_that_is_skipped_says_so_and_people_are_told_once(settings, monk
     assert not Cycle.objects.exists()
 
 
-def test_people_are_told_at_80_and_at_100_percent_once_a_period(limits):
+def test_notifications_are_sent_at_80_and_100_percent_once_a_period(limits):
     watch = WatchFactory()
     cycle = CycleFactory(watch=watch)
     for cost in ("4.7", "0.1", "0.2", "1.0", "0.5"):
@@ -224,7 +224,7 @@ def test_a_chain_ends_with_a_person_when_its_budget_is_spent(fake_cli, session, 
     assert ended.cycle.outcome_reason.endswith("$0.03 of the $0.02 for this chain is spent.")
 
 
-def test_a_tier_that_waits_does_not_start_once_the_budget_is_spent(fake_cli, session, settings):
+def test_a_queued_tier_does_not_start_once_the_budget_is_spent(fake_cli, session, settings):
     fake_cli.reports(ESCALATE)
     waiting = child_of(run(session))
     settings.CLAUDEOPS_BUDGET_MONTH = Decimal(0)
@@ -238,7 +238,7 @@ def test_a_tier_that_waits_does_not_start_once_the_budget_is_spent(fake_cli, ses
     assert told().count(Notification.Kind.BUDGET) == 1
 
 
-def test_a_cycle_that_a_spent_budget_keeps_from_starting_is_told_once(fake_cli, session, settings):
+def test_a_cycle_refused_by_a_spent_budget_sends_one_notification(fake_cli, session, settings):
     settings.CLAUDEOPS_BUDGET_DAY = Decimal(0)
 
     ended = run(session)
@@ -248,7 +248,7 @@ def test_a_cycle_that_a_spent_budget_keeps_from_starting_is_told_once(fake_cli, 
     assert told() == [Notification.Kind.BUDGET]
 
 
-def test_a_spent_chain_budget_has_no_notice_and_is_told_by_its_incident(session, settings):
+def test_a_spent_chain_budget_is_reported_by_its_incident(session, settings):
     settings.CLAUDEOPS_BUDGET_CHAIN = Decimal(0)
 
     run(session)
@@ -257,7 +257,7 @@ def test_a_spent_chain_budget_has_no_notice_and_is_told_by_its_incident(session,
     assert told() == [Notification.Kind.INCIDENT_OPENED]
 
 
-def test_the_cli_is_given_what_is_left(fake_cli, session, settings):
+def test_the_cli_gets_the_remaining_budget(fake_cli, session, settings):
     settings.CLAUDEOPS_BUDGET_DAY = Decimal(1)
     SessionFactory(cost_usd=Decimal("0.75"))
     fake_cli.reports(HEALTHY)
@@ -267,7 +267,7 @@ def test_the_cli_is_given_what_is_left(fake_cli, session, settings):
     assert Decimal(fake_cli.calls[0].flag("--max-budget-usd")) == Decimal("0.25")
 
 
-def test_all_that_is_limited_is_shown_with_a_forecast(limits):
+def test_all_budgets_are_shown_with_a_forecast(limits):
     watch = WatchFactory(name="shop", budget_day_usd=Decimal(2))
     SessionFactory(cycle=CycleFactory(watch=watch), cost_usd=Decimal(2))
 
@@ -282,6 +282,6 @@ def test_all_that_is_limited_is_shown_with_a_forecast(limits):
     assert found.forecast.spent == 2
 
 
-def test_where_something_is_left_a_round_begins(limits):
+def test_a_cycle_starts_while_something_is_left(limits):
     assert refusal_for(WatchFactory()) == ""
     assert not Notification.objects.exists()

@@ -1,4 +1,4 @@
-"""The same command asked again finds its answer, and an approval is used once."""
+"""A command that is asked again finds its answer, and an approval is used once."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def answered(approval: Approval, state: str, **facts) -> Approval:
 
 
 @pytest.mark.parametrize("state", [State.WAITING, State.APPROVED, State.REJECTED])
-def test_asked_again_it_is_the_same_question(session, state):
+def test_the_same_command_finds_the_same_approval(session, state):
     first = answered(question_about(session, ASKED), state)
 
     assert question_about(session, ASKED) == first
 
 
 @pytest.mark.parametrize("state", [State.EXPIRED, State.WITHDRAWN])
-def test_what_nobody_answered_is_asked_anew(session, state):
+def test_an_expired_approval_is_requested_again(session, state):
     first = answered(question_about(session, ASKED), state)
 
     assert question_about(session, ASKED) != first
@@ -57,13 +57,13 @@ def test_what_nobody_answered_is_asked_anew(session, state):
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_another_command_is_another_question(session, change):
+def test_another_command_has_its_own_approval(session, change):
     first = answered(question_about(session, ASKED), State.APPROVED)
 
     assert question_about(session, replace(ASKED, **change)) != first
 
 
-def test_two_commands_that_look_alike_when_redacted_are_two(session):
+def test_commands_that_differ_only_in_redacted_text_have_their_own_approvals(session):
     one, other = (replace(ASKED, command=f"login --password={word}") for word in ("aaaa1", "bbbb2"))
     first = answered(question_about(session, one), State.APPROVED)
 
@@ -74,7 +74,7 @@ def test_two_commands_that_look_alike_when_redacted_are_two(session):
     assert second != first
 
 
-def test_an_answer_is_found_in_a_later_run_of_the_tier_but_not_in_another_tier(session):
+def test_an_answer_counts_in_a_later_session_of_the_tier_but_not_in_another_tier(session):
     first = answered(question_about(session, ASKED), State.APPROVED)
     later = SessionFactory(running=True, tier=2, cycle=session.cycle, parent_session=session)
     higher = SessionFactory(running=True, tier=3, cycle=session.cycle, parent_session=session)
@@ -83,14 +83,14 @@ def test_an_answer_is_found_in_a_later_run_of_the_tier_but_not_in_another_tier(s
     assert question_about(higher, ASKED) != first
 
 
-def test_a_question_of_another_run_that_still_waits_is_not_this_ones(session):
+def test_a_waiting_approval_of_another_session_is_not_reused(session):
     first = question_about(session, ASKED)
     later = SessionFactory(running=True, tier=2, cycle=session.cycle, parent_session=session)
 
     assert question_about(later, ASKED) != first
 
 
-def test_an_old_answer_holds_no_more(session):
+def test_an_old_answer_is_not_reused(session):
     first = answered(
         question_about(session, ASKED), State.APPROVED, expires_at=timezone.now() - timedelta(1)
     )
@@ -109,5 +109,5 @@ def test_an_approval_is_taken_once_and_can_be_given_back(session):
 
 
 @pytest.mark.parametrize("state", [State.WAITING, State.REJECTED, State.EXPIRED, State.WITHDRAWN])
-def test_only_what_was_approved_can_be_taken(session, state):
+def test_only_an_approved_command_can_be_taken(session, state):
     assert not take(answered(question_about(session, ASKED), state))

@@ -1,4 +1,4 @@
-"""The end of a session and the start of what follows are one step: both happen or neither."""
+"""The end of a session and its successor are stored in one transaction."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def test_req4_the_next_tier_is_linked_to_its_parent_with_the_reason(running):
     assert child.continued_why == running.escalation_reason == decision.reason
 
 
-def test_the_cycle_goes_on_while_a_successor_waits(running):
+def test_the_cycle_stays_active_while_a_successor_waits(running):
     finish(running, ESCALATE)
 
     running.cycle.refresh_from_db()
     assert running.cycle.is_active
 
 
-def test_a_missing_report_is_asked_for_at_the_same_tier(running):
+def test_a_missing_report_is_requested_at_the_same_tier(running):
     decision = finish(running, None)
 
     child = running.children.get()
@@ -102,7 +102,7 @@ def test_the_limits_are_those_of_the_cycle_not_of_the_edited_watch(limits):
     assert isinstance(decision, Stop)
 
 
-def test_the_successor_is_handed_on_once(running):
+def test_the_successor_is_enqueued_once(running):
     handed: list[Session] = []
 
     with enqueue_with(handed.append):
@@ -112,7 +112,7 @@ def test_the_successor_is_handed_on_once(running):
 
 
 @pytest.mark.parametrize("report", [ESCALATE, None])
-def test_when_the_queue_refuses_nothing_has_changed(running, report):
+def test_when_enqueueing_fails_nothing_has_changed(running, report):
     def refuse(session: Session) -> None:
         raise RuntimeError("the queue is gone")
 

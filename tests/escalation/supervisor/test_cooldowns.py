@@ -64,7 +64,7 @@ def test_a_new_watch_allows_two_restarts_in_4_hours_and_a_redeployment_a_day():
         ([done(hours_ago=-1)], 1),
     ],
 )
-def test_how_many_restarts_of_web_are_left(record, count):
+def test_remaining_restarts_of_a_service(record, count):
     assert left(RESTART, "web", record, LIMITS, NOW) == count
 
 
@@ -88,13 +88,13 @@ def test_how_many_restarts_of_web_are_left(record, count):
         ([doing(kind="other")], [done(), done()], ""),
     ],
 )
-def test_a_command_is_stopped_where_none_is_left(effects, record, words):
+def test_a_command_is_refused_when_nothing_remains(effects, record, words):
     told = why(effects, record)
 
     assert told.startswith(words) if words else told == ""
 
 
-def test_nothing_allowed_means_never():
+def test_a_limit_of_zero_refuses_always():
     assert why([doing()], [], NEVER).startswith("web may never be restarted in this watch")
 
 
@@ -140,11 +140,11 @@ def test_nonsense_has_a_spelling_too(name):
         (4, ["web"], [done(), done(), done(kind=REDEPLOY)], True),
     ],
 )
-def test_a_tier_is_not_started_where_all_that_it_could_do_was_tried(tier, services, record, held):
+def test_a_tier_is_not_started_when_all_its_remedies_were_used(tier, services, record, held):
     assert (tier_objection(tier, services, record, LIMITS, NOW) is not None) == held
 
 
-def test_the_reason_says_what_was_tried():
+def test_the_reason_names_the_used_remedies():
     record = [done(), done(), done(kind=REDEPLOY)]
 
     reached = tier_objection(3, ["web"], record, LIMITS, NOW)
@@ -155,12 +155,12 @@ def test_the_reason_says_what_was_tried():
     )
 
 
-def test_where_nothing_was_tried_a_tier_may_think_though_nothing_is_allowed():
+def test_a_tier_may_start_when_no_remedy_was_tried_even_with_a_limit_of_zero():
     assert tier_objection(2, ["web"], [], NEVER, NOW) is None
     assert tier_objection(2, ["web"], [done()], NEVER, NOW) is not None
 
 
-def test_whatever_is_asked_in_whatever_order_no_more_is_let_through_than_allowed():
+def test_no_order_of_requests_exceeds_the_limit():
     """Two hundred questions over five hours, against a count of our own."""
     random = Random(9)  # noqa: S311 (chance, not secrecy)
     for allowed, hours in product((0, 1, 2, 5), (1, 4)):
@@ -179,7 +179,7 @@ def test_whatever_is_asked_in_whatever_order_no_more_is_let_through_than_allowed
             assert len(window) <= max(allowed, 0)
 
 
-def test_more_on_record_never_leaves_more():
+def test_more_changes_never_increase_the_rest():
     random = Random(9)  # noqa: S311 (chance, not secrecy)
     names = ("web", "db", EVERYTHING)
     for _ in range(300):
@@ -197,14 +197,14 @@ def test_more_on_record_never_leaves_more():
             )
 
 
-def test_a_clock_that_is_set_back_opens_nothing():
+def test_a_clock_that_is_set_back_does_not_end_a_cooldown():
     record = [done(hours_ago=0.1), done(hours_ago=0.1)]
 
     for back in (timedelta(hours=1), timedelta(days=400)):
         assert left(RESTART, "web", record, LIMITS, NOW - back) == 0
 
 
-def test_a_service_is_healthy_in_a_round_where_no_report_says_otherwise():
+def test_a_service_is_healthy_in_a_cycle_unless_a_report_says_otherwise():
     first = a_report(services=(("web", "down"), ("db", "healthy")))
     then = a_report(services=(("Web", "healthy"), ("cache", "unknown")))
 
@@ -213,7 +213,7 @@ def test_a_service_is_healthy_in_a_round_where_no_report_says_otherwise():
     assert healthy_in([]) == set()
 
 
-def test_two_healthy_rounds_in_a_row_end_a_cooldown():
+def test_two_consecutive_healthy_cycles_end_a_cooldown():
     well, ill = a_report(services=(("web", "healthy"),)), a_report(services=(("web", "degraded"),))
 
     assert recovered([well], [well]) == {"web"}

@@ -30,7 +30,7 @@ def test_it_creates_a_cycle_and_its_first_session():
     assert session.continued_why
 
 
-def test_it_hands_the_first_session_on():
+def test_it_enqueues_the_first_session():
     handed: list[Session] = []
 
     with enqueue_with(handed.append):
@@ -39,7 +39,7 @@ def test_it_hands_the_first_session_on():
     assert handed == [cycle.sessions.get()]
 
 
-def test_it_copies_what_the_watch_says():
+def test_it_copies_the_settings_of_the_watch():
     watch = WatchFactory(workdir="/srv", instructions="Mind db.", max_tier=2, dry_run=True)
 
     cycle = start(watch)
@@ -50,7 +50,7 @@ def test_it_copies_what_the_watch_says():
     assert (cycle.max_tier, cycle.dry_run) == (2, True)
 
 
-def test_it_keeps_who_asked_and_for_what():
+def test_it_stores_the_requester_and_the_request():
     person = UserFactory()
 
     cycle = start(WatchFactory(), requested_by=person, prompt="Is db slow?", tier=2)
@@ -60,7 +60,7 @@ def test_it_keeps_who_asked_and_for_what():
 
 
 @pytest.mark.parametrize("state", Cycle.ACTIVE_STATES)
-def test_a_watch_with_an_active_cycle_gets_no_second_one(state):
+def test_a_second_cycle_of_a_watch_is_refused(state):
     active = CycleFactory(running=True, state=state)
 
     with pytest.raises(CycleActive) as refusal:
@@ -78,19 +78,19 @@ def test_a_watch_whose_cycle_has_ended_gets_the_next_one():
     assert start(watch).pk
 
 
-def test_another_watch_is_not_held_up():
+def test_an_active_cycle_does_not_block_another_watch():
     CycleFactory(running=True)
 
     assert start(WatchFactory()).pk
 
 
-def test_drills_do_not_hold_each_other_up():
+def test_drills_do_not_block_each_other():
     CycleFactory(running=True, drilled=True)
 
     assert CycleFactory(running=True, drilled=True).pk
 
 
-def test_when_the_queue_refuses_there_is_no_cycle():
+def test_when_enqueueing_fails_there_is_no_cycle():
     def refuse(session: Session) -> None:
         raise RuntimeError("the queue is gone")
 

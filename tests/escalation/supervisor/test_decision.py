@@ -1,4 +1,4 @@
-"""The whole table of `decide()`: every combination of how a run can end and how far it may go."""
+"""The whole table of `decide()`: every end of a run with every policy."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_it_escalates_by_one_tier_and_never_above_the_policy():
     assert steps == {(1, True)}
 
 
-def test_it_asks_again_exactly_when_a_good_run_left_no_report_and_was_not_asked_before():
+def test_it_asks_again_exactly_when_a_good_run_has_no_report_and_was_not_asked_before():
     wrong = [
         (end, policy)
         for end, policy in EVERY_END
@@ -186,7 +186,7 @@ def test_it_needs_a_person_in_every_other_case():
         ("fixed but down", Outcome.NEEDS_PERSON),
     ],
 )
-def test_it_closes_a_cycle_by_what_the_report_says(report, outcome):
+def test_the_outcome_follows_from_the_report(report, outcome):
     end = Ending(tier=1, status="completed", report=REPORTS[report], session_id=CONVERSATION)
 
     decision = decide(end, Policy(max_tier=3, dry_run=False))
@@ -209,7 +209,7 @@ def asking(tier: int, **fields) -> Ending:
         (asking(2), Policy(max_tier=1, dry_run=False), "policy allows no tier above 1"),
     ],
 )
-def test_it_says_why_it_did_not_escalate(end, policy, why):
+def test_the_reason_says_why_it_did_not_escalate(end, policy, why):
     decision = decide(end, policy)
 
     assert isinstance(decision, Stop)
@@ -242,13 +242,13 @@ def test_it_says_why_it_did_not_escalate(end, policy, why):
         ),
     ],
 )
-def test_the_reason_tells_what_happened(end, words):
+def test_the_reason_names_the_end_of_the_run(end, words):
     reason = decide(end, Policy(max_tier=3, dry_run=False)).reason
 
     assert [word for word in words if word not in reason] == []
 
 
-def test_the_reason_of_a_sick_service_names_it():
+def test_the_reason_names_a_service_that_is_not_healthy():
     end = Ending(tier=2, status="completed", report=REPORTS["degraded"], session_id=CONVERSATION)
 
     decision = decide(end, Policy(max_tier=3, dry_run=False))
@@ -265,7 +265,7 @@ def test_the_reason_of_a_sick_service_names_it():
         ("", ["web"], "no reason given (web)."),
     ],
 )
-def test_the_request_of_a_tier_becomes_one_sentence(reason, services, sentence):
+def test_the_request_for_escalation_becomes_one_sentence(reason, services, sentence):
     report = a_report(needed=True, reason=reason)
     report["escalation"]["services"] = services
 
@@ -291,7 +291,7 @@ def mended() -> Ending:
     return Ending(tier=2, status="completed", report=REPORTS["fixed"], session_id=CONVERSATION)
 
 
-def test_a_claim_that_the_record_contradicts_is_for_a_person():
+def test_a_contradicted_claim_needs_a_person():
     claims = [claimed(ClaimCheck.SEEN), claimed(ClaimCheck.OTHERWISE)]
 
     decision = decide(mended(), Policy(max_tier=3, dry_run=False), claims=claims)
@@ -304,7 +304,7 @@ def test_a_claim_that_the_record_contradicts_is_for_a_person():
 
 
 @pytest.mark.parametrize("finding", [ClaimCheck.SEEN, ClaimCheck.CLAIMED, ClaimCheck.NOTHING])
-def test_every_other_finding_leaves_a_fix_a_fix(finding):
+def test_other_findings_do_not_change_the_outcome_fixed(finding):
     decision = decide(mended(), Policy(max_tier=3, dry_run=False), claims=[claimed(finding)])
 
     assert isinstance(decision, Stop)

@@ -7,7 +7,7 @@ from tests.escalation.contenders import CONTENDERS
 ONE_OF_ALL = [False] * (CONTENDERS - 1) + [True]
 
 
-def test_one_active_cycle_per_watch(contest):
+def test_concurrent_starts_create_one_cycle_per_watch(contest):
     answers, seen = contest.race(
         setup="""
 from escalation.supervisor import cycles
@@ -29,7 +29,7 @@ except CycleActive as active:
     assert seen == [1, 1]
 
 
-def test_one_start_per_session(contest):
+def test_concurrent_workers_start_a_session_once(contest):
     answers, notes = contest.race(
         setup="session = queued('claims')",
         attempt="answer = session.claim(runner_pid=os.getpid())",
@@ -40,7 +40,7 @@ def test_one_start_per_session(contest):
     assert notes == 1
 
 
-def test_one_run_per_conversation(contest):
+def test_concurrent_sessions_take_a_conversation_once(contest):
     answers, conversations = contest.race(
         setup=f"sessions = [queued(f'talk-{{n}}') for n in range({CONTENDERS})]",
         attempt="""
@@ -53,7 +53,7 @@ answer = Conversation.take("0a0a0a0a-0000-4000-8000-000000000001", sessions[numb
     assert conversations == 1
 
 
-def test_one_escalation_by_hand(contest):
+def test_concurrent_manual_escalations_create_one_session(contest):
     answers, successors = contest.race(
         setup="""
 from escalation.supervisor import manual
@@ -77,7 +77,7 @@ except OperationRefused as refused:
     assert successors == 1
 
 
-def test_one_end_per_session(contest):
+def test_concurrent_endings_end_a_session_once(contest):
     answers, ends = contest.race(
         setup="""
 from sessions_app.models.session import IllegalTransition
@@ -98,7 +98,7 @@ except IllegalTransition:
     assert ends == 1
 
 
-def test_one_gets_the_last_place_of_tier_3(contest):
+def test_concurrent_sessions_take_the_last_slot_of_tier_3_once(contest):
     answers, running = contest.race(
         setup=f"""
 from escalation.run.runner import admit
@@ -114,7 +114,7 @@ sessions = [queued(f"third-{{n}}", tier=3) for n in range({CONTENDERS})]
     assert running == 1
 
 
-def test_one_recovers_a_session_whose_runner_is_gone(contest):
+def test_concurrent_recoveries_recover_a_session_once(contest):
     answers, ends = contest.race(
         setup="""
 import socket
@@ -134,7 +134,7 @@ session.claim(
     assert ends == 1
 
 
-def test_workers_that_start_together_make_one_set_of_schedules(contest):
+def test_concurrent_workers_create_the_schedules_once(contest):
     _answers, names = contest.race(
         setup="""
 from django_q.models import Schedule
@@ -167,7 +167,7 @@ sessions = [queued(f"waits-{{run}}-{{n}}") for n in range({CONTENDERS})]
 """
 
 
-def test_one_free_place_is_offered_once(contest):
+def test_a_free_slot_is_offered_once(contest):
     answers, offered = contest.race(
         setup=NO_PLACE_YET
         + """
@@ -182,7 +182,7 @@ Session.objects.filter(status="queued").update(waiting_since=timezone.now())
     assert offered == [0]
 
 
-def test_a_place_that_is_freed_while_others_ask_for_it_is_not_forgotten(contest):
+def test_a_slot_that_is_freed_during_admission_is_not_lost(contest):
     _answers, (began, offered) = contest.race(
         setup=NO_PLACE_YET,
         attempt="""
@@ -221,7 +221,7 @@ approval = Approval.objects.create(
 """
 
 
-def test_one_answer_to_an_approval(contest):
+def test_concurrent_answers_store_one(contest):
     """Two approve and two reject at once: one is heard, and what follows is its own."""
     answers, (state, status, tasks) = contest.race(
         setup=APPROVERS,
@@ -245,7 +245,7 @@ seen = [approval.state, session.status, OrmQ.objects.count()]
     assert (status, tasks) == (("queued", 1) if state == "approved" else ("cancelled", 0))
 
 
-def test_one_of_answer_and_expiry(contest):
+def test_of_a_concurrent_answer_and_expiry_one_wins(contest):
     answers, (state, status, tasks) = contest.race(
         setup=APPROVERS,
         before="mine = Approval.objects.get(pk=approval.pk)",
@@ -269,7 +269,7 @@ seen = [approval.state, session.status, OrmQ.objects.count()]
     assert (status, tasks) == (("queued", 1) if state == "approved" else ("expired", 0))
 
 
-def test_one_use_of_an_approval(contest):
+def test_concurrent_sessions_use_an_approval_once(contest):
     answers, _seen = contest.race(
         setup=APPROVERS + "Approval.objects.filter(pk=approval.pk).update(state='approved')",
         attempt="answer = take(approval)",

@@ -1,4 +1,4 @@
-"""The chain above a session: loaded in one query, then asked without another."""
+"""The chain above a session: loaded with one query."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def cut_off(parent: Session | None = None, **facts) -> Session:
     return SessionFactory(parent_session=parent, status=Status.INTERRUPTED, **facts)
 
 
-def test_the_tier_that_asked_is_the_parent_of_another_tier():
+def test_the_requesting_tier_is_the_nearest_parent_of_another_tier():
     first = SessionFactory(escalated=True)
     second = SessionFactory(tier=2, parent_session=first)
 
     assert (tier_that_asked(first), tier_that_asked(second)) == (None, 1)
 
 
-def test_the_tier_that_asked_is_found_past_requests_for_a_report():
+def test_the_requesting_tier_is_found_behind_requests_for_a_report():
     first = SessionFactory(escalated=True)
     again = SessionFactory(parent_session=first, purpose=Session.Purpose.REPORT)
     second = SessionFactory(tier=2, parent_session=again)
@@ -38,7 +38,7 @@ def test_the_tier_that_asked_is_found_past_requests_for_a_report():
     assert [tier_that_asked(session) for session in (again, second, second_again)] == [None, 1, 1]
 
 
-def test_the_whole_line_costs_one_query(django_assert_num_queries):
+def test_the_whole_lineage_needs_one_query(django_assert_num_queries):
     line = [SessionFactory(escalated=True)]
     for tier in (1, 2, 2, 3):
         line.append(SessionFactory(tier=tier, parent_session=line[-1]))
@@ -53,13 +53,13 @@ def test_the_whole_line_costs_one_query(django_assert_num_queries):
     assert parents == path[:-1]
 
 
-def test_interruptions_count_in_a_row_and_include_the_session():
+def test_consecutive_interruptions_include_the_session():
     third = cut_off(cut_off(cut_off()), purpose=Purpose.RECOVERY)
 
     assert lineage_of(third).interruptions == 3
 
 
-def test_a_run_that_went_well_between_two_interruptions_ends_the_count():
+def test_a_good_session_between_interruptions_ends_the_count():
     well = SessionFactory(parent_session=cut_off(), purpose=Purpose.RECOVERY)
     again = cut_off(well, purpose=Purpose.REPORT)
 
@@ -72,7 +72,7 @@ def test_interruptions_of_another_tier_do_not_count():
     assert lineage_of(second).interruptions == 1
 
 
-def test_what_was_spent_before_is_that_of_the_same_tier_alone():
+def test_the_amount_spent_before_is_that_of_the_same_tier():
     first = SessionFactory(cost_usd=Decimal(5))
     second = SessionFactory(tier=2, parent_session=first, cost_usd=Decimal("0.25"))
     third = SessionFactory(
@@ -83,7 +83,7 @@ def test_what_was_spent_before_is_that_of_the_same_tier_alone():
     assert lineage_of(last).spent_before_usd == Decimal("0.75")
 
 
-def test_an_earlier_start_of_the_same_run_is_known():
+def test_an_earlier_attempt_of_the_same_session_is_known():
     first = cut_off()
     second = SessionFactory(cycle=first.cycle)
 
@@ -91,7 +91,7 @@ def test_an_earlier_start_of_the_same_run_is_known():
     assert lineage_of(second).started_again
 
 
-def test_the_accounts_limit_is_counted_apart_from_interruptions():
+def test_rate_limits_are_counted_apart_from_interruptions():
     limit = Session.StopCause.RATE_LIMIT
     first = cut_off(stop_cause=limit)
     second = cut_off(cut_off(first), stop_cause=limit)

@@ -1,4 +1,4 @@
-"""The link in a message: for one account, without a login, and only after a page was shown."""
+"""The approval link in a message: for one account, without a login, after its page was shown."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def approval() -> Approval:
     return ApprovalFactory(plan="Move the logs away.")
 
 
-def test_opening_it_shows_a_page_and_changes_nothing(client, approval, approver):
+def test_opening_the_link_shows_a_page_and_changes_nothing(client, approval, approver):
     """As often as a mail scanner likes."""
     link = link_for(approval, approver)
     for _ in range(3):
@@ -56,14 +56,14 @@ def test_the_form_answers_as_the_account_without_a_login(client, approval, appro
     assert "_auth_user_id" not in client.session, "nobody is logged in by a link"
 
 
-def test_it_can_reject_with_a_note(client, approval, approver):
+def test_the_form_rejects_with_a_note(client, approval, approver):
     client.post(link_for(approval, approver), NO)
 
     approval.refresh_from_db()
     assert (approval.state, approval.note) == (State.REJECTED, "Not now.")
 
 
-def test_it_is_good_for_one_answer(client, approval, approver):
+def test_the_link_is_valid_for_one_answer(client, approval, approver):
     link = link_for(approval, approver)
     client.post(link, YES)
 
@@ -73,7 +73,7 @@ def test_it_is_good_for_one_answer(client, approval, approver):
     assert Approval.objects.get().state == State.APPROVED
 
 
-def test_it_ends_with_the_approval(client, approval, approver):
+def test_the_link_expires_with_the_approval(client, approval, approver):
     link = link_for(approval, approver)
     Approval.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
 
@@ -84,9 +84,7 @@ def test_it_ends_with_the_approval(client, approval, approver):
 
 
 @pytest.mark.parametrize("ended", [{"state": State.APPROVED}, {"expires_at": timezone.now()}])
-def test_once_it_is_over_the_link_does_not_show_what_it_was_about(
-    client, approval, approver, ended
-):
+def test_an_expired_link_does_not_show_the_request(client, approval, approver, ended):
     """It may lie in a mailbox for years, and asks for no login."""
     Approval.objects.update(**ended)
 
@@ -98,9 +96,7 @@ def test_once_it_is_over_the_link_does_not_show_what_it_was_about(
 
 
 @pytest.mark.parametrize("change", [{"is_active": False}, {"groups": ()}])
-def test_an_account_that_may_no_longer_approve_cannot_by_its_link(
-    client, approval, approver, change
-):
+def test_an_account_without_the_right_is_refused(client, approval, approver, change):
     link = link_for(approval, approver)
     if "groups" in change:
         approver.groups.clear()
@@ -122,7 +118,7 @@ def test_a_form_from_another_site_is_refused(approval, approver):
 
 
 @pytest.mark.parametrize("answer", [{}, {"answer": "perhaps"}])
-def test_an_answer_that_is_none_changes_nothing(client, approval, approver, answer):
+def test_an_unknown_answer_changes_nothing(client, approval, approver, answer):
     page = client.post(link_for(approval, approver), answer).content.decode()
 
     assert "Nothing was answered" in page
@@ -146,7 +142,7 @@ def forged(approval: Approval, user: User) -> list[str]:
 
 
 @pytest.mark.parametrize("number", range(9))
-def test_a_broken_link_is_a_plain_not_found(client, approval, approver, number):
+def test_an_invalid_link_is_not_found(client, approval, approver, number):
     token = forged(approval, approver)[number]
 
     for response in (

@@ -1,4 +1,4 @@
-"""What a person does with a finished session: ask, fork, retry, escalate."""
+"""Manual operations on a finished session: ask, fork, retry, escalate."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_follow_up_asks_in_the_same_conversation_with_reading_tools(fake_cli, 
 
 
 @pytest.mark.parametrize("program", ["init(); say(); result(None)", "init(); say(); sys.exit(1)"])
-def test_after_a_follow_up_the_outcome_of_the_cycle_stands(fake_cli, finished, program):
+def test_a_follow_up_keeps_the_outcome_of_the_cycle(fake_cli, finished, program):
     fake_cli.then(program)
     before = Cycle.objects.get(pk=finished.cycle_id)
     asked = manual.follow_up(finished, "Why?")
@@ -71,7 +71,7 @@ def test_after_a_follow_up_the_outcome_of_the_cycle_stands(fake_cli, finished, p
     assert not asked.children.exists()
 
 
-def test_a_follow_up_that_cannot_resume_is_told_by_handoff(fake_cli, finished):
+def test_a_follow_up_that_cannot_resume_gets_a_handoff(fake_cli, finished):
     change(finished, session_id="")
     fake_cli.then("init(); say(); result(None)")
 
@@ -83,7 +83,7 @@ def test_a_follow_up_that_cannot_resume_is_told_by_handoff(fake_cli, finished):
     assert "structured report of the state" not in asked
 
 
-def test_a_fork_tries_another_way_and_leaves_the_original_as_it_is(fake_cli, finished):
+def test_a_fork_leaves_the_original_unchanged(fake_cli, finished):
     before = Session.objects.filter(pk=finished.pk).values().get()
     fake_cli.reports(HEALTHY)
     forked = manual.fork(finished, "Look at the cache")
@@ -122,7 +122,7 @@ def test_a_retry_runs_the_tier_again_from_the_state_of_its_parent(fake_cli, sess
     assert again.cycle.outcome == Cycle.Outcome.HEALTHY
 
 
-def test_a_retry_of_a_first_run_begins_afresh(fake_cli, session):
+def test_a_retry_of_a_first_session_begins_a_new_conversation(fake_cli, session):
     fake_cli.then("sys.exit(1)").reports(HEALTHY)
     failed = run(session)
 
@@ -132,7 +132,7 @@ def test_a_retry_of_a_first_run_begins_afresh(fake_cli, session):
     assert again.cycle.outcome == Cycle.Outcome.HEALTHY
 
 
-def test_a_retry_can_be_asked_to_start_anew(fake_cli, session):
+def test_a_retry_can_begin_a_new_conversation(fake_cli, session):
     fake_cli.reports(ESCALATE).then("init(); say(); sys.exit(1)").reports(HEALTHY)
     failed = run(run(session).children.get())
 
@@ -142,7 +142,7 @@ def test_a_retry_can_be_asked_to_start_anew(fake_cli, session):
     assert "--resume" not in fake_cli.calls[2].argv
 
 
-def test_a_retry_of_a_question_is_a_question_again_with_no_more_rights():
+def test_a_retry_of_a_follow_up_is_a_follow_up():
     cycle = CycleFactory()
     question = with_status(
         Status.FAILED, tier=3, purpose=Purpose.FOLLOW_UP, request="Why?", cycle=cycle
@@ -153,7 +153,7 @@ def test_a_retry_of_a_question_is_a_question_again_with_no_more_rights():
     assert (again.purpose, again.request) == (Purpose.FOLLOW_UP, "Why?")
 
 
-def test_an_escalation_by_hand_sends_the_findings_on_with_the_reason(fake_cli, finished, operator):
+def test_a_manual_escalation_passes_on_the_findings_and_the_reason(fake_cli, finished, operator):
     fake_cli.reports(HEALTHY)
     second = manual.escalate(finished, "web must be back by noon", requested_by=operator)
 
@@ -167,7 +167,7 @@ def test_an_escalation_by_hand_sends_the_findings_on_with_the_reason(fake_cli, f
     assert ran.cycle.outcome == Cycle.Outcome.HEALTHY
 
 
-def test_the_reason_of_a_person_reaches_the_tier_that_is_to_act_on_it(fake_cli, finished):
+def test_the_reason_of_a_manual_escalation_is_in_the_prompt(fake_cli, finished):
     fake_cli.reports(HEALTHY)
 
     run(manual.escalate(finished, "web must be back by noon"))
@@ -176,7 +176,7 @@ def test_the_reason_of_a_person_reaches_the_tier_that_is_to_act_on_it(fake_cli, 
 
 
 @every_operation
-def test_every_operation_is_handed_on_once_with_who_asked(operate, operator):
+def test_every_operation_enqueues_one_session_with_its_requester(operate, operator):
     handed: list[Session] = []
 
     with enqueue_with(handed.append):
@@ -188,7 +188,7 @@ def test_every_operation_is_handed_on_once_with_who_asked(operate, operator):
 
 
 @every_operation
-def test_nothing_is_done_while_the_cycle_is_under_way(operate):
+def test_an_operation_is_refused_while_the_cycle_is_active(operate):
     session = with_status(Status.FAILED, cycle=CycleFactory(running=True))
 
     with refused(RefusalCode.CYCLE_ACTIVE):
@@ -198,7 +198,7 @@ def test_nothing_is_done_while_the_cycle_is_under_way(operate):
 
 
 @every_operation
-def test_nothing_is_done_while_the_watch_has_another_cycle(operate):
+def test_an_operation_is_refused_while_the_watch_has_another_active_cycle(operate):
     session = with_status(Status.FAILED)
     CycleFactory(running=True, watch=session.cycle.watch)
 
@@ -211,7 +211,7 @@ def test_nothing_is_done_while_the_watch_has_another_cycle(operate):
 
 
 @every_operation
-def test_a_queue_that_refuses_leaves_everything_as_it_was(operate):
+def test_when_enqueueing_fails_nothing_has_changed(operate):
     session = with_status(Status.FAILED)
 
     with enqueue_with(_refuse), pytest.raises(RuntimeError):
@@ -223,7 +223,7 @@ def test_a_queue_that_refuses_leaves_everything_as_it_was(operate):
 
 
 @every_operation
-def test_of_two_operations_on_one_cycle_at_the_same_moment_one_wins(operate):
+def test_of_two_concurrent_operations_on_one_cycle_one_wins(operate):
     """Both have read the cycle as finished before either of them begins."""
     session = with_status(Status.FAILED)
     first, second = (Session.objects.select_related("cycle").get(pk=session.pk) for _ in range(2))
@@ -244,7 +244,7 @@ def test_of_two_operations_on_one_cycle_at_the_same_moment_one_wins(operate):
         (manual.escalate, "a reason"),
     ],
 )
-def test_an_operation_needs_words(operate, what, text):
+def test_an_operation_without_text_is_refused(operate, what, text):
     with refused(RefusalCode.TEXT_MISSING, match=what):
         operate(with_status(Status.COMPLETED), text)
 
@@ -257,13 +257,13 @@ WORDY = [
 
 
 @pytest.mark.parametrize(("operate", "what", "limit"), WORDY)
-def test_what_a_person_adds_is_limited_and_the_limit_is_named(operate, what, limit):
+def test_a_text_that_is_too_long_is_refused_with_the_limit(operate, what, limit):
     with refused(RefusalCode.TEXT_TOO_LONG, match=f"{what} .* {limit} .* {limit + 1}"):
         operate(with_status(Status.COMPLETED), "x" * (limit + 1))
 
 
 @pytest.mark.parametrize(("operate", "_what", "limit"), WORDY)
-def test_line_ends_of_a_form_count_once(operate, _what, limit):
+def test_a_line_end_of_a_form_counts_as_one_character(operate, _what, limit):
     text = "\r\n".join(["x", "x" * (limit - 2)])
 
     created = operate(with_status(Status.COMPLETED), text)
@@ -272,7 +272,7 @@ def test_line_ends_of_a_form_count_once(operate, _what, limit):
 
 
 @pytest.mark.parametrize("status", Status)
-def test_only_a_run_that_did_not_end_well_can_be_tried_again(status):
+def test_only_a_failed_or_interrupted_session_can_be_retried(status):
     session = with_status(status)
     allowed = {"failed", "timed_out", "interrupted", "cancelled"}
 
@@ -284,7 +284,7 @@ def test_only_a_run_that_did_not_end_well_can_be_tried_again(status):
 
 
 @pytest.mark.parametrize("status", Status)
-def test_only_a_finished_run_can_be_escalated_by_hand(status):
+def test_only_a_finished_session_can_be_escalated_manually(status):
     session = with_status(status)
     allowed = {"completed", "failed", "timed_out", "interrupted"}
 
@@ -305,7 +305,7 @@ def test_only_a_finished_run_can_be_escalated_by_hand(status):
         (2, 1, "allows no tier above 1"),
     ],
 )
-def test_no_escalation_goes_above_the_policy(tier, max_tier, why):
+def test_an_escalation_above_the_policy_is_refused(tier, max_tier, why):
     session = with_status(Status.COMPLETED, tier=tier, cycle=CycleFactory(max_tier=max_tier))
 
     with refused(RefusalCode.POLICY, match=why):
@@ -314,7 +314,7 @@ def test_no_escalation_goes_above_the_policy(tier, max_tier, why):
     assert Session.objects.get(pk=session.pk).status == Status.COMPLETED
 
 
-def test_an_escalation_that_was_refused_leaves_the_cycle_finished():
+def test_a_refused_escalation_leaves_the_cycle_finished():
     session = with_status(Status.ESCALATED)
 
     with refused(RefusalCode.SESSION_STATUS):
@@ -323,14 +323,14 @@ def test_an_escalation_that_was_refused_leaves_the_cycle_finished():
     assert Cycle.objects.get(pk=session.cycle_id).state == Cycle.State.FINISHED
 
 
-def test_a_drill_has_no_watch_in_its_way():
+def test_a_drill_does_not_wait_for_other_drills():
     session = with_status(Status.COMPLETED, drill=True)
     CycleFactory(drilled=True, running=True)
 
     assert manual.follow_up(session, "Why?")
 
 
-def test_the_person_who_asked_is_stored(operator: User):
+def test_the_requester_is_stored(operator: User):
     session = with_status(Status.COMPLETED)
 
     asked = manual.follow_up(session, "Why?", requested_by=operator)

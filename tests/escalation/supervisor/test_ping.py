@@ -1,4 +1,4 @@
-"""After a cycle somebody outside is told, and whatever they answer changes nothing here."""
+"""The ping after a cycle; its answer changes nothing."""
 
 from __future__ import annotations
 
@@ -90,14 +90,14 @@ def rude(settings) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("outcome", Cycle.GOOD_OUTCOMES)
-def test_a_good_cycle_is_told(monitor, outcome):
+def test_a_good_cycle_pings_the_address(monitor, outcome):
     ping(CycleFactory(outcome=outcome, outcome_reason="All is well: é."))
 
     assert monitor.pings == [("/ping/abc", "All is well: é.")]
 
 
 @pytest.mark.parametrize("outcome", [Cycle.Outcome.NEEDS_PERSON, Cycle.Outcome.COULD_NOT_RUN])
-def test_a_bad_cycle_is_told_as_a_failure(monitor, outcome):
+def test_a_bad_cycle_pings_the_failure_address(monitor, outcome):
     ping(CycleFactory(outcome=outcome, outcome_reason="web is down"))
 
     assert monitor.pings == [("/ping/abc/fail", "web is down")]
@@ -111,13 +111,13 @@ def test_a_slash_at_the_end_of_the_address_is_not_doubled(monitor, settings):
     assert monitor.pings[0][0] == "/ping/abc/fail"
 
 
-def test_a_drill_is_never_told(monitor):
+def test_a_drill_sends_no_ping(monitor):
     ping(CycleFactory(drilled=True))
 
     assert monitor.pings == []
 
 
-def test_without_an_address_nobody_is_called(settings, monkeypatch):
+def test_without_an_address_no_ping_is_sent(settings, monkeypatch):
     settings.CLAUDEOPS_PING_URL = ""
     monkeypatch.setattr("urllib.request.urlopen", None)
 
@@ -133,7 +133,7 @@ def test_a_refusal_is_only_logged(monitor, caplog, status):
     assert str(status) in caplog.text
 
 
-def test_nobody_at_home_is_only_logged(settings, caplog):
+def test_a_refused_connection_is_only_logged(settings, caplog):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     settings.CLAUDEOPS_PING_URL = f"http://127.0.0.1:{port}/"
@@ -144,7 +144,7 @@ def test_nobody_at_home_is_only_logged(settings, caplog):
 
 
 @pytest.mark.parametrize("address", ["http://", "http://[::1", "http://x y/", "http://a:b/"])
-def test_an_impossible_address_is_only_logged(settings, caplog, address):
+def test_an_invalid_address_is_only_logged(settings, caplog, address):
     settings.CLAUDEOPS_PING_URL = address
 
     ping(CycleFactory())
@@ -152,13 +152,13 @@ def test_an_impossible_address_is_only_logged(settings, caplog, address):
     assert "The ping after cycle" in caplog.text
 
 
-def test_an_answer_that_is_no_http_is_only_logged(rude, caplog):
+def test_an_answer_that_is_not_http_is_only_logged(rude, caplog):
     ping(CycleFactory())
 
     assert "The ping after cycle" in caplog.text
 
 
-def test_a_monitor_that_never_answers_is_not_waited_for(settings, caplog, monkeypatch):
+def test_a_ping_without_an_answer_times_out(settings, caplog, monkeypatch):
     monkeypatch.setattr(ping_module, "TIMEOUT_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         settings.CLAUDEOPS_PING_URL = f"http://127.0.0.1:{silent.getsockname()[1]}/"
@@ -167,7 +167,7 @@ def test_a_monitor_that_never_answers_is_not_waited_for(settings, caplog, monkey
     assert "timed out" in caplog.text
 
 
-def test_a_run_that_ends_its_cycle_is_told(
+def test_the_end_of_a_cycle_sends_a_ping(
     monitor, fake_cli, session, django_capture_on_commit_callbacks
 ):
     fake_cli.reports(HEALTHY)
@@ -178,7 +178,7 @@ def test_a_run_that_ends_its_cycle_is_told(
     assert [path for path, _words in monitor.pings] == ["/ping/abc"]
 
 
-def test_nothing_is_told_before_it_is_stored(monitor, django_capture_on_commit_callbacks):
+def test_no_ping_is_sent_before_the_commit(monitor, django_capture_on_commit_callbacks):
     session = SessionFactory(running=True)
     ending = Ending(tier=session.tier, status=Session.Status.COMPLETED, report=HEALTHY)
 

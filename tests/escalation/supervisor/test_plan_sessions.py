@@ -1,4 +1,4 @@
-"""The tier that waits is asked for its plan first, by a fork that can change nothing."""
+"""A plan session: a fork that can change nothing asks the waiting tier for its plan."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def planning(approval: Approval) -> Session:
     return Session.objects.get(purpose=Purpose.PLAN)
 
 
-def test_its_plan_is_shown_with_the_approval_which_still_waits(fake_cli, workdir, approver):
+def test_the_plan_is_stored_with_the_approval_which_still_waits(fake_cli, workdir, approver):
     approval = asked(fake_cli, workdir)
     fake_cli.reports(PLAN)
     fork = plan(approval, by=approver)
@@ -54,7 +54,9 @@ def test_its_plan_is_shown_with_the_approval_which_still_waits(fake_cli, workdir
     assert Cycle.objects.get().is_active
 
 
-def test_it_is_told_to_change_nothing_and_held_to_it(fake_cli, workdir, approver):
+def test_a_plan_session_is_told_to_change_nothing_and_has_no_write_tools(
+    fake_cli, workdir, approver
+):
     approval = asked(fake_cli, workdir)
     fake_cli.reports(PLAN)
 
@@ -67,7 +69,7 @@ def test_it_is_told_to_change_nothing_and_held_to_it(fake_cli, workdir, approver
     assert "Write" not in ended.argv[ended.argv.index("--tools") + 1].split(",")
 
 
-def test_the_tier_itself_begins_where_it_would_have_begun(fake_cli, workdir, approver):
+def test_the_tier_continues_from_the_parent_of_the_plan_session(fake_cli, workdir, approver):
     approval = asked(fake_cli, workdir)
     fake_cli.reports(PLAN)
     fake_cli.reports(HEALTHY)
@@ -81,7 +83,7 @@ def test_the_tier_itself_begins_where_it_would_have_begun(fake_cli, workdir, app
     assert lineage_of(ended).attempts == (), "a plan is no attempt"
 
 
-def test_with_the_option_it_runs_first_and_people_are_told_when_the_plan_is_there(
+def test_with_the_setting_the_plan_runs_first_and_the_notification_follows_it(
     fake_cli, workdir, settings
 ):
     settings.CLAUDEOPS_PLAN_SESSIONS = True
@@ -107,7 +109,7 @@ def test_a_rejected_plan_changes_neither_incident_nor_service(fake_cli, workdir,
     assert ServiceState.objects.get().status == ServiceState.Status.DOWN
 
 
-def test_a_fork_that_fails_leaves_the_question_as_it_was(fake_cli, workdir, approver):
+def test_a_failed_plan_session_leaves_the_approval_waiting(fake_cli, workdir, approver):
     approval = asked(fake_cli, workdir)
     fake_cli.then("import sys; sys.exit(3)")
 
@@ -134,7 +136,7 @@ def test_an_answer_does_not_wait_for_the_plan(fake_cli, workdir, approver, answe
     assert planning(approval).status == Status.CANCELLED
 
 
-def test_a_running_fork_is_stopped_by_the_answer(fake_cli, workdir, approver):
+def test_a_running_plan_session_is_stopped_by_the_answer(fake_cli, workdir, approver):
     approval = asked(fake_cli, workdir)
     plan(approval, by=approver).claim()
 
@@ -143,9 +145,7 @@ def test_a_running_fork_is_stopped_by_the_answer(fake_cli, workdir, approver):
     assert planning(approval).stop_cause == Session.StopCause.PERSON
 
 
-def test_it_is_asked_for_once_and_only_of_what_continues_a_conversation(
-    fake_cli, workdir, approver
-):
+def test_a_plan_is_requested_once_and_only_for_a_tier_that_resumes(fake_cli, workdir, approver):
     approval = asked(fake_cli, workdir)
     plan(approval, by=approver)
 
@@ -156,7 +156,7 @@ def test_it_is_asked_for_once_and_only_of_what_continues_a_conversation(
     assert Session.objects.filter(purpose=Purpose.PLAN).count() == 1
 
 
-def test_the_page_offers_it_and_leads_to_it(fake_cli, workdir, operator_client):
+def test_the_page_of_the_approval_offers_the_plan_session(fake_cli, workdir, operator_client):
     approval = asked(fake_cli, workdir)
     page = operator_client.get(approval.get_absolute_url()).content.decode()
 

@@ -1,4 +1,4 @@
-"""Max tier and dry run hold however a tier is started: by itself, by hand, by command, in admin."""
+"""Maximum tier and dry run hold for every start of a tier: automatic, manual, command, admin."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_question_about_a_higher_tier_is_allowed_because_it_only_reads():
     assert manual.follow_up(session, "Why?")
 
 
-def test_a_question_can_be_tried_again_for_the_same_reason():
+def test_a_question_about_a_higher_tier_can_be_retried():
     question = failed(2, CycleFactory(**DRY_RUN))
     Session.objects.filter(pk=question.pk).update(purpose=Purpose.FOLLOW_UP, request="Why?")
 
@@ -82,7 +82,7 @@ def test_a_question_can_be_tried_again_for_the_same_reason():
 
 @every_policy
 @pytest.mark.parametrize("name", ["escalate_session", "fork_session", "retry_session"])
-def test_the_page_refuses_it(operator_client, policy, name):
+def test_the_page_refuses_a_tier_above_the_policy(operator_client, policy, name):
     session = failed(1 if name == "escalate_session" else 2, CycleFactory(**policy))
     url = reverse(f"web:{name}", args=[session.pk])
 
@@ -94,7 +94,7 @@ def test_the_page_refuses_it(operator_client, policy, name):
 
 @every_policy
 @pytest.mark.parametrize("action", ["escalate", "fork", "retry"])
-def test_admin_refuses_it(operator_client, policy, action):
+def test_the_admin_refuses_a_tier_above_the_policy(operator_client, policy, action):
     session = failed(1 if action == "escalate" else 2, CycleFactory(**policy))
     form = {"action": action, "_selected_action": [session.pk], "request": "Help"}
 
@@ -107,7 +107,7 @@ def test_admin_refuses_it(operator_client, policy, action):
 
 @every_policy
 @pytest.mark.parametrize("verb", ["escalate", "fork", "retry"])
-def test_the_command_refuses_it_before_it_asks_anything(policy, verb):
+def test_the_command_session_refuses_before_it_asks_for_confirmation(policy, verb):
     session = failed(1 if verb == "escalate" else 2, CycleFactory(**policy))
     text = [] if verb == "retry" else ["Help"]
 
@@ -118,7 +118,7 @@ def test_the_command_refuses_it_before_it_asks_anything(policy, verb):
 
 
 @every_policy
-def test_run_cycle_refuses_to_begin_there_before_it_asks_anything(workdir, policy):
+def test_run_cycle_refuses_before_it_asks_for_confirmation(workdir, policy):
     WatchFactory(name="shop", workdir=str(workdir), **policy)
 
     with command_refused(RefusalCode.POLICY):
@@ -136,7 +136,7 @@ def test_no_cycle_starts_above_the_highest_tier(workdir, policy):
 
 
 @every_policy
-def test_by_itself_a_policy_that_was_tightened_during_the_run_counts(fake_cli, session, policy):
+def test_a_policy_that_was_tightened_during_the_run_stops_the_escalation(fake_cli, session, policy):
     fake_cli.reports(ESCALATE)
     Watch.objects.filter(pk=session.cycle.watch_id).update(**policy)
 
@@ -149,7 +149,7 @@ def test_by_itself_a_policy_that_was_tightened_during_the_run_counts(fake_cli, s
 
 @every_policy
 @pytest.mark.parametrize("purpose", [Purpose.TIER, Purpose.RECOVERY, Purpose.CONTINUATION])
-def test_a_higher_tier_that_waits_does_not_start_once_the_policy_is_tightened(
+def test_a_queued_higher_tier_does_not_start_once_the_policy_is_tightened(
     fake_cli, session, policy, purpose
 ):
     """Whatever queued it, also recovery: asked once more at the moment of its start."""
@@ -165,14 +165,14 @@ def test_a_higher_tier_that_waits_does_not_start_once_the_policy_is_tightened(
     assert ended.cycle.outcome == Cycle.Outcome.NEEDS_PERSON
 
 
-def test_a_first_tier_that_waits_starts_whatever_the_policy(fake_cli, session):
+def test_a_queued_first_tier_starts_with_any_policy(fake_cli, session):
     fake_cli.reports(HEALTHY)
     Watch.objects.filter(pk=session.cycle.watch_id).update(**DRY_RUN, **MAX_TIER)
 
     assert run(session).status == Status.COMPLETED
 
 
-def test_escalating_by_hand_in_a_dry_run_starts_a_tier_that_can_write_nothing(fake_cli, workdir):
+def test_a_manual_escalation_in_a_dry_run_starts_a_tier_without_write_tools(fake_cli, workdir):
     """As it was found: Tier 2 ran and wrote a file."""
     fake_cli.reports(a_report(services=(("web", "down"),)))
     fake_cli.reports(HEALTHY)

@@ -1,5 +1,4 @@
-"""Limits hold between real processes: cooldowns count each other's restarts, budgets each other's
-runs."""
+"""Cooldowns and budgets hold between concurrent processes."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ sessions = [first] + [
 """
 
 
-def test_of_many_restarts_at_once_in_several_processes_two_are_let_through(contest):
+def test_of_many_concurrent_restarts_two_are_allowed(contest):
     answers, (written, opened, told) = contest.race(
         setup=RUNS_OF_ONE_WATCH,
         before="mine = Session.objects.select_related('cycle__watch').get(pk=sessions[number].pk)",
@@ -65,7 +64,7 @@ seen = [changes.count(), opened, told]
     assert (written, opened, told) == (2, 1, 1)
 
 
-def test_one_redeployment_of_everything_leaves_none_for_a_service(contest):
+def test_one_redeployment_of_all_services_uses_the_limit_of_each(contest):
     """What is done to all of them is counted for each, whoever comes first."""
     answers, written = contest.race(
         setup=RUNS_OF_ONE_WATCH
@@ -107,7 +106,7 @@ sessions = [queued(f"waits-{{time.time_ns()}}-{{n}}") for n in range({CONTENDERS
 """
 
 
-def test_a_budget_with_room_for_one_more_run_lets_one_begin(contest):
+def test_a_budget_for_one_session_admits_one(contest):
     answers, running = contest.race(
         setup=ALMOST_SPENT + "settings.CLAUDEOPS_BUDGET_DAY = Decimal('1.00')",
         attempt="answer = admit(sessions[number])",
@@ -119,7 +118,7 @@ def test_a_budget_with_room_for_one_more_run_lets_one_begin(contest):
     assert all("$0.90 of the $1.00 for today is spent" in answer for answer in waits)
 
 
-def test_a_budget_with_room_for_two_lets_two_begin(contest):
+def test_a_budget_for_two_sessions_admits_two(contest):
     answers, running = contest.race(
         setup=ALMOST_SPENT + "settings.CLAUDEOPS_BUDGET_MONTH = Decimal('1.05')",
         attempt="answer = admit(sessions[number])",

@@ -1,4 +1,4 @@
-"""Another model and tighter limits for one run: what is allowed, and how far it reaches."""
+"""Another model and lower limits for one run: what is allowed, and which sessions it applies to."""
 
 from __future__ import annotations
 
@@ -41,43 +41,43 @@ def shop(workdir):
     ("tier", "model"),
     [(1, "haiku"), (2, "sonnet"), (2, "haiku"), (3, "opus"), (3, "sonnet"), (3, "haiku")],
 )
-def test_a_run_may_take_the_model_of_its_tier_or_of_a_lower_one(tier, model):
+def test_a_model_of_the_tier_or_of_a_lower_one_is_allowed(tier, model):
     assert RunChoice(model=model).fields(tier)["model"] == model
 
 
 @pytest.mark.parametrize(("tier", "model"), [(1, "sonnet"), (2, "opus"), (3, "gpt"), (1, "Haiku")])
-def test_a_run_may_not_take_another_model(tier, model):
+def test_any_other_model_is_refused(tier, model):
     with refused(RefusalCode.INVALID_CHOICE, match=model):
         RunChoice(model=model).fields(tier)
 
 
-def test_a_refused_model_says_which_are_allowed():
+def test_the_refusal_of_a_model_names_the_allowed_ones():
     with refused(RefusalCode.INVALID_CHOICE, match="sonnet or haiku"):
         RunChoice(model="opus").fields(2)
 
 
 @pytest.mark.parametrize("turns", [0, -1, 61])
-def test_the_turns_of_the_tier_are_the_most(turns):
+def test_more_turns_than_the_tier_has_are_refused(turns):
     with refused(RefusalCode.INVALID_CHOICE, match=f"1 to 60 .*{turns}"):
         RunChoice(max_turns=turns).fields(1)
 
 
 @pytest.mark.parametrize("budget", ["0", "-1", "2.01"])
-def test_the_budget_of_the_tier_is_the_most(budget):
+def test_a_higher_budget_than_the_tier_has_is_refused(budget):
     with refused(RefusalCode.INVALID_CHOICE, match=r"\$2.00"):
         RunChoice(max_budget_usd=Decimal(budget)).fields(1)
 
 
-def test_every_mistake_is_named_at_once():
+def test_all_errors_are_named_at_once():
     with refused(RefusalCode.INVALID_CHOICE, match=r"model gpt.*turns.*may spend"):
         RunChoice(model="gpt", max_turns=0, max_budget_usd=Decimal(0)).fields(1)
 
 
-def test_without_a_choice_the_tier_is_as_usual():
+def test_without_a_choice_the_tier_has_its_defaults():
     assert AS_USUAL.fields(2) == {"model": "sonnet", "max_turns": None, "max_budget_usd": None}
 
 
-def test_a_chosen_run_gets_its_model_and_limits(fake_cli, shop):
+def test_the_cli_gets_the_chosen_model_and_limits(fake_cli, shop):
     fake_cli.reports(HEALTHY)
 
     manage("run_cycle", "--watch", "shop", "--tier", 2, "--no-input", "--model", "haiku", *LIMITS)
@@ -87,7 +87,7 @@ def test_a_chosen_run_gets_its_model_and_limits(fake_cli, shop):
     assert Decimal(call.flag("--max-budget-usd")) == Decimal("0.50")
 
 
-def test_the_record_shows_what_was_chosen(fake_cli, shop, operator_client):
+def test_the_choice_is_stored_and_shown(fake_cli, shop, operator_client):
     fake_cli.reports(HEALTHY)
 
     (entry,) = json.loads(manage("run_cycle", "--watch", "shop", *LIMITS, "--json"))
@@ -98,7 +98,7 @@ def test_the_record_shows_what_was_chosen(fake_cli, shop, operator_client):
     assert "at most $0.50 were allowed for this run" in page.content.decode()
 
 
-def test_the_next_tier_is_as_usual_again(fake_cli, shop):
+def test_the_next_tier_has_its_defaults(fake_cli, shop):
     fake_cli.reports(ESCALATE).reports(HEALTHY)
 
     manage("run_cycle", "--watch", "shop", *LIMITS)
@@ -118,7 +118,7 @@ def test_the_next_tier_is_as_usual_again(fake_cli, shop):
         ),
     ],
 )
-def test_what_goes_on_with_the_work_keeps_the_limits(fake_cli, shop, ending):
+def test_a_session_that_continues_the_work_keeps_the_limits(fake_cli, shop, ending):
     fake_cli.then(f"init(); say(); {ending}").reports(HEALTHY)
 
     manage("run_cycle", "--watch", "shop", *LIMITS)
@@ -128,7 +128,7 @@ def test_what_goes_on_with_the_work_keeps_the_limits(fake_cli, shop, ending):
     assert Decimal(call.flag("--max-budget-usd")) < Decimal("0.50")
 
 
-def test_the_same_run_by_handoff_keeps_the_limits(fake_cli, session):
+def test_a_session_that_runs_again_by_handoff_keeps_the_limits(fake_cli, session):
     fake_cli.reports(ESCALATE)
     second = child_of(run(session))
     change(second, model="haiku", max_turns=7)
@@ -145,7 +145,7 @@ def test_the_same_run_by_handoff_keeps_the_limits(fake_cli, session):
     assert (again.tier, again.model, again.max_turns) == (2, "haiku", 7)
 
 
-def test_settings_that_became_stricter_since_still_hold(session, settings):
+def test_stricter_settings_override_an_earlier_choice(session, settings):
     change(session, max_turns=50, max_budget_usd=Decimal("1.5"))
     tiers = settings.CLAUDEOPS_TIERS
     stricter = replace(tiers[1], max_turns=10, max_budget_usd=Decimal("1"))
@@ -160,7 +160,7 @@ def test_settings_that_became_stricter_since_still_hold(session, settings):
     ("verb", "text", "tier"),
     [("follow_up", ["Why?"], 2), ("fork", ["So"], 2), ("retry", [], 2), ("escalate", ["Go"], 3)],
 )
-def test_whatever_a_person_starts_can_be_limited(verb, text, tier):
+def test_every_manual_operation_takes_limits(verb, text, tier):
     session = SessionFactory(failed=True, tier=2, workdir="/tmp")
     agreed = [] if verb == "follow_up" else ["--no-input"]
 
@@ -171,7 +171,7 @@ def test_whatever_a_person_starts_can_be_limited(verb, text, tier):
     assert queued.max_budget_usd == Decimal("0.5")
 
 
-def test_a_retry_is_as_usual_unless_told_otherwise():
+def test_a_retry_has_the_defaults_of_its_tier():
     session = SessionFactory(failed=True, tier=2, model="haiku", max_turns=5, workdir="/tmp")
 
     manage("session", "retry", session.pk, "--no-input", "--queue")
@@ -203,7 +203,7 @@ def test_the_commands_refuse_a_budget_that_is_not_an_amount(shop, amount):
     assert not Cycle.objects.exists()
 
 
-def test_the_form_on_the_dashboard_takes_limits(operator_client, fake_cli, shop):
+def test_the_form_on_the_overview_takes_limits(operator_client, fake_cli, shop):
     form = {"max_turns": "5", "budget": "0.5", "ephemeral": "on", "prompt": " Is db slow? "}
 
     operator_client.post(reverse("web:run_watch", args=[shop.pk]), form)
@@ -223,7 +223,7 @@ def test_the_form_on_the_dashboard_takes_limits(operator_client, fake_cli, shop)
         ({"budget": "0"}, "at most $2.00"),
     ],
 )
-def test_the_form_says_what_is_wrong(operator_client, fake_cli, shop, form, why):
+def test_the_form_reports_an_invalid_choice(operator_client, fake_cli, shop, form, why):
     url = reverse("web:run_watch", args=[shop.pk])
 
     page = operator_client.post(url, form, follow=True)

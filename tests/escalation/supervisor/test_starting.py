@@ -1,4 +1,4 @@
-"""A tier that needs approval: however it is started, it waits with a question to a person."""
+"""A tier that needs approval waits for it, however it is started."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def waits(session: Session) -> bool:
     )
 
 
-def test_the_supervisor_asks_before_it_escalates(fake_cli, workdir):
+def test_an_escalation_waits_for_approval(fake_cli, workdir):
     fake_cli.reports(ESCALATE)
 
     ended = run(queued_session(workdir, **TWO))
@@ -58,7 +58,7 @@ def test_the_supervisor_asks_before_it_escalates(fake_cli, workdir):
     assert ended.cycle.is_active
 
 
-def test_people_are_told_with_the_page_to_go_to(fake_cli, workdir):
+def test_the_notification_links_to_the_approval(fake_cli, workdir):
     fake_cli.reports(ESCALATE)
 
     run(queued_session(workdir, **TWO))
@@ -70,14 +70,14 @@ def test_people_are_told_with_the_page_to_go_to(fake_cli, workdir):
 
 
 @every_operation
-def test_by_hand_somebody_without_the_right_causes_it_to_be_asked(tier, operate):
+def test_a_manual_start_by_an_operator_waits_for_approval(tier, operate):
     created = operate(failed(tier), requested_by=user_with("operator"), confirmed=True)
 
     assert waits(created)
 
 
 @every_operation
-def test_by_hand_who_may_approve_and_confirms_it_has_approved_it(tier, operate):
+def test_a_confirmed_manual_start_by_an_approver_is_approved(tier, operate):
     approver = user_with("approver")
 
     created = operate(failed(tier), requested_by=approver, confirmed=True)
@@ -89,20 +89,20 @@ def test_by_hand_who_may_approve_and_confirms_it_has_approved_it(tier, operate):
 
 
 @every_operation
-def test_by_hand_without_a_confirmation_it_is_asked(tier, operate):
+def test_a_manual_start_without_a_confirmation_waits_for_approval(tier, operate):
     created = operate(failed(tier), requested_by=user_with("approver"))
 
     assert waits(created)
 
 
-def test_a_question_needs_no_approval():
+def test_a_follow_up_needs_no_approval():
     asked = manual.follow_up(failed(2), "Why?")
 
     assert asked.status == Status.QUEUED
 
 
 @pytest.mark.parametrize("role", ["operator", "approver"])
-def test_the_page_says_what_it_waits_for(client, role):
+def test_the_page_shows_the_waiting_approval(client, role):
     client.force_login(user_with(role))
     session = failed(1)
     url = reverse("web:escalate_session", args=[session.pk])
@@ -113,7 +113,7 @@ def test_the_page_says_what_it_waits_for(client, role):
     assert said in page
 
 
-def test_admin_asks_because_it_has_no_box_to_tick(operator_client):
+def test_an_action_of_the_admin_waits_for_approval(operator_client):
     session = failed(1)
     form = {"action": "escalate", "_selected_action": [session.pk], "request": "Help"}
 
@@ -122,7 +122,7 @@ def test_admin_asks_because_it_has_no_box_to_tick(operator_client):
     assert waits(child_of(session))
 
 
-def test_run_cycle_says_who_is_waited_for_and_ends_with_1(workdir):
+def test_run_cycle_names_the_approval_and_exits_with_1(workdir):
     WatchFactory(name="shop", workdir=str(workdir), **TWO)
     said = io.StringIO()
 
@@ -134,7 +134,7 @@ def test_run_cycle_says_who_is_waited_for_and_ends_with_1(workdir):
     assert waits(Session.objects.get())
 
 
-def test_a_cycle_that_begins_there_waits_whoever_starts_it(workdir):
+def test_a_cycle_that_starts_at_such_a_tier_waits_for_approval(workdir):
     watch = WatchFactory(workdir=str(workdir), **TWO)
 
     cycle = cycles.start(watch, trigger=Cycle.Trigger.SCHEDULE, tier=2)
@@ -143,9 +143,7 @@ def test_a_cycle_that_begins_there_waits_whoever_starts_it(workdir):
 
 
 @pytest.mark.parametrize("purpose", [Purpose.TIER, Purpose.RETRY, Purpose.FORK])
-def test_a_tier_that_was_queued_before_it_needed_approval_does_not_start(
-    fake_cli, session, purpose
-):
+def test_a_queued_tier_that_now_needs_approval_does_not_start(fake_cli, session, purpose):
     fake_cli.reports(ESCALATE)
     waiting = child_of(run(session))
     Session.objects.filter(pk=waiting.pk).update(purpose=purpose)
@@ -158,7 +156,7 @@ def test_a_tier_that_was_queued_before_it_needed_approval_does_not_start(
     assert not Incident.objects.filter(kind=Incident.Kind.COULD_NOT_RUN).exists()
 
 
-def test_a_cycle_that_came_to_need_approval_has_an_incident_that_says_so(fake_cli, workdir):
+def test_a_cycle_that_now_needs_approval_opens_an_incident(fake_cli, workdir):
     session = queued_session(workdir, tier=2)
     Watch.objects.filter(pk=session.cycle.watch_id).update(**TWO)
 
@@ -180,7 +178,7 @@ def test_an_approved_tier_starts_and_its_approval_is_used(fake_cli, workdir):
     assert ended.approvals.get().used_at
 
 
-def test_what_goes_on_with_an_approved_tier_needs_no_approval_of_its_own(fake_cli, workdir):
+def test_a_continuation_of_an_approved_tier_needs_no_approval(fake_cli, workdir):
     """Asked again for its report, in the same conversation."""
     fake_cli.reports(ESCALATE)
     fake_cli.then("init(); say('I forgot'); result(None)")

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 Status, StopCause = Session.Status, Session.StopCause
 
 
-def test_a_queued_cycle_is_cancelled_and_ends_as_stopped_by_that_person(session):
+def test_a_queued_cycle_is_cancelled_with_the_name_of_the_person(session):
     assert stop_cycle(session.cycle, by="ada") == Stopped.CANCELLED
 
     session.refresh_from_db()
@@ -28,14 +28,14 @@ def test_a_queued_cycle_is_cancelled_and_ends_as_stopped_by_that_person(session)
     assert cycle.outcome_reason == "Stopped by ada before Tier 1 began."
 
 
-def test_what_was_cancelled_never_runs(fake_cli, session):
+def test_a_cancelled_session_never_runs(fake_cli, session):
     stop_cycle(session.cycle, by="ada")
 
     assert not run_tier(session)
     assert fake_cli.calls == []
 
 
-def test_a_running_session_is_asked_to_stop_and_the_cycle_goes_on_until_it_has():
+def test_a_running_session_is_asked_to_stop_and_the_cycle_stays_active_until_then():
     session = SessionFactory(running=True)
 
     assert stop_cycle(session.cycle, by="ada") == Stopped.STOPPING
@@ -45,7 +45,7 @@ def test_a_running_session_is_asked_to_stop_and_the_cycle_goes_on_until_it_has()
     assert Cycle.objects.get(pk=session.cycle_id).is_active
 
 
-def test_a_tier_that_waits_for_approval_is_not_asked_for_any_more():
+def test_a_waiting_approval_is_withdrawn():
     approval = ApprovalFactory()
 
     assert stop_cycle(approval.session.cycle, by="ada") == Stopped.CANCELLED
@@ -55,7 +55,7 @@ def test_a_tier_that_waits_for_approval_is_not_asked_for_any_more():
     assert Session.objects.get(pk=approval.session_id).status == Status.CANCELLED
 
 
-def test_the_plan_of_a_tier_that_waits_goes_with_it():
+def test_the_plan_session_of_a_waiting_tier_is_stopped_too():
     approval = ApprovalFactory()
     plan = SessionFactory(running=True, cycle=approval.session.cycle, purpose="plan", tier=3)
     Approval.objects.update(plan_run=plan)
@@ -67,7 +67,7 @@ def test_the_plan_of_a_tier_that_waits_goes_with_it():
     assert not Cycle.objects.get(pk=plan.cycle_id).is_active
 
 
-def test_a_cancelled_question_leaves_the_outcome_as_it_was():
+def test_a_cancelled_follow_up_keeps_the_outcome():
     cycle = CycleFactory(running=True, outcome="healthy", outcome_reason="All is well.")
     SessionFactory(cycle=cycle, purpose="follow_up", status="queued")
 
@@ -78,14 +78,14 @@ def test_a_cancelled_question_leaves_the_outcome_as_it_was():
     assert cycle.stopped_by == ""
 
 
-def test_what_has_ended_cannot_be_stopped():
+def test_a_finished_cycle_cannot_be_stopped():
     session = SessionFactory()
 
     assert stop_cycle(session.cycle, by="ada") == Stopped.NOTHING
     assert Cycle.objects.get(pk=session.cycle_id).outcome == Cycle.Outcome.HEALTHY
 
 
-def test_a_run_that_is_cut_off_ends_as_stopped_and_nothing_follows(fake_cli, session):
+def test_a_stopped_session_has_no_successor(fake_cli, session):
     fake_cli.then("init(); say(); time.sleep(30)")
     Session.objects.filter(pk=session.pk).update(stop_cause="person", stop_requested="ada")
 
@@ -97,7 +97,7 @@ def test_a_run_that_is_cut_off_ends_as_stopped_and_nothing_follows(fake_cli, ses
     assert not ended.children.exists()
 
 
-def test_a_stop_that_meets_an_escalation_keeps_the_next_tier_from_starting(session):
+def test_a_stop_during_an_escalation_prevents_the_next_tier(session):
     """The run had ended by itself when the request came: only its conclusion can see it."""
     session.claim()
     Session.objects.filter(pk=session.pk).update(stop_cause="person", stop_requested="ada")
@@ -115,7 +115,7 @@ def test_a_stop_that_meets_an_escalation_keeps_the_next_tier_from_starting(sessi
     assert "It asks for help." in cycle.outcome_reason
 
 
-def test_a_run_that_nobody_stopped_goes_on(fake_cli, session):
+def test_a_session_without_a_stop_request_continues(fake_cli, session):
     fake_cli.reports(HEALTHY)
 
     run(session)
@@ -123,7 +123,7 @@ def test_a_run_that_nobody_stopped_goes_on(fake_cli, session):
     assert Cycle.objects.get(pk=session.cycle_id).stopped_by == ""
 
 
-def test_a_deliberate_stop_is_a_notice_and_no_fault_of_the_watch(session):
+def test_a_stop_by_a_person_is_a_notice_and_no_failure_of_the_watch(session):
     stop_cycle(session.cycle, by="ada")
 
     watch = Cycle.objects.get(pk=session.cycle_id).watch

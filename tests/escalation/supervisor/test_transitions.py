@@ -49,7 +49,7 @@ def changes_of(session: Session) -> list[tuple[str, str, str]]:
     ]
 
 
-def test_the_table_is_this_one_and_names_every_status():
+def test_the_table_of_transitions_names_every_status():
     assert {status: set(targets) for status, targets in ALLOWED.items()} == TABLE
     assert set(ALLOWED) == set(Status)
 
@@ -80,7 +80,7 @@ def test_a_session_is_finished_exactly_as_the_table_allows(before, after):
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("status", Session.OPEN_STATUSES)
-def test_an_open_status_is_no_ending(status):
+def test_a_session_cannot_finish_with_an_open_status(status):
     with pytest.raises(IllegalTransition):
         SessionFactory(running=True).finish(status)
 
@@ -108,7 +108,7 @@ def test_expiry_follows_the_table(before):
 
 
 @pytest.mark.django_db
-def test_a_move_that_was_refused_shows_the_status_as_it_is():
+def test_a_refused_transition_loads_the_stored_status():
     session = SessionFactory(status=Status.QUEUED)
     Session.objects.filter(pk=session.pk).update(status=Status.CANCELLED)
 
@@ -117,7 +117,7 @@ def test_a_move_that_was_refused_shows_the_status_as_it_is():
 
 
 @pytest.mark.django_db
-def test_the_event_names_the_status_that_was_really_left():
+def test_the_event_names_the_stored_status_before_the_transition():
     """Another process moved the session on since this one has read it."""
     session = SessionFactory(status=Status.QUEUED)
     Session.objects.get(pk=session.pk).claim()
@@ -141,7 +141,7 @@ def test_every_change_of_a_whole_chain_is_an_event_with_a_time_and_a_reason(fake
 
 
 @pytest.mark.django_db
-def test_the_status_is_the_last_word_of_a_stream(fake_cli, session):
+def test_the_status_is_the_last_event(fake_cli, session):
     fake_cli.reports(HEALTHY)
 
     ran = run(session)
@@ -152,7 +152,7 @@ def test_the_status_is_the_last_word_of_a_stream(fake_cli, session):
 
 
 @pytest.mark.django_db
-def test_two_escalations_of_one_session_one_after_the_other_one_wins():
+def test_of_two_successive_escalations_the_first_wins():
     session = SessionFactory(workdir="/tmp")
     first, second = (Session.objects.get(pk=session.pk) for _again in range(2))
 
@@ -162,15 +162,15 @@ def test_two_escalations_of_one_session_one_after_the_other_one_wins():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_escalations_of_one_session_at_the_same_moment_one_wins_and_the_other_says_so(tmp_path):
+def test_of_two_concurrent_escalations_one_wins_and_the_other_is_refused(tmp_path):
     session = SessionFactory(workdir=str(tmp_path))
-    gate = threading.Barrier(2, timeout=20)
+    barrier = threading.Barrier(2, timeout=20)
     answers: list[str] = []
 
     def escalate(who: str) -> None:
         try:
             mine = Session.objects.select_related("cycle__watch").get(pk=session.pk)
-            gate.wait()
+            barrier.wait()
             manual.escalate(mine, f"asked by {who}")
             answers.append("won")
         except (OperationRefused, OperationalError) as refused:
@@ -190,15 +190,15 @@ def test_two_escalations_of_one_session_at_the_same_moment_one_wins_and_the_othe
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_workers_that_claim_one_session_at_the_same_moment_one_gets_it(tmp_path):
+def test_of_two_concurrent_claims_one_wins(tmp_path):
     session = queued_session(tmp_path)
-    gate = threading.Barrier(2, timeout=20)
+    barrier = threading.Barrier(2, timeout=20)
     claimed: list[bool] = []
 
     def claim() -> None:
         try:
             mine = Session.objects.get(pk=session.pk)
-            gate.wait()
+            barrier.wait()
             claimed.append(mine.claim())
         finally:
             connection.close()

@@ -1,4 +1,4 @@
-"""A run that has just begun has spent nothing yet, and will: others wait for what it leaves."""
+"""Budgets reserve the limits of running sessions, which have spent nothing yet."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ OURS = Cycle(pk=1, watch_id=1)
         (day("0.90", "1.00", Scope.CHAIN), [under_way("5")], True),
     ],
 )
-def test_who_waits_for_whom(budget, running, waits):
+def test_a_session_waits_if_running_ones_may_need_the_rest_of_a_budget(budget, running, waits):
     assert bool(promised_away([budget], OURS, running)) is waits
 
 
 @given(MONEY, MONEY, st.lists(MONEY, max_size=5))
-def test_what_waits_always_has_somebody_to_wait_for(spent, limit, running):
+def test_a_session_waits_only_while_another_one_runs(spent, limit, running):
     """Or nobody would wake it."""
     runs = [under_way(str(cost)) for cost in running]
     if promised_away([day(str(spent), str(limit))], OURS, runs):
@@ -74,7 +74,7 @@ def queued() -> Session:
 
 
 @pytest.mark.django_db
-def test_what_a_run_usually_costs_is_the_mean_of_the_latest():
+def test_the_expected_cost_is_the_mean_of_the_latest_sessions():
     ended("0.10")
     ended("0.30")
     ended("9.00", tier=2)
@@ -85,7 +85,7 @@ def test_what_a_run_usually_costs_is_the_mean_of_the_latest():
 
 
 @pytest.mark.django_db
-def test_the_second_waits_until_the_first_has_told_what_it_cost(settings):
+def test_the_second_session_waits_until_the_cost_of_the_first_is_known(settings):
     ended("0.10")
     settings.CLAUDEOPS_BUDGET_DAY = Decimal("0.20")
     first, second = queued(), queued()
@@ -99,7 +99,7 @@ def test_the_second_waits_until_the_first_has_told_what_it_cost(settings):
 
 
 @pytest.mark.django_db
-def test_what_a_run_has_spent_is_not_counted_twice(settings):
+def test_spent_amounts_of_a_running_session_are_not_counted_twice(settings):
     ended("0.10")
     settings.CLAUDEOPS_BUDGET_DAY = Decimal("0.25")
     first, second = queued(), queued()
@@ -110,7 +110,7 @@ def test_what_a_run_has_spent_is_not_counted_twice(settings):
 
 
 @pytest.mark.django_db
-def test_a_run_is_not_expected_to_spend_more_than_it_may(settings):
+def test_the_expected_cost_is_at_most_the_limit_of_the_session(settings):
     ended("0.10")
     settings.CLAUDEOPS_BUDGET_DAY = Decimal("0.15")
     first, second = queued(), queued()
@@ -122,7 +122,7 @@ def test_a_run_is_not_expected_to_spend_more_than_it_may(settings):
 
 
 @pytest.mark.django_db
-def test_no_drill_waits_for_money(settings):
+def test_a_drill_does_not_wait_for_a_budget(settings):
     settings.CLAUDEOPS_BUDGET_DAY = Decimal("0.20")
     ended("0.19")
     admit(queued())

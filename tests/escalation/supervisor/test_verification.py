@@ -1,4 +1,4 @@
-"""A fresh round looks whether a fix holds: once, when it is due, and when it may."""
+"""A fresh cycle verifies a fix: once, when it is due, and when it may run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def a_fix(watch: Watch | None, minutes: int = -1, **facts) -> Incident:
     return incident
 
 
-def test_what_is_due_gets_one_round_of_tier_1(watch):
+def test_due_fixes_of_a_watch_are_verified_by_one_tier_1_cycle(watch):
     web, db = a_fix(watch), a_fix(watch)
 
     [cycle] = verify_due()
@@ -49,7 +49,7 @@ def test_what_is_due_gets_one_round_of_tier_1(watch):
     assert (web.verify_at, web.last_cycle, web.state) == (None, cycle, State.VERIFYING)
 
 
-def test_the_round_is_told_nothing_of_a_fix(watch):
+def test_the_prompt_does_not_mention_the_fix(watch):
     a_fix(watch)
 
     [cycle] = verify_due()
@@ -63,13 +63,13 @@ def test_a_clock_that_is_set_back_leaves_no_fix_unverified(watch):
     assert list(due()) == [incident]
 
 
-def test_what_is_not_due_yet_waits(watch):
+def test_a_fix_that_is_not_due_is_not_verified(watch):
     a_fix(watch, minutes=5)
 
     assert verify_due() == []
 
 
-def test_it_is_started_once(watch):
+def test_a_verification_is_started_once(watch):
     a_fix(watch)
 
     verify_due()
@@ -78,7 +78,7 @@ def test_it_is_started_once(watch):
     assert watch.cycles.count() == 1
 
 
-def test_an_active_cycle_is_waited_for(watch):
+def test_a_verification_waits_for_an_active_cycle(watch):
     incident, active = a_fix(watch), CycleFactory(watch=watch, running=True)
     assert verify_due() == []
 
@@ -88,7 +88,7 @@ def test_an_active_cycle_is_waited_for(watch):
     assert incident.cycles.count() == 1
 
 
-def test_a_paused_watch_and_the_pause_switch_are_waited_for(watch):
+def test_a_verification_waits_while_the_watch_or_everything_is_paused(watch):
     a_fix(watch)
     PauseSwitch.objects.create(pk=PauseSwitch.THE_ONE, paused=True)
     assert verify_due() == []
@@ -102,7 +102,7 @@ def test_a_paused_watch_and_the_pause_switch_are_waited_for(watch):
     assert len(verify_due()) == 1
 
 
-def test_a_spent_budget_is_waited_for(watch, settings):
+def test_a_verification_waits_for_a_spent_budget(watch, settings):
     a_fix(watch)
     settings.CLAUDEOPS_BUDGET_DAY = Decimal(0)
     assert verify_due() == []
@@ -113,7 +113,7 @@ def test_a_spent_budget_is_waited_for(watch, settings):
     assert len(verify_due()) == 1
 
 
-def test_a_queue_that_refuses_leaves_the_fix_due(watch):
+def test_when_enqueueing_fails_the_fix_stays_due(watch):
     a_fix(watch)
 
     def refuse(session: object) -> None:
@@ -126,7 +126,7 @@ def test_a_queue_that_refuses_leaves_the_fix_due(watch):
     assert not watch.cycles.exists()
 
 
-def test_whoever_comes_second_starts_nothing(watch):
+def test_the_second_of_two_processes_starts_no_verification(watch):
     a_fix(watch)
 
     def begin() -> Cycle:
@@ -156,7 +156,7 @@ def test_the_task_enqueues_the_verification_cycle(watch):
     assert OrmQ.objects.count() == 1
 
 
-def test_while_everything_is_paused_the_task_starts_nothing(watch):
+def test_the_task_starts_nothing_during_a_pause(watch):
     a_fix(watch)
     PauseSwitch.objects.create(pk=PauseSwitch.THE_ONE, paused=True)
 
@@ -164,7 +164,7 @@ def test_while_everything_is_paused_the_task_starts_nothing(watch):
     assert not watch.cycles.exists()
 
 
-def test_without_credentials_the_fix_waits_and_the_installation_says_why(watch, monkeypatch):
+def test_without_credentials_the_fix_waits_and_an_incident_is_opened(watch, monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     a_fix(watch)
 
@@ -174,7 +174,7 @@ def test_without_credentials_the_fix_waits_and_the_installation_says_why(watch, 
     assert Incident.objects.get(scope="installation").cause == "no_credentials"
 
 
-def test_a_schedule_that_is_skipped_for_want_of_a_key_opens_one_incident(watch, monkeypatch):
+def test_schedules_skipped_without_credentials_open_one_incident(watch, monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY")
 
     for one in (watch, WatchFactory()):

@@ -1,4 +1,4 @@
-"""Every page that shows something, found in the URL configuration and filled with a busy record."""
+"""Every page that shows something, found in the URL configuration, with data for each."""
 
 from __future__ import annotations
 

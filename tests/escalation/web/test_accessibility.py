@@ -1,4 +1,4 @@
-"""What axe-core finds on every page, in a real browser, light and dark.
+"""Violations that axe-core finds on every page, in a real browser, light and dark.
 
 `make axe` fetches it. Serious and critical findings count everywhere; moderate ones on our own
 pages (the admin's frame is Django's).
@@ -65,7 +65,7 @@ def violations(page: Any, run: str) -> list[str]:
     ]
 
 
-def test_axe_finds_nothing_on_any_page(visit):
+def test_axe_reports_no_violation_on_any_page(visit):
     script = axe_script()
     fill_every_page(busy_installation())
 
@@ -77,7 +77,7 @@ def test_axe_finds_nothing_on_any_page(visit):
 
 
 @pytest.mark.prove
-def test_axe_finds_nothing_serious_in_the_admin(visit):
+def test_axe_reports_no_serious_violation_in_the_admin(visit):
     script = axe_script()
     fill_every_page(busy_installation())
 

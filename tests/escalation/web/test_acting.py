@@ -101,7 +101,7 @@ def a_client(role: str, **user: object) -> Client:
     return client
 
 
-def test_the_endpoints_are_found():
+def test_the_test_finds_the_acting_endpoints():
     assert {"run_watch", "pause_watch", "pause_all", "start_drill", "stop_session"} <= set(
         ENDPOINTS
     )
@@ -109,7 +109,7 @@ def test_the_endpoints_are_found():
 
 
 @every_endpoint
-def test_a_stranger_is_sent_to_the_login(client, subject, name):
+def test_an_anonymous_visitor_is_sent_to_the_login(client, subject, name):
     before = everything()
 
     response = client.post(address(name, subject), FORM)
@@ -139,7 +139,7 @@ def test_a_form_from_another_site_is_refused(operator, subject, name):
 
 @every_endpoint
 @pytest.mark.parametrize("staff", [False, True])
-def test_who_may_only_look_is_told_what_it_takes(subject, name, staff):
+def test_a_viewer_is_told_which_role_is_needed(subject, name, staff):
     before = everything()
 
     response = a_client("viewer", is_staff=staff).post(address(name, subject), FORM)
@@ -150,7 +150,7 @@ def test_who_may_only_look_is_told_what_it_takes(subject, name, staff):
 
 
 @every_endpoint
-def test_djangos_own_permissions_decide_nothing(subject, name):
+def test_permissions_of_django_decide_nothing(subject, name):
     user = user_with("viewer", is_staff=True)
     user.user_permissions.set(Permission.objects.all())
     client = Client()
@@ -171,7 +171,7 @@ def test_an_approver_may_do_all_but_manage_keys(subject, name):
     assert a_client("approver").post(address(name, subject), FORM).status_code in expected
 
 
-def test_a_right_that_was_taken_is_gone_with_the_next_request(subject):
+def test_a_revoked_right_is_gone_with_the_next_request(subject):
     user = user_with("operator")
     client = Client()
     client.force_login(user)
@@ -214,14 +214,14 @@ def let_manifest_wait(subject: dict[str, int]) -> None:
     )
 
 
-def test_who_may_not_act_is_offered_no_form(subject):
+def test_a_role_that_may_not_act_sees_no_form(subject):
     WatchFactory(enabled=False)
     let_manifest_wait(subject)
 
     assert forms_in(pages(a_client("viewer"), subject)) == 0
 
 
-def test_who_may_not_act_cannot_lift_a_pause(subject):
+def test_a_role_that_may_not_act_cannot_unpause(subject):
     pause("new disks")
 
     shown = pages(a_client("viewer"), subject)
@@ -230,7 +230,7 @@ def test_who_may_not_act_cannot_lift_a_pause(subject):
     assert forms_in(shown) == 0
 
 
-def test_who_may_act_is_offered_every_form(subject):
+def test_a_role_that_may_act_sees_every_form(subject):
     WatchFactory(enabled=False)
     in_an_hour = timezone.now() + timedelta(hours=1)
     RateLimit.objects.create(pk=RateLimit.THE_ONE, until=in_an_hour)
@@ -249,7 +249,7 @@ OUTPUT = "said by a program"
 
 
 @pytest.mark.parametrize(("role", "is_shown"), [("viewer", False), ("operator", True)])
-def test_output_is_shown_to_those_who_may_see_it(role, is_shown):
+def test_output_is_shown_only_to_roles_that_may_see_it(role, is_shown):
     session = SessionFactory(
         failed=True, prompt=f"{OUTPUT} 1", result=f"{OUTPUT} 2", handoff=f"{OUTPUT} 3"
     )

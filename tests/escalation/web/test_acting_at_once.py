@@ -1,4 +1,4 @@
-"""Every pair of acting endpoints at once on PostgreSQL, and each beside what a worker does.
+"""Every pair of acting endpoints at once on PostgreSQL, and each with the work of a worker.
 
 Each pair acts on rows of its own: a finished cycle, one that waits for an approval and one that
 runs. A trigger lets changed rows stay locked for a moment, so that two transactions which take
@@ -254,13 +254,13 @@ def races(tmp_path_factory, new_postgres_database) -> tuple[list[list[Any]], dic
     return failed, seen
 
 
-def test_no_two_acts_deadlock_or_fail(races):
+def test_no_pair_of_actions_deadlocks_or_fails(races):
     failed, _seen = races
 
     assert failed == []
 
 
-def test_the_endpoints_have_acted(races):
+def test_the_endpoints_changed_rows_during_the_races(races):
     """Else the races would prove nothing."""
     _failed, seen = races
     answered, ended = Counter(seen["approvals"]), Counter(seen["sessions"])

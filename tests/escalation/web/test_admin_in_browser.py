@@ -34,7 +34,7 @@ def test_every_list_fits_a_laptop(visit):
     assert too_wide == []
 
 
-def test_no_word_of_ours_is_broken_in_a_list(visit):
+def test_no_list_breaks_a_word(visit):
     visit.page.set_viewport_size(LAPTOP)
     fill_every_page(busy_installation())
 

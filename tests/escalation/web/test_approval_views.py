@@ -1,4 +1,4 @@
-"""The pages of approvals and their two buttons."""
+"""The pages of approvals and their actions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def page_of(client: Client, approval: Approval) -> str:
     return client.get(approval.get_absolute_url()).content.decode()
 
 
-def test_the_page_shows_all_that_an_answer_needs():
+def test_the_page_shows_command_reason_plan_and_incident():
     approval = ApprovalFactory(
         of_a_command=True, why="Because of the rule.", plan="I restart it.", cwd="/srv/shop"
     )
@@ -41,7 +41,7 @@ def test_the_page_shows_all_that_an_answer_needs():
     assert f"Session #{approval.session_id}" in page
 
 
-def test_text_from_outside_is_shown_and_not_obeyed():
+def test_hostile_text_in_a_command_is_escaped():
     approval = ApprovalFactory(of_a_command=True, command="echo '<script>alert(1)</script>'")
 
     page = page_of(client_of("approver"), approval)
@@ -49,14 +49,14 @@ def test_text_from_outside_is_shown_and_not_obeyed():
     assert "<script>alert" not in page
 
 
-def test_an_operator_sees_it_and_is_offered_no_answer():
+def test_an_operator_sees_the_approval_without_a_form():
     page = page_of(client_of("operator"), ApprovalFactory())
 
     assert "takes the role approver" in page
     assert "Reject" not in page
 
 
-def test_what_waits_stands_before_what_is_over():
+def test_waiting_approvals_are_listed_before_answered_ones():
     ApprovalFactory(of_a_command=True, command="touch waits")
     ApprovalFactory(of_a_command=True, command="touch over", state=State.REJECTED)
 
@@ -65,7 +65,7 @@ def test_what_waits_stands_before_what_is_over():
     assert page.index("touch waits") < page.index("touch over")
 
 
-def test_an_empty_page_says_what_would_be_here():
+def test_an_empty_page_explains_approvals():
     page = client_of("operator").get(reverse("web:approvals")).content.decode()
 
     assert "Nothing waits." in page
@@ -73,7 +73,7 @@ def test_an_empty_page_says_what_would_be_here():
 
 
 @pytest.mark.parametrize(("role", "is_shown"), [("viewer", False), ("operator", True)])
-def test_the_dashboard_says_what_waits_and_commands_to_those_who_may_see_them(role, is_shown):
+def test_the_overview_shows_waiting_commands_only_to_roles_that_may_see_output(role, is_shown):
     ApprovalFactory(of_a_command=True)
 
     page = client_of(role).get("/").content.decode()
@@ -84,7 +84,7 @@ def test_the_dashboard_says_what_waits_and_commands_to_those_who_may_see_them(ro
 
 
 @pytest.mark.parametrize("kind", ["tier", "command"])
-def test_the_sessions_page_says_that_it_waits_for_a_person(kind):
+def test_the_page_of_the_session_says_that_it_waits_for_approval(kind):
     approval = ApprovalFactory(of_a_command=kind == "command")
 
     page = client_of("operator").get(approval.session.get_absolute_url()).content.decode()
@@ -93,7 +93,7 @@ def test_the_sessions_page_says_that_it_waits_for_a_person(kind):
     assert approval.get_absolute_url() in page
 
 
-def test_approving_queues_the_tier():
+def test_approving_enqueues_the_tier():
     approval = ApprovalFactory()
     url = reverse("web:approve", args=[approval.pk])
 
@@ -103,7 +103,7 @@ def test_approving_queues_the_tier():
     assert OrmQ.objects.count() == 1
 
 
-def test_rejecting_without_a_note_asks_for_one():
+def test_rejecting_without_a_note_is_refused():
     approval = ApprovalFactory()
     url = reverse("web:reject", args=[approval.pk])
 
@@ -113,7 +113,7 @@ def test_rejecting_without_a_note_asks_for_one():
     assert Approval.objects.get().state == State.WAITING
 
 
-def test_an_answer_that_comes_too_late_is_told_so():
+def test_a_late_answer_is_refused():
     approval = ApprovalFactory(expires_at=timezone.now() - timedelta(seconds=1))
     url = reverse("web:approve", args=[approval.pk])
 
@@ -124,7 +124,7 @@ def test_an_answer_that_comes_too_late_is_told_so():
 
 
 @pytest.mark.parametrize("length", [2_000, 999_000])
-def test_a_long_note_is_refused_with_a_clear_word(length):
+def test_a_note_that_is_too_long_is_refused(length):
     approval = ApprovalFactory()
     url = reverse("web:approve", args=[approval.pk])
 
@@ -135,7 +135,7 @@ def test_a_long_note_is_refused_with_a_clear_word(length):
 
 
 @pytest.mark.parametrize("action", ["approve", "reject"])
-def test_admin_answers_for_those_who_may(action):
+def test_the_admin_lets_an_approver_answer(action):
     approval = ApprovalFactory()
     form = {"action": action, "_selected_action": [approval.pk], "note": "Seen."}
     url = reverse("admin:sessions_app_approval_changelist")
@@ -147,7 +147,7 @@ def test_admin_answers_for_those_who_may(action):
     assert approval.state in {State.APPROVED, State.REJECTED}
 
 
-def test_admin_answers_for_nobody_else():
+def test_the_admin_lets_no_operator_answer():
     approval = ApprovalFactory()
     form = {"action": "approve", "_selected_action": [approval.pk]}
 

@@ -46,7 +46,7 @@ def test_a_command_is_rejected_with_a_note(visit):
     expect(page.get_by_role("button", name="Approve")).to_have_count(0)
 
 
-def test_a_link_answers_without_a_login(browser, origin):
+def test_an_approval_link_works_without_a_login(browser, origin):
     approval = ApprovalFactory()
     page = browser.new_page()
     page.goto(origin + link_for(approval, user_with("approver", username="grace")))
@@ -71,7 +71,7 @@ def full_of_everything() -> list[str]:
     return [*pages, session.get_absolute_url(), "/"]
 
 
-def test_no_page_complains_or_scrolls_sideways_on_a_phone(visit):
+def test_no_page_logs_an_error_or_scrolls_sideways_on_a_phone(visit):
     visit.page.set_viewport_size(PHONE)
 
     for path in full_of_everything():

@@ -1,4 +1,4 @@
-"""Raising the trust in a watch, in a real browser."""
+"""Raising the autonomy of a watch, in a real browser."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from tests.factories import CommandEventFactory, CycleFactory, SessionFactory, WatchFactory
 
 
-def test_autonomy_is_raised_by_a_step_and_a_tick(visit):
+def test_autonomy_is_raised_by_one_level_after_a_confirmation(visit):
     watch = WatchFactory(name="shop", max_tier=1, dry_run=True, approval="3")
     session = SessionFactory(cycle=CycleFactory(watch=watch))
     refused = {"command": "docker restart web", "verdict": "deny", "more": {"allowed_from": 2}}

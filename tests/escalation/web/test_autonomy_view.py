@@ -1,4 +1,4 @@
-"""The page of how far a watch is trusted."""
+"""The page of the autonomy of a watch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def watch():
     return WatchFactory(name="shop", max_tier=1, dry_run=True, approval="3", enabled=False)
 
 
-def test_the_page_shows_the_step_in_force_and_all_others(operator_client, watch):
+def test_the_page_shows_the_current_level_and_all_others(operator_client, watch):
     page = page_of(operator_client, watch)
 
     assert "Now: look" in page
@@ -49,7 +49,7 @@ def test_it_shows_what_more_autonomy_would_have_done(operator_client, watch):
     assert page.count("<code>docker restart web</code>") == 4
 
 
-def test_settings_that_are_no_step_are_said_to_be_by_hand(operator_client, watch):
+def test_settings_that_match_no_level_are_shown_as_set_by_hand(operator_client, watch):
     watch.max_tier = 3
     watch.save()
 

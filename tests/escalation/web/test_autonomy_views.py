@@ -1,4 +1,4 @@
-"""Raising and lowering the trust in a watch."""
+"""The endpoint that sets the autonomy of a watch."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def set_autonomy(client, watch, **form: str) -> str:
 
 
 @pytest.mark.parametrize("step", AutonomyLevel)
-def test_every_step_can_be_taken_with_a_confirmation(operator_client, watch, step):
+def test_every_level_can_be_set_with_a_confirmation(operator_client, watch, step):
     said = set_autonomy(operator_client, watch, step=step.value, confirm="on")
 
     assert watch.autonomy_level == step
     assert f"now has autonomy {step.label}." in said
 
 
-def test_without_a_tick_nothing_is_changed(operator_client, watch):
+def test_without_a_confirmation_nothing_is_changed(operator_client, watch):
     said = set_autonomy(operator_client, watch, step="all")
 
     assert watch.autonomy_level == AutonomyLevel.LOOK
@@ -38,7 +38,7 @@ def test_without_a_tick_nothing_is_changed(operator_client, watch):
 
 
 @pytest.mark.parametrize("step", ["", "everything", "ALL", "../all", "all\0"])
-def test_a_step_that_is_none_changes_nothing(operator_client, watch, step):
+def test_an_unknown_level_changes_nothing(operator_client, watch, step):
     set_autonomy(operator_client, watch, step=step, confirm="on")
 
     assert watch.autonomy_level == AutonomyLevel.LOOK

@@ -1,4 +1,4 @@
-"""What every page carries, and the pages for when there is none."""
+"""Common parts of every page, and the error pages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_missing_key_is_a_notice_that_says_what_to_do():
     assert "ANTHROPIC_API_KEY" in page
 
 
-def test_nothing_is_said_when_all_is_well():
+def test_no_notice_is_shown_when_cli_and_key_are_present():
     assert "banner" not in base_page()
 
 
@@ -65,7 +65,7 @@ def test_messages_are_shown_with_their_tone(level, tone):
     assert "The drill &lt;b&gt; has begun." in page
 
 
-def test_htmx_is_told_to_obey_the_content_security_policy():
+def test_htmx_is_configured_for_the_content_security_policy():
     page = base_page()
 
     assert '"includeIndicatorStyles": false' in page
@@ -73,7 +73,7 @@ def test_htmx_is_told_to_obey_the_content_security_policy():
 
 
 @pytest.mark.django_db
-def test_a_stranger_who_is_lost_learns_nothing_about_the_installation(client):
+def test_a_not_found_page_tells_an_anonymous_visitor_nothing(client):
     response = client.get("/nowhere/")
 
     assert response.status_code == 404
@@ -81,16 +81,16 @@ def test_a_stranger_who_is_lost_learns_nothing_about_the_installation(client):
     assert b"CLI" not in response.content
 
 
-def test_the_page_of_last_resort_needs_no_context():
+def test_the_server_error_page_renders_without_context():
     assert "Something broke" in render_to_string("500.html")
 
 
-def test_a_refusal_says_so():
+def test_a_forbidden_page_says_that_access_is_refused():
     assert "You may not see this page" in render_to_string("403.html")
 
 
 @pytest.mark.django_db
-def test_a_wrong_password_is_told_without_saying_which_part_was_wrong(client):
+def test_a_failed_login_does_not_say_which_field_was_wrong(client):
     response = client.post(reverse("login"), {"username": "x", "password": "y"})
 
     assert b"do not match" in response.content

@@ -1,4 +1,4 @@
-"""A spent budget, in a real browser: what a person sees who wants to run something."""
+"""A spent budget, in a real browser."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sessions_app.models import Cycle
 from tests.factories import CycleFactory, SessionFactory, WatchFactory
 
 
-def test_a_spent_budget_is_seen_and_stops_a_run_by_hand(visit):
+def test_a_spent_budget_is_shown_and_refuses_a_manual_run(visit):
     watch = WatchFactory(name="shop", budget_day_usd=Decimal(1))
     SessionFactory(cycle=CycleFactory(watch=watch), cost_usd=Decimal("1.25"))
     page = visit.go(reverse("web:overview"))

@@ -1,4 +1,4 @@
-"""Budgets on the dashboard and on the page of costs."""
+"""Budgets on the overview and on the page of costs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_without_limits_the_page_says_how_to_set_one(operator_client):
     assert "Expected for this month:</b> $0.00" in page
 
 
-def test_what_is_spent_stands_beside_what_is_allowed(operator_client, settings):
+def test_spent_amounts_are_shown_beside_their_limits(operator_client, settings):
     settings.CLAUDEOPS_BUDGET_DAY = Decimal(5)
     watch = WatchFactory(name="shop", budget_day_usd=Decimal("2.2"))
     SessionFactory(cycle=CycleFactory(watch=watch), cost_usd=Decimal("1.75"))
@@ -41,7 +41,7 @@ def test_what_is_spent_stands_beside_what_is_allowed(operator_client, settings):
     assert "the budget is spent" not in dashboard
 
 
-def test_a_spent_budget_is_said_on_the_dashboard(operator_client, settings):
+def test_a_spent_budget_is_shown_on_the_overview(operator_client, settings):
     settings.CLAUDEOPS_BUDGET_MONTH = Decimal(0)
 
     page = page_of(operator_client, "overview")

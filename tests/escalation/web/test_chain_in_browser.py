@@ -30,7 +30,7 @@ def say(session: Session, *numbers: int) -> None:
         SessionEventFactory(session=session, sequence=number, said=f"line {number}")
 
 
-def test_tiers_unfold_on_one_page_and_the_end_shows_what_it_wants(visit):
+def test_tiers_appear_on_one_page_and_the_end_shows_the_open_tasks(visit):
     cycle = CycleFactory(running=True)
     first = a_running_tier(cycle)
     say(first, 1)
@@ -68,7 +68,7 @@ def test_the_clock_ticks_and_the_cost_follows_the_heartbeat(visit):
     expect(page.locator(".now-line")).to_contain_text("$0.25 of $2.00")
 
 
-def test_what_it_does_now_is_named(visit):
+def test_the_current_step_is_shown(visit):
     cycle = CycleFactory(running=True)
     block = {"type": "tool_use", "id": "a", "name": "Bash", "input": {"command": "probe web"}}
     message = {"type": "assistant", "message": {"id": "m", "content": [block]}}
@@ -81,7 +81,7 @@ def test_what_it_does_now_is_named(visit):
     expect(page.locator(".now-call code")).to_have_text("probe web")
 
 
-def test_the_page_can_be_left_and_followed_again(visit):
+def test_the_page_can_be_reopened_while_the_chain_runs(visit):
     cycle = CycleFactory(running=True)
     session = a_running_tier(cycle)
     say(session, *range(80))
@@ -97,7 +97,7 @@ def test_the_page_can_be_left_and_followed_again(visit):
     assert page.evaluate("log.scrollTop") == 0
 
 
-def test_a_server_that_restarts_in_mid_run_loses_and_doubles_no_line(context, server):
+def test_a_restart_of_the_web_server_loses_and_repeats_no_line(context, server):
     cycle = CycleFactory(running=True)
     first = a_running_tier(cycle)
     say(first, 1, 2)
@@ -157,7 +157,7 @@ def test_a_waiting_approval_is_shown_with_its_link(visit):
     page.wait_for_url(f"**{approval.get_absolute_url()}")
 
 
-def test_the_page_is_whole_without_javascript(browser, context, origin):
+def test_the_page_is_complete_without_javascript(browser, context, origin):
     session = three_tier_chain()[2]
     SessionEventFactory(session=session, said="the last word")
     plain = browser.new_context(java_script_enabled=False, storage_state=context.storage_state())

@@ -1,4 +1,4 @@
-"""The output of a chain, a stretch at a time, across its tiers."""
+"""The output of a chain, part by part, across its tiers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def long_chain(monkeypatch):
     return second
 
 
-def test_a_long_chain_shows_its_last_output_and_where_the_rest_is(operator_client, long_chain):
+def test_a_long_chain_shows_its_last_output_with_a_link_to_the_rest(operator_client, long_chain):
     cycle = long_chain.cycle
 
     page = operator_client.get(cycle.get_absolute_url()).content.decode()
@@ -34,7 +34,7 @@ def test_a_long_chain_shows_its_last_output_and_where_the_rest_is(operator_clien
     assert f"{cycle.get_absolute_url()}events/?before={long_chain.pk}:2" in page
 
 
-def test_earlier_output_is_loaded_by_stretches_across_tiers(operator_client, long_chain):
+def test_earlier_output_is_loaded_in_parts_across_tiers(operator_client, long_chain):
     url = reverse("web:cycle_events", args=[long_chain.cycle_id])
 
     page = operator_client.get(url, {"before": f"{long_chain.pk}:2"}, headers=HTMX).content.decode()
@@ -46,7 +46,7 @@ def test_earlier_output_is_loaded_by_stretches_across_tiers(operator_client, lon
 
 
 @pytest.mark.parametrize("odd", ["", "x", "-1", "1:x", "9" * 30, "²:1"])
-def test_an_odd_place_to_begin_is_not_an_error(operator_client, long_chain, odd):
+def test_an_invalid_position_is_not_an_error(operator_client, long_chain, odd):
     url = reverse("web:cycle_events", args=[long_chain.cycle_id])
 
     assert operator_client.get(url, {"before": odd}).status_code == 200

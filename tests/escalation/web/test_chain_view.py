@@ -42,7 +42,7 @@ def order_of(page: str, *marks: str) -> list[int]:
     return [page.index(mark) for mark in marks]
 
 
-def test_it_asks_a_stranger_to_log_in(client):
+def test_an_anonymous_visitor_is_sent_to_the_login(client):
     response = client.get(CycleFactory().get_absolute_url())
 
     assert response.headers["Location"].startswith(reverse("login"))
@@ -125,7 +125,7 @@ def test_req5_the_page_ticks_nothing_when_a_cost_is_estimated(operator_client):
     assert "✓</li>" not in page
 
 
-def test_afterwards_it_begins_with_what_it_wants_and_ends_with_the_output(operator_client):
+def test_a_finished_cycle_shows_open_tasks_first_and_output_last(operator_client):
     session = SessionFactory(report={"summary": "web is down"})
     SessionEventFactory(session=session, said="words")
     session.cycle.incidents.add(IncidentFactory())
@@ -137,7 +137,7 @@ def test_afterwards_it_begins_with_what_it_wants_and_ends_with_the_output(operat
     assert places == sorted(places)
 
 
-def test_while_it_runs_the_output_comes_first(operator_client):
+def test_a_running_cycle_shows_output_first(operator_client):
     session = SessionFactory(running=True)
     SessionEventFactory(session=session, said="words")
 
@@ -147,7 +147,7 @@ def test_while_it_runs_the_output_comes_first(operator_client):
     assert places == sorted(places)
 
 
-def test_it_says_what_happened_and_why_once(operator_client):
+def test_the_reason_of_the_outcome_is_shown_once(operator_client):
     why = "Only you can renew it."
     cycle = CycleFactory(outcome="needs_person", outcome_reason=why)
     SessionFactory(cycle=cycle, escalation_reason=why, error="Only you can renew it")
@@ -158,7 +158,7 @@ def test_it_says_what_happened_and_why_once(operator_client):
     assert page.count("Only you can renew it") == 1
 
 
-def test_what_a_report_asks_for_is_not_said_again_below_the_outcome(operator_client):
+def test_the_escalation_reason_is_not_repeated_below_the_outcome(operator_client):
     report = {"summary": "down", "escalation": {"needed": True, "reason": "web needs a restart"}}
     cycle = CycleFactory(
         outcome="needs_person",
@@ -169,7 +169,7 @@ def test_what_a_report_asks_for_is_not_said_again_below_the_outcome(operator_cli
     assert page_of(operator_client, cycle).count("web needs a restart") == 1
 
 
-def test_an_incident_is_shown_with_what_it_wants(operator_client):
+def test_an_incident_is_shown_with_the_next_task(operator_client):
     session = SessionFactory()
     incident = IncidentFactory(title="web is down")
     incident.cycles.add(session.cycle)
@@ -190,7 +190,7 @@ def test_a_change_is_shown_from_the_record(operator_client):
     assert "failed, exit code 1" in page
 
 
-def test_a_chain_that_a_person_stopped_is_no_error(operator_client):
+def test_a_chain_stopped_by_a_person_is_not_shown_as_an_error(operator_client):
     cycle = CycleFactory(
         outcome="needs_person", outcome_reason="Tier 1 was stopped by ada.", stopped_by="ada"
     )
@@ -221,7 +221,7 @@ def result(number: str) -> dict[str, object]:
     return {"type": "user", "message": {"content": [block]}}
 
 
-def test_a_running_chain_shows_clock_cost_and_what_it_does_now(operator_client, settings):
+def test_a_running_chain_shows_clock_cost_and_current_step(operator_client, settings):
     settings.CLAUDEOPS_BUDGET_CHAIN = Decimal("10")
     cycle = CycleFactory(running=True)
     first = SessionFactory(escalated=True, cycle=cycle, cost_usd=Decimal("0.03"))
@@ -248,7 +248,7 @@ def test_a_running_chain_shows_clock_cost_and_what_it_does_now(operator_client, 
     assert '<span class="number">$0.28</span> <span class="muted">of $10.00</span>' in page
 
 
-def test_it_connects_to_the_stream_after_all_that_it_shows(operator_client):
+def test_the_stream_starts_after_the_events_on_the_page(operator_client):
     cycle = CycleFactory(running=True)
     first = SessionFactory(escalated=True, cycle=cycle)
     second = SessionFactory(running=True, cycle=cycle, parent_session=first)
@@ -261,14 +261,14 @@ def test_it_connects_to_the_stream_after_all_that_it_shows(operator_client):
     assert f'sse-connect="{cycle.get_absolute_url()}live/?after={after}"' in page
 
 
-def test_a_finished_chain_connects_to_nothing(operator_client):
+def test_a_finished_chain_opens_no_stream(operator_client):
     page = page_of(operator_client, three_tier_chain()[2].cycle)
 
     assert "sse-connect" not in page
     assert "hx-trigger" not in page
 
 
-def test_a_waiting_cycle_says_so_and_can_be_cancelled(operator_client):
+def test_a_waiting_cycle_can_be_cancelled(operator_client):
     cycle = CycleFactory(running=True, state="queued")
     SessionFactory(running=True, cycle=cycle, status="queued", started_at=None)
 
@@ -279,7 +279,7 @@ def test_a_waiting_cycle_says_so_and_can_be_cancelled(operator_client):
     assert 'id="stop-form"' not in page
 
 
-def test_a_running_chain_has_one_stop_with_a_confirmation(operator_client):
+def test_a_running_chain_has_one_stop_button_with_a_confirmation(operator_client):
     page = page_of(operator_client, SessionFactory(running=True).cycle)
 
     assert page.count(">Stop</button>") == 1
@@ -288,7 +288,7 @@ def test_a_running_chain_has_one_stop_with_a_confirmation(operator_client):
     assert "required" in form
 
 
-def test_what_waits_for_a_person_leads_there(operator_client):
+def test_a_waiting_approval_is_linked(operator_client):
     approval = ApprovalFactory()
 
     page = page_of(operator_client, approval.session.cycle)
@@ -296,7 +296,7 @@ def test_what_waits_for_a_person_leads_there(operator_client):
     assert f'<a href="{approval.get_absolute_url()}">May Tier 3 start?</a>' in page
 
 
-def test_who_may_not_see_output_sees_none(client):
+def test_output_is_hidden_from_roles_that_may_not_see_it(client):
     client.force_login(user_with("viewer"))
     session = SessionFactory(prompt="secret prompt", argv=["claude", "secret-argument"])
     SessionEventFactory(session=session, said="secret words")
@@ -307,7 +307,7 @@ def test_who_may_not_see_output_sees_none(client):
     assert ">Stop</button>" not in page
 
 
-def test_htmx_gets_the_parts_that_change(operator_client):
+def test_an_htmx_request_gets_only_the_parts_that_change(operator_client):
     page = page_of(operator_client, SessionFactory(running=True).cycle, headers=HTMX)
 
     assert "<html" not in page
@@ -339,11 +339,11 @@ def test_a_new_tier_a_heartbeat_and_an_approval_change_the_version():
     assert len(set(versions)) == 4
 
 
-def test_a_cycle_that_never_began_says_so(operator_client):
+def test_a_cycle_without_a_session_says_so(operator_client):
     assert "ended before a session began" in page_of(operator_client, CycleFactory(failed=True))
 
 
-def test_an_answer_is_rendered_whole_in_a_card(operator_client):
+def test_the_whole_answer_is_rendered_in_a_card(operator_client):
     words = "It is the **disk**.\n\n" + "\n\n".join(f"line {n}" for n in range(200))
     session = SessionFactory()
     SessionFactory(
@@ -361,7 +361,7 @@ def test_an_answer_is_rendered_whole_in_a_card(operator_client):
     assert "<b>ada</b>" in page
 
 
-def test_hostile_text_is_harmless_everywhere(operator_client):
+def test_hostile_text_is_escaped_everywhere(operator_client):
     cycle = CycleFactory(outcome_reason=HOSTILE, workdir=HOSTILE, prompt=HOSTILE, drill=HOSTILE)
     fields = ("prompt", "result", "error", "escalation_reason", "continued_why", "model", "request")
     session = SessionFactory(

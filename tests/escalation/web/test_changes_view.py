@@ -48,7 +48,7 @@ def shown(client: Client, **query: Any) -> list[int]:
     return [row.change.pk for row in response.context["list"].rows]
 
 
-def test_a_command_stands_there_with_watch_tier_result_and_reversal(operator_client):
+def test_a_command_is_shown_with_watch_tier_result_and_reversal(operator_client):
     change = ChangeFactory(action="docker stop web", exit_code=0, kind="other")
 
     page = operator_client.get(URL).content.decode()
@@ -60,13 +60,13 @@ def test_a_command_stands_there_with_watch_tier_result_and_reversal(operator_cli
     assert change.session.get_absolute_url() in page
 
 
-def test_a_failed_command_says_so(operator_client):
+def test_a_failed_command_is_marked(operator_client):
     ChangeFactory(exit_code=3)
 
     assert "failed, exit code 3" in operator_client.get(URL).content.decode()
 
 
-def test_an_edit_is_a_diff_and_hostile_text_is_harmless(operator_client):
+def test_an_edit_is_shown_as_a_diff_and_escaped(operator_client):
     edit()
 
     page = operator_client.get(URL).content.decode()
@@ -76,7 +76,7 @@ def test_an_edit_is_a_diff_and_hostile_text_is_harmless(operator_client):
     assert "patch -R" in page
 
 
-def test_a_viewer_sees_what_was_changed_and_neither_command_nor_diff(client):
+def test_a_viewer_sees_changes_without_command_and_diff(client):
     edit()
     ChangeFactory(command="docker restart web # with more")
     client.force_login(user_with("viewer"))
@@ -88,7 +88,7 @@ def test_a_viewer_sees_what_was_changed_and_neither_command_nor_diff(client):
     assert "with more" not in page
 
 
-def test_filters_combine_and_nonsense_is_left_out(operator_client):
+def test_filters_combine_and_invalid_ones_are_ignored(operator_client):
     web = ChangeFactory()
     db = ChangeFactory(service="db", session=web.session)
     changed = edit(session=web.session)
@@ -103,7 +103,7 @@ def test_filters_combine_and_nonsense_is_left_out(operator_client):
     ]
 
 
-def test_days_are_found_among_the_numbers(operator_client):
+def test_changes_are_filtered_by_day(operator_client):
     now = timezone.now()
     old = ChangeFactory(at=now - timedelta(days=9))
     mid = ChangeFactory(at=now - timedelta(days=4))
@@ -117,7 +117,7 @@ def test_days_are_found_among_the_numbers(operator_client):
     assert shown(operator_client, until="9999-12-31") == [new.pk, mid.pk, old.pk]
 
 
-def test_drills_are_left_out_on_demand(operator_client):
+def test_drills_can_be_excluded(operator_client):
     real = ChangeFactory()
     drill = ChangeFactory(session=SessionFactory(drill=True, tier=2))
 
@@ -126,7 +126,7 @@ def test_drills_are_left_out_on_demand(operator_client):
 
 
 @pytest.mark.parametrize("query", ["", "&service=web", "&service=web&kind=restart"])
-def test_every_change_is_on_one_page_and_one_only(operator_client, monkeypatch, query):
+def test_every_change_is_on_exactly_one_page(operator_client, monkeypatch, query):
     monkeypatch.setattr(changes, "PER_PAGE", 2)
     made = [ChangeFactory().pk for _ in range(5)]
     seen, before = [], ""
@@ -141,7 +141,7 @@ def test_every_change_is_on_one_page_and_one_only(operator_client, monkeypatch, 
     assert seen == made[::-1]
 
 
-def test_a_rare_match_is_looked_for_page_by_page(operator_client, monkeypatch):
+def test_a_rare_match_is_found_page_by_page(operator_client, monkeypatch):
     monkeypatch.setattr(changes, "LOOKED_AT", 3)
     rare = ChangeFactory(service="rare")
     ChangeFactory.create_batch(6)
@@ -156,19 +156,19 @@ def test_a_rare_match_is_looked_for_page_by_page(operator_client, monkeypatch):
     assert [row.change for row in further.context["list"].rows] == [rare]
 
 
-def test_nothing_yet_explains_itself(operator_client):
+def test_an_empty_list_explains_changes(operator_client):
     assert "Nothing was changed yet." in operator_client.get(URL).content.decode()
     empty = operator_client.get(URL, {"kind": "edit"}).content.decode()
     assert "No change matches these filters." in empty
 
 
-def test_htmx_gets_the_list_alone(operator_client):
+def test_an_htmx_request_gets_only_the_list(operator_client):
     page = operator_client.get(URL, headers={"HX-Request": "true"}).content.decode()
 
     assert page.strip().startswith('<div id="change-list">')
 
 
-def test_the_same_rows_for_a_chain_and_an_incident():
+def test_a_cycle_and_its_incident_have_the_same_changes():
     watch = WatchFactory()
     session = SessionFactory(tier=2, cycle=CycleFactory(watch=watch))
     incident = IncidentFactory()
@@ -182,7 +182,7 @@ def test_the_same_rows_for_a_chain_and_an_incident():
     assert of_cycle == of_incident == [first, second]
 
 
-def test_the_page_of_an_incident_shows_them(operator_client):
+def test_the_page_of_an_incident_shows_its_changes(operator_client):
     change = ChangeFactory(action="docker stop web")
     incident = IncidentFactory()
     incident.cycles.add(change.session.cycle)

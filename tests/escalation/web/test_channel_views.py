@@ -1,4 +1,4 @@
-"""Channels on their pages: made, tried, changed, switched off, removed; never their addresses."""
+"""Pages of channels: add, test, edit, switch off, remove; addresses are never shown."""
 
 from __future__ import annotations
 

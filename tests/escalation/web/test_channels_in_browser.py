@@ -1,4 +1,4 @@
-"""Channels in a real browser: made, tried, switched off and removed, on a desk and on a phone."""
+"""Channels in a real browser: added, tested, switched off, removed; on a desktop and a phone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.escalation.web.test_pages_in_browser import LONG_WORD, PHONE
 from tests.factories import ChannelFactory, MessageFactory, WatchFactory
 
 
-def test_a_channel_is_made_tried_and_switched_off(visit):
+def test_a_channel_is_added_tested_and_switched_off(visit):
     with webhook() as hook:
         page = visit.go("/channels/")
         expect(page.get_by_text("There is no channel yet")).to_be_visible()
@@ -52,7 +52,7 @@ def test_errors_are_shown_beside_their_fields(visit):
     visit.complaints[:] = [line for line in visit.complaints if "422" not in line]
 
 
-def test_a_channel_is_removed_after_a_tick(visit):
+def test_a_channel_is_removed_after_a_confirmation(visit):
     channel = ChannelFactory(name="old")
     page = visit.go(f"/channels/{channel.pk}/")
 

@@ -28,11 +28,11 @@ def drawn(*amounts: str) -> Chart:
         ("12345", "5000"),
     ],
 )
-def test_steps_are_round_and_few(highest, step):
+def test_axis_steps_are_few_and_rounded(highest, step):
     assert step_for(Decimal(highest)) == Decimal(step)
 
 
-def test_the_axis_reaches_over_the_highest_column():
+def test_the_axis_ends_above_the_highest_column():
     labels = [tick.label for tick in drawn("0.47", "0.1").heights]
 
     assert labels == ["$0.00", "$0.10", "$0.20", "$0.30", "$0.40", "$0.50"]
@@ -44,7 +44,7 @@ def test_a_column_is_as_high_as_its_share_of_the_axis():
     assert (bar.y, bar.height) == ("0.000%", "100.000%")
 
 
-def test_parts_stand_on_each_other():
+def test_parts_of_a_column_are_stacked():
     parts = (("tier-1", Decimal(1)), ("tier-2", Decimal(4)))
     low, high = chart_of([Column(label="d", short="d", parts=parts)], money).bars
 
@@ -52,7 +52,7 @@ def test_parts_stand_on_each_other():
     assert (high.name, high.y, high.height) == ("tier-2", "0.000%", "80.000%")
 
 
-def test_what_is_little_can_still_be_seen():
+def test_a_small_amount_has_a_visible_bar():
     assert drawn("100", "0.0001").bars[1].height == "1.000%"
 
 
@@ -61,13 +61,13 @@ def test_a_day_that_cost_nothing_has_no_bar():
 
 
 @each_row("count", [1, 2, 7, 30, 90])
-def test_only_some_columns_are_named_and_the_last_always(count):
+def test_some_columns_and_the_last_one_have_labels(count):
     places = drawn(*["1"] * count).places
 
     assert 1 <= len(places) <= 7
     assert places[-1].label == str(count - 1)
 
 
-def test_nothing_at_all_is_a_chart_too():
+def test_an_empty_chart_is_drawn():
     assert drawn().summary == "Nothing to show."
     assert drawn("0", "0").bars == ()

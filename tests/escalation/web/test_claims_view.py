@@ -1,4 +1,4 @@
-"""A report on the page of its session: each claim beside what the record says of it."""
+"""A report on the page of its session: each claim with the evidence of the record."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ def page_of(client, exit_code: int | None = None, action: str = "restarted web")
     return str(client.get(session.get_absolute_url()).content.decode())
 
 
-def test_what_really_ran_is_seen_in_the_record(operator_client):
+def test_a_claim_with_a_matching_command_is_confirmed_by_the_record(operator_client):
     page = page_of(operator_client, exit_code=0)
 
     assert "seen in the record" in page
     assert "docker restart web (exit code 0)" in page
 
 
-def test_what_nothing_matches_is_only_claimed(operator_client):
+def test_a_claim_without_a_matching_command_is_only_claimed(operator_client):
     assert "only claimed" in page_of(operator_client)
 
 
-def test_a_failed_command_stands_beside_succeeded(operator_client):
+def test_a_claim_of_success_is_contradicted_by_a_failed_command(operator_client):
     page = page_of(operator_client, exit_code=1)
 
     assert "succeeded" in page
@@ -36,7 +36,7 @@ def test_a_failed_command_stands_beside_succeeded(operator_client):
     assert "docker restart web (exit code 1)" in page
 
 
-def test_hostile_words_of_a_claim_are_harmless(operator_client):
+def test_hostile_text_in_a_claim_is_escaped(operator_client):
     page = page_of(operator_client, exit_code=0, action="<script>alert(1)</script> restarted web")
 
     assert "<script>alert" not in page

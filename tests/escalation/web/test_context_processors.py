@@ -1,4 +1,4 @@
-"""What every page says about this installation."""
+"""Facts about the installation that every page shows."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ def test_it_says_whether_a_key_is_configured(fake_cli, request_, monkeypatch):
     assert (before, installation(request_)["api_key_configured"]) == (True, False)
 
 
-def test_it_asks_the_database_nothing(fake_cli, request_, django_assert_num_queries, db):
+def test_it_makes_no_query(fake_cli, request_, django_assert_num_queries, db):
     with django_assert_num_queries(0):
         installation(request_)

@@ -28,7 +28,7 @@ def ways() -> tuple[Way, ...]:
     return compare_ways(Session.objects.real()).ways
 
 
-def test_steps_are_told_apart_by_how_they_were_continued():
+def test_resumed_steps_and_handoffs_are_counted_apart():
     step("resume")
     step("resume")
     step("handoff")
@@ -43,7 +43,7 @@ def test_a_resumed_step_carries_its_parents_context():
     assert ways()[0].context_carried == 40_000
 
 
-def test_a_handoff_carries_none_of_it_but_its_own_text():
+def test_a_handoff_carries_only_its_own_text():
     step("handoff", handoff={"a": "b"})
 
     assert ways()[1].context_carried == 0
@@ -66,21 +66,21 @@ def test_the_cost_of_repeated_work_is_added_up():
     assert ways()[1].repeated_cost_usd == Decimal("0.30")
 
 
-def test_an_average_leaves_out_what_is_not_known_and_says_so():
+def test_an_average_excludes_unknown_values_and_counts_them():
     step("resume", cost_usd=Decimal("0.40"))
     step("resume", cost_usd=None)
 
     assert (ways()[0].cost_usd, ways()[0].without_cost) == (Decimal("0.40"), 1)
 
 
-def test_a_step_whose_events_are_gone_is_not_measured():
+def test_a_step_without_stored_events_is_not_measured():
     step("resume", turns=5)
 
     assert (len(ways()[0].steps), len(ways()[0].measured)) == (1, 0)
 
 
 @pytest.mark.parametrize("purpose", ["follow_up", "report", "continuation", "fork"])
-def test_runs_that_are_no_step_from_tier_to_tier_are_not_compared(purpose):
+def test_sessions_that_are_not_escalations_are_not_compared(purpose):
     step("resume", purpose=purpose)
 
     assert not compare_ways(Session.objects.real()).has_steps
@@ -102,7 +102,7 @@ def test_only_the_latest_steps_are_read(monkeypatch):
     assert {s.session.pk for s in comparison.ways[0].steps} == {s.pk for s in steps[1:]}
 
 
-def test_it_costs_three_queries_however_many_steps(django_assert_num_queries):
+def test_three_queries_are_enough_for_any_number_of_steps(django_assert_num_queries):
     for _ in range(5):
         step("resume", "df -h")
         step("handoff", "df -h", handoff={"a": 1})

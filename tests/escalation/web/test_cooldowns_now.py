@@ -1,4 +1,4 @@
-"""Which remedies are used up for now."""
+"""Cooldowns that are in force."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ def done(service: str, hours: float, kind: str = "restart") -> Done:
     return Done(kind=kind, service=service, at=NOW - timedelta(hours=hours))
 
 
-def test_what_is_used_up_comes_first_with_its_end():
+def test_reached_cooldowns_come_first_with_their_end():
     rows = rows_of([done("db", 1), done("web", 3), done("web", 1)], LIMITS, NOW)
 
     assert [(row.service, row.is_reached) for row in rows] == [("web", True), ("db", False)]
     assert rows[0].until == NOW + timedelta(hours=1)
 
 
-def test_what_is_older_than_its_window_does_not_count():
+def test_a_change_older_than_its_window_does_not_count():
     assert rows_of([done("web", 5)], LIMITS, NOW) == ()
 
 
-def test_what_was_done_to_everything_counts_for_each():
+def test_a_change_of_all_services_counts_for_each():
     rows = rows_of([done(EVERYTHING, 1), done("web", 2)], LIMITS, NOW)
 
     assert {row.service: row.times for row in rows} == {"everything": 2, "web": 2}

@@ -1,4 +1,4 @@
-"""Costs as a file for a spreadsheet, which must not run what a name says."""
+"""Costs as a CSV file; a spreadsheet must not run a name as a formula."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def rows_of(response) -> list[dict[str, str]]:
     return list(csv.DictReader(response.content.decode().splitlines()))
 
 
-def test_the_page_links_to_the_file_of_what_it_shows(operator_client):
+def test_the_page_links_to_a_file_with_the_same_filters(operator_client):
     SessionFactory(drill=True)
     url = reverse("web:costs")
 
@@ -27,7 +27,7 @@ def test_the_page_links_to_the_file_of_what_it_shows(operator_client):
     assert 'href="?period=7&amp;drills=yes&amp;format=csv"' in page
 
 
-def test_each_row_is_a_day_a_watch_a_tier_and_a_model(operator_client):
+def test_each_row_has_a_day_a_watch_a_tier_and_a_model(operator_client):
     cycle = CycleFactory(watch=WatchFactory(name="shop"), watch_name="shop")
     SessionFactory(cycle=cycle, cost_usd=Decimal("0.0300000001"))
 
@@ -54,12 +54,12 @@ def test_drills_are_in_a_file_of_their_own(operator_client):
 @pytest.mark.parametrize(
     "name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "|calc", "\x1b[31m=1", " =1"]
 )
-def test_a_name_that_a_spreadsheet_would_run_is_text(name):
+def test_a_name_that_looks_like_a_formula_is_quoted(name):
     assert harmless(name).startswith("'")
 
 
 @pytest.mark.parametrize("name", ["shop", "web-1", "a=b", ""])
-def test_an_ordinary_name_stays_as_it_is(name):
+def test_an_ordinary_name_is_unchanged(name):
     assert harmless(name) == name
 
 

@@ -1,4 +1,4 @@
-"""The page of costs: what each day, watch and tier cost, and what is not known."""
+"""The page of costs: by day, watch, tier and model, and what is unknown."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def days_ago(days: int) -> datetime:
     return timezone.now() - timedelta(days=days)
 
 
-def test_it_asks_a_stranger_to_log_in(client, url):
+def test_an_anonymous_visitor_is_sent_to_the_login(client, url):
     assert client.get(url).headers["Location"].startswith(reverse("login"))
 
 
-def test_it_refuses_to_be_posted_to(operator_client, url):
+def test_a_post_request_is_refused(operator_client, url):
     assert operator_client.post(url).status_code == 405
 
 
@@ -49,7 +49,7 @@ def test_the_page_is_in_the_navigation(operator_client, url):
     assert f'<a href="{url}">Costs</a>' in page
 
 
-def test_an_empty_page_says_what_will_be_here(operator_client, url):
+def test_an_empty_page_explains_costs(operator_client, url):
     page = operator_client.get(url).content.decode()
     other = operator_client.get(url, {"view": "continuity"}).content.decode()
 
@@ -66,7 +66,7 @@ def test_an_empty_page_of_drills_says_how_to_start_one(operator_client, url):
 @pytest.mark.parametrize(
     ("period", "total"), [("7", "1"), ("30", "11"), ("90", "111"), ("all", "1111")]
 )
-def test_a_period_is_as_long_as_it_says(period, total):
+def test_a_period_has_its_number_of_days(period, total):
     for days, cost in ((6, "1"), (29, "10"), (89, "100"), (400, "1000")):
         SessionFactory(started_at=days_ago(days), cost_usd=Decimal(cost))
 
@@ -74,7 +74,7 @@ def test_a_period_is_as_long_as_it_says(period, total):
 
 
 @pytest.mark.parametrize("odd", ["", "0", "-7", "14", "x", "9" * 50])
-def test_an_odd_period_is_the_usual_one(operator_client, url, odd):
+def test_an_invalid_period_is_the_default_one(operator_client, url, odd):
     assert operator_client.get(url, {"period": odd}).context["costs"].period == "30"
 
 
@@ -95,7 +95,7 @@ def test_drills_are_marked_as_not_charged(operator_client, url):
     assert "not charged" in page
 
 
-def test_req5_costs_are_told_by_tier():
+def test_req5_costs_are_shown_by_tier():
     three_tier_chain()
 
     tiers = load_costs("7", drills=False).tiers
@@ -107,7 +107,7 @@ def test_req5_costs_are_told_by_tier():
     ]
 
 
-def test_costs_are_told_by_watch_with_the_dearest_first():
+def test_costs_are_shown_by_watch_with_the_highest_first():
     cheap, dear = WatchFactory(name="cheap"), WatchFactory(name="dear")
     SessionFactory(cycle=CycleFactory(watch=cheap), cost_usd=Decimal("0.1"))
     SessionFactory(cycle=CycleFactory(watch=dear), cost_usd=Decimal("0.5"))
@@ -119,7 +119,7 @@ def test_costs_are_told_by_watch_with_the_dearest_first():
     assert labels == ["dear", "lab (removed)", "cheap"]
 
 
-def test_costs_are_told_by_day_with_the_days_between():
+def test_costs_are_shown_by_day_including_days_without_cost():
     with time_machine.travel(NOON, tick=False):
         SessionFactory(started_at=days_ago(0), cost_usd=Decimal("0.4"))
         SessionFactory(started_at=days_ago(2), cost_usd=Decimal("0.1"))
@@ -130,7 +130,7 @@ def test_costs_are_told_by_day_with_the_days_between():
     assert [row.share for row in days][-3:] == [Decimal("0.25"), 0, 1]
 
 
-def test_all_time_is_told_by_month():
+def test_all_time_is_shown_by_month():
     with time_machine.travel(NOON, tick=False):
         SessionFactory(started_at=days_ago(60), cost_usd=Decimal("0.1"))
         SessionFactory(started_at=days_ago(0), cost_usd=Decimal("0.1"))
@@ -140,7 +140,7 @@ def test_all_time_is_told_by_month():
     assert [row.label for row in days] == ["2026-01", "2026-02", "2026-03"]
 
 
-def test_req5_what_is_unknown_or_estimated_is_told_apart_and_not_added(operator_client, url):
+def test_req5_unknown_and_estimated_costs_are_shown_apart_and_not_added(operator_client, url):
     SessionFactory(cost_usd=Decimal("0.03"))
     SessionFactory(failed=True)
     SessionFactory(failed=True, estimated_cost_usd=Decimal("0.012"))
@@ -155,7 +155,7 @@ def test_req5_what_is_unknown_or_estimated_is_told_apart_and_not_added(operator_
     assert "+ 1 unknown" in response.content.decode()
 
 
-def test_a_run_that_never_began_is_not_counted():
+def test_a_session_that_never_started_is_not_counted():
     SessionFactory(status="cancelled", started_at=None, cost_usd=None)
 
     assert load_costs("all", drills=False).total.runs == 0
@@ -180,7 +180,7 @@ def test_it_escapes_hostile_names(operator_client, url):
     assert "<script>alert" not in operator_client.get(url).content.decode()
 
 
-def test_the_days_stand_over_an_axis_with_labels(operator_client, url):
+def test_the_chart_of_days_has_a_labelled_axis(operator_client, url):
     with time_machine.travel(NOON, tick=False):
         three_tier_chain()
         operator_client.force_login(UserFactory(is_superuser=True))
@@ -192,7 +192,7 @@ def test_the_days_stand_over_an_axis_with_labels(operator_client, url):
     assert 'aria-label="7 columns from 2026-03-09 to 2026-03-15; the highest is' in page
 
 
-def test_costs_are_told_by_model():
+def test_costs_are_shown_by_model():
     three_tier_chain()
 
     models = load_costs("7", drills=False).models
@@ -204,7 +204,7 @@ def test_costs_are_told_by_model():
     ]
 
 
-def test_the_dearest_chains_are_linked(operator_client, url):
+def test_the_most_expensive_chains_are_linked(operator_client, url):
     last = three_tier_chain()[2]
 
     page = operator_client.get(url).content.decode()
@@ -213,7 +213,7 @@ def test_the_dearest_chains_are_linked(operator_client, url):
     assert "$2.50" in page
 
 
-def test_the_cost_of_an_incident_fixed_is_told(operator_client, url):
+def test_the_cost_of_a_fixed_incident_is_shown(operator_client, url):
     session = SessionFactory(cost_usd=Decimal("0.40"))
     fixed = IncidentFactory(state="resolved", resolved_as="agent", resolved_at=timezone.now())
     fixed.cycles.add(session.cycle)

@@ -21,7 +21,7 @@ def said(response) -> list[str]:
     return [str(message) for message in get_messages(response.wsgi_request)]
 
 
-def test_what_runs_is_cut_off_only_after_a_tick(operator_client):
+def test_a_running_cycle_is_stopped_only_after_a_confirmation(operator_client):
     session = SessionFactory(running=True)
 
     response = stop(operator_client, session.cycle)
@@ -30,7 +30,7 @@ def test_what_runs_is_cut_off_only_after_a_tick(operator_client):
     assert Session.objects.get(pk=session.pk).stop_cause == ""
 
 
-def test_a_running_chain_is_stopped_in_the_name_of_who_asked(operator_client):
+def test_a_stop_request_records_who_asked(operator_client):
     session = SessionFactory(running=True)
 
     response = stop(operator_client, session.cycle, confirm="on")
@@ -39,7 +39,7 @@ def test_a_running_chain_is_stopped_in_the_name_of_who_asked(operator_client):
     assert Session.objects.get(pk=session.pk).stop_requested == "operator"
 
 
-def test_what_only_waits_is_cancelled_at_once(operator_client):
+def test_a_waiting_cycle_is_cancelled_without_confirmation(operator_client):
     cycle = CycleFactory(running=True, state="queued")
     session = SessionFactory(running=True, cycle=cycle, status="queued", started_at=None)
 
@@ -50,7 +50,7 @@ def test_what_only_waits_is_cancelled_at_once(operator_client):
     assert Cycle.objects.get(pk=cycle.pk).stopped_by == "operator"
 
 
-def test_what_has_ended_says_so(operator_client):
+def test_a_finished_cycle_is_not_stopped(operator_client):
     cycle = SessionFactory().cycle
 
     assert "has ended already" in said(stop(operator_client, cycle, confirm="on"))[0]

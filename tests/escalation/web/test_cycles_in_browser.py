@@ -18,7 +18,7 @@ def three_cycles() -> list[int]:
     return sorted([fixed.pk, failed.cycle_id, three_tier_chain()[0].cycle_id])
 
 
-def test_filters_stay_in_the_address_and_survive_a_reload(visit):
+def test_filters_are_in_the_address_and_survive_a_reload(visit):
     three_cycles()
     page = visit.go(reverse("web:cycles"))
 
@@ -34,7 +34,7 @@ def test_filters_stay_in_the_address_and_survive_a_reload(visit):
     expect(page.locator("[data-row]")).to_have_count(1)
 
 
-def test_keys_move_search_and_open(visit):
+def test_keyboard_shortcuts_move_search_and_open(visit):
     newest = three_cycles()[-1]
     page = visit.go(reverse("web:cycles"))
     links = page.locator("[data-open]")
@@ -72,7 +72,7 @@ def test_both_lists_fit_a_phone(visit):
         assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"], name
 
 
-def test_changes_are_filtered_in_the_address(visit):
+def test_filters_of_changes_are_in_the_address(visit):
     ChangeFactory()
     ChangeFactory(kind="edit", path="/srv/a", action="edit /srv/a", diff="-a\n+b", service="")
     page = visit.go(reverse("web:changes"))

@@ -1,4 +1,4 @@
-"""The list of cycles: filters that combine, words that are found, pages that miss nothing."""
+"""The list of cycles: filters, search and pages."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_filters_combine(operator_client):
     assert shown(operator_client, tier=3, model="opus", outcome="fixed", cost="2.5") == [fixed]
 
 
-def test_a_run_that_was_continued_by_handoff(operator_client):
+def test_cycles_are_filtered_by_handoff(operator_client):
     found = three_tier_chain()[2]
     ended()
     Session.objects.filter(pk=found.pk).update(continued_by="handoff")
@@ -78,7 +78,7 @@ def test_a_run_that_was_continued_by_handoff(operator_client):
     assert shown(operator_client, continued_by="handoff") == [found.cycle]
 
 
-def test_a_service_that_was_unwell_or_changed(operator_client):
+def test_cycles_are_filtered_by_a_service_with_an_incident_or_a_change(operator_client):
     ended()
     unwell, changed = ended(), ended()
     IncidentFactory(cause="web").cycles.add(unwell)
@@ -87,7 +87,7 @@ def test_a_service_that_was_unwell_or_changed(operator_client):
     assert shown(operator_client, service="Web") == [changed, unwell]
 
 
-def test_days(operator_client):
+def test_cycles_are_filtered_by_day(operator_client):
     now = timezone.now()
     old, new = ended(created_at=now - timedelta(days=3)), ended(created_at=now)
     yesterday = timezone.localdate(now - timedelta(days=1)).isoformat()
@@ -106,13 +106,13 @@ def test_days(operator_client):
         {"model": ""},
     ],
 )
-def test_nonsense_is_left_out(operator_client, query):
+def test_invalid_filters_are_ignored(operator_client, query):
     cycle = ended()
 
     assert shown(operator_client, **query) == [cycle]
 
 
-def test_a_model_that_nobody_knows_stays_chosen_and_finds_nothing(operator_client):
+def test_an_unknown_model_stays_selected_and_finds_nothing(operator_client):
     ended()
 
     response = operator_client.get(URL, {"model": "<b>gpt"})
@@ -131,7 +131,7 @@ def test_a_search_shows_what_matched(operator_client):
     assert "The <mark>&lt;disk&gt;</mark> is full." in page.content.decode()
 
 
-def test_words_of_a_run_and_its_number_are_found(operator_client):
+def test_a_search_finds_the_text_and_the_number_of_a_session(operator_client):
     failed = SessionFactory(failed=True, error="certificate expired")
     ended()
 
@@ -148,7 +148,7 @@ def test_a_search_combines_with_every_filter(operator_client):
     assert shown(operator_client, q="disk", **query) == [chain[0].cycle]
 
 
-def test_a_word_that_is_too_short_says_so(operator_client):
+def test_a_search_text_that_is_too_short_is_reported(operator_client):
     ended()
 
     page = operator_client.get(URL, {"q": "ab"})
@@ -157,7 +157,7 @@ def test_a_word_that_is_too_short_says_so(operator_client):
 
 
 @pytest.mark.parametrize("query", ["", "&outcome=healthy", "&tier=1", "&q=healthy"])
-def test_every_cycle_is_on_one_page_and_one_only(operator_client, monkeypatch, query):
+def test_every_cycle_is_on_exactly_one_page(operator_client, monkeypatch, query):
     monkeypatch.setattr(cycle_list, "PER_PAGE", 2)
     made = [ended(outcome_reason="All healthy.") for _ in range(5)]
     for cycle in made[:3]:
@@ -175,7 +175,7 @@ def test_every_cycle_is_on_one_page_and_one_only(operator_client, monkeypatch, q
     assert sorted(cycle.pk for cycle in seen) == [cycle.pk for cycle in made]
 
 
-def test_a_rare_match_is_looked_for_page_by_page(operator_client, monkeypatch):
+def test_a_rare_match_is_found_page_by_page(operator_client, monkeypatch):
     monkeypatch.setattr(cycle_list, "LOOKED_AT", 2)
     rare = three_tier_chain()[0].cycle
     for _ in range(4):
@@ -191,7 +191,7 @@ def test_a_rare_match_is_looked_for_page_by_page(operator_client, monkeypatch):
 @pytest.mark.parametrize(
     "query", ["model=none", "tier=3&before=2", "service=web", "cost=5", "before=3", "after=1"]
 )
-def test_numbers_have_one_bound_on_each_side(operator_client, query):
+def test_queries_have_one_bound_on_each_side(operator_client, query):
     """SQLite takes the first of two bounds, and goes through all rows between them."""
     for _ in range(3):
         ended()
@@ -221,18 +221,18 @@ def test_no_filter_and_no_search_takes_more_than_twelve_queries(operator_client)
         assert len(queries) <= 12, query
 
 
-def test_nothing_yet_explains_itself(operator_client):
+def test_an_empty_list_explains_cycles(operator_client):
     assert "No cycle has run yet." in operator_client.get(URL).content.decode()
     assert "No cycle matches" in operator_client.get(URL, {"tier": 3}).content.decode()
 
 
-def test_htmx_gets_the_list_alone(operator_client):
+def test_an_htmx_request_gets_only_the_list(operator_client):
     page = operator_client.get(URL, headers={"HX-Request": "true"}).content.decode()
 
     assert page.strip().startswith('<div id="cycle-list">')
 
 
-def test_a_cost_that_is_not_known_is_no_cost(operator_client):
+def test_an_unknown_cost_is_not_shown_as_zero(operator_client):
     SessionFactory(failed=True, cost_usd=None)
     known = ended()
 

@@ -1,4 +1,4 @@
-"""The scenarios that pages offer."""
+"""The scenarios that the pages offer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_it_lists_the_scenarios_of_the_drills(names):
     assert names() == sorted(names())
 
 
-def test_a_scenario_that_cannot_be_read_is_left_out(names, settings, tmp_path: Path):
+def test_an_unreadable_scenario_is_left_out(names, settings, tmp_path: Path):
     (tmp_path / "broken.toml").write_text("title = ")
     (tmp_path / "mine.toml").write_text("title = 'Mine'")
     settings.CLAUDEOPS_SCENARIOS_DIR = str(tmp_path)
@@ -32,5 +32,5 @@ def test_a_scenario_that_cannot_be_read_is_left_out(names, settings, tmp_path: P
     assert "broken" not in names()
 
 
-def test_a_viewer_is_offered_none():
+def test_a_viewer_gets_no_scenarios():
     assert scenarios_for(user_with("viewer")) == []

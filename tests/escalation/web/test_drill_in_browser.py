@@ -1,4 +1,4 @@
-"""A drill on the page of its chain: the real CLI runs in this thread, the browser watches it."""
+"""The page of a drill while the real CLI runs, in a real browser."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def clocks_in(page: Page) -> set[str]:
     return {text.partition(" of 15 min")[0] for text in page.evaluate("window.seen")}
 
 
-def test_a_drill_is_seen_from_its_queue_to_its_end_on_one_page(visit):
+def test_one_page_shows_a_drill_from_the_queue_to_its_end(visit):
     cycle = start_drill("three-tiers")
     page = visit.go(cycle.get_absolute_url())
     expect(page.locator("#live-status")).to_have_text("live")

@@ -1,4 +1,4 @@
-"""The endpoint that starts a drill: only for operators, only by POST, and it says what it did."""
+"""The endpoint that starts a drill: only for operators and only by POST."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_it_acts_only_on_post(operator_client):
     assert not Cycle.objects.exists()
 
 
-def test_a_stranger_is_sent_to_the_login(client):
+def test_an_anonymous_visitor_is_sent_to_the_login(client):
     response = client.post(ADDRESS, {"scenario": "all-healthy"})
 
     assert response.status_code == 302
@@ -40,7 +40,7 @@ def test_a_form_from_another_site_is_refused(operator):
     assert strict.post(ADDRESS).status_code == 403
 
 
-def test_a_drill_is_laid_out_and_queued(operator_client, operator, settings):
+def test_a_drill_is_prepared_and_enqueued(operator_client, operator, settings):
     response = operator_client.post(ADDRESS, {"scenario": "all-healthy"})
 
     cycle = Cycle.objects.get()

@@ -1,4 +1,4 @@
-"""The duplicate-work meter: what a run did that an earlier one had already done."""
+"""Duplicate work: calls of a session that an earlier one had already made."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def meter(session) -> RepeatedWork:
     return measure(chain_of(session).sessions)[session.pk]
 
 
-def test_a_call_that_the_parent_made_is_repeated(pair):
+def test_a_call_of_the_parent_counts_as_repeated(pair):
     first, second = pair
     store_commands(first, "df -h", "uptime")
     store_commands(second, "df  -h", "systemctl restart web")
@@ -33,7 +33,7 @@ def test_a_call_that_the_parent_made_is_repeated(pair):
     assert meter(second).share == Decimal("0.5")
 
 
-def test_a_call_of_any_earlier_tier_counts():
+def test_a_call_of_any_earlier_tier_counts_as_repeated():
     first, _second, third = three_tier_chain()
     store_commands(first, "df -h")
     store_commands(third, "df -h")
@@ -49,7 +49,7 @@ def test_the_same_input_to_another_tool_is_not_repeated(pair):
     assert meter(second).repeated == 0
 
 
-def test_a_branch_beside_it_is_not_earlier_work(pair):
+def test_a_call_of_a_sibling_is_not_repeated(pair):
     first, second = pair
     beside = SessionFactory(tier=2, parent_session=first, purpose="fork")
     store_commands(beside, "df -h")
@@ -58,13 +58,13 @@ def test_a_branch_beside_it_is_not_earlier_work(pair):
     assert meter(second).repeated == 0
 
 
-def test_a_run_does_not_repeat_itself(pair):
+def test_a_call_repeated_within_one_session_does_not_count(pair):
     store_commands(pair[0], "df -h", "df -h")
 
     assert meter(pair[0]).repeated == 0
 
 
-def test_what_was_denied_before_is_not_repeated_but_done_at_last(pair):
+def test_a_call_that_was_denied_before_is_not_repeated(pair):
     first, second = pair
     denial = {"tool_name": "Bash", "tool_input": {"command": "docker restart web"}}
     store_commands(first, "docker restart web")
@@ -74,7 +74,7 @@ def test_what_was_denied_before_is_not_repeated_but_done_at_last(pair):
     assert meter(second).repeated == 0
 
 
-def test_its_cost_is_the_share_of_answers_that_only_repeat(pair):
+def test_the_cost_is_the_share_of_answers_that_only_repeat(pair):
     first, second = pair
     store_commands(first, "df -h", "uptime")
     store_commands(second, "df -h", "uptime", "systemctl restart web")
@@ -100,13 +100,13 @@ def test_the_answer_with_the_report_is_not_repeated_work(pair):
     assert meter(second).cost_usd == 0
 
 
-def test_no_repeated_call_costs_nothing(pair):
+def test_without_repeated_calls_the_cost_is_zero(pair):
     store_commands(pair[1], "df -h")
 
     assert meter(pair[1]).cost_usd == 0
 
 
-def test_the_cost_is_unknown_when_the_runs_cost_is(pair):
+def test_the_cost_is_unknown_when_the_cost_of_the_session_is(pair):
     first, second = pair
     second.cost_usd = None
     second.save()
@@ -125,7 +125,7 @@ def test_the_cost_is_unknown_when_no_answer_has_an_id(pair):
 
 
 @pytest.mark.parametrize("position", [0, 1])
-def test_a_run_is_not_measured_when_events_that_must_have_been_are_gone(position):
+def test_a_session_without_its_expected_events_is_not_measured(position):
     pair = SessionFactory(turns=4), None
     second = SessionFactory(tier=2, parent_session=pair[0], turns=4)
     store_commands((pair[0], second)[position], "df -h")
@@ -134,7 +134,7 @@ def test_a_run_is_not_measured_when_events_that_must_have_been_are_gone(position
     assert meter(second).share is None
 
 
-def test_a_parent_that_never_answered_did_nothing_to_repeat(pair):
+def test_a_parent_without_answers_is_measured_as_no_work(pair):
     store_commands(pair[1], "df -h")
 
     assert (meter(pair[1]).is_measured, meter(pair[1]).calls) == (True, 1)
@@ -151,7 +151,7 @@ def test_a_chain_is_measured_with_one_query(django_assert_num_queries):
     assert [work[s.pk].repeated for s in chain.sessions] == [0, 20, 20]
 
 
-def test_parents_that_go_round_in_a_circle_do_not_hang():
+def test_a_cycle_of_parents_does_not_loop_forever():
     first = SessionFactory()
     second = SessionFactory(parent_session=first)
     first.parent_session = second

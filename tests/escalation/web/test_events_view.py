@@ -1,4 +1,4 @@
-"""The page of events: three records, one list."""
+"""The page of events: incidents, notifications and changes in one list."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def as_role(role: str) -> Client:
     return client
 
 
-def test_all_three_are_one_list_newest_first(operator_client, operator):
+def test_incidents_notifications_and_changes_are_one_list_newest_first(operator_client, operator):
     now = timezone.now()
     watch = WatchFactory(name="shop")
     incident = IncidentFactory(watch=watch, title="web is down")
@@ -54,7 +54,7 @@ def test_all_three_are_one_list_newest_first(operator_client, operator):
     ]
 
 
-def test_an_incident_is_told_once_and_not_for_every_round(operator_client):
+def test_an_incident_is_listed_once_and_not_for_every_cycle(operator_client):
     notification = NotificationFactory()
     notification.incident.events.create(kind="opened")
     notification.incident.events.create(kind="seen")
@@ -62,7 +62,7 @@ def test_an_incident_is_told_once_and_not_for_every_round(operator_client):
     assert len(titles(operator_client)) == 1
 
 
-def test_each_event_says_who_and_leads_to_its_page(operator_client):
+def test_each_event_shows_its_actor_and_links_to_its_page(operator_client):
     ada = UserFactory(username="ada")
     incident = IncidentFactory()
     incident.events.create(kind="acknowledged", by=ada)
@@ -97,7 +97,7 @@ def test_every_event_is_on_exactly_one_page(operator_client, operator, monkeypat
     assert len(seen) == len(set(seen)) == 15
 
 
-def test_what_is_done_to_accounts_is_for_those_who_manage_keys():
+def test_changes_of_accounts_are_shown_only_to_accounts_that_manage_keys():
     ada = UserFactory(username="ada")
     note_added(ada, UserFactory(username="eve"))
     note_added(ada, WatchFactory(name="shop"))
@@ -106,7 +106,7 @@ def test_what_is_done_to_accounts_is_for_those_who_manage_keys():
     assert "user eve" in titles(as_role("admin"))
 
 
-def test_a_command_that_waits_is_shown_to_those_who_see_output():
+def test_a_waiting_command_is_shown_only_to_roles_that_may_see_output():
     approval = ApprovalFactory(of_a_command=True)
     NotificationFactory(
         kind=Notification.Kind.APPROVAL_WANTED,
@@ -123,13 +123,13 @@ def test_a_command_that_waits_is_shown_to_those_who_see_output():
 
 
 @pytest.mark.parametrize("query", ["story=-1", "word=x", "act=99999999999999999999", "story=0"])
-def test_a_place_that_makes_no_sense_is_the_beginning(operator_client, query):
+def test_an_invalid_position_shows_the_first_page(operator_client, query):
     NotificationFactory(incident=None, title="told")
 
     assert titles(operator_client, query) == ["told"]
 
 
-def test_it_says_so_where_nothing_has_happened(operator_client):
+def test_an_empty_page_says_that_nothing_has_happened(operator_client):
     LogEntry.objects.all().delete()
 
     assert "Nothing has happened yet" in operator_client.get(reverse(ADDRESS)).content.decode()
@@ -142,7 +142,7 @@ def test_it_says_so_where_nothing_has_happened(operator_client):
         (Notification.objects.filter(NO_INCIDENT_EVENT), "notification_alone"),
     ],
 )
-def test_what_is_passed_over_is_not_read(rows, index):
+def test_each_list_is_read_by_its_index(rows, index):
     """A year of cycles that saw the same problem must not stand before the events."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:  # an empty table is read whole, whatever index it has

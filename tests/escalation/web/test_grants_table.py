@@ -23,7 +23,7 @@ def test_every_grant_is_in_the_table_and_paths_after_them():
     assert [row.meaning for row in rows] == [*MEANING.values(), "writing in /srv/app"]
 
 
-def test_each_tier_is_held_against_the_one_below():
+def test_each_tier_is_compared_with_the_one_below():
     rows = {row.grant: row.cells for row in table_of(OPEN)}
 
     assert rows["host"] == ((False, ""), (True, "opened"), (True, ""))
@@ -32,7 +32,7 @@ def test_each_tier_is_held_against_the_one_below():
 
 
 @pytest.mark.django_db
-def test_the_watchs_form_shows_the_table(operator_client, fake_cli, monkeypatch):
+def test_the_form_of_the_watch_shows_the_table(operator_client, fake_cli, monkeypatch):
     monkeypatch.setattr(watches, "open_at", lambda tier, words: OPEN[tier - 1])
     url = reverse("admin:sessions_app_watch_change", args=[WatchFactory().pk])
 
@@ -44,7 +44,7 @@ def test_the_watchs_form_shows_the_table(operator_client, fake_cli, monkeypatch)
     assert "Grants that runs of this watch may open" in added
 
 
-def test_a_watch_with_words_that_are_no_grants_is_not_valid(workdir):
+def test_a_watch_with_unknown_grants_is_invalid(workdir):
     with pytest.raises(ValidationError) as refused:
         WatchFactory.build(workdir=str(workdir), grants="dokcer").clean()
 

@@ -1,4 +1,4 @@
-"""The page of health: what this installation is, and whether it is well."""
+"""The page of health: versions, hosts, queue, disk, CLI and settings."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def text_of(client, url: str) -> str:
     return client.get(url).content.decode()
 
 
-def test_versions_are_named(operator_client, url):
+def test_versions_are_shown(operator_client, url):
     versions = operator_client.get(url).context["health"].versions
 
     assert set(versions) == {"Claude Ops", "Python", "Django", "Database", "Kernel"}
     assert versions["Claude Ops"] != "unknown"
 
 
-def test_each_host_shows_when_its_worker_was_seen(operator_client, url):
+def test_each_host_shows_its_last_heartbeat(operator_client, url):
     WorkerHeartbeat.objects.create(host="lab-1", pid=17)
     WorkerHeartbeat.objects.create(
         host="lab-2", pid=18, seen_at=timezone.now() - timedelta(hours=1)
@@ -46,11 +46,11 @@ def test_each_host_shows_when_its_worker_was_seen(operator_client, url):
     assert health.has_worker
 
 
-def test_without_a_worker_it_says_how_to_start_one(operator_client, url):
+def test_without_a_worker_the_page_says_how_to_start_one(operator_client, url):
     assert "No worker has ever been seen. Start one with" in text_of(operator_client, url)
 
 
-def test_the_queue_tells_its_length_and_its_oldest(operator_client, url):
+def test_the_length_and_the_oldest_task_of_the_queue_are_shown(operator_client, url):
     now = timezone.now()
     OrmQ.objects.create(payload="", lock=now - timedelta(minutes=11))
     OrmQ.objects.create(payload="", lock=now - timedelta(minutes=1))
@@ -61,13 +61,13 @@ def test_the_queue_tells_its_length_and_its_oldest(operator_client, url):
     assert (queue.waiting, queue.taken, queue.is_slow) == (2, 1, True)
 
 
-def test_a_paused_queue_says_that_it_is_paused(operator_client, url):
+def test_a_pause_is_shown_with_the_queue(operator_client, url):
     PauseSwitch.objects.create(pk=1, paused=True, reason="holiday")
 
     assert "</span> paused</span>" in text_of(operator_client, url)
 
 
-def test_housekeeping_tells_when_it_last_ran_and_how(operator_client, url):
+def test_the_last_housekeeping_is_shown_with_its_result(operator_client, url):
     now = timezone.now()
     facts = {"func": "x", "started": now, "stopped": now}
     Task.objects.create(id="t", name="t", success=False, **facts)
@@ -79,13 +79,13 @@ def test_housekeeping_tells_when_it_last_ran_and_how(operator_client, url):
     assert "not scheduled: a worker sets it up" in text_of(operator_client, url)
 
 
-def test_a_key_that_does_not_open_what_is_kept_is_told(operator_client, url):
+def test_a_key_that_cannot_decrypt_stored_data_is_reported(operator_client, url):
     ChannelFactory(encrypted_address=b"not ours")
 
     assert "cannot be decrypted" in text_of(operator_client, url)
 
 
-def test_the_disk_is_measured(operator_client, url, settings, tmp_path):
+def test_the_use_of_the_disk_is_shown(operator_client, url, settings, tmp_path):
     settings.CLAUDEOPS_STATE_DIR = tmp_path
     (tmp_path / "claude").mkdir()
     (tmp_path / "claude" / "kept").write_bytes(b"x" * 4096)
@@ -97,25 +97,25 @@ def test_the_disk_is_measured(operator_client, url, settings, tmp_path):
     assert disk.database_bytes
 
 
-def test_what_the_cli_was_found_to_do_is_told_in_words(operator_client, url):
+def test_capabilities_of_the_cli_are_shown(operator_client, url):
     health = operator_client.get(url).context["health"]
 
     assert ("Runs, resumes and forks", True) in health.contract
 
 
-def test_a_cli_that_nobody_tried_is_said_to_be_untried(operator_client, url, monkeypatch):
+def test_a_cli_without_a_capability_test_is_shown_as_untested(operator_client, url, monkeypatch):
     monkeypatch.setattr("escalation.web.health.known_capabilities", lambda binary: None)
 
     assert "It was not tried on this machine yet" in text_of(operator_client, url)
 
 
-def test_the_last_proof_of_the_sandbox_is_told(operator_client, url):
+def test_the_last_sandbox_proof_is_shown(operator_client, url):
     SandboxProofFactory(worse=True)
 
     assert "<strong>1 of 1 failed</strong>" in text_of(operator_client, url)
 
 
-def test_every_setting_has_its_value_and_its_source(operator_client, url):
+def test_every_setting_is_shown_with_value_and_source(operator_client, url):
     settings_read = {row.name: row for row in operator_client.get(url).context["health"].settings}
 
     assert settings_read["CLAUDEOPS_MAX_SESSIONS"].shown == "4"
@@ -130,7 +130,7 @@ def test_no_secret_is_on_the_page(operator_client, url, settings):
     assert not any(key in page for key in settings.CLAUDEOPS_ENCRYPTION_KEYS)
 
 
-def test_who_may_not_see_output_does_not_see_paths_and_settings(client, url):
+def test_paths_and_settings_are_hidden_from_roles_that_may_not_see_output(client, url):
     client.force_login(user_with("viewer"))
 
     assert client.get(url).status_code == 403

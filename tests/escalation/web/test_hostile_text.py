@@ -1,4 +1,4 @@
-"""Hostile text in every place of the record, and every page that could show it."""
+"""Hostile text in every stored field is escaped on every page."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def hostile_record() -> Session:
             "cli_version": HOSTILE[:100],
         },
         **{"continuation_facts": {HOSTILE: HOSTILE}, "stop_requested": HOSTILE[:200]},
-        sandbox={"rooms": HOSTILE, "doors": [HOSTILE], "writable": [HOSTILE]},
+        sandbox={"sandbox": HOSTILE, "grants": [HOSTILE], "writable": [HOSTILE]},
     )
     SessionEventFactory(session=session, sequence=1, said=HOSTILE)
     SessionEventFactory(session=session, sequence=2, said=WITHOUT_A_SPACE)
@@ -98,7 +98,7 @@ def objections(address: str, page: str) -> list[str]:
     return [f"{address}: {what}" for what in found]
 
 
-def test_hostile_text_is_harmless_on_every_page(operator_client):
+def test_hostile_text_is_escaped_on_every_page(operator_client):
     hostile_record()
     pages = {url: operator_client.get(url, follow=True) for url in every_page()}
 
@@ -108,7 +108,7 @@ def test_hostile_text_is_harmless_on_every_page(operator_client):
     ] == []
 
 
-def test_hostile_text_is_harmless_in_every_list_of_the_admin(operator_client):
+def test_hostile_text_is_escaped_in_every_list_of_the_admin(operator_client):
     session = hostile_record()
     rows = [
         reverse("admin:sessions_app_session_change", args=[session.pk]),
@@ -125,13 +125,13 @@ def test_hostile_text_is_harmless_in_every_list_of_the_admin(operator_client):
     assert found == []
 
 
-def test_the_walk_would_notice():
+def test_the_check_finds_unescaped_text():
     page = f'<a href="{LINK}">{SCRIPT}</a>{TERMINAL}'
 
     assert len(objections("/", page)) == 3
 
 
-def test_the_walk_meets_the_pages_it_means(operator_client):
+def test_the_check_visits_the_pages_with_hostile_text(operator_client):
     session = hostile_record()
 
     page = operator_client.get(session.get_absolute_url()).content.decode()

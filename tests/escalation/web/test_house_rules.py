@@ -18,7 +18,7 @@ def watch(workdir):
     return WatchFactory(name="shop", workdir=str(workdir))
 
 
-def test_it_is_redacted_and_cut(watch, workdir):
+def test_house_rules_are_redacted_and_shortened(watch, workdir):
     key = "ghp_" + "a1B2" * 9
     (workdir / "CLAUDE-OPS.md").write_text(f"token {key}\n" + "x" * MANIFEST_LENGTH)
     accept_first(watch, by="ada")
@@ -30,7 +30,7 @@ def test_it_is_redacted_and_cut(watch, workdir):
     assert rules.is_cut
 
 
-def test_a_link_that_leads_out_is_not_followed(watch, workdir, tmp_path):
+def test_a_symbolic_link_out_of_the_directory_is_not_followed(watch, workdir, tmp_path):
     (tmp_path / "secret").write_text("the key")
     (workdir / "CLAUDE-OPS.md").symlink_to(tmp_path / "secret")
 
@@ -40,19 +40,19 @@ def test_a_link_that_leads_out_is_not_followed(watch, workdir, tmp_path):
     assert "leads out of the directory" in rules.problem
 
 
-def test_a_pipe_is_not_waited_for(watch, workdir):
+def test_a_named_pipe_is_not_read(watch, workdir):
     os.mkfifo(workdir / "CLAUDE-OPS.md")
 
     assert "no ordinary file" in house_rules(watch).problem
 
 
-def test_a_ring_of_links_is_a_problem_and_no_crash(watch, workdir):
+def test_a_loop_of_symbolic_links_is_reported(watch, workdir):
     (workdir / "CLAUDE-OPS.md").symlink_to("CLAUDE-OPS.md")
 
     assert house_rules(watch).problem
 
 
-def test_a_directory_that_is_not_here_is_said_to_be_so(tmp_path):
+def test_a_missing_directory_is_reported(tmp_path):
     watch = WatchFactory(workdir=str(tmp_path / "gone"))
 
     assert "cannot be read on this machine" in house_rules(watch).problem
@@ -68,6 +68,6 @@ def test_an_accepted_text_waits_for_nobody_where_the_file_cannot_be_read(watch, 
     assert (rules.text, rules.waits, rules.draft) == ("Never touch db.", False, "")
 
 
-def test_the_draft_takes_braces_for_what_they_are():
+def test_braces_in_names_are_kept_in_the_draft():
     assert "# {shop}" in draft_for("{shop}", ["{web}"])
     assert "- {web}: what it does" in draft_for("{shop}", ["{web}"])

@@ -1,4 +1,4 @@
-"""The pages of incidents: the inbox, the list, and the story of one."""
+"""The pages of incidents: inbox, list and one incident."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def page_of(client, **parameters: str) -> str:
     return page
 
 
-def test_the_inbox_has_who_asks_first_and_then_the_worst():
+def test_the_inbox_is_sorted_by_need_and_severity():
     IncidentFactory(title="taken", severity=3, state=State.ACKNOWLEDGED)
     IncidentFactory(title="asks a little", severity=1)
     IncidentFactory(title="asks", severity=2)
@@ -43,7 +43,7 @@ def test_the_inbox_has_who_asks_first_and_then_the_worst():
     assert titles() == ["asks", "asks a little", "taken", "rests"]
 
 
-def test_nothing_unresolved_leaves_the_inbox():
+def test_every_unresolved_incident_is_in_the_inbox():
     for state in State:
         IncidentFactory(state=state)
     IncidentFactory(healthy_cycles=1)
@@ -52,7 +52,7 @@ def test_nothing_unresolved_leaves_the_inbox():
     assert load_inbox().unresolved == len(titles()) == 6
 
 
-def test_what_needs_a_person_stands_apart_from_what_could_not_run():
+def test_the_inbox_counts_problems_failed_cycles_and_work_in_progress():
     IncidentFactory()
     IncidentFactory(kind=Kind.COULD_NOT_RUN)
     IncidentFactory(state=State.WORKING)
@@ -63,7 +63,7 @@ def test_what_needs_a_person_stands_apart_from_what_could_not_run():
     assert (inbox.needs_person, inbox.could_not_run, inbox.in_hand) == (1, 1, 1)
 
 
-def test_what_came_and_went_while_nobody_looked_is_told_for_a_day(operator_client):
+def test_incidents_that_resolved_themselves_are_mentioned_for_a_day(operator_client):
     over = {"state": State.RESOLVED, "resolved_as": "itself"}
     IncidentFactory(**over, resolved_at=timezone.now())
     IncidentFactory(**over, resolved_at=timezone.now() - timedelta(days=2))
@@ -73,18 +73,18 @@ def test_what_came_and_went_while_nobody_looked_is_told_for_a_day(operator_clien
     assert "1 resolved within the last day" in page
 
 
-def test_more_than_fit_are_counted():
+def test_incidents_beyond_the_limit_are_counted():
     for _ in range(15):
         IncidentFactory()
 
     assert (len(load_inbox().rows), load_inbox().not_shown) == (12, 3)
 
 
-def test_an_empty_list_says_what_an_incident_is(operator_client):
+def test_an_empty_list_explains_incidents(operator_client):
     assert "There has been no incident yet" in page_of(operator_client)
 
 
-def test_unresolved_ones_come_first(operator_client):
+def test_unresolved_incidents_come_first(operator_client):
     IncidentFactory(title="still there", severity=1)
     IncidentFactory(title="over long ago", severity=3, state=State.RESOLVED)
 
@@ -108,7 +108,7 @@ def test_the_list_is_filtered(operator_client):
     assert "in the shop" in page_of(operator_client, state="nonsense", watch="x", page="-3")
 
 
-def test_the_list_tells_what_a_fix_costs_and_how_long_it_takes(operator_client):
+def test_the_list_shows_cost_and_time_of_a_fix(operator_client):
     now = timezone.now()
     incident = IncidentFactory(
         state=State.RESOLVED,
@@ -124,7 +124,7 @@ def test_the_list_tells_what_a_fix_costs_and_how_long_it_takes(operator_client):
     assert "20 min 00 s" in page
 
 
-def test_the_page_tells_the_story_in_order(operator_client):
+def test_the_page_lists_the_events_in_order(operator_client):
     incident = IncidentFactory(title="web is <down>", remedy="restarted web", times_reopened=1)
     session = SessionFactory()
     incident.cycles.add(session.cycle)
@@ -143,7 +143,7 @@ def test_the_page_tells_the_story_in_order(operator_client):
     assert "Did not hold:" in page
 
 
-def test_sightings_in_a_row_are_one_line():
+def test_consecutive_sightings_are_one_line():
     incident = IncidentFactory()
     for kind, text in [("opened", ""), *[("seen", "down")] * 3, ("seen", "slow"), ("noted", "")]:
         incident.events.create(kind=kind, text=text)
@@ -153,7 +153,7 @@ def test_sightings_in_a_row_are_one_line():
     assert [line.times for line in lines] == [1, 3, 1, 1]
 
 
-def test_of_a_long_story_the_last_steps_are_shown(operator_client, monkeypatch):
+def test_of_many_events_the_last_are_shown(operator_client, monkeypatch):
     monkeypatch.setattr("escalation.web.incidents.LONGEST_STORY", 2)
     incident = IncidentFactory()
     for text in ("first", "second", "third"):
@@ -166,7 +166,7 @@ def test_of_a_long_story_the_last_steps_are_shown(operator_client, monkeypatch):
     assert page.index("second</p>") < page.index("third</p>")
 
 
-def test_the_page_names_similar_ones_here_and_elsewhere(operator_client):
+def test_the_page_lists_similar_incidents_of_this_and_other_watches(operator_client):
     watch = WatchFactory()
     first = IncidentFactory(watch=watch, cause="web", state=State.RESOLVED)
     asked = IncidentFactory(watch=watch, cause="web")
@@ -181,7 +181,7 @@ def test_the_page_names_similar_ones_here_and_elsewhere(operator_client):
         assert words in page.content.decode()
 
 
-def test_the_story_says_once_what_each_chain_cost(operator_client):
+def test_the_cost_of_each_chain_is_shown_once(operator_client):
     chain = three_tier_chain()
     incident = IncidentFactory()
     incident.cycles.add(chain[0].cycle)
@@ -194,7 +194,7 @@ def test_the_story_says_once_what_each_chain_cost(operator_client):
     assert page.count(chain[0].cycle.get_absolute_url()) == 1
 
 
-def test_its_watch_is_run_again_from_its_page(operator_client, tmp_path):
+def test_the_watch_can_be_run_from_the_page(operator_client, tmp_path):
     watch = WatchFactory(name="shop", workdir=str(tmp_path))
     incident = IncidentFactory(watch=watch)
     page = operator_client.get(incident.get_absolute_url()).content.decode()
@@ -206,13 +206,13 @@ def test_its_watch_is_run_again_from_its_page(operator_client, tmp_path):
 
 
 @pytest.mark.parametrize("facts", [{"state": State.RESOLVED}, {"watch": None}])
-def test_what_is_over_or_has_no_watch_is_not_run_again(operator_client, facts):
+def test_a_resolved_incident_or_one_without_a_watch_offers_no_run(operator_client, facts):
     page = operator_client.get(IncidentFactory(**facts).get_absolute_url()).content.decode()
 
     assert "/run/" not in page
 
 
-def test_the_breaker_is_seen_in_the_incident(operator_client):
+def test_the_circuit_breaker_is_shown_in_the_incident(operator_client):
     watch = WatchFactory(failures_in_a_row=4, backed_off_until=LATER)
     incident = IncidentFactory(watch=watch, kind=Kind.COULD_NOT_RUN)
 
@@ -230,5 +230,5 @@ def test_a_session_links_to_the_incidents_of_its_cycle(operator_client):
     assert incident.get_absolute_url() in page
 
 
-def test_an_incident_that_is_not_there_is_not_found(operator_client):
+def test_an_unknown_incident_is_not_found(operator_client):
     assert operator_client.get("/incidents/99/").status_code == 404

@@ -29,7 +29,9 @@ def act(client, incident: Incident, name: str, **data: str) -> str:
     return page
 
 
-def test_it_is_acknowledged_snoozed_noted_and_resolved(operator_client, operator, incident):
+def test_an_incident_is_acknowledged_snoozed_noted_and_resolved(
+    operator_client, operator, incident
+):
     assert "Acknowledged: you have it." in act(operator_client, incident, "acknowledge")
     assert incident.owner == operator
 
@@ -46,7 +48,7 @@ def test_it_is_acknowledged_snoozed_noted_and_resolved(operator_client, operator
     assert incident.state == State.OPEN
 
 
-def test_it_is_taken_and_handed_over(operator_client, operator, incident):
+def test_an_incident_is_taken_and_assigned(operator_client, operator, incident):
     ada = user_with("operator", username="ada")
 
     act(operator_client, incident, "take")
@@ -58,7 +60,9 @@ def test_it_is_taken_and_handed_over(operator_client, operator, incident):
 
 
 @pytest.mark.parametrize("name", ["", "nonsense", "viewer"])
-def test_it_is_handed_only_to_those_who_may_handle_it(operator_client, incident, name):
+def test_an_incident_is_assigned_only_to_accounts_that_may_handle_it(
+    operator_client, incident, name
+):
     user_with("viewer", username="viewer")
 
     page = act(operator_client, incident, "hand_over", to=name)
@@ -68,14 +72,14 @@ def test_it_is_handed_only_to_those_who_may_handle_it(operator_client, incident,
 
 
 @pytest.mark.parametrize("period", ["", "9000y", "1"])
-def test_a_snooze_of_no_known_length_is_refused(operator_client, incident, period):
+def test_a_snooze_of_unknown_length_is_refused(operator_client, incident, period):
     page = act(operator_client, incident, "snooze", **{"for": period})
 
     assert "Choose for how long" in page
     assert incident.snoozed_until is None
 
 
-def test_a_note_of_a_megabyte_is_refused_with_a_clear_sentence(operator_client, incident):
+def test_a_note_of_a_megabyte_is_refused(operator_client, incident):
     longest = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     almost = act(operator_client, incident, "note", note="x" * (longest - 100_000))
     address = reverse("web:note_incident", args=[incident.pk])
@@ -86,7 +90,7 @@ def test_a_note_of_a_megabyte_is_refused_with_a_clear_sentence(operator_client, 
     assert not incident.events.exists()
 
 
-def test_a_viewer_sees_it_and_gets_no_buttons(client, incident):
+def test_a_viewer_sees_the_incident_without_buttons(client, incident):
     client.force_login(user_with("viewer"))
 
     page = client.get(incident.get_absolute_url()).content.decode()

@@ -1,4 +1,4 @@
-"""Page by page, nothing is lost and nothing is shown twice."""
+"""Paging loses no row and shows none twice."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def walk(size: int) -> list[list[int]]:
 class EveryRowOnce(DatabaseCase):
     @settings(max_examples=15, deadline=None)
     @given(count=st.integers(0, 12), size=st.integers(1, 5))
-    def test_a_walk_shows_every_row_once_and_in_order(self, count, size) -> None:
+    def test_paging_shows_every_row_once_and_in_order(self, count, size) -> None:
         cycle = CycleFactory()
         numbers = [SessionFactory(cycle=cycle).pk for _ in range(count)]
 
@@ -41,7 +41,7 @@ class EveryRowOnce(DatabaseCase):
         assert all(len(page) == size for page in pages[:-1])
 
 
-def test_rows_that_come_meanwhile_move_nothing_to_another_page():
+def test_new_rows_move_no_row_to_another_page():
     old = [SessionFactory().pk for _ in range(4)]
     first = page_of(Session.objects.all(), PagePosition(), 2)
     SessionFactory(), SessionFactory()
@@ -51,7 +51,7 @@ def test_rows_that_come_meanwhile_move_nothing_to_another_page():
     assert [row.pk for row in (*first.rows, *second.rows)] == old[::-1]
 
 
-def test_the_way_back_leads_to_the_page_before():
+def test_newer_leads_to_the_page_before():
     numbers = [SessionFactory().pk for _ in range(6)][::-1]
     third = page_of(Session.objects.all(), PagePosition(before=numbers[3]), 2)
 
@@ -61,7 +61,7 @@ def test_the_way_back_leads_to_the_page_before():
     assert (second.older, second.newer, second.is_first) == (numbers[3], numbers[2], False)
 
 
-def test_the_way_back_ends_on_a_full_first_page():
+def test_newer_ends_on_a_full_first_page():
     numbers = [SessionFactory().pk for _ in range(4)][::-1]
 
     page = page_of(Session.objects.all(), PagePosition(after=numbers[1]), 3)
@@ -71,7 +71,7 @@ def test_the_way_back_ends_on_a_full_first_page():
     assert page.newer is None
 
 
-def test_a_page_with_everything_on_it_leads_nowhere():
+def test_a_page_with_all_rows_has_no_links():
     SessionFactory()
 
     page = page_of(Session.objects.all(), PagePosition(), 2)
@@ -80,5 +80,5 @@ def test_a_page_with_everything_on_it_leads_nowhere():
 
 
 @pytest.mark.parametrize("odd", ["x", "-3", "1e3", "٣", "9" * 30, ""])
-def test_what_is_no_number_counts_as_not_given(odd):
+def test_a_position_that_is_not_a_number_is_ignored(odd):
     assert position_in(QueryDict(urlencode({"before": odd, "after": odd}))) == PagePosition()

@@ -1,4 +1,4 @@
-"""The account's limit on the dashboard, and the button that does not wait for it."""
+"""The rate limit on the overview, and the action that lifts it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def reached() -> RateLimit:
     )
 
 
-def test_the_dashboard_counts_down_to_the_end_of_the_limit(operator_client, reached):
+def test_the_overview_shows_the_time_until_the_limit_resets(operator_client, reached):
     page = operator_client.get(DASHBOARD).content.decode()
 
     assert "The rate limit is reached." in page
@@ -35,18 +35,18 @@ def test_the_dashboard_counts_down_to_the_end_of_the_limit(operator_client, reac
     assert "<b>Stop</b>" not in page
 
 
-def test_without_a_limit_the_dashboard_is_silent(operator_client):
+def test_without_a_limit_the_overview_shows_nothing(operator_client):
     assert "The rate limit is reached." not in operator_client.get(DASHBOARD).content.decode()
 
 
-def test_the_dashboard_changes_when_the_limit_is_met(reached):
+def test_the_version_of_the_overview_changes_with_the_limit(reached):
     with_limit = overview_version()
     RateLimit.objects.all().delete()
 
     assert overview_version() != with_limit
 
 
-def test_an_operator_does_not_wait(operator_client, operator, reached):
+def test_an_operator_lifts_the_limit(operator_client, operator, reached):
     SessionFactory(status="queued", waiting_since=timezone.now())
 
     response = operator_client.post(reverse("web:lift_limit"), follow=True)

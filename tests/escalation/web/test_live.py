@@ -62,7 +62,7 @@ def open_stream(operator, url: str, headers: dict[str, str] | None = None):
     return async_to_sync(get)()
 
 
-def test_a_finished_session_is_told_to_its_end_and_done():
+def test_a_finished_session_is_streamed_to_its_end():
     session = SessionFactory()
     SessionEventFactory(session=session, sequence=1, said="first words")
     SessionEventFactory(session=session, sequence=2, said="last words")
@@ -74,14 +74,14 @@ def test_a_finished_session_is_told_to_its_end_and_done():
     assert messages[3] == "event: done\nid: 2\ndata: \n\n"
 
 
-def test_each_message_carries_its_number():
+def test_each_message_has_its_number_as_id():
     session = SessionFactory()
     SessionEventFactory(session=session, sequence=41)
 
     assert streamed(session)[1].startswith("event: entry\nid: 41\ndata: <li")
 
 
-def test_it_goes_on_after_what_was_seen():
+def test_the_stream_continues_after_the_last_seen_event():
     session = SessionFactory()
     SessionEventFactory(session=session, sequence=1, said="seen already")
     SessionEventFactory(session=session, sequence=2, said="news")
@@ -92,7 +92,7 @@ def test_it_goes_on_after_what_was_seen():
     assert "seen already" not in text
 
 
-def test_events_that_are_written_while_it_runs_appear():
+def test_events_written_during_the_session_appear():
     session = SessionFactory(running=True)
 
     async def watch_it_run() -> list[str]:
@@ -110,11 +110,11 @@ def test_events_that_are_written_while_it_runs_appear():
     assert messages[-1].startswith("event: done")
 
 
-def test_it_is_not_done_while_the_session_runs():
+def test_the_stream_does_not_end_while_the_session_runs():
     assert not look_at(Subject(SessionFactory(running=True).pk), LivePosition()).done
 
 
-def test_it_waits_a_moment_for_the_last_words_of_the_supervisor(monkeypatch):
+def test_the_stream_waits_for_the_last_events_of_the_supervisor(monkeypatch):
     monkeypatch.setattr(live, "LAST_WORDS", timedelta(seconds=1))
     ended_just_now = SessionFactory()
     ended_before = SessionFactory(finished_at=timezone.now() - timedelta(seconds=2))
@@ -123,7 +123,7 @@ def test_it_waits_a_moment_for_the_last_words_of_the_supervisor(monkeypatch):
     assert look_at(Subject(ended_before.pk), LivePosition()).done
 
 
-def test_it_is_not_done_before_all_events_were_sent(monkeypatch):
+def test_the_stream_does_not_end_before_all_events_were_sent(monkeypatch):
     monkeypatch.setattr(live, "EVENTS_PER_LOOK", 2)
     session = SessionFactory()
     for number in range(5):
@@ -135,7 +135,7 @@ def test_it_is_not_done_before_all_events_were_sent(monkeypatch):
     assert messages[-1].startswith("event: done")
 
 
-def test_an_event_with_nothing_to_say_is_passed_over():
+def test_an_event_without_text_is_left_out():
     session = SessionFactory()
     SessionEventFactory(session=session, sequence=3, kind="stream_event")
 
@@ -144,13 +144,13 @@ def test_an_event_with_nothing_to_say_is_passed_over():
     assert (look.messages, look.last) == ((), LivePosition({session.pk: 3}))
 
 
-def test_a_silent_run_sends_a_heartbeat(monkeypatch):
+def test_a_silent_session_sends_a_heartbeat(monkeypatch):
     monkeypatch.setattr(live, "HEARTBEAT_SECONDS", 0.0)
 
     assert streamed(SessionFactory(running=True), limit=2)[1] == ": still here\n\n"
 
 
-def test_a_long_stream_ends_so_that_the_browser_asks_again(monkeypatch):
+def test_a_long_stream_ends_so_that_the_browser_reconnects(monkeypatch):
     monkeypatch.setattr(live, "LONGEST_STREAM_SECONDS", 0.05)
 
     messages = streamed(SessionFactory(running=True))
@@ -158,14 +158,14 @@ def test_a_long_stream_ends_so_that_the_browser_asks_again(monkeypatch):
     assert not any("done" in message for message in messages)
 
 
-def test_a_deleted_session_is_done():
+def test_the_stream_of_a_deleted_session_ends():
     session = SessionFactory(running=True)
     session.delete()
 
     assert look_at(Subject(99_999), LivePosition()).done
 
 
-def test_hostile_text_is_escaped_and_stays_in_its_message():
+def test_hostile_text_is_escaped_within_its_message():
     session = SessionFactory()
     SessionEventFactory(session=session, sequence=1, said="<script>\r\n\revent: done\n\nid: 9")
 
@@ -175,7 +175,7 @@ def test_hostile_text_is_escaped_and_stays_in_its_message():
     assert all(line.startswith("data: ") for line in message.rstrip("\n").split("\n")[2:])
 
 
-def test_a_message_of_many_lines_has_a_data_line_for_each():
+def test_each_line_of_a_message_is_a_data_line():
     text = sse_message("entry", data_lines("one\ntwo"), "3")
 
     assert text == "event: entry\nid: 3\ndata: one\ndata: two\n\n"
@@ -200,7 +200,7 @@ def test_the_view_streams_without_being_buffered(operator):
         ("?after=0", {"Last-Event-ID": "1"}),
     ],
 )
-def test_the_view_goes_on_after_what_the_browser_saw(operator, query, headers):
+def test_the_view_continues_after_the_last_event_id(operator, query, headers):
     session = SessionFactory()
     SessionEventFactory(session=session, sequence=1, said="seen already")
     SessionEventFactory(session=session, sequence=2, said="news")
@@ -213,7 +213,7 @@ def test_the_view_goes_on_after_what_the_browser_saw(operator, query, headers):
 
 
 @pytest.mark.parametrize("odd", ["x", "-5", "1e9", "9" * 40])
-def test_an_odd_number_counts_as_not_given(operator, odd):
+def test_an_invalid_event_id_is_ignored(operator, odd):
     session = SessionFactory()
     SessionEventFactory(session=session, sequence=1, said="words")
     url = reverse("web:session_live", args=[session.pk])
@@ -229,13 +229,13 @@ def test_the_stream_of_an_unknown_session_is_not_found(operator):
     assert response.status_code == 404
 
 
-def test_a_stranger_gets_no_stream(client):
+def test_an_anonymous_visitor_gets_no_stream(client):
     url = reverse("web:session_live", args=[SessionFactory().pk])
 
     assert async_to_sync(AsyncClient().get)(url).status_code == 302
 
 
-def test_a_stream_ends_for_somebody_whose_right_was_taken(monkeypatch):
+def test_a_stream_ends_when_the_right_is_revoked(monkeypatch):
     monkeypatch.setattr(streams, "ASK_AGAIN_SECONDS", 0)
     session, viewer = SessionFactory(running=True), user_with("viewer")
     ticket = Ticket(viewer.pk, viewer.get_session_auth_hash(), Right.SEE_OUTPUT)

@@ -64,7 +64,7 @@ async def seen_by(stream: AsyncIterator[str], until: str = "") -> tuple[list[str
     return names, last
 
 
-def test_a_new_tier_follows_on_the_same_stream_below_its_heading(cycle):
+def test_a_new_tier_follows_on_the_same_stream_after_its_heading(cycle):
     first = a_tier(cycle)
 
     async def story() -> None:
@@ -84,7 +84,7 @@ def test_a_new_tier_follows_on_the_same_stream_below_its_heading(cycle):
     async_to_sync(story)()
 
 
-def test_a_late_word_about_the_tier_before_is_not_lost(cycle):
+def test_a_late_event_of_the_tier_before_is_not_lost(cycle):
     """It is written after the first of the next tier, so one number could not tell it apart."""
     first = a_tier(cycle)
     second = a_tier(cycle, 2, first)
@@ -105,7 +105,7 @@ def test_a_late_word_about_the_tier_before_is_not_lost(cycle):
 
 
 @pytest.mark.parametrize("broken_after", range(1, 7))
-def test_wherever_the_connection_breaks_every_line_comes_exactly_once(cycle, broken_after):
+def test_every_line_comes_exactly_once_wherever_the_connection_breaks(cycle, broken_after):
     """As after a restart of the server: the last id is all that is left."""
     first = a_tier(cycle)
     second = a_tier(cycle, 2, first)
@@ -124,7 +124,7 @@ def test_wherever_the_connection_breaks_every_line_comes_exactly_once(cycle, bro
     async_to_sync(story)()
 
 
-def test_two_viewers_who_came_at_different_times_get_the_same(cycle):
+def test_viewers_that_came_at_different_times_get_the_same_lines(cycle):
     first = a_tier(cycle)
     say(first, 1)
 
@@ -147,18 +147,18 @@ def test_two_viewers_who_came_at_different_times_get_the_same(cycle):
     async_to_sync(story)()
 
 
-def test_it_is_not_done_between_two_tiers(cycle):
+def test_the_stream_does_not_end_between_two_tiers(cycle):
     SessionFactory(escalated=True, cycle=cycle)
 
     assert not look_at(Subject(cycle.pk, is_cycle=True), LivePosition()).done
 
 
-def test_a_cycle_without_a_session_is_waited_for(cycle):
+def test_the_stream_waits_for_the_first_session(cycle):
     assert not look_at(Subject(cycle.pk, is_cycle=True), LivePosition()).done
     assert look_at(Subject(99, is_cycle=True), LivePosition()).done
 
 
-def test_the_view_goes_on_after_what_the_browser_saw_of_each_session(operator, cycle):
+def test_the_view_continues_after_the_last_event_of_each_session(operator, cycle):
     first = a_tier(cycle)
     second = a_tier(cycle, 2, first)
     say(first, 1, 2)
@@ -174,7 +174,7 @@ def test_the_view_goes_on_after_what_the_browser_saw_of_each_session(operator, c
 
 
 @pytest.mark.parametrize("odd", ["", "x", "7", "1:", ":1", "1:-5", "9" * 90, "1:1\r\nid: 4"])
-def test_an_odd_id_counts_as_not_given(operator, cycle, odd):
+def test_an_invalid_event_id_is_ignored(operator, cycle, odd):
     session = a_tier(cycle)
     say(session, 1)
     cycle.finish("healthy", "All is well.")

@@ -1,4 +1,4 @@
-"""One reader serves all viewers of a session, and none of them harms another."""
+"""One reader serves all viewers of a session, and no viewer affects another."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def played(story: Callable[[], Awaitable[None]]) -> None:
     async_to_sync(story)()
 
 
-def test_everybody_gets_every_line_exactly_once():
+def test_every_viewer_gets_every_line_exactly_once():
     session = SessionFactory(running=True)
 
     async def story() -> None:
@@ -81,7 +81,7 @@ def test_everybody_gets_every_line_exactly_once():
     played(story)
 
 
-def test_many_viewers_look_as_often_as_one(looks):
+def test_many_viewers_cause_as_many_queries_as_one(looks):
     session = SessionFactory(running=True)
 
     async def story() -> None:
@@ -101,7 +101,7 @@ def test_many_viewers_look_as_often_as_one(looks):
     played(story)
 
 
-def test_one_that_comes_late_gets_what_it_missed_and_then_the_rest():
+def test_a_late_viewer_gets_earlier_lines_and_then_the_rest():
     session = SessionFactory(running=True)
     add_events(session, 1, 2, 3)
 
@@ -121,7 +121,7 @@ def test_one_that_comes_late_gets_what_it_missed_and_then_the_rest():
     played(story)
 
 
-def test_a_slow_one_loses_nothing_and_holds_up_nobody(monkeypatch):
+def test_a_slow_viewer_loses_nothing_and_delays_no_other(monkeypatch):
     monkeypatch.setattr(live, "MESSAGES_KEPT", 2)
     session = SessionFactory(running=True)
 
@@ -141,7 +141,7 @@ def test_a_slow_one_loses_nothing_and_holds_up_nobody(monkeypatch):
     played(story)
 
 
-def test_one_that_leaves_takes_nothing_from_the_others():
+def test_a_viewer_that_leaves_does_not_affect_the_others():
     session = SessionFactory(running=True)
 
     async def story() -> None:
@@ -160,7 +160,7 @@ def test_one_that_leaves_takes_nothing_from_the_others():
     played(story)
 
 
-def test_the_last_one_to_leave_ends_the_reading():
+def test_reading_ends_with_the_last_viewer():
     session = SessionFactory(running=True)
 
     async def story() -> None:
@@ -177,7 +177,7 @@ def test_the_last_one_to_leave_ends_the_reading():
     played(story)
 
 
-def test_a_browser_that_comes_again_goes_on_where_it_was():
+def test_a_browser_that_reconnects_continues_where_it_was():
     """As after a restart of the server: the number is all that is left."""
     session = SessionFactory(running=True)
     add_events(session, 1, 2)
@@ -192,7 +192,7 @@ def test_a_browser_that_comes_again_goes_on_where_it_was():
     played(story)
 
 
-def test_a_database_that_fails_for_a_moment_sends_nobody_away(monkeypatch):
+def test_a_short_database_failure_disconnects_no_viewer(monkeypatch):
     session = SessionFactory(running=True)
     add_events(session, 1)
     failures = [DatabaseError("locked")]
@@ -212,7 +212,7 @@ def test_a_database_that_fails_for_a_moment_sends_nobody_away(monkeypatch):
     played(story)
 
 
-def test_long_lines_are_not_kept_for_ever(monkeypatch):
+def test_long_lines_are_dropped_from_the_buffer(monkeypatch):
     monkeypatch.setattr(live, "CHARACTERS_KEPT", 100)
 
     async def story() -> None:

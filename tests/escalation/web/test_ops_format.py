@@ -1,4 +1,4 @@
-"""How figures are written on the pages: money, tokens, times, and how sure they are."""
+"""Formats of the pages: money, tokens, times, and whether they are estimated."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
         (float("nan"), "unknown"),
     ],
 )
-def test_money_is_exact_up_to_what_matters(amount, text):
+def test_money_is_rounded_by_its_size(amount, text):
     assert money(amount) == text
 
 
@@ -47,7 +47,7 @@ def test_money_is_exact_up_to_what_matters(amount, text):
         (Decimal("1234.5"), "$1,234.50"),
     ],
 )
-def test_figures_that_are_compared_keep_every_digit(amount, text):
+def test_exact_money_keeps_every_digit(amount, text):
     assert exact_money(amount) == text
 
 
@@ -60,7 +60,7 @@ def test_figures_that_are_compared_keep_every_digit(amount, text):
         ({"status": "running"}, "pending"),
     ],
 )
-def test_req5_a_cost_says_how_sure_it_is(facts, text):
+def test_req5_a_cost_shows_whether_it_is_estimated(facts, text):
     assert ops_format.cost(Session(**{"status": "failed", **facts})) == text
 
 
@@ -79,7 +79,7 @@ def test_req5_a_cost_says_how_sure_it_is(facts, text):
         ([{}], "unknown"),
     ],
 )
-def test_req5_an_estimate_is_never_added_silently(runs, text):
+def test_req5_an_estimate_is_never_added_unmarked(runs, text):
     chain = Chain(sessions=tuple(Session(status="failed", **facts) for facts in runs))
 
     assert ops_format.chain_cost(chain) == text
@@ -103,13 +103,13 @@ def step(
         ({"continued_by": "fresh"}, "fresh conversation: nothing carried over"),
     ],
 )
-def test_a_step_says_how_it_was_continued_and_what_it_carried(facts, text):
+def test_a_step_shows_how_it_was_continued_and_its_context(facts, text):
     parent = Session(context_tokens=85_000)
 
     assert ops_format.continuity(step(parent=parent, **facts)).startswith(text)
 
 
-def test_the_first_step_carried_nothing():
+def test_the_first_step_has_no_earlier_context():
     assert ops_format.continuity(step()) == "began the chain"
 
 
@@ -122,13 +122,13 @@ def test_the_first_step_carried_nothing():
         (0, 0, Decimal(0), "no tool calls"),
     ],
 )
-def test_the_meter_says_what_was_repeated_and_what_that_cost(calls, repeated, cost, text):
+def test_repeated_calls_are_shown_with_their_cost(calls, repeated, cost, text):
     work = RepeatedWork(calls=calls, repeated=repeated, cost_usd=cost)
 
     assert ops_format.repeated(step(parent=Session(), work=work)) == text
 
 
-def test_what_could_not_be_measured_is_not_called_nothing():
+def test_unmeasured_work_is_not_shown_as_zero():
     assert "not measured" in ops_format.repeated(step())
 
 
@@ -143,7 +143,7 @@ def test_what_could_not_be_measured_is_not_called_nothing():
         (3_725_000, "1 h 02 min"),
     ],
 )
-def test_duration_is_in_units_that_people_say(milliseconds, text):
+def test_a_duration_is_shown_in_common_units(milliseconds, text):
     assert duration(milliseconds) == text
 
 
@@ -151,7 +151,7 @@ def test_duration_is_in_units_that_people_say(milliseconds, text):
     ("count", "text"),
     [(None, "–"), (950, "950"), (15_000, "15.0k"), (170_000, "170k"), (1_250_000, "1.25M")],
 )
-def test_tokens_are_short(count, text):
+def test_tokens_are_abbreviated(count, text):
     assert tokens(count) == text
 
 
@@ -166,7 +166,7 @@ def test_tokens_are_short(count, text):
         (-7_300, "in 2 h"),
     ],
 )
-def test_ago_is_in_the_largest_unit_that_fits(seconds, text):
+def test_a_past_time_is_shown_in_its_largest_unit(seconds, text):
     assert ago(NOON - timedelta(seconds=seconds), NOON) == text
 
 
@@ -176,7 +176,7 @@ def test_every_status_and_outcome_has_a_tone():
     assert all(state in ops_format.TONES for state in states)
 
 
-def test_a_badge_says_its_state_in_words():
+def test_a_badge_names_its_state():
     html = ops_format.session_badge(Session(status="timed_out"))
 
     assert "timed out" in html
@@ -208,7 +208,7 @@ def test_the_cost_of_an_ended_run_without_a_figure_is_unknown():
         ([("running", None)], "pending"),
     ],
 )
-def test_the_cost_of_a_chain_says_whether_it_is_all(sessions, text):
+def test_the_cost_of_a_chain_shows_whether_it_is_complete(sessions, text):
     chain = Chain(
         sessions=tuple(
             Session(status=status, cost_usd=cost and Decimal(cost)) for status, cost in sessions
@@ -218,7 +218,7 @@ def test_the_cost_of_a_chain_says_whether_it_is_all(sessions, text):
     assert ops_format.chain_cost(chain) == text
 
 
-def test_the_cost_at_a_tier_is_that_of_its_own_runs():
+def test_the_cost_of_a_tier_is_that_of_its_own_sessions():
     first = Session(tier=1, status="escalated", cost_usd=Decimal("0.03"))
     chain = Chain(sessions=(first, Session(tier=2, status="running")))
 
@@ -231,11 +231,11 @@ def test_a_run_without_a_duration_shows_the_time_between_start_and_end():
     assert ops_format.run_time(session) == "1 min 15 s"
 
 
-def test_a_run_that_has_not_started_took_no_time():
+def test_a_session_that_has_not_started_has_no_duration():
     assert ops_format.run_time(Session()) == "–"
 
 
-def test_a_moment_carries_the_exact_time():
+def test_a_time_has_its_exact_value_as_attribute():
     html = ops_format.moment(NOON)
 
     assert 'title="2026-01-05 12:00:00 UTC"' in html
@@ -250,22 +250,22 @@ def test_a_command_can_be_pasted_into_a_shell():
 
 
 @each_row("odd", [None, {}, 3, "text", [1, None, {"a": 1}]])
-def test_an_odd_command_is_shown_all_the_same(odd):
+def test_an_argv_of_unusual_shape_is_shown(odd):
     assert isinstance(ops_format.shell_quoted(odd), str)
 
 
 @pytest.mark.parametrize(
     ("word", "tone"), [("Healthy", "good"), ("degraded", "warn"), ("down", "bad"), ("?", "quiet")]
 )
-def test_words_of_a_report_have_a_tone(word, tone):
+def test_statuses_of_a_report_have_a_tone(word, tone):
     assert ops_format.report_tone(word) == tone
 
 
-def test_a_model_is_short_without_its_date():
+def test_a_model_is_shown_without_its_date():
     assert ops_format.short_model("claude-haiku-4-5-20251001") == "haiku-4-5"
 
 
-def test_many_lines_are_long():
+def test_a_text_of_many_lines_is_long():
     assert ops_format.is_long("a\n" * 20)
     assert not ops_format.is_long("a\nb")
 
@@ -282,5 +282,5 @@ def test_a_share_is_a_percentage():
     assert (ops_format.percent(Decimal("0.188")), ops_format.percent(None)) == ("19%", "–")
 
 
-def test_a_moment_that_never_was_is_a_dash():
+def test_a_missing_time_is_a_dash():
     assert ops_format.moment(None) == "<span>–</span>"

@@ -1,4 +1,4 @@
-"""Now and the guide of the first start in a real browser; once with the real CLI behind a drill."""
+"""The overview and the guide in a real browser; once with the real CLI behind a drill."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.factories import (
 WIDTHS = (390, 768, 1280, 1920)
 
 
-def test_an_incident_is_acknowledged_snoozed_and_resolved_without_leaving_now(visit):
+def test_an_incident_is_acknowledged_snoozed_and_resolved_on_the_overview(visit):
     incident = IncidentFactory(title="web is down")
     page = visit.go("/")
     expect(page).to_have_title("(1) Claude Ops")
@@ -48,7 +48,7 @@ def test_an_incident_is_acknowledged_snoozed_and_resolved_without_leaving_now(vi
     assert incident.resolved_as == "person"
 
 
-def test_what_comes_is_counted_in_the_title_and_the_navigation_and_said_once(visit):
+def test_a_new_incident_is_counted_in_title_and_navigation_and_announced_once(visit):
     page = visit.go("/")
     expect(page).to_have_title("Claude Ops")
     expect(page.locator("#announce")).to_be_empty()
@@ -60,7 +60,7 @@ def test_what_comes_is_counted_in_the_title_and_the_navigation_and_said_once(vis
     expect(page.locator("#announce")).to_have_text("1 thing needs you.")
 
 
-def test_a_refresh_does_not_undo_a_note_that_somebody_writes(visit):
+def test_a_refresh_keeps_a_note_that_is_being_written(visit):
     incident = IncidentFactory(title="web is down")
     page = visit.go("/")
     page.locator(f"#resolve-{incident.pk} > summary").click()
@@ -74,7 +74,7 @@ def test_a_refresh_does_not_undo_a_note_that_somebody_writes(visit):
     expect(page.get_by_label("What was it?").first).to_have_value("It was")
 
 
-def test_a_running_step_appears_and_its_clock_goes_on(visit):
+def test_a_running_step_appears_and_its_clock_ticks(visit):
     session = SessionFactory(running=True)
     page = visit.go("/")
     call = {"type": "tool_use", "name": "Bash", "input": {"command": "probe web"}}
@@ -89,7 +89,7 @@ def test_a_running_step_appears_and_its_clock_goes_on(visit):
     expect(step).to_contain_text("now: probe web")
 
 
-def test_the_arrow_keys_walk_along_a_strip(visit):
+def test_the_arrow_keys_move_along_a_history_bar(visit):
     watch = WatchFactory()
     cycles = [CycleFactory(watch=watch) for _ in range(3)]
     page = visit.go("/")
@@ -133,7 +133,7 @@ def everything_at_once() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_now_fits_every_width_in_light_and_dark(visit, scheme):
+def test_the_overview_fits_every_width_in_light_and_dark(visit, scheme):
     everything_at_once()
     visit.page.emulate_media(color_scheme=scheme)
 
@@ -145,7 +145,7 @@ def test_now_fits_every_width_in_light_and_dark(visit, scheme):
             assert page.evaluate("document.documentElement.scrollWidth") == width, (width, path)
 
 
-def test_the_guide_leads_from_an_empty_page_to_what_was_found(visit, workdir, monkeypatch):
+def test_the_guide_leads_from_an_empty_page_to_the_first_result(visit, workdir, monkeypatch):
     monkeypatch.setattr("escalation.web.context_processors.credentials_configured", lambda: True)
     page = visit.go("/")
     page.get_by_role("link", name="Open the guide").click()
@@ -191,7 +191,7 @@ def run_all(cycle: Cycle) -> None:
         connection.close()
 
 
-def test_a_drill_leads_from_the_button_to_the_inbox_and_to_its_end(state, visit):
+def test_a_drill_started_by_its_button_appears_in_the_inbox_and_ends(state, visit):
     page = visit.go("/")
     page.get_by_label("Scenario").select_option("asks-before-acting")
     page.get_by_role("button", name="Start drill").click()

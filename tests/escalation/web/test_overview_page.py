@@ -1,4 +1,4 @@
-"""The dashboard: what runs, what ran, and what a person should look at."""
+"""The overview: running and finished cycles, and open tasks."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def url() -> str:
     return reverse("web:overview")
 
 
-def test_it_asks_a_stranger_to_log_in(client, url):
+def test_an_anonymous_visitor_is_sent_to_the_login(client, url):
     response = client.get(url)
 
     assert response.headers["Location"].startswith(reverse("login"))
 
 
-def test_it_refuses_to_be_posted_to(operator_client, url):
+def test_a_post_request_is_refused(operator_client, url):
     assert operator_client.post(url).status_code == 405
 
 
-def test_an_empty_dashboard_says_what_to_do_next(operator_client, url):
+def test_an_empty_overview_says_what_to_do_next(operator_client, url):
     page = operator_client.get(url).content.decode()
 
     assert "Nothing is being watched yet" in page
@@ -71,7 +71,7 @@ def test_a_watch_can_be_run_with_a_request_and_a_new_conversation(operator_clien
     assert f'name="fresh" value="on" {form}' in page
 
 
-def test_a_branch_of_a_cycle_is_told_from_its_line(operator_client, url):
+def test_a_follow_up_is_not_shown_as_a_step_of_the_chain(operator_client, url):
     session = SessionFactory()
     SessionFactory(parent_session=session, purpose="follow_up")
 
@@ -115,7 +115,7 @@ def test_it_shows_the_chain_of_a_cycle_with_its_total(operator_client, url):
     assert "$2.50" in page
 
 
-def test_it_shows_who_asked(operator_client, url):
+def test_it_shows_who_requested_a_cycle(operator_client, url):
     CycleFactory(trigger="manual", requested_by=UserFactory(username="ada"))
 
     assert "manual by ada" in operator_client.get(url).content.decode()
@@ -134,7 +134,7 @@ def test_a_cycle_of_a_removed_watch_keeps_its_name(operator_client, url, name, s
     assert shown in operator_client.get(url).content.decode()
 
 
-def test_htmx_gets_the_fragment_alone(operator_client, url):
+def test_an_htmx_request_gets_only_the_fragment(operator_client, url):
     page = operator_client.get(url, headers=HTMX).content.decode()
 
     assert "<html" not in page
@@ -147,7 +147,7 @@ def test_a_boosted_request_gets_the_whole_page(operator_client, url):
     assert "<html" in page
 
 
-def test_an_unchanged_dashboard_answers_no_content(operator_client, url):
+def test_an_unchanged_overview_answers_no_content(operator_client, url):
     SessionFactory()
 
     # The minute is part of the version.
@@ -157,7 +157,7 @@ def test_an_unchanged_dashboard_answers_no_content(operator_client, url):
     assert (response.status_code, response.content) == (204, b"")
 
 
-def test_a_changed_dashboard_answers_with_the_fragment(operator_client, url):
+def test_a_changed_overview_answers_with_the_fragment(operator_client, url):
     session = SessionFactory(running=True)
     before = overview_version()
     session.finish("completed", cost_usd=Decimal("0.03"))
@@ -177,7 +177,7 @@ def test_pausing_a_watch_changes_the_version():
     assert overview_version() != before
 
 
-def test_page_and_fragment_are_not_mixed_up_by_a_cache(operator_client, url):
+def test_caches_keep_page_and_fragment_apart(operator_client, url):
     assert "HX-Request" in operator_client.get(url).headers["Vary"]
 
 
@@ -197,14 +197,14 @@ def test_drills_never_count_as_cost():
     assert load_overview().budgets.costs.month == 0
 
 
-def test_a_run_without_a_figure_is_counted_as_such():
+def test_sessions_with_unknown_cost_are_counted():
     SessionFactory(failed=True)
     SessionFactory(running=True)
 
     assert load_overview().budgets.costs.without_figure == 1
 
 
-def test_who_needs_a_person_is_told_by_the_incidents_and_not_by_the_last_cycle(
+def test_the_need_for_a_person_follows_from_incidents_and_not_from_the_last_cycle(
     operator_client, url
 ):
     CycleFactory(outcome=Cycle.Outcome.NEEDS_PERSON)
@@ -226,7 +226,7 @@ def test_a_change_of_an_incident_changes_the_version():
     assert overview_version() != before
 
 
-def test_running_and_waiting_cycles_are_told_apart():
+def test_running_and_waiting_cycles_are_shown_differently():
     SessionFactory(running=True)
     CycleFactory(running=True, state=Cycle.State.QUEUED)
 

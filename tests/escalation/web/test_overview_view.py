@@ -1,4 +1,4 @@
-"""Now: the inbox with its buttons, what runs, the cards of the watches."""
+"""The overview: the inbox with its actions, running cycles, and the cards of watches."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def a_call(session, command: str):
     return SessionEventFactory(session=session, payload=payload)
 
 
-def test_incidents_and_approvals_stand_together_the_worst_first(operator_client):
+def test_incidents_and_approvals_are_one_list_with_the_worst_first(operator_client):
     IncidentFactory(title="a warning", severity=2)
     IncidentFactory(title="a crisis", severity=3)
     IncidentFactory(title="taken already", severity=3, state="acknowledged")
@@ -59,7 +59,7 @@ def test_incidents_and_approvals_stand_together_the_worst_first(operator_client)
     assert places == sorted(places)
 
 
-def test_an_incident_can_be_handled_where_it_stands(operator_client):
+def test_an_incident_can_be_handled_on_the_overview(operator_client):
     incident = IncidentFactory()
 
     page = page_of(operator_client)
@@ -68,7 +68,7 @@ def test_an_incident_can_be_handled_where_it_stands(operator_client):
         assert reverse(f"web:{name}", args=[incident.pk]) in page
 
 
-def test_who_may_only_see_is_offered_no_button():
+def test_a_viewer_sees_no_buttons():
     incident, approval = IncidentFactory(), ApprovalFactory(of_a_command=True)
 
     page = page_of(client_with("viewer"))
@@ -82,7 +82,7 @@ def test_who_may_only_see_is_offered_no_button():
     assert 'id="drills"' not in page
 
 
-def test_what_a_drill_found_is_shown_last_and_not_counted(operator_client):
+def test_incidents_of_drills_are_shown_last_and_not_counted(operator_client):
     IncidentFactory(title="rehearsed", severity=3, watch=None, drill="x", scope="drill:x")
     IncidentFactory(title="a notice", severity=1)
 
@@ -110,7 +110,7 @@ def test_an_empty_inbox_says_so(operator_client):
     assert "<title>Claude Ops</title>" in page
 
 
-def test_a_running_cycle_says_what_it_does_now_and_what_it_cost_so_far(operator_client):
+def test_a_running_cycle_shows_its_current_step_and_cost(operator_client):
     session = SessionFactory(running=True, tier=2, spent_so_far_usd=Decimal("0.12"))
     a_call(session, "probe web")
 
@@ -121,7 +121,7 @@ def test_a_running_cycle_says_what_it_does_now_and_what_it_cost_so_far(operator_
     assert session.cycle.get_absolute_url() in page
 
 
-def test_who_may_not_see_output_is_told_the_kind_of_step_alone():
+def test_without_the_right_to_see_output_only_the_kind_of_step_is_shown():
     a_call(SessionFactory(running=True), "probe web")
 
     page = page_of(client_with("viewer"))
@@ -138,7 +138,7 @@ def test_the_next_step_of_a_run_changes_the_version():
     assert overview_version() != before
 
 
-def test_page_and_poll_agree_on_the_version():
+def test_page_and_poll_have_the_same_version():
     a_call(SessionFactory(running=True), "probe web")
     for _ in range(25):
         CycleFactory()
@@ -148,7 +148,7 @@ def test_page_and_poll_agree_on_the_version():
     assert load_overview().version == overview_version()
 
 
-def test_what_has_run_for_long_is_not_lost_below_newer_cycles():
+def test_a_long_running_cycle_stays_above_newer_finished_ones():
     session = SessionFactory(running=True)
     for _ in range(25):
         CycleFactory()
@@ -160,7 +160,7 @@ def test_what_has_run_for_long_is_not_lost_below_newer_cycles():
     assert len(dashboard.cycles) == 20
 
 
-def test_a_paused_installation_says_so_where_the_queue_is(operator_client):
+def test_a_pause_is_shown_beside_the_queue(operator_client):
     PauseSwitch.objects.create(pk=PauseSwitch.THE_ONE, paused=True, reason="a storm")
     CycleFactory(running=True, state="queued")
     WatchFactory()
@@ -180,7 +180,7 @@ def test_pausing_everything_changes_the_version():
     assert overview_version() != before
 
 
-def test_the_cards_are_sorted_by_what_is_wrong():
+def test_cards_are_sorted_by_state():
     paused = WatchFactory(name="a paused", enabled=False)
     healthy = CycleFactory(watch__name="b healthy").watch
     failed = CycleFactory(watch__name="c failed", outcome="could_not_run").watch
@@ -192,7 +192,7 @@ def test_the_cards_are_sorted_by_what_is_wrong():
     assert found == [critical, warned, failed, healthy, paused]
 
 
-def test_a_card_shows_its_strip_next_run_cost_and_autonomy(operator_client):
+def test_a_card_shows_history_bar_next_run_cost_and_autonomy(operator_client):
     watch = WatchFactory(name="shop")
     for outcome in ("healthy", "healthy", "fixed"):
         SessionFactory(cycle=CycleFactory(watch=watch, outcome=outcome), cost_usd=Decimal("0.03"))
@@ -208,7 +208,7 @@ def test_a_card_shows_its_strip_next_run_cost_and_autonomy(operator_client):
     assert "everything" in page
 
 
-def test_a_deliberate_stop_is_told_by_who_wanted_it(operator_client):
+def test_a_stop_by_a_person_shows_who_stopped_it(operator_client):
     stop = {"status": "interrupted", "stop_cause": "person", "stop_requested": "ada"}
     SessionFactory(cycle=CycleFactory(outcome="needs_person"), **stop)
 
@@ -227,14 +227,14 @@ def test_the_guide_is_offered_until_a_watch_has_run(operator_client):
     assert reverse("web:start") not in page_of(operator_client)
 
 
-def test_the_cost_of_today_stands_against_its_budget(operator_client, settings):
+def test_the_cost_of_today_is_shown_beside_its_budget(operator_client, settings):
     settings.CLAUDEOPS_BUDGET_DAY = Decimal(2)
     SessionFactory(cost_usd=Decimal("0.50"))
 
     assert "$0.50 of $2.00" in page_of(operator_client)
 
 
-def test_hostile_text_is_harmless(operator_client):
+def test_hostile_text_is_escaped(operator_client):
     watch = WatchFactory(name=HOSTILE[:90], workdir=HOSTILE)
     IncidentFactory(watch=watch, title=HOSTILE, detail=HOSTILE, remedy=HOSTILE, times_reopened=1)
     session = SessionFactory(running=True, cycle__watch=watch)
@@ -250,7 +250,7 @@ def test_hostile_text_is_harmless(operator_client):
     assert len(page) < 200_000
 
 
-def test_the_navigation_counts_what_waits_on_every_page(operator_client):
+def test_every_page_shows_waiting_counts_in_the_navigation(operator_client):
     IncidentFactory()
     ApprovalFactory()
 
@@ -260,7 +260,7 @@ def test_the_navigation_counts_what_waits_on_every_page(operator_client):
     assert 'id="count-approvals" class="nav-count tone-warn">1<' in page
 
 
-def test_the_navigation_links_only_what_is_there(operator_client):
+def test_the_navigation_has_no_empty_link(operator_client):
     page = page_of(operator_client)
 
     assert 'href=""' not in page

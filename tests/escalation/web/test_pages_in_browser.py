@@ -100,7 +100,7 @@ def addresses(session: Session) -> list[str]:
     ]
 
 
-def test_no_page_complains_or_calls_anybody_else(visit):
+def test_no_page_logs_an_error_or_requests_another_host(visit):
     for path in addresses(busy_installation()):
         visit.go(path).wait_for_load_state("load")
 
@@ -115,7 +115,7 @@ def test_no_page_scrolls_sideways_on_a_phone(visit):
         assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"], path
 
 
-def test_a_stranger_can_log_in(browser, origin):
+def test_an_anonymous_visitor_can_log_in(browser, origin):
     user_with("viewer", username="ada")
     page = browser.new_context().new_page()
 
@@ -128,7 +128,7 @@ def test_a_stranger_can_log_in(browser, origin):
     page.context.close()
 
 
-def test_output_appears_while_the_session_runs_and_the_page_ends_with_it(visit):
+def test_output_appears_live_and_ends_with_the_session(visit):
     session = SessionFactory(running=True)
     SessionEventFactory(session=session, sequence=1, said="before the page")
     page = visit.go(session.get_absolute_url())
@@ -148,7 +148,7 @@ def test_output_appears_while_the_session_runs_and_the_page_ends_with_it(visit):
     expect(page.locator("[hx-trigger]")).to_have_count(0)
 
 
-def test_a_broken_connection_loses_and_repeats_nothing(visit, monkeypatch):
+def test_a_broken_connection_loses_and_repeats_no_line(visit, monkeypatch):
     monkeypatch.setattr("escalation.web.live.LONGEST_STREAM_SECONDS", 0.2)
     session = SessionFactory(running=True)
     page = visit.go(session.get_absolute_url())
@@ -164,7 +164,7 @@ def test_a_broken_connection_loses_and_repeats_nothing(visit, monkeypatch):
     visit.complaints.clear()  # htmx writes each broken connection to the console
 
 
-def test_the_next_tier_appears_in_the_chain_by_itself(visit):
+def test_the_next_tier_appears_without_a_reload(visit):
     first = SessionFactory(running=True)
     page = visit.go(first.get_absolute_url())
 
@@ -175,7 +175,7 @@ def test_the_next_tier_appears_in_the_chain_by_itself(visit):
     expect(link).to_be_visible()
 
 
-def test_the_log_follows_its_end_until_the_reader_scrolls_up(visit):
+def test_the_log_scrolls_to_its_end_until_the_reader_scrolls_up(visit):
     session = SessionFactory(running=True)
     for number in range(80):
         SessionEventFactory(session=session, sequence=number, said=f"line {number}")
@@ -195,7 +195,7 @@ def test_the_log_follows_its_end_until_the_reader_scrolls_up(visit):
     assert page.evaluate("log.scrollTop") == 0
 
 
-def test_what_the_reader_opened_stays_open_when_the_page_refreshes(visit):
+def test_opened_details_stay_open_after_a_refresh(visit):
     session = SessionFactory(running=True, prompt="Look after it.")
     page = visit.go(session.get_absolute_url())
     page.get_by_text("Prompt", exact=True).click()
@@ -206,7 +206,7 @@ def test_what_the_reader_opened_stays_open_when_the_page_refreshes(visit):
     expect(page.get_by_text("Look after it.")).to_be_visible()
 
 
-def test_the_dashboard_refreshes_by_itself(visit):
+def test_the_overview_refreshes_by_itself(visit):
     session = SessionFactory(running=True)
     page = visit.go(reverse("web:overview"))
     expect(page.locator("#overview-page")).to_contain_text("Tier 1 running")
@@ -217,7 +217,7 @@ def test_the_dashboard_refreshes_by_itself(visit):
     expect(page.locator("#overview-page")).to_contain_text("Nothing to do here.", timeout=8_000)
 
 
-def test_a_refresh_does_not_undo_the_choice_of_a_drill(visit):
+def test_a_refresh_keeps_the_chosen_drill(visit):
     session = SessionFactory(running=True)
     page = visit.go(reverse("web:overview"))
     page.get_by_label("Scenario").select_option(index=1)
@@ -229,7 +229,7 @@ def test_a_refresh_does_not_undo_the_choice_of_a_drill(visit):
     assert page.get_by_label("Scenario").input_value() == chosen
 
 
-def test_the_list_is_filtered_without_leaving_the_page(visit):
+def test_the_list_is_filtered_in_place(visit):
     failed, good = SessionFactory(failed=True), SessionFactory()
     page = visit.go(reverse("web:sessions"))
 
@@ -253,7 +253,7 @@ def test_earlier_output_is_loaded_in_place(visit, monkeypatch):
     expect(page.locator(".entry")).to_have_count(5)
 
 
-def test_a_person_escalates_by_hand_with_a_reason_and_a_confirmation(visit):
+def test_an_operator_escalates_with_a_reason_and_a_confirmation(visit):
     session = SessionFactory(tier=1)
     page = visit.go(session.get_absolute_url())
     page.locator("#action-escalate_session > summary").click()
@@ -271,7 +271,7 @@ def test_a_person_escalates_by_hand_with_a_reason_and_a_confirmation(visit):
     assert (child.tier, child.request) == (2, "It needs more than looking.")
 
 
-def test_a_refresh_does_not_undo_what_somebody_is_writing(visit):
+def test_a_refresh_keeps_text_in_a_form(visit):
     watch, session = WatchFactory(), SessionFactory(running=True)
     page = visit.go(reverse("web:overview"))
     page.locator(f"#run-options-{watch.pk} > summary").click()
@@ -284,7 +284,7 @@ def test_a_refresh_does_not_undo_what_somebody_is_writing(visit):
     expect(page.locator(f"#prompt-{watch.pk}")).to_be_visible()
 
 
-def test_the_actions_appear_when_the_run_has_ended(visit):
+def test_the_actions_appear_when_the_session_has_ended(visit):
     session = SessionFactory(running=True)
     page = visit.go(session.get_absolute_url())
     expect(page.locator("#live-status")).to_have_text("live")
@@ -295,7 +295,7 @@ def test_the_actions_appear_when_the_run_has_ended(visit):
     expect(page.locator("#action-follow_up")).to_be_visible()
 
 
-def test_a_poll_after_logging_out_leads_to_the_login_page(visit, context):
+def test_a_poll_after_logout_redirects_to_the_login_page(visit, context):
     page = visit.go(reverse("web:overview"))
 
     context.clear_cookies()

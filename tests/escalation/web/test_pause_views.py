@@ -1,4 +1,4 @@
-"""The switch in the dashboard: who may use it, what it does and what every page says."""
+"""The pause switch on the pages: who may use it, its effect, and the banner."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def dashboard(client: Client) -> str:
 
 
 @pytest.mark.parametrize("url", [PAUSE, UNPAUSE])
-def test_they_cannot_be_reached_by_a_link(operator_client, url):
+def test_a_get_request_is_refused(operator_client, url):
     assert operator_client.get(url).status_code == 405
     assert not PauseSwitch.is_on()
 
 
 @pytest.mark.parametrize("url", [PAUSE, UNPAUSE])
-def test_a_stranger_is_sent_to_the_login(client, url):
+def test_an_anonymous_visitor_is_sent_to_the_login(client, url):
     pause("x")
 
     assert client.post(url).url.startswith(reverse("login"))
@@ -57,13 +57,13 @@ def test_the_operator_can_pause(operator_client, operator):
     assert said(response) == ["Paused: no new tier starts. 0 running tiers were asked to stop."]
 
 
-def test_a_pause_without_a_reason_is_by_hand(operator_client):
+def test_a_pause_without_a_reason_is_recorded_as_manual(operator_client):
     operator_client.post(PAUSE, {"reason": "   "})
 
     assert PauseSwitch.current().reason == "by hand"
 
 
-def test_running_tiers_go_on_unless_the_box_is_ticked(operator_client):
+def test_running_tiers_continue_unless_the_box_is_ticked(operator_client):
     session = SessionFactory(running=True)
 
     operator_client.post(PAUSE, {"reason": "x"})
@@ -93,7 +93,7 @@ def test_the_operator_can_unpause(operator_client):
     assert OrmQ.objects.count() == 1
 
 
-def test_every_page_says_that_it_is_paused_by_whom_and_why(operator_client, operator, fake_cli):
+def test_every_page_shows_who_paused_and_why(operator_client, operator, fake_cli):
     pause("new disks", by=operator)
 
     for name in ("overview", "sessions", "costs"):
@@ -103,7 +103,7 @@ def test_every_page_says_that_it_is_paused_by_whom_and_why(operator_client, oper
         assert UNPAUSE in page
 
 
-def test_a_hostile_reason_is_only_text(operator_client, fake_cli):
+def test_a_hostile_reason_is_escaped(operator_client, fake_cli):
     pause(HOSTILE)
 
     assert HOSTILE not in dashboard(operator_client)

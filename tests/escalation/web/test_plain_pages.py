@@ -1,4 +1,4 @@
-"""Whatever a tool, a model or a person wrote, no page and no live line carries it raw."""
+"""No page and no live line contains raw control characters of a tool, a model or a person."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_no_page_shows_a_raw_control_character(session, operator_client):
     assert "‹U+202E›" in pages[3]
 
 
-def test_no_live_line_carries_one(session):
+def test_no_live_line_has_a_raw_control_character(session):
     messages = [message.data for message in look_at(Subject(session.pk), LivePosition()).messages]
 
     assert len(messages) == 4
@@ -71,7 +71,7 @@ def test_a_live_message_cannot_end_its_line_by_a_carriage_return():
     assert "data: event: done" in message
 
 
-def test_what_is_no_page_is_left_as_it_is(rf):
+def test_a_response_that_is_not_text_is_unchanged(rf):
     answer = HttpResponse(b"\x1b\x9b", content_type="application/octet-stream")
 
     plain_pages(lambda request: answer)(rf.get("/"))
@@ -79,7 +79,7 @@ def test_what_is_no_page_is_left_as_it_is(rf):
     assert answer.content == b"\x1b\x9b"
 
 
-def test_a_page_is_as_long_as_it_says_after_its_marks_are_put_in(operator_client):
+def test_the_content_length_is_right_after_characters_were_replaced(operator_client):
     """In a field of a form, where no filter stands before it."""
     watch = WatchFactory(name="a\u202eb")
 

@@ -1,4 +1,4 @@
-"""Every page costs a fixed number of queries: with much data as many as with some."""
+"""Every page makes a fixed number of queries, however much data there is."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def count_queries(call: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_page_costs_as_many_queries_with_much_data_as_with_some(operator_client, name):
+def test_a_page_needs_as_many_queries_with_much_data_as_with_little(operator_client, name):
     url = address(name, add_data())
     some = count_queries(lambda: operator_client.get(url))
     for _ in range(4):
@@ -130,7 +130,7 @@ def test_a_page_costs_as_many_queries_with_much_data_as_with_some(operator_clien
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_an_account_with_a_role_costs_one_query_more(client, name):
+def test_an_account_with_a_role_needs_one_more_query(client, name):
     client.force_login(user_with("admin"))
     url = address(name, add_data())
 
@@ -138,14 +138,14 @@ def test_an_account_with_a_role_costs_one_query_more(client, name):
 
 
 @pytest.mark.parametrize("name", ["overview", "costs", "watch"])
-def test_limits_of_watches_cost_no_further_query(operator_client, name):
+def test_limits_of_watches_need_no_further_query(operator_client, name):
     url = address(name, add_data())
     Watch.objects.update(budget_day_usd=5)
 
     assert count_queries(lambda: operator_client.get(url)) == EXPECTED[name]
 
 
-def test_an_unchanged_dashboard_costs_a_few_short_queries(operator_client):
+def test_an_unchanged_overview_needs_few_short_queries(operator_client):
     add_data()
     parameters, htmx = {"version": overview_version()}, {"HX-Request": "true"}
 
@@ -155,7 +155,7 @@ def test_an_unchanged_dashboard_costs_a_few_short_queries(operator_client):
     assert count_queries(poll) == LOGIN + 6
 
 
-def test_a_running_chain_costs_few_queries(operator_client):
+def test_a_running_chain_needs_few_queries(operator_client):
     cycle = CycleFactory(running=True)
     first = SessionFactory(escalated=True, cycle=cycle)
     running = SessionFactory(running=True, cycle=cycle, tier=2, parent_session=first)

@@ -1,4 +1,4 @@
-"""How a change is taken back: only where that is sure."""
+"""Commands that reverse a change, only where that is certain."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.tables import each_row
         ("mkdir /srv/new", "rmdir /srv/new"),
     ],
 )
-def test_the_opposite_command(action, command):
+def test_a_command_is_reversed_by_its_opposite(action, command):
     found = reversal_of(action)
 
     assert (found.text, found.is_command, found.is_known) == (command, True, True)
@@ -46,7 +46,7 @@ def test_the_opposite_command(action, command):
 @pytest.mark.parametrize(
     "action", ["docker restart web", "systemctl reload nginx", "docker compose restart"]
 )
-def test_a_restart_leaves_nothing_to_take_back(action):
+def test_a_restart_has_nothing_to_reverse(action):
     assert reversal_of(action).text == NOTHING_LEFT
 
 
@@ -72,24 +72,24 @@ def test_a_restart_leaves_nothing_to_take_back(action):
         "python3 fix.py",
     ],
 )
-def test_what_is_not_sure_is_not_known(action):
+def test_an_uncertain_reversal_is_not_known(action):
     found = reversal_of(action)
 
     assert (found.text, found.is_command, found.is_known) == (NOT_KNOWN, False, False)
 
 
-def test_a_scale_needs_the_number_that_was_before():
+def test_a_scale_needs_the_earlier_number_to_be_reversed():
     found = reversal_of("kubectl scale deployment/web --replicas=3")
 
     assert not found.is_known
     assert "before" in found.text
 
 
-def test_commits_are_reverted():
+def test_a_commit_is_reversed_by_git_revert():
     assert "git revert" in reversal_of("git push origin main").text
 
 
-def test_what_failed_is_looked_at_first():
+def test_a_failed_command_has_no_known_reversal():
     found = reversal_of("docker stop web", has_failed=True)
 
     assert (found.is_command, found.is_known) == (False, False)
@@ -99,19 +99,19 @@ def test_what_failed_is_looked_at_first():
     ("diff", "is_cut", "is_known"),
     [("-a\n+b", False, True), ("-a", True, False), ("", False, False)],
 )
-def test_an_edit_is_taken_back_by_its_diff(diff, is_cut, is_known):
+def test_an_edit_is_reversed_by_its_diff(diff, is_cut, is_known):
     assert reversal_of_edit(diff, is_cut=is_cut).is_known is is_known
 
 
 @given(action=st.text(max_size=80))
-def test_whatever_was_done_there_is_an_answer(action):
+def test_every_command_gets_an_answer(action):
     assert reversal_of(action).text
 
 
 @given(
     verb=st.sampled_from(["stop", "start", "pause", "unpause"]), name=st.sampled_from(["a", "b"])
 )
-def test_back_and_forth_is_where_it_began(verb, name):
+def test_reversing_twice_gives_the_original_command(verb, name):
     there = reversal_of(f"docker {verb} {name}").text
 
     assert there.split()[1] == OPPOSITES[verb]

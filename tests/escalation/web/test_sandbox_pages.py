@@ -1,4 +1,4 @@
-"""The pages about the walls: what is in force, what was proved, what the gate said."""
+"""Pages about the sandbox: what is in force, proofs, decisions of the command policy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_without_a_proof_the_page_says_how_to_get_one(operator_client):
     assert "claudeops sandbox prove" in page(operator_client, "sandbox")
 
 
-def test_the_last_proof_of_each_kind_is_shown_with_where_it_ran(operator_client):
+def test_the_last_proof_of_each_kind_is_shown_with_its_host(operator_client):
     SandboxProofFactory(kernel="5.0")
     SandboxProofFactory(kernel="6.6", rows=[trial("docker restart web")])
     SandboxProofFactory(kind=SandboxProof.Kind.ATTACKS, rows=[trial("cat /proc/1/environ")])
@@ -51,7 +51,7 @@ def test_the_last_proof_of_each_kind_is_shown_with_where_it_ran(operator_client)
     assert "cat /proc/1/environ" in shown
 
 
-def test_a_sceptic_is_told_what_was_done_and_what_each_word_means(operator_client):
+def test_the_page_explains_the_trials_and_the_decisions(operator_client):
     attack = {key: value for key, value in trial("env").items() if key != "expect"}
     SandboxProofFactory(rows=[trial("docker restart web")])
     SandboxProofFactory(kind=SandboxProof.Kind.ATTACKS, rows=[attack])
@@ -96,7 +96,7 @@ def test_rows_of_any_shape_are_shown(operator_client):
     assert "Effect" in page(operator_client, "sandbox")
 
 
-def test_sandbox_that_got_worse_are_announced_until_they_are_accepted(operator_client, operator):
+def test_a_worse_proof_is_announced_until_it_is_accepted(operator_client, operator):
     proof = SandboxProofFactory(worse=True)
     before = page(operator_client, "sandbox") + page(operator_client, "overview")
 
@@ -108,7 +108,7 @@ def test_sandbox_that_got_worse_are_announced_until_they_are_accepted(operator_c
     assert f"Accepted by {operator.username}" in after
 
 
-def test_the_gates_words_are_counted_by_day(operator_client):
+def test_decisions_are_counted_by_day(operator_client):
     session = SessionFactory()
     for verdict in ("deny", "deny", "ask", "ask", "ask", "isolate", "allow"):
         CommandEventFactory(session=session, verdict=verdict)
@@ -145,7 +145,7 @@ def test_a_session_shows_its_sandbox_also_of_version_0_2(operator_client, sandbo
         assert words in shown
 
 
-def test_a_session_without_sandboxes_says_why(operator_client):
+def test_a_session_without_a_sandbox_shows_the_reason(operator_client):
     sandbox = {"why_no_sandbox": "no user namespaces", "why_key_inside": "Bedrock", "key": "inside"}
     shown = page(operator_client, "session", SessionFactory(sandbox=sandbox).pk)
 
@@ -153,13 +153,13 @@ def test_a_session_without_sandboxes_says_why(operator_client):
     assert "Bedrock" in shown
 
 
-def test_the_dashboard_shows_what_is_in_force_now(operator_client, settings):
+def test_the_overview_shows_the_sandbox_in_force(operator_client, settings):
     settings.CLAUDEOPS_SANDBOX = "off"
 
     assert "CLAUDEOPS_SANDBOX=off" in page(operator_client, "overview")
 
 
-def test_commands_stand_on_the_session_denied_ones_first(operator_client):
+def test_a_session_lists_its_commands_with_denied_ones_first(operator_client):
     session = SessionFactory()
     CommandEventFactory(session=session, sequence=1, command="uptime")
     CommandEventFactory(
@@ -191,7 +191,7 @@ def test_commands_can_be_filtered_by_verdict(operator_client):
     assert "uptime" not in shown
 
 
-def test_an_end_belongs_to_its_command(operator_client):
+def test_the_end_of_a_command_is_shown_with_it(operator_client):
     session = SessionFactory()
     ended = {"source": SessionEvent.Source.SUPERVISOR, "kind": "command_end", "session": session}
     CommandEventFactory(session=session, command="first", more={"call": "a"})
@@ -215,8 +215,8 @@ def test_an_unchanged_table_of_commands_is_not_sent_again(operator_client):
     assert "<html" not in other.content.decode()
 
 
-@pytest.mark.parametrize("payload", [{}, {"command": 7, "doors": "x", "milliseconds": True}, [1]])
-def test_a_gate_event_of_any_shape_is_shown(operator_client, payload):
+@pytest.mark.parametrize("payload", [{}, {"command": 7, "grants": "x", "milliseconds": True}, [1]])
+def test_a_command_event_of_any_shape_is_shown(operator_client, payload):
     session = SessionFactory()
     CommandEventFactory(session=session, payload=payload)
 

@@ -1,4 +1,4 @@
-"""Accepting walls that got worse."""
+"""Accepting a sandbox proof that got worse."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def accept(client, proof, **form: str) -> None:
     proof.refresh_from_db()
 
 
-def test_who_and_when_are_recorded_and_those_who_wait_are_called(operator_client, operator, called):
+def test_accepting_a_worse_proof_records_who_and_when_and_starts_waiting_sessions(
+    operator_client, operator, called
+):
     proof = SandboxProofFactory(worse=True)
 
     accept(operator_client, proof, confirm="on")
@@ -40,7 +42,7 @@ def test_who_and_when_are_recorded_and_those_who_wait_are_called(operator_client
     assert called == [True]
 
 
-def test_without_a_tick_nothing_is_accepted(operator_client, called):
+def test_without_a_confirmation_nothing_is_accepted(operator_client, called):
     proof = SandboxProofFactory(worse=True)
 
     accept(operator_client, proof)
@@ -49,9 +51,7 @@ def test_without_a_tick_nothing_is_accepted(operator_client, called):
     assert called == []
 
 
-def test_what_holds_nothing_up_is_not_accepted_and_a_second_time_changes_nothing(
-    operator_client, called
-):
+def test_only_a_worse_proof_is_accepted_and_only_once(operator_client, called):
     fine, worse = SandboxProofFactory(), SandboxProofFactory(worse=True)
     accept(operator_client, fine, confirm="on")
     accept(operator_client, worse, confirm="on")

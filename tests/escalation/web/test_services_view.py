@@ -16,7 +16,7 @@ def names(response) -> list[str]:
     return [line.state.name for line in response.context["list"].lines]
 
 
-def test_the_worst_come_first(operator_client):
+def test_services_in_the_worst_state_come_first(operator_client):
     for status in ("healthy", "unknown", "down", "degraded"):
         ServiceStateFactory(service=status, status=status)
 
@@ -25,7 +25,7 @@ def test_the_worst_come_first(operator_client):
     assert names(response) == ["down", "degraded", "unknown", "healthy"]
 
 
-def test_open_incidents_stand_beside_their_service(operator_client):
+def test_open_incidents_are_shown_beside_their_service(operator_client):
     state = ServiceStateFactory(service="web", status="down")
     incident = IncidentFactory(watch=state.watch, cause="web")
     IncidentFactory(watch=state.watch, cause="db")
@@ -36,7 +36,7 @@ def test_open_incidents_stand_beside_their_service(operator_client):
     assert line.incidents == (incident,)
 
 
-def test_filters_combine_and_nonsense_is_left_out(operator_client):
+def test_filters_combine_and_invalid_ones_are_ignored(operator_client):
     shop = WatchFactory()
     ServiceStateFactory(watch=shop, service="web", status="down")
     ServiceStateFactory(watch=shop, service="db")
@@ -68,13 +68,13 @@ def test_every_service_is_on_exactly_one_page(operator_client, monkeypatch):
     assert len(seen) == 6
 
 
-def test_an_empty_page_says_what_fills_it(operator_client):
+def test_an_empty_page_explains_services(operator_client):
     assert "No report has named a service yet" in (
         operator_client.get(reverse(ADDRESS)).content.decode()
     )
 
 
-def test_the_list_alone_is_given_to_htmx(operator_client):
+def test_an_htmx_request_gets_only_the_list(operator_client):
     page = operator_client.get(reverse(ADDRESS), headers={"HX-Request": "true"}).content.decode()
 
     assert page.strip().startswith('<div id="services">')

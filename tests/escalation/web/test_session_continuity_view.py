@@ -1,4 +1,4 @@
-"""The page of a session: how it was continued, what that was worth, and how to continue from it."""
+"""The page of a session: how it was continued, its cost, and the actions that continue it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def page_of(client, session) -> str:
     return client.get(session.get_absolute_url()).content.decode()
 
 
-def test_it_shows_what_it_carried_and_what_it_repeated(operator_client):
+def test_it_shows_its_context_and_its_repeated_calls(operator_client):
     first = SessionFactory(escalated=True, context_tokens=85_000)
     second = SessionFactory(
         tier=2, parent_session=first, continued_by="resume", cost_usd=Decimal("0.02")
@@ -55,7 +55,7 @@ def test_it_shows_why_it_was_not_resumed(operator_client):
     assert "The disk is full." in page
 
 
-def test_a_session_that_began_a_chain_shows_no_handoff(operator_client):
+def test_the_first_session_of_a_chain_shows_no_handoff(operator_client):
     page = page_of(operator_client, SessionFactory())
 
     assert "Handoff that this run was given" not in page
@@ -81,7 +81,7 @@ def test_req8_the_gauge_is_marked_at_the_threshold(operator_client, settings):
     assert "resumed up to 50%" in page
 
 
-def test_it_says_how_the_cost_was_derived(operator_client):
+def test_it_shows_how_the_cost_was_derived(operator_client):
     session = SessionFactory(cost_basis="difference", baseline_cost_usd=Decimal("0.47"))
 
     page = page_of(operator_client, session)
@@ -106,7 +106,7 @@ def test_it_shows_messages_and_activity(operator_client):
     assert ">2 min ago</time>" in page
 
 
-def test_it_shows_who_asked_for_what(operator_client):
+def test_it_shows_the_request_and_its_author(operator_client):
     session = SessionFactory(
         purpose="follow_up", request="Since when?", requested_by=UserFactory(username="ada")
     )
@@ -138,7 +138,7 @@ def test_it_links_to_the_transcript(operator_client):
     assert f'href="{reverse("web:transcript", args=[session.pk])}"' in page
 
 
-def test_it_offers_what_can_be_done_next(operator_client):
+def test_it_offers_the_possible_actions(operator_client):
     session = SessionFactory(failed=True, tier=2)
 
     page = page_of(operator_client, session)
@@ -147,7 +147,7 @@ def test_it_offers_what_can_be_done_next(operator_client):
         assert f'action="{reverse(f"web:{name}", args=[session.pk])}"' in page
 
 
-def test_a_form_says_how_much_may_be_written(operator_client):
+def test_a_form_shows_its_length_limit(operator_client):
     page = page_of(operator_client, SessionFactory(failed=True))
 
     assert "Reason (at most 200 characters)" in page
@@ -156,7 +156,7 @@ def test_a_form_says_how_much_may_be_written(operator_client):
     assert page.count('maxlength="4000"') == 2
 
 
-def test_only_what_may_change_the_system_asks_for_a_confirmation(operator_client):
+def test_only_actions_that_may_change_the_system_ask_for_a_confirmation(operator_client):
     page = page_of(operator_client, SessionFactory(failed=True))
 
     forms = page.split("<form")
@@ -168,11 +168,11 @@ def test_only_what_may_change_the_system_asks_for_a_confirmation(operator_client
     ]
 
 
-def test_a_running_session_offers_nothing(operator_client):
+def test_a_running_session_offers_no_action(operator_client):
     assert "Continue from here" not in page_of(operator_client, SessionFactory(running=True))
 
 
-def test_a_retired_conversation_is_told_before_somebody_goes_on(operator_client):
+def test_a_retired_conversation_is_reported_beside_the_actions(operator_client):
     session = SessionFactory()
     Conversation.objects.create(session_id=session.session_id, state="retired")
 

@@ -26,7 +26,7 @@ def listed(operator_client):
     return listed_numbers
 
 
-def test_it_asks_a_stranger_to_log_in(client):
+def test_an_anonymous_visitor_is_sent_to_the_login(client):
     assert client.get(reverse("web:sessions")).status_code == 302
 
 
@@ -36,13 +36,13 @@ def test_it_lists_the_newest_first(listed):
     assert listed() == [session.pk for session in reversed(sessions)]
 
 
-def test_an_empty_list_says_what_to_do_next(operator_client):
+def test_an_empty_list_says_how_to_start(operator_client):
     page = operator_client.get(reverse("web:sessions")).content.decode()
 
     assert "No session has run yet" in page
 
 
-def test_an_empty_answer_offers_all_sessions(operator_client):
+def test_an_empty_result_links_to_all_sessions(operator_client):
     SessionFactory()
 
     page = operator_client.get(reverse("web:sessions"), {"tier": 3}).content.decode()
@@ -89,7 +89,7 @@ def test_it_filters_by_purpose(listed):
     assert listed(purpose="follow_up") == [question.pk]
 
 
-def test_it_shows_the_purpose_of_a_run_that_is_not_a_tiers(operator_client):
+def test_it_shows_the_purpose_of_a_session_that_is_not_a_tier(operator_client):
     SessionFactory(purpose="follow_up")
 
     page = operator_client.get(reverse("web:sessions")).content.decode()
@@ -105,7 +105,7 @@ def test_an_estimated_cost_is_marked_as_one(operator_client):
     assert "≈ $0.012 (estimate)" in page
 
 
-def test_filters_work_together(listed):
+def test_filters_combine(listed):
     SessionFactory(drill=True)
     wanted = SessionFactory(drill=True, failed=True)
 
@@ -122,7 +122,7 @@ def test_it_finds_a_session_by_its_number(listed):
 @pytest.mark.parametrize(
     "words", ["sess_abc", "broken pipe", "asks for room", "certificate", "homelab"]
 )
-def test_it_finds_a_session_by_its_words(listed, words):
+def test_it_finds_a_session_by_its_text(listed, words):
     cycle = CycleFactory(watch=WatchFactory(name="homelab"), outcome_reason="certificate expired")
     session = SessionFactory(
         cycle=cycle,
@@ -150,13 +150,13 @@ def test_it_finds_a_session_by_its_words(listed, words):
         {"after": "9" * 30},
     ],
 )
-def test_a_filter_that_makes_no_sense_is_left_out(listed, filters):
+def test_an_invalid_filter_is_ignored(listed, filters):
     session = SessionFactory()
 
     assert listed(**filters) == [session.pk]
 
 
-def test_it_shows_a_page_at_a_time_and_keeps_the_filters(operator_client, listed, monkeypatch):
+def test_paging_keeps_the_filters(operator_client, listed, monkeypatch):
     monkeypatch.setattr(session_pages, "SESSIONS_PER_PAGE", 2)
     sessions = [SessionFactory() for _ in range(3)]
 
@@ -166,7 +166,7 @@ def test_it_shows_a_page_at_a_time_and_keeps_the_filters(operator_client, listed
     assert listed(tier=1, before=sessions[1].pk) == [sessions[0].pk]
 
 
-def test_every_htmx_link_repeats_its_address(operator_client, monkeypatch):
+def test_every_htmx_link_has_the_same_href(operator_client, monkeypatch):
     monkeypatch.setattr(session_pages, "SESSIONS_PER_PAGE", 1)
     SessionFactory(), SessionFactory()
 
@@ -176,7 +176,7 @@ def test_every_htmx_link_repeats_its_address(operator_client, monkeypatch):
         assert re.findall(r'[ ]href="([^"]*)"', link) == re.findall(r'hx-get="([^"]*)"', link)
 
 
-def test_htmx_gets_the_table_alone(operator_client):
+def test_an_htmx_request_gets_only_the_table(operator_client):
     page = operator_client.get(reverse("web:sessions"), headers=HTMX).content.decode()
 
     assert "<html" not in page

@@ -27,7 +27,7 @@ def page_of(client, session, **kwargs) -> str:
     return client.get(session.get_absolute_url(), **kwargs).content.decode()
 
 
-def test_it_asks_a_stranger_to_log_in(client):
+def test_an_anonymous_visitor_is_sent_to_the_login(client):
     response = client.get(SessionFactory().get_absolute_url())
 
     assert response.headers["Location"].startswith(reverse("login"))
@@ -41,7 +41,7 @@ def test_it_shows_the_error_of_a_failed_run(operator_client):
     assert "The CLI broke." in page_of(operator_client, SessionFactory(failed=True))
 
 
-def test_a_session_in_a_paused_queue_says_so(operator_client):
+def test_a_session_in_a_paused_queue_shows_the_pause(operator_client):
     PauseSwitch.objects.create(pk=PauseSwitch.THE_ONE, paused=True, reason="new disks")
     session = SessionFactory(running=True, status="queued")
 
@@ -51,7 +51,7 @@ def test_a_session_in_a_paused_queue_says_so(operator_client):
     assert "It waits for a free worker" not in page
 
 
-def test_a_queued_session_says_what_it_waits_for(operator_client):
+def test_a_queued_session_shows_what_it_waits_for(operator_client):
     session = SessionFactory(running=True, status="queued")
 
     assert "waits for a free worker" in page_of(operator_client, session)
@@ -109,7 +109,7 @@ def test_it_escapes_hostile_text_everywhere(operator_client):
     assert "<img src=x" not in page_of(operator_client, session)
 
 
-def test_text_that_no_page_can_be_encoded_with_is_shown_with_a_mark(operator_client):
+def test_text_that_cannot_be_encoded_is_shown_with_a_replacement(operator_client):
     # PostgreSQL holds no half of a pair: what is left to show there is the mark in its place.
     halves = ("\ud800", "\udfff", "\ud83d")
     one, other, third = halves if connection.vendor == "sqlite" else ("\ufffd",) * 3
@@ -122,7 +122,7 @@ def test_text_that_no_page_can_be_encoded_with_is_shown_with_a_mark(operator_cli
     assert "half \ufffd of a smile" in page
 
 
-def test_a_running_session_connects_to_the_live_output_after_its_last_event(operator_client):
+def test_the_stream_of_a_running_session_starts_after_its_last_event(operator_client):
     session = SessionFactory(running=True)
     SessionEventFactory(session=session, sequence=7)
 
@@ -131,20 +131,20 @@ def test_a_running_session_connects_to_the_live_output_after_its_last_event(oper
     assert f'sse-connect="{session.get_absolute_url()}live/?after=7"' in page
 
 
-def test_a_finished_session_connects_to_nothing(operator_client):
+def test_a_finished_session_opens_no_stream(operator_client):
     page = page_of(operator_client, SessionFactory())
 
     assert "sse-connect" not in page
     assert "hx-trigger" not in page
 
 
-def test_a_finished_session_is_refreshed_while_its_cycle_goes_on(operator_client):
+def test_a_finished_session_is_refreshed_while_its_cycle_runs(operator_client):
     session = SessionFactory(escalated=True, cycle=CycleFactory(running=True))
 
     assert "every 2s" in page_of(operator_client, session)
 
 
-def test_htmx_gets_the_parts_that_change(operator_client):
+def test_an_htmx_request_gets_only_the_parts_that_change(operator_client):
     page = page_of(operator_client, SessionFactory(), headers=HTMX)
 
     assert "<html" not in page
@@ -187,7 +187,7 @@ def test_it_shows_the_last_events_of_a_long_session(operator_client, long_sessio
     assert f"{long_session.get_absolute_url()}events/?before=6" in page
 
 
-def test_earlier_events_are_loaded_by_stretches(operator_client, long_session):
+def test_earlier_events_are_loaded_in_parts(operator_client, long_session):
     url = reverse("web:session_events", args=[long_session.pk])
 
     page = operator_client.get(url, {"before": 6}, headers=HTMX).content.decode()
@@ -197,26 +197,26 @@ def test_earlier_events_are_loaded_by_stretches(operator_client, long_session):
     assert "?before=3" in page
 
 
-def test_the_earliest_stretch_has_no_earlier_one(operator_client, long_session):
+def test_the_first_part_has_no_earlier_one(operator_client, long_session):
     url = reverse("web:session_events", args=[long_session.pk])
 
     assert "?before=" not in operator_client.get(url, {"before": 3}, headers=HTMX).content.decode()
 
 
-def test_earlier_events_are_a_page_without_javascript(operator_client, long_session):
+def test_earlier_events_are_a_whole_page_without_javascript(operator_client, long_session):
     url = reverse("web:session_events", args=[long_session.pk])
 
     assert "<html" in operator_client.get(url, {"before": "6"}).content.decode()
 
 
 @pytest.mark.parametrize("odd", ["", "x", "-1", "9" * 30, "²"])
-def test_an_odd_place_to_begin_is_not_an_error(operator_client, long_session, odd):
+def test_an_invalid_position_is_not_an_error(operator_client, long_session, odd):
     url = reverse("web:session_events", args=[long_session.pk])
 
     assert operator_client.get(url, {"before": odd}).status_code == 200
 
 
-def test_it_leads_to_its_chain_and_to_the_other_runs(operator_client):
+def test_it_links_to_its_chain_and_to_the_other_sessions(operator_client):
     first, second, third = three_tier_chain()
 
     page = page_of(operator_client, second)
@@ -226,7 +226,7 @@ def test_it_leads_to_its_chain_and_to_the_other_runs(operator_client):
         assert f'<a href="{other.get_absolute_url()}">Session #{other.pk}' in page
 
 
-def test_a_run_that_a_person_stopped_is_no_error(operator_client):
+def test_a_session_stopped_by_a_person_is_not_shown_as_an_error(operator_client):
     session = SessionFactory(
         status="interrupted", stop_cause="person", stop_requested="ada", error="Stopped: ada."
     )

@@ -1,4 +1,4 @@
-"""Endpoints that act on a finished session: by POST, with a tick where it may change something."""
+"""Endpoints that act on a finished session, with a confirmation where it may change something."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def test_an_unknown_session_is_not_found(operator_client, name):
         ("escalate_session", Purpose.TIER, 2),
     ],
 )
-def test_it_queues_a_run_and_leads_to_it(operator_client, operator, failed, name, purpose, tier):
+def test_an_action_enqueues_a_session_and_redirects_to_it(
+    operator_client, operator, failed, name, purpose, tier
+):
     response = operator_client.post(address(name, failed), {"request": "Why?", "confirm": "on"})
 
     run = created()
@@ -67,7 +69,7 @@ def test_it_queues_a_run_and_leads_to_it(operator_client, operator, failed, name
 
 
 @pytest.mark.parametrize("name", ["follow_up", "fork_session", "escalate_session"])
-def test_what_was_written_reaches_the_run(operator_client, failed, name):
+def test_the_request_reaches_the_session(operator_client, failed, name):
     operator_client.post(address(name, failed), {"request": "Is db slow?", "confirm": "on"})
 
     assert created().request == "Is db slow?"
@@ -86,7 +88,9 @@ def test_what_was_written_reaches_the_run(operator_client, failed, name):
         ("escalate_session", 2, True),
     ],
 )
-def test_what_may_change_something_needs_a_tick(operator_client, name, tier, needed):
+def test_an_action_that_may_change_something_needs_a_confirmation(
+    operator_client, name, tier, needed
+):
     session = SessionFactory(failed=True, tier=tier, workdir="/tmp")
 
     response = operator_client.post(address(name, session), {"request": "Why?"})
@@ -99,7 +103,7 @@ def test_what_may_change_something_needs_a_tick(operator_client, name, tier, nee
 
 @pytest.mark.parametrize("name", ["follow_up", "fork_session", "escalate_session"])
 @pytest.mark.parametrize("text", ["", "  "])
-def test_without_words_it_says_what_is_missing(operator_client, failed, name, text):
+def test_a_missing_text_is_refused(operator_client, failed, name, text):
     response = operator_client.post(address(name, failed), {"request": text, "confirm": "on"})
 
     (message,) = said(response)
@@ -109,7 +113,7 @@ def test_without_words_it_says_what_is_missing(operator_client, failed, name, te
 
 
 @every_endpoint
-def test_a_refusal_is_shown_where_the_person_came_from(operator_client, name):
+def test_a_refusal_is_shown_on_the_page_of_the_session(operator_client, name):
     busy = SessionFactory(failed=True, cycle=CycleFactory(running=True))
 
     response = operator_client.post(
@@ -123,7 +127,7 @@ def test_a_refusal_is_shown_where_the_person_came_from(operator_client, name):
 
 @pytest.mark.parametrize("name", ["retry_session", "escalate_session"])
 @pytest.mark.parametrize("fresh", [True, False])
-def test_a_fresh_conversation_can_be_asked_for(operator_client, failed, name, fresh):
+def test_a_fresh_conversation_can_be_requested(operator_client, failed, name, fresh):
     form = {"request": "Why?", "confirm": "on", **({"fresh": "on"} if fresh else {})}
 
     operator_client.post(address(name, failed), form)
@@ -131,7 +135,7 @@ def test_a_fresh_conversation_can_be_asked_for(operator_client, failed, name, fr
     assert created().force_fresh is fresh
 
 
-def test_two_escalations_by_two_people_one_is_told_that_it_came_too_late(operator_client, failed):
+def test_of_two_escalations_the_second_is_refused(operator_client, failed):
     form = {"request": "Help", "confirm": "on"}
     operator_client.post(address("escalate_session", failed), form)
     Session.objects.filter(status=Status.QUEUED).update(status=Status.COMPLETED)
@@ -143,7 +147,7 @@ def test_two_escalations_by_two_people_one_is_told_that_it_came_too_late(operato
     assert failed.children.count() == 1
 
 
-def test_the_dashboard_switch_starts_a_cycle_that_is_fresh_at_every_tier(operator_client, workdir):
+def test_the_fresh_option_of_the_overview_applies_to_every_tier(operator_client, workdir):
     watch = WatchFactory(workdir=str(workdir))
 
     operator_client.post(reverse("web:run_watch", args=[watch.pk]), {"fresh": "on"})

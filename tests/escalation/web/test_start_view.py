@@ -1,4 +1,4 @@
-"""The guide of the first start: each step says what is done and what comes next."""
+"""The guide of the first start: the state of each step, and the next one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def page_of(client: Client, url: str) -> str:
     return client.get(url).content.decode()
 
 
-def test_without_a_key_it_says_what_to_set_and_offers_a_drill(operator_client, url, monkeypatch):
+def test_without_a_key_the_guide_names_the_setting_and_offers_a_drill(
+    operator_client, url, monkeypatch
+):
     monkeypatch.setattr("escalation.web.context_processors.credentials_configured", lambda: False)
 
     page = page_of(operator_client, url)
@@ -49,7 +51,7 @@ def test_without_a_key_it_says_what_to_set_and_offers_a_drill(operator_client, u
     assert "not found" in page
 
 
-def test_with_a_key_it_says_so(operator_client, url, monkeypatch):
+def test_with_a_key_the_guide_shows_it_as_set(operator_client, url, monkeypatch):
     monkeypatch.setattr("escalation.web.context_processors.credentials_configured", lambda: True)
 
     page = page_of(operator_client, url)
@@ -58,7 +60,7 @@ def test_with_a_key_it_says_so(operator_client, url, monkeypatch):
     assert "could not run" not in page
 
 
-def test_it_asks_for_name_directory_and_what_to_look_at(operator_client, url):
+def test_the_form_asks_for_name_directory_and_instructions(operator_client, url):
     page = page_of(operator_client, url)
 
     for name in ("name", "workdir", "instructions"):
@@ -66,7 +68,7 @@ def test_it_asks_for_name_directory_and_what_to_look_at(operator_client, url):
     assert "Run the first cycle" not in page
 
 
-def test_who_may_not_make_a_watch_is_told_whom_to_ask(url):
+def test_an_account_that_may_not_add_a_watch_is_told_whom_to_ask(url):
     client = Client()
     client.force_login(user_with("operator"))
 
@@ -76,7 +78,7 @@ def test_who_may_not_make_a_watch_is_told_whom_to_ask(url):
     assert 'name="workdir"' not in page
 
 
-def test_a_watch_can_be_run_from_here(operator_client, url, watch):
+def test_a_watch_can_be_run_from_the_guide(operator_client, url, watch):
     page = page_of(operator_client, url)
 
     assert reverse("web:run_watch", args=[watch.pk]) in page
@@ -84,11 +86,11 @@ def test_a_watch_can_be_run_from_here(operator_client, url, watch):
     assert "hx-trigger" not in page
 
 
-def test_another_watch_can_be_wanted(operator_client, url, watch):
+def test_the_form_for_another_watch_can_be_opened(operator_client, url, watch):
     assert 'name="workdir"' in page_of(operator_client, f"{url}?new=1")
 
 
-def test_a_running_round_is_followed(operator_client, url, watch):
+def test_a_running_cycle_is_followed(operator_client, url, watch):
     cycle = CycleFactory(watch=watch, running=True)
     SessionFactory(cycle=cycle, status="running", finished_at=None, cost_usd=None)
 
@@ -99,16 +101,14 @@ def test_a_running_round_is_followed(operator_client, url, watch):
     assert cycle.get_absolute_url() in page
 
 
-def test_htmx_gets_the_guide_alone(operator_client, url, watch):
+def test_an_htmx_request_gets_only_the_guide(operator_client, url, watch):
     page = operator_client.get(url, headers={"HX-Request": "true"}).content.decode()
 
     assert "<html" not in page
     assert 'id="guide"' in page
 
 
-def test_afterwards_it_says_what_was_found_and_what_would_have_been_done(
-    operator_client, url, watch
-):
+def test_a_finished_cycle_shows_its_report_and_denied_commands(operator_client, url, watch):
     session = SessionFactory(cycle=CycleFactory(watch=watch, outcome="needs_person"), report=REPORT)
     denied = {"verdict": "deny", "more": {"allowed_from": 2}}
     CommandEventFactory(session=session, command="docker restart web", **denied)
@@ -124,13 +124,13 @@ def test_afterwards_it_says_what_was_found_and_what_would_have_been_done(
     assert len(queries) <= 12
 
 
-def test_a_round_that_wanted_nothing_more_says_so(operator_client, url, watch):
+def test_a_cycle_without_denied_commands_says_so(operator_client, url, watch):
     SessionFactory(cycle=CycleFactory(watch=watch), report={"summary": "All is well."})
 
     assert "it asked for no more than it was given" in page_of(operator_client, url)
 
 
-def test_the_report_and_the_wishes_of_a_plan_are_not_shown(operator_client, url, watch):
+def test_the_report_and_the_commands_of_a_plan_session_are_not_shown(operator_client, url, watch):
     cycle = CycleFactory(watch=watch, outcome="needs_person")
     SessionFactory(cycle=cycle, report={"summary": "web answers 502."})
     asks = {"needed": True, "reason": "It must be redeployed."}
@@ -144,7 +144,7 @@ def test_the_report_and_the_wishes_of_a_plan_are_not_shown(operator_client, url,
     assert "It must be redeployed." not in page
 
 
-def test_a_round_that_was_stopped_is_told_as_such(operator_client, url, watch):
+def test_a_stopped_cycle_is_shown_as_stopped(operator_client, url, watch):
     stop = {"status": "interrupted", "stop_cause": "person", "stop_requested": "ada"}
     SessionFactory(cycle=CycleFactory(watch=watch, outcome="needs_person"), **stop)
 
@@ -154,7 +154,7 @@ def test_a_round_that_was_stopped_is_told_as_such(operator_client, url, watch):
     assert "No report was given." in page
 
 
-def test_hostile_text_is_harmless(operator_client, url):
+def test_hostile_text_is_escaped(operator_client, url):
     hostile = "<script>alert(1)</script>"
     watch = WatchFactory(name=hostile, workdir=hostile, instructions=hostile)
     report = {"summary": hostile, "services": [{"name": hostile}], "escalation": hostile}

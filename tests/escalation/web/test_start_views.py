@@ -16,7 +16,9 @@ def url() -> str:
     return reverse("web:first_watch")
 
 
-def test_the_first_watch_is_off_dry_and_only_looks(operator_client, url, workdir, settings):
+def test_the_first_watch_is_paused_and_dry_with_tier_1_only(
+    operator_client, url, workdir, settings
+):
     settings.CLAUDEOPS_MAX_TIER, settings.CLAUDEOPS_DRY_RUN = 3, False
     said = {"name": "shop", "workdir": str(workdir), "instructions": "Port 8080 must answer."}
 
@@ -32,7 +34,7 @@ def test_the_first_watch_is_off_dry_and_only_looks(operator_client, url, workdir
     ]
 
 
-def test_nobody_can_slip_in_more_than_the_guide_asks_for(operator_client, url, workdir):
+def test_fields_that_the_guide_does_not_have_are_ignored(operator_client, url, workdir):
     more = {"enabled": "on", "max_tier": "3", "dry_run": "", "grants": "ssh"}
 
     operator_client.post(url, {"name": "shop", "workdir": str(workdir), **more})
@@ -51,9 +53,7 @@ def test_nobody_can_slip_in_more_than_the_guide_asks_for(operator_client, url, w
         ({"name": "taken", "workdir": "/srv"}, "already exists"),
     ],
 )
-def test_what_is_wrong_is_said_and_nothing_that_was_written_is_lost(
-    operator_client, url, said, told
-):
+def test_an_invalid_form_is_shown_again_with_its_input(operator_client, url, said, told):
     WatchFactory(name="taken")
 
     page = operator_client.post(url, {**said, "instructions": "Look at it."}).content.decode()

@@ -160,7 +160,7 @@ def test_it_shows_what_was_said_before_a_compaction_too(operator_client, session
     assert shown.count("first answer") == 1
 
 
-def test_it_shows_all_stretches_of_a_conversation_compacted_twice(operator_client, session, talk):
+def test_it_shows_all_parts_of_a_conversation_compacted_twice(operator_client, session, talk):
     compacted(talk)
     talk.add("system", "y", None, subtype="compact_boundary", logicalParentUuid="d")
     talk.ask("u", "Summary again.", isCompactSummary=True).say("e", "third answer").keep()
@@ -171,7 +171,7 @@ def test_it_shows_all_stretches_of_a_conversation_compacted_twice(operator_clien
     assert shown.count("Conversation compacted") == 2
 
 
-def test_it_hides_what_the_cli_says_to_itself(operator_client, session, talk):
+def test_it_hides_internal_entries_of_the_cli(operator_client, session, talk):
     talk.ask("a", "question").add("attachment", "b", attachment={"type": "secret snapshot"})
     talk.ask("c", "caveat for the model", isMeta=True).say("d", "answer").keep()
 
@@ -182,7 +182,7 @@ def test_it_hides_what_the_cli_says_to_itself(operator_client, session, talk):
     assert in_order(shown, "question", "answer")
 
 
-def test_it_says_where_this_run_began(operator_client, talk, session):
+def test_it_marks_where_this_session_began(operator_client, talk, session):
     began = session.started_at
     earlier, later = began - timedelta(hours=1), began + timedelta(seconds=1)
     talk.ask("a", "of Tier 1", timestamp=earlier.isoformat())
@@ -195,7 +195,7 @@ def test_it_says_where_this_run_began(operator_client, talk, session):
     assert in_order(shown, "also Tier 1", mark, "of this run")
 
 
-def test_it_sets_nothing_apart_when_this_run_began_the_conversation(operator_client, talk, session):
+def test_it_has_no_mark_when_this_session_began_the_conversation(operator_client, talk, session):
     talk.ask("a", "hello", timestamp=timezone.now().isoformat()).keep()
 
     assert "began here" not in page(operator_client, session)
@@ -229,13 +229,13 @@ def test_it_pages_with_plain_links_and_with_htmx(operator_client, session, talk)
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "99", "x", "", "9" * 400, "²"])
-def test_it_takes_any_page_number(operator_client, session, talk, number):
+def test_an_invalid_page_number_shows_a_page(operator_client, session, talk, number):
     long_talk(talk, 60)
 
     assert "of 60" in page(operator_client, session, f"?page={number}")
 
 
-def test_it_answers_htmx_with_the_part_that_changes(operator_client, session, talk):
+def test_an_htmx_request_gets_only_the_part_that_changes(operator_client, session, talk):
     long_talk(talk, 60)
 
     shown = page(operator_client, session, "?page=2", **HTMX)
@@ -283,13 +283,13 @@ def test_it_pages_within_a_subagent(operator_client, session, talk):
 
 
 @pytest.mark.parametrize("agent", ["unknown", "../../x"])
-def test_it_knows_no_other_subagent(operator_client, session, talk, agent):
+def test_an_unknown_subagent_is_not_found(operator_client, session, talk, agent):
     with_subagent(session, talk)
 
     assert operator_client.get(address(session, f"?agent={agent}")).status_code == 404
 
 
-def test_it_shows_hostile_text_as_words(operator_client, session, talk):
+def test_it_escapes_hostile_text(operator_client, session, talk):
     talk.ask("a", "<script>alert(1)</script>")
     talk.say("b", '<img src=x onerror="alert(2)"> \x1b[31mred \x00 \ud83e \u202eturned').keep()
 
@@ -317,7 +317,7 @@ def test_it_shows_hostile_text_as_words(operator_client, session, talk):
     ],
     ids=str,
 )
-def test_it_shows_what_it_can_of_an_odd_entry(operator_client, session, talk, odd):
+def test_it_shows_what_it_can_of_a_malformed_entry(operator_client, session, talk, odd):
     talk.ask("a", "before").ask("odd", "in the middle", **{"parent": "a"})
     talk.entries[-1].update(odd)
     talk.say("c", "after").keep()
@@ -325,7 +325,7 @@ def test_it_shows_what_it_can_of_an_odd_entry(operator_client, session, talk, od
     assert "after" in page(operator_client, session)
 
 
-def test_it_cuts_what_is_endless(operator_client, session, talk):
+def test_it_shortens_very_long_text(operator_client, session, talk):
     talk.say("a", "long " * 20_000).keep()
 
     shown = page(operator_client, session)
@@ -344,7 +344,7 @@ def test_it_cuts_what_is_endless(operator_client, session, talk):
     ],
     ids=["running", "queued", "no id", "not archived"],
 )
-def test_it_explains_why_there_is_nothing(db, operator_client, facts, words):
+def test_it_explains_why_there_is_no_transcript(db, operator_client, facts, words):
     shown = page(operator_client, SessionFactory(**facts))
 
     assert words in shown.replace("&#x27;", "'")
@@ -363,18 +363,18 @@ def test_it_explains_a_damaged_copy(operator_client, session, talk):
     assert "The archived copy is damaged" in page(operator_client, session)
 
 
-def test_it_wants_a_login(session):
+def test_an_anonymous_visitor_is_sent_to_the_login(session):
     response = Client().get(address(session))
 
     assert response.status_code == 302
     assert response.headers["Location"].startswith(reverse("login"))
 
 
-def test_it_knows_no_other_session(db, operator_client):
+def test_an_unknown_session_is_not_found(db, operator_client):
     assert operator_client.get(reverse("web:transcript", args=[999])).status_code == 404
 
 
-def test_its_queries_do_not_grow_with_the_conversation(
+def test_the_number_of_queries_does_not_grow_with_the_conversation(
     operator_client, session, talk, django_assert_max_num_queries
 ):
     long_talk(talk, 120)
@@ -392,9 +392,7 @@ def test_a_transcript_is_shown_redacted(operator_client, session, talk):
     assert "hunter22" not in shown
 
 
-def test_the_address_of_a_target_is_redacted_where_a_transcript_is_shown(
-    operator_client, session, talk
-):
+def test_the_address_of_a_channel_is_redacted_in_a_transcript(operator_client, session, talk):
     ChannelFactory(address="ntfy://a-topic-is-a-password")
     talk.ask("u1", "It posts to ntfy://a-topic-is-a-password.").keep()
 

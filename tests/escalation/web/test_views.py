@@ -1,4 +1,4 @@
-"""Endpoints that act: only for operators, only by POST, and each says what it did."""
+"""Endpoints of watches: only for operators, only by POST, with a message about the result."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_it_acts_only_on_post(operator_client, watch, name):
 
 
 @pytest.mark.parametrize("name", EVERY_ENDPOINT)
-def test_a_stranger_is_sent_to_the_login(client, watch, name):
+def test_an_anonymous_visitor_is_sent_to_the_login(client, watch, name):
     response = client.post(address(name, watch))
 
     assert response.status_code == 302
@@ -56,7 +56,7 @@ def test_a_form_from_another_site_is_refused(operator, watch, name):
     assert response.status_code == 403
 
 
-def test_a_run_is_queued_and_shown(operator_client, operator, watch):
+def test_a_run_is_enqueued_and_shown(operator_client, operator, watch):
     response = operator_client.post(address("run_watch", watch), {"prompt": "  Is db slow? "})
 
     cycle = watch.cycles.get()
@@ -67,7 +67,7 @@ def test_a_run_is_queued_and_shown(operator_client, operator, watch):
     assert OrmQ.objects.count() == 1
 
 
-def test_a_paused_watch_can_still_be_run_by_hand(operator_client, workdir):
+def test_a_paused_watch_can_be_run_manually(operator_client, workdir):
     watch = WatchFactory(workdir=str(workdir), enabled=False)
 
     operator_client.post(address("run_watch", watch))
@@ -75,7 +75,7 @@ def test_a_paused_watch_can_still_be_run_by_hand(operator_client, workdir):
     assert watch.cycles.count() == 1
 
 
-def test_a_second_run_says_which_cycle_is_in_the_way(operator_client, watch):
+def test_a_second_run_is_refused_with_the_active_cycle(operator_client, watch):
     active = CycleFactory(running=True, watch=watch)
 
     response = operator_client.post(address("run_watch", watch))
@@ -110,7 +110,7 @@ def test_a_watch_can_be_unpaused(operator_client, workdir):
     assert said(response) == ["The watch shop runs again, every hour."]
 
 
-def test_where_an_action_leads_can_be_seen(operator_client, watch):
+def test_an_action_redirects_to_a_page_with_its_result(operator_client, watch):
     response = operator_client.post(address("pause_watch", watch), follow=True)
 
     assert response.status_code == 200

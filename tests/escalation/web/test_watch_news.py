@@ -1,4 +1,4 @@
-"""The page of a watch draws itself anew when something changed, and costs little otherwise."""
+"""The page of a watch is rendered again after a change, and costs little otherwise."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def asked_again(client: Client, watch: Watch, version: str) -> Any:
     return client.get(watch.get_absolute_url(), {"version": version}, headers=HTMX)
 
 
-def test_an_unchanged_page_is_answered_with_nothing_by_a_few_short_queries(
+def test_an_unchanged_page_answers_no_content_with_few_queries(
     operator_client, watch, django_assert_num_queries
 ):
     version = version_of(operator_client, watch)
@@ -68,7 +68,7 @@ NEWS: dict[str, Callable[[Watch], object]] = {
 
 
 @pytest.mark.parametrize("news", NEWS)
-def test_it_is_drawn_anew_when(operator_client, watch, news):
+def test_the_page_is_rendered_again_after_a_change(operator_client, watch, news):
     version = version_of(operator_client, watch)
 
     NEWS[news](watch)
@@ -78,7 +78,9 @@ def test_it_is_drawn_anew_when(operator_client, watch, news):
     assert version not in answer.content.decode()
 
 
-def test_a_refresh_brings_what_changes_and_the_counts_of_the_navigation(operator_client, watch):
+def test_a_refresh_contains_the_changed_parts_and_the_counts_of_the_navigation(
+    operator_client, watch
+):
     IncidentFactory(watch=watch, title="web is down")
 
     page = asked_again(operator_client, watch, "old").content.decode()
@@ -89,7 +91,7 @@ def test_a_refresh_brings_what_changes_and_the_counts_of_the_navigation(operator
     assert "Autonomy, approvals and limits" not in page
 
 
-def test_what_a_round_comes_to_is_said_aloud(operator_client, watch):
+def test_the_outcome_of_a_cycle_is_announced(operator_client, watch):
     assert (
         'data-announce="shop: a cycle is running."'
         in asked_again(operator_client, watch, "").content.decode()

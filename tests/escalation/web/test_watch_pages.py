@@ -45,7 +45,7 @@ def watch(tmp_path) -> Watch:
     return made
 
 
-def test_the_list_names_each_watch_with_its_state_and_rhythm(operator_client, watch):
+def test_the_list_shows_each_watch_with_state_and_schedule(operator_client, watch):
     CycleFactory(watch=watch, outcome_reason="All is well.")
     IncidentFactory(watch=watch)
     WatchFactory(name="lab", enabled=False, cron="0 3 * * *")
@@ -57,14 +57,14 @@ def test_the_list_names_each_watch_with_its_state_and_rhythm(operator_client, wa
     assert "when on: at 03:00, every day" in page
 
 
-def test_an_empty_list_says_how_to_begin(operator_client):
+def test_an_empty_list_says_how_to_add_a_watch(operator_client):
     page = operator_client.get(reverse("web:watches")).content.decode()
 
     assert "Make the first one" in page
     assert reverse("web:new_watch") in page
 
 
-def test_the_page_says_when_it_runs_next_with_the_zone(operator_client, watch, settings):
+def test_the_page_shows_the_next_run_with_its_time_zone(operator_client, watch, settings):
     page = page_of(operator_client, watch)
 
     assert "Every 30 minutes." in page
@@ -72,14 +72,14 @@ def test_the_page_says_when_it_runs_next_with_the_zone(operator_client, watch, s
     assert "UTC</time>" in page
 
 
-def test_a_watch_that_is_backed_off_shows_times_after_that(watch):
+def test_a_watch_in_back_off_shows_later_runs(watch):
     now = timezone.now()
     watch.backed_off_until = now + timedelta(hours=5)
 
     assert all(time >= watch.backed_off_until for time in watch.next_times(now))
 
 
-def test_each_service_has_a_mark_for_each_round(operator_client, watch):
+def test_each_service_has_a_mark_for_each_cycle(operator_client, watch):
     state = ServiceStateFactory(watch=watch, service="web", status="down")
     CycleFactory(watch=watch)
 
@@ -90,7 +90,7 @@ def test_each_service_has_a_mark_for_each_round(operator_client, watch):
     assert reverse("web:cycle", args=[state.cycle.pk]) in page
 
 
-def test_open_incidents_come_before_those_that_are_over(operator_client, watch):
+def test_open_incidents_come_before_resolved_ones(operator_client, watch):
     over = {"state": "resolved", "resolved_as": "person", "resolved_at": timezone.now()}
     IncidentFactory(watch=watch, title="db was slow", **over)
     IncidentFactory(watch=watch, title="web is down")
@@ -205,7 +205,7 @@ def test_a_card_of_the_overview_links_to_a_manifest_that_waits(operator_client, 
     assert (link in before, link in after) == (False, True)
 
 
-def test_without_house_rules_there_is_a_draft_with_the_services(operator_client, watch, tmp_path):
+def test_without_house_rules_a_draft_with_the_services_is_shown(operator_client, watch, tmp_path):
     ServiceStateFactory(watch=watch, service="web", name="Web shop")
 
     page = page_of(operator_client, watch)
@@ -235,7 +235,7 @@ def test_an_operator_runs_and_pauses_but_does_not_edit(watch):
     assert reverse("web:watch_settings", args=[watch.pk]) not in page
 
 
-def test_hostile_words_are_only_words(operator_client, watch):
+def test_hostile_text_is_escaped(operator_client, watch):
     Watch.objects.filter(pk=watch.pk).update(
         name=HOSTILE[:90], instructions=HOSTILE, grants="write:/<script>"
     )
@@ -262,7 +262,7 @@ def test_the_page_asks_before_a_watch_is_removed(operator_client, watch):
     assert "1 incident of it is not over." in page
 
 
-def test_a_watch_at_work_is_not_offered_for_removal(operator_client, watch):
+def test_a_watch_with_an_active_cycle_cannot_be_removed(operator_client, watch):
     CycleFactory(watch=watch, running=True)
 
     page = operator_client.get(reverse("web:watch_removal", args=[watch.pk]))

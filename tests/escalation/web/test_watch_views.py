@@ -1,4 +1,4 @@
-"""Watches made, changed and removed in the browser."""
+"""Watches added, changed and removed on the pages."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def said(response) -> str:
     return " ".join(str(message) for message in get_messages(response.wsgi_request))
 
 
-def test_a_new_watch_is_made_and_is_off(operator_client, form):
+def test_a_new_watch_is_created_paused(operator_client, form):
     response = operator_client.post(reverse("web:add_watch"), {**form, "enabled": "on"})
 
     watch = Watch.objects.get()
@@ -58,7 +58,7 @@ def test_a_new_watch_is_made_and_is_off(operator_client, form):
     assert LogEntry.objects.get().object_repr == "shop"
 
 
-def test_all_mistakes_are_shown_at_their_fields_and_nothing_is_lost(operator_client, form):
+def test_all_errors_are_shown_at_their_fields_and_input_is_kept(operator_client, form):
     wrong = {
         **{"workdir": "/nowhere/at/all", "cron": "sometimes", "approval": "9", "ask": "rm"},
         **{"name": "", "interval_minutes": "0", "instructions": "My long instructions."},
@@ -80,7 +80,7 @@ def test_a_name_that_is_taken_is_refused_at_its_field(operator_client, form, wat
     assert "already exists" in response.content.decode()
 
 
-def test_an_edit_changes_what_was_written_and_the_schedule(operator_client, form, watch):
+def test_an_edit_changes_the_fields_and_the_schedule(operator_client, form, watch):
     address = reverse("web:edit_watch", args=[watch.pk])
 
     response = operator_client.post(address, {**form, "cron": "0 3 * * *", "approval": ""})
@@ -92,7 +92,7 @@ def test_an_edit_changes_what_was_written_and_the_schedule(operator_client, form
     assert said(response).startswith("shop: Changed:")
 
 
-def test_an_edit_that_is_wrong_changes_nothing(operator_client, form, watch):
+def test_an_invalid_edit_changes_nothing(operator_client, form, watch):
     address = reverse("web:edit_watch", args=[watch.pk])
 
     response = operator_client.post(address, {**form, "name": "other", "workdir": "relative"})
@@ -103,7 +103,7 @@ def test_an_edit_that_is_wrong_changes_nothing(operator_client, form, watch):
     assert "must be absolute" in response.content.decode()
 
 
-def test_an_edit_does_not_undo_a_pause_that_came_meanwhile(operator_client, form, watch):
+def test_an_edit_keeps_a_pause_that_came_meanwhile(operator_client, form, watch):
     Watch.objects.filter(pk=watch.pk).update(enabled=False)
 
     operator_client.post(reverse("web:edit_watch", args=[watch.pk]), {**form, "name": "new"})
@@ -214,7 +214,7 @@ def test_a_watch_is_removed_after_a_confirmation_and_its_name_stays(operator_cli
     assert LogEntry.objects.get().object_repr == "shop"
 
 
-def test_a_watch_at_work_is_not_removed(operator_client, watch):
+def test_a_watch_with_an_active_cycle_is_not_removed(operator_client, watch):
     CycleFactory(watch=watch, running=True)
     address = reverse("web:remove_watch", args=[watch.pk])
 
@@ -226,7 +226,7 @@ def test_a_watch_at_work_is_not_removed(operator_client, watch):
 
 
 @pytest.mark.parametrize("act", ["pause_watch", "unpause_watch", "run_watch"])
-def test_what_was_asked_on_the_watch_s_page_leads_back_there(operator_client, watch, act):
+def test_an_action_on_the_page_of_a_watch_redirects_to_it(operator_client, watch, act):
     CycleFactory(watch=watch, running=True)
 
     response = operator_client.post(reverse(f"web:{act}", args=[watch.pk]), {"from": "watch"})
@@ -234,7 +234,7 @@ def test_what_was_asked_on_the_watch_s_page_leads_back_there(operator_client, wa
     assert response.url == watch.get_absolute_url()
 
 
-def test_switching_it_is_written_down(operator_client, operator, watch):
+def test_a_pause_is_logged(operator_client, operator, watch):
     operator_client.post(reverse("web:pause_watch", args=[watch.pk]))
 
     entry = LogEntry.objects.get()

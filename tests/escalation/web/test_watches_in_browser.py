@@ -58,7 +58,7 @@ def pages_of(watch: Watch) -> list[str]:
     ]
 
 
-def test_a_watch_lives_in_the_browser(visit, system):
+def test_a_watch_is_added_edited_and_removed(visit, system):
     page = visit.go(reverse("web:watches"))
     page.get_by_role("link", name="Make a watch").click()
 
@@ -109,7 +109,7 @@ def test_a_watch_lives_in_the_browser(visit, system):
     expect(page.get_by_text("Switched on.")).to_be_visible()
 
 
-def test_a_round_is_started_with_a_request_from_the_page(visit, system):
+def test_a_cycle_is_started_with_a_request_from_the_page(visit, system):
     watch = WatchFactory(name="shop", workdir=str(system))
     page = visit.go(watch.get_absolute_url())
 
@@ -142,7 +142,7 @@ def test_a_changed_manifest_is_read_and_accepted(visit, system):
     expect(page.get_by_text("Accepted CLAUDE-OPS.md.")).to_be_visible()
 
 
-def test_its_page_follows_a_round_and_keeps_what_somebody_writes(visit, system):
+def test_the_page_follows_a_cycle_and_keeps_text_in_a_form(visit, system):
     watch = WatchFactory(name="shop", workdir=str(system))
     page = visit.go(watch.get_absolute_url())
     page.get_by_text("Run with a request").click()
@@ -157,7 +157,7 @@ def test_its_page_follows_a_round_and_keeps_what_somebody_writes(visit, system):
     expect(page.get_by_label("What to look at in this run")).to_have_value("Look at")
 
 
-def test_a_page_in_the_background_asks_for_nothing_until_it_is_seen(visit, system):
+def test_a_page_in_the_background_does_not_poll(visit, system):
     page = visit.go(WatchFactory(workdir=str(system)).get_absolute_url())
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -172,7 +172,7 @@ def test_a_page_in_the_background_asks_for_nothing_until_it_is_seen(visit, syste
         )
 
 
-def test_services_are_filtered_without_leaving_the_page(visit):
+def test_services_are_filtered_in_place(visit):
     ServiceStateFactory(service="web", status="down")
     ServiceStateFactory(service="db")
     page = visit.go(reverse("web:services"))
@@ -185,7 +185,7 @@ def test_services_are_filtered_without_leaving_the_page(visit):
     assert "status=down" in page.url
 
 
-def test_no_page_scrolls_sideways_or_obeys_hostile_words(visit, system):
+def test_no_page_scrolls_sideways_or_runs_hostile_text(visit, system):
     watch = a_busy_watch(system)
 
     for width in WIDTHS:

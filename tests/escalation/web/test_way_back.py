@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
 
 
 @pytest.mark.parametrize("name", ["acknowledge_incident", "snooze_incident", "resolve_incident"])
-def test_what_was_done_on_now_leads_back_to_now(operator_client, name):
+def test_an_action_on_the_overview_redirects_to_the_overview(operator_client, name):
     incident = IncidentFactory()
 
     response = operator_client.post(
@@ -20,7 +20,7 @@ def test_what_was_done_on_now_leads_back_to_now(operator_client, name):
 
 
 @pytest.mark.parametrize("back", ["", "https://example.org/", "//example.org", "watches"])
-def test_any_other_word_leads_to_the_incident(operator_client, back):
+def test_an_unknown_page_redirects_to_the_incident(operator_client, back):
     incident = IncidentFactory()
 
     response = operator_client.post(
@@ -30,7 +30,7 @@ def test_any_other_word_leads_to_the_incident(operator_client, back):
     assert response.url == incident.get_absolute_url()
 
 
-def test_a_round_that_was_started_in_the_guide_leads_back_to_it(operator_client, workdir):
+def test_a_cycle_started_in_the_guide_redirects_to_the_guide(operator_client, workdir):
     watch = WatchFactory(workdir=str(workdir))
 
     response = operator_client.post(reverse("web:run_watch", args=[watch.pk]), {"back": "start"})

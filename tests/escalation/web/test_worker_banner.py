@@ -1,4 +1,4 @@
-"""Every page says when no worker has been seen for two minutes."""
+"""Every page shows a banner when there was no worker heartbeat for two minutes."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def page(request, operator_client, fake_cli):
     return lambda: operator_client.get(url).content.decode()
 
 
-def test_without_any_worker_every_page_says_so(page):
+def test_without_a_worker_every_page_shows_a_banner(page):
     assert BANNER in page()
 
 
-def test_a_worker_that_has_fallen_silent_is_told_on_every_page(page):
+def test_a_worker_without_heartbeat_is_reported_on_every_page(page):
     seen(seconds=121)
 
     assert BANNER in page()
 
 
-def test_a_worker_that_was_seen_lately_is_no_news(page):
+def test_a_worker_with_a_recent_heartbeat_shows_no_banner(page):
     seen(seconds=110)
 
     assert BANNER not in page()
@@ -51,5 +51,5 @@ def test_the_banner_says_what_to_do(operator_client, fake_cli):
     assert "claudeops worker" in page
 
 
-def test_a_stranger_is_told_nothing(client, fake_cli):
+def test_an_anonymous_visitor_sees_no_banner(client, fake_cli):
     assert BANNER not in client.get(reverse("login")).content.decode()

@@ -1,4 +1,4 @@
-"""A page in a real browser, under observation."""
+"""A page in a real browser that records errors and requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Children of one parent: started, watched, asked to stop, and made to stop."""
+"""Child processes: started, watched, asked to stop, and killed."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_child_that_has_ended_can_be_stopped_again(started):
     assert child.process.returncode == 0
 
 
-def test_a_child_has_a_session_of_its_own(started):
+def test_a_child_has_its_own_process_session(started):
     import os
 
     child = started(SLEEPER)
@@ -116,7 +116,7 @@ def test_all_children_are_stopped_together(started, tmp_path, monkeypatch):
     assert time.monotonic() - began < 3
 
 
-def test_watching_ends_when_a_stop_is_asked_for(started):
+def test_watching_ends_on_a_stop_request(started):
     assert first_to_end([started(SLEEPER)], lambda: True) is None
 
 
@@ -130,19 +130,19 @@ def test_the_end_of_a_child_is_noticed_at_once(started, monkeypatch):
     assert child.process.returncode == 3
 
 
-def test_the_parent_needs_no_django():
+def test_the_parent_does_not_import_django():
     program = "import sys, escalation.worker.parent; sys.exit('django' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", program], cwd=PROJECT, check=False).returncode == 0
 
 
-def test_the_one_that_ended_is_named_among_many(started):
+def test_the_child_that_ended_is_named(started):
     sleeper, dead = started(SLEEPER), started("raise SystemExit(3)")
 
     assert first_to_end([sleeper, dead], lambda: False) is dead
 
 
-def test_a_child_that_died_is_started_again_as_it_was(started, tmp_path):
+def test_a_child_that_died_is_started_again(started, tmp_path):
     child = started("import sys; open(sys.argv[1], 'a').write('x')", str(tmp_path / "lives"))
     child.process.wait()
     first = child.process.pid
@@ -154,7 +154,7 @@ def test_a_child_that_died_is_started_again_as_it_was(started, tmp_path):
     assert (tmp_path / "lives").read_text() == "xx"
 
 
-def test_a_child_that_dies_at_every_start_is_left_alone(started):
+def test_a_child_that_dies_at_every_start_is_not_started_again(started):
     child = started("pass")
 
     starts = []
@@ -165,7 +165,7 @@ def test_a_child_that_dies_at_every_start_is_left_alone(started):
     assert starts == [True] * (SHORT_LIVES - 1) + [False]
 
 
-def test_a_long_life_makes_up_for_short_ones(started, monkeypatch):
+def test_a_long_run_resets_the_count_of_short_ones(started, monkeypatch):
     child = started("pass")
     child.process.wait()
     child.start_again()
@@ -177,7 +177,7 @@ def test_a_long_life_makes_up_for_short_ones(started, monkeypatch):
     assert child.short_lives == 0
 
 
-def test_a_child_writes_into_its_log(started, tmp_path):
+def test_the_output_of_a_child_goes_to_its_log(started, tmp_path):
     child = Child.start("small program", "-c", "print('said')", log=tmp_path / "log")
     child.process.wait()
 
@@ -185,7 +185,7 @@ def test_a_child_writes_into_its_log(started, tmp_path):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])  # noqa: S104 (compared, not bound)
-def test_the_web_server_is_there_once_it_takes_connections(started, listening, host):
+def test_the_web_server_is_ready_once_it_accepts_connections(started, listening, host):
     assert wait_for_web([started(SLEEPER)], host, listening)
 
 

@@ -1,4 +1,4 @@
-"""Expiry and cleaning: what goes, what is kept first, and what is never touched."""
+"""Expiry and housekeeping: what is removed, what is archived first, and what is never removed."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_conversation_that_was_not_used_for_a_day_expires_with_its_reason():
     assert cleaned.conversations_expired == 1
 
 
-def test_the_age_is_the_operators_choice(settings):
+def test_the_age_of_expiry_is_a_setting(settings):
     settings.CLAUDEOPS_RESUME_MAX_AGE = 3600
     old = conversation(timedelta(hours=2))
 
@@ -98,7 +98,7 @@ def test_a_retired_conversation_keeps_its_reason():
     assert (state_of(retired), retired.reason) == (State.RETIRED, "refused")
 
 
-def test_a_run_that_was_cut_off_expires_and_other_endings_stay():
+def test_an_interrupted_session_expires_and_other_statuses_stay():
     sessions = {
         status: SessionFactory(status=status, finished_at=NOW - 2 * DAY)
         for status in set(Status) - set(Session.OPEN_STATUSES)
@@ -162,7 +162,7 @@ def test_a_watch_whose_session_expired_in_the_queue_can_run_again():
     assert cycles.start(watch, trigger="manual").is_active
 
 
-def test_a_question_that_expires_in_the_queue_leaves_the_outcome_as_it_was():
+def test_a_follow_up_that_expires_in_the_queue_keeps_the_outcome():
     asked = waiting(
         timedelta(days=3),
         purpose=Session.Purpose.FOLLOW_UP,
@@ -175,7 +175,7 @@ def test_a_question_that_expires_in_the_queue_leaves_the_outcome_as_it_was():
     assert (cycle.state, cycle.outcome) == (Cycle.State.FINISHED, Cycle.Outcome.FIXED)
 
 
-def test_a_queued_session_that_a_worker_takes_at_this_moment_is_left_alone(monkeypatch):
+def test_a_queued_session_that_is_claimed_meanwhile_does_not_expire(monkeypatch):
     old = waiting(timedelta(days=3))
     finish = Session.finish
 
@@ -210,7 +210,7 @@ def test_the_number_of_queries_does_not_grow_with_the_history(ran, django_assert
         clean(now=NOW)
 
 
-def test_a_transcript_that_was_not_archived_is(ran):
+def test_a_transcript_that_was_not_archived_is_archived(ran):
     Transcript.objects.all().delete()
 
     cleaned = clean()
@@ -227,7 +227,7 @@ def test_a_session_in_use_is_not_archived(ran):
     assert clean().transcripts_archived == 0
 
 
-def test_one_transcript_that_cannot_be_archived_does_not_stop_the_cleaning(ran, monkeypatch):
+def test_one_transcript_that_cannot_be_archived_does_not_stop_housekeeping(ran, monkeypatch):
     Transcript.objects.all().delete()
     old = conversation(30 * DAY)
 
@@ -241,7 +241,7 @@ def test_one_transcript_that_cannot_be_archived_does_not_stop_the_cleaning(ran, 
     assert state_of(old) == State.EXPIRED
 
 
-def test_events_go_after_their_time_and_sessions_stay():
+def test_events_are_removed_after_their_retention_and_sessions_stay():
     old, young = old_session(91 * DAY), old_session(89 * DAY)
 
     cleaned = clean(now=NOW)
@@ -251,7 +251,7 @@ def test_events_go_after_their_time_and_sessions_stay():
     assert Session.objects.count() == 2
 
 
-def test_the_retention_is_the_operators_choice(settings):
+def test_the_retention_is_a_setting(settings):
     settings.CLAUDEOPS_EVENT_RETENTION_DAYS = 7
     old = old_session(8 * DAY)
 
@@ -278,7 +278,7 @@ def cycle_directories(settings, cycle: Cycle) -> list[Path]:
     return places
 
 
-def test_directories_of_cycles_that_ended_long_ago_go_and_are_counted(settings):
+def test_directories_of_old_cycles_are_removed_and_counted(settings):
     old = cycle_directories(settings, CycleFactory(finished_at=NOW - 91 * DAY))
     young = cycle_directories(settings, CycleFactory(finished_at=NOW - 89 * DAY))
     active = cycle_directories(settings, CycleFactory(running=True))
@@ -299,7 +299,7 @@ def test_a_transcript_that_could_not_be_archived_is_not_deleted(ran, monkeypatch
     assert transcript_of(ran).exists()
 
 
-def test_a_handoff_file_that_vanishes_does_not_stop_the_cleaning(settings):
+def test_a_handoff_file_that_disappears_does_not_stop_housekeeping(settings):
     """A link to nothing is listed and cannot be looked at, as a file that was just removed."""
     handoffs = settings.CLAUDEOPS_STATE_DIR / "handoffs"
     left = old_file(handoffs / "left.json")
@@ -310,7 +310,7 @@ def test_a_handoff_file_that_vanishes_does_not_stop_the_cleaning(settings):
     assert (cleaned.handoff_files_removed, left.exists()) == (1, False)
 
 
-def test_a_leftover_handoff_file_goes_with_a_warning_and_a_new_one_stays(settings, caplog):
+def test_a_leftover_handoff_file_is_removed_with_a_warning_and_a_new_one_is_kept(settings, caplog):
     folder = Path(settings.CLAUDEOPS_STATE_DIR) / "handoffs"
     old = old_file(folder / "cycle-1-session-1.json", timedelta(minutes=61))
     new = old_file(folder / "cycle-2-session-2.json", timedelta(minutes=59))
@@ -354,14 +354,14 @@ def test_a_dry_run_changes_nothing_and_counts_the_same(settings, ran):
     assert 0 not in (would.transcripts_archived, would.events_pruned, would.bytes_freed)
 
 
-def test_a_second_cleaning_finds_nothing(settings):
+def test_a_second_housekeeping_finds_nothing(settings):
     everything_old(settings)
     clean(now=NOW)
 
     assert clean(now=NOW) == Cleaned()
 
 
-def test_a_cleaning_never_deletes_a_row_of_the_history(settings):
+def test_housekeeping_never_deletes_sessions_or_conversations(settings):
     before = everything_old(settings)
 
     clean(now=NOW)
@@ -371,12 +371,12 @@ def test_a_cleaning_never_deletes_a_row_of_the_history(settings):
     assert len(after["conversations"]) == len(before["conversations"])
 
 
-def test_without_a_state_directory_there_is_nothing_to_clean():
+def test_without_a_state_directory_nothing_is_removed():
     assert clean() == Cleaned()
 
 
 @pytest.mark.parametrize(("options", "word"), [([], "Done"), (["--dry-run"], "Would be done")])
-def test_the_command_says_what_was_done_with_every_count(settings, options, word, capsys):
+def test_the_command_reports_every_count(settings, options, word, capsys):
     everything_old(settings)
 
     call_command("clean", *options)
@@ -395,14 +395,14 @@ def test_with_dry_run_the_command_changes_nothing(settings):
     assert snapshot(settings) == before
 
 
-def test_the_task_cleans_and_says_so(settings):
+def test_the_task_reports_what_it_removed(settings):
     old = conversation(30 * DAY)
 
     assert "conversations expired: 1" in tasks.clean_up()
     assert state_of(old) == State.EXPIRED
 
 
-def test_the_cleaning_is_scheduled_once_for_the_installation():
+def test_housekeeping_is_scheduled_once():
     ensure_housekeeping()
     ensure_housekeeping()
 

@@ -1,4 +1,4 @@
-"""Cleaning leaves those alone who wait for the account's own limit."""
+"""Housekeeping does not expire sessions that wait for the rate limit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DAY = timedelta(days=1)
 
 
 @pytest.mark.parametrize(("over_since", "status"), [(-DAY, "queued"), (2 * DAY, "expired")])
-def test_who_waited_for_the_account_does_not_expire_by_that(over_since, status):
+def test_a_session_that_waits_for_the_rate_limit_does_not_expire(over_since, status):
     RateLimit.objects.create(pk=RateLimit.THE_ONE, until=NOW - over_since)
     session = SessionFactory(
         status="queued", cycle=CycleFactory(running=True), created_at=NOW - 3 * DAY

@@ -1,4 +1,4 @@
-"""Queues and locks between the processes of a worker, whose processes may be killed anywhere."""
+"""Queues and locks between the processes of a worker when any of them is killed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def is_soon(condition: Callable[[], bool]) -> bool:
     return condition()
 
 
-def test_what_is_put_in_comes_out(queues, begin):
+def test_a_queue_returns_what_was_put_in(queues, begin):
     tasks, results = queues
     worker = begin(pass_on, tasks, results)
 
@@ -67,7 +67,7 @@ def test_what_is_put_in_comes_out(queues, begin):
     assert results.get(timeout=10) == (worker.pid, {"func": "a task"})
 
 
-def test_an_empty_queue_gives_nothing_after_the_time(queues):
+def test_an_empty_queue_times_out(queues):
     with pytest.raises(Empty):
         queues[0].get(timeout=0.01)
 
@@ -84,7 +84,7 @@ def test_a_worker_that_is_killed_while_it_waits_blocks_no_other(queues, begin):
     assert results.get(timeout=10) == (heir.pid, "a task")
 
 
-def test_a_worker_that_is_killed_anywhere_inside_blocks_no_other(queues, begin):
+def test_a_worker_that_is_killed_at_any_step_blocks_no_other(queues, begin):
     """The kill comes at another moment each time, also between the lock and the wait."""
     tasks, results = queues
     for number in range(40):
@@ -98,7 +98,7 @@ def test_a_worker_that_is_killed_anywhere_inside_blocks_no_other(queues, begin):
     assert results.get(timeout=10) == (heir.pid, "a task")
 
 
-def test_a_reader_is_idle_until_something_is_there_for_it(queues, begin):
+def test_a_reader_sleeps_until_something_arrives(queues, begin):
     tasks, results = queues
     assert not tasks.has_idle_reader()
     worker = begin(pass_on, tasks, results)
@@ -112,7 +112,7 @@ def test_a_reader_is_idle_until_something_is_there_for_it(queues, begin):
 
 
 @pytest.mark.parametrize("lock", [ProcessLock(), Timer().get_lock()])
-def test_the_lock_of_a_killed_process_is_free(queues, begin, lock):
+def test_the_lock_of_a_killed_process_is_released(queues, begin, lock):
     holder = begin(stay_inside, lock, queues[0])
     assert queues[0].get(timeout=10) == ENTERED
     assert lock.is_held()
@@ -122,7 +122,7 @@ def test_the_lock_of_a_killed_process_is_free(queues, begin, lock):
     assert not lock.is_held()
 
 
-def test_a_timer_is_seen_by_the_other_processes(begin):
+def test_a_timer_is_shared_between_processes(begin):
     timer = Timer()
 
     def set_timer() -> None:
@@ -133,7 +133,7 @@ def test_a_timer_is_seen_by_the_other_processes(begin):
     assert timer.value == 3.0
 
 
-def test_a_result_that_is_too_long_for_a_packet_is_cut(queues):
+def test_a_result_that_is_too_long_for_a_packet_is_shortened(queues):
     queues[0].put({"id": "1", "result": "x" * 1_000_000, "success": False})
 
     found = queues[0].get(timeout=10)

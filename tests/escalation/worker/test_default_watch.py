@@ -9,7 +9,7 @@ from tests.factories import WatchFactory
 pytestmark = pytest.mark.django_db
 
 
-def test_the_first_start_makes_a_watch_from_the_settings(settings):
+def test_the_first_start_creates_a_watch_from_the_settings(settings):
     settings.CLAUDEOPS_WORKDIR = "/srv/shop"
     settings.CLAUDEOPS_INTERVAL = 1800
     settings.CLAUDEOPS_MAX_TIER = 2
@@ -22,7 +22,7 @@ def test_the_first_start_makes_a_watch_from_the_settings(settings):
     assert (watch.max_tier, watch.dry_run, watch.enabled) == (2, True, False)
 
 
-def test_without_a_directory_to_look_after_none_is_made(settings):
+def test_without_a_directory_no_watch_is_created(settings):
     """The directory in which somebody types `make up` is our own code."""
     settings.CLAUDEOPS_WORKDIR = ""
 
@@ -31,7 +31,7 @@ def test_without_a_directory_to_look_after_none_is_made(settings):
     assert not Watch.objects.exists()
 
 
-def test_later_starts_make_none(settings):
+def test_later_starts_create_no_watch(settings):
     settings.CLAUDEOPS_WORKDIR = "/srv/shop"
     ensure_default_watch()
 
@@ -40,7 +40,7 @@ def test_later_starts_make_none(settings):
     assert Watch.objects.count() == 1
 
 
-def test_where_something_else_is_watched_none_is_made(settings):
+def test_with_another_watch_no_default_is_created(settings):
     settings.CLAUDEOPS_WORKDIR = "/srv/shop"
     WatchFactory(name="shop")
 

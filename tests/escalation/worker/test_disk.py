@@ -1,4 +1,4 @@
-"""How much room files take, while others remove them."""
+"""The size of directories while other processes remove files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 from escalation.worker.housekeeping import file_sizes
 
 
-def test_a_file_that_vanishes_meanwhile_hides_no_other(tmp_path):
+def test_a_file_that_disappears_does_not_stop_the_count(tmp_path):
     for number in range(10):
         (tmp_path / str(number)).write_bytes(b"x" * 2**number)
     sizes = file_sizes(tmp_path)
@@ -19,7 +19,7 @@ def test_a_file_that_vanishes_meanwhile_hides_no_other(tmp_path):
     assert first + sum(sizes) == 2**10 - 1 - 2**gone
 
 
-def test_a_directory_that_vanishes_meanwhile_hides_no_other(tmp_path):
+def test_a_directory_that_disappears_does_not_stop_the_count(tmp_path):
     for name in ("a", "b", "c"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_bytes(b"x")

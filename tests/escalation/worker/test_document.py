@@ -31,13 +31,13 @@ def backup(tmp_path) -> Path:
     return path
 
 
-def test_what_was_written_is_read(backup):
+def test_a_written_document_is_read(backup):
     assert read_heading(backup) == HEADING
     assert list(read_through(backup)) == LINES
 
 
 @pytest.mark.parametrize("kept", [0.2, 0.5, 0.8, 0.9])
-def test_a_file_that_is_cut_off_is_refused(backup, kept):
+def test_a_truncated_file_is_refused(backup, kept):
     whole = backup.read_bytes()
     backup.write_bytes(whole[: int(len(whole) * kept)])
 
@@ -53,7 +53,7 @@ def lines_of(backup: Path) -> list[bytes]:
     return gzip.decompress(backup.read_bytes()).splitlines(keepends=True)
 
 
-def test_a_line_that_is_missing_is_noticed(backup):
+def test_a_missing_line_is_detected(backup):
     lines = lines_of(backup)
     rewritten(backup, lines[:2] + lines[3:])
 
@@ -61,14 +61,14 @@ def test_a_line_that_is_missing_is_noticed(backup):
         list(read_through(backup))
 
 
-def test_a_line_that_was_changed_is_noticed(backup):
+def test_a_changed_line_is_detected(backup):
     rewritten(backup, [line.replace(b"[2]", b"[3]") for line in lines_of(backup)])
 
     with pytest.raises(BackupUnusable, match="damaged"):
         list(read_through(backup))
 
 
-def test_an_end_that_is_missing_is_noticed(backup):
+def test_a_missing_end_is_detected(backup):
     rewritten(backup, lines_of(backup)[:-1])
 
     with pytest.raises(BackupUnusable, match="does not end as a backup ends"):
@@ -88,7 +88,7 @@ def test_an_end_that_is_missing_is_noticed(backup):
     ],
     ids=["nothing", "words", "packed words", "another JSON", "a list", "empty", "torn"],
 )
-def test_a_foreign_file_is_called_so(tmp_path, content):
+def test_a_file_of_another_format_is_refused(tmp_path, content):
     path = tmp_path / "foreign"
     path.write_bytes(content)
 
@@ -96,7 +96,7 @@ def test_a_foreign_file_is_called_so(tmp_path, content):
         read_heading(path)
 
 
-def test_a_newer_kind_of_file_says_which_version_is_needed(tmp_path):
+def test_a_newer_format_is_refused_with_the_needed_version(tmp_path):
     path = tmp_path / "newer"
     heading = {MARK: FORMAT + 1, "version": "9.0"}
     path.write_bytes(gzip.compress(json.dumps(heading).encode() + b"\n"))

@@ -1,4 +1,4 @@
-"""Is Claude Ops itself well? Each check says what it found, and strangers learn only yes or no."""
+"""Health checks: each reports what it found; anonymous visitors only learn yes or no."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def break_database(monkeypatch) -> None:
     monkeypatch.setattr(connection, "cursor", refuse)
 
 
-def test_all_checks_pass_when_all_is_well(well):
+def test_all_checks_pass_on_a_healthy_installation(well):
     checks = readiness()
 
     assert [check.name for check in checks] == ["database", "worker", "queue", "cli", "disk"]
@@ -64,7 +64,7 @@ def test_all_checks_pass_when_all_is_well(well):
     assert all(check.said for check in checks)
 
 
-def test_without_any_worker_it_says_how_to_start_one(fake_cli):
+def test_without_a_worker_the_check_says_how_to_start_one(fake_cli):
     assert not check("worker").ok
     assert "claudeops up" in check("worker").said
 
@@ -73,13 +73,13 @@ def test_without_any_worker_it_says_how_to_start_one(fake_cli):
     ("ago", "ok"),
     [(SECOND, True), (WorkerHeartbeat.SILENCE - SECOND, True), (WorkerHeartbeat.SILENCE, False)],
 )
-def test_a_worker_is_there_while_it_was_seen_lately(fake_cli, ago, ok):
+def test_a_worker_is_alive_while_its_heartbeat_is_recent(fake_cli, ago, ok):
     seen(ago)
 
     assert (check("worker").ok, worker_was_seen()) == (ok, ok)
 
 
-def test_one_living_worker_of_many_is_enough(fake_cli):
+def test_one_live_worker_is_enough(fake_cli):
     seen(timedelta(hours=1), "old")
     seen(SECOND, "new")
 
@@ -89,26 +89,26 @@ def test_one_living_worker_of_many_is_enough(fake_cli):
 @pytest.mark.parametrize(
     ("ago", "ok"), [(SECOND, True), (LONGEST_QUEUE_AGE - SECOND, True), (LONGEST_QUEUE_AGE, False)]
 )
-def test_a_task_may_wait_only_so_long(well, ago, ok):
+def test_a_task_that_waits_too_long_fails_the_check(well, ago, ok):
     waits(ago)
 
     assert check("queue").ok is ok
 
 
-def test_the_oldest_task_counts(well):
+def test_the_oldest_task_decides(well):
     waits(SECOND)
     waits(2 * LONGEST_QUEUE_AGE)
 
     assert not check("queue").ok
 
 
-def test_a_task_that_a_worker_holds_does_not_wait(well):
+def test_a_task_held_by_a_worker_does_not_count(well):
     waits(-timedelta(hours=1))
 
     assert check("queue").said == "nothing waits"
 
 
-def test_a_missing_cli_is_told(well, settings, tmp_path):
+def test_a_missing_cli_is_reported(well, settings, tmp_path):
     settings.CLAUDEOPS_CLAUDE_BIN = str(tmp_path / "nowhere")
 
     assert not check("cli").ok
@@ -116,19 +116,19 @@ def test_a_missing_cli_is_told(well, settings, tmp_path):
 
 
 @pytest.mark.parametrize(("free", "ok"), [(LEAST_DISK_BYTES + 1, True), (LEAST_DISK_BYTES, False)])
-def test_a_full_disk_is_told(well, monkeypatch, free, ok):
+def test_a_full_disk_is_reported(well, monkeypatch, free, ok):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**12, 0, free))
 
     assert check("disk").ok is ok
 
 
-def test_a_state_directory_that_is_gone_is_told(well, settings, tmp_path):
+def test_a_missing_state_directory_is_reported(well, settings, tmp_path):
     settings.CLAUDEOPS_STATE_DIR = tmp_path / "gone"
 
     assert not check("disk").ok
 
 
-def test_a_broken_database_is_told_and_does_not_hide_the_rest(well, monkeypatch):
+def test_a_broken_database_is_reported_with_the_other_checks(well, monkeypatch):
     break_database(monkeypatch)
 
     checks = readiness()
@@ -137,7 +137,7 @@ def test_a_broken_database_is_told_and_does_not_hide_the_rest(well, monkeypatch)
     assert (checks[0].ok, checks[0].said) == (False, "unable to open database file")
 
 
-def test_a_database_without_its_tables_is_told(well, monkeypatch):
+def test_a_database_without_tables_is_reported(well, monkeypatch):
     def refuse(*order: str) -> None:
         raise OperationalError("no such table: sessions_app_workerheartbeat")
 
@@ -146,7 +146,7 @@ def test_a_database_without_its_tables_is_told(well, monkeypatch):
     assert not all(check.ok for check in readiness())
 
 
-def test_a_stranger_is_told_that_the_server_lives(client):
+def test_liveness_is_visible_without_login(client):
     response = client.get("/healthz")
 
     assert (response.status_code, response.content) == (200, b"ok\n")
@@ -159,12 +159,12 @@ def test_liveness_needs_no_database(client, monkeypatch):
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-def test_they_can_only_be_asked(client, path):
+def test_only_get_and_head_are_allowed(client, path):
     assert client.post(path).status_code == 405
     assert client.head(path).status_code in (200, 503)
 
 
-def test_an_installation_that_is_well_is_ready(client, well):
+def test_a_healthy_installation_is_ready(client, well):
     response = client.get("/readyz")
 
     assert (response.status_code, response.json()["ready"]) == (200, True)
@@ -184,14 +184,14 @@ def test_a_broken_database_makes_it_not_ready(client, well, monkeypatch):
     assert client.get("/readyz").status_code == 503
 
 
-def test_a_stranger_learns_no_paths(client, well, fake_cli):
+def test_an_anonymous_visitor_sees_no_paths(client, well, fake_cli):
     body = client.get("/readyz").content.decode()
 
     assert str(fake_cli.path) not in body
     assert "said" not in body
 
 
-def test_the_operator_learns_the_details(operator_client, well, fake_cli):
+def test_an_operator_sees_the_details(operator_client, well, fake_cli):
     checks = operator_client.get("/readyz").json()["checks"]
 
     assert str(fake_cli.path) in checks["cli"]["said"]

@@ -16,24 +16,24 @@ def listening():
         yield server.getsockname()[1]
 
 
-def test_a_taken_port_is_named_as_such(listening):
+def test_a_port_in_use_is_reported(listening):
     assert "used by another program" in why_not_bound("127.0.0.1", listening)
     assert "CLAUDEOPS_PORT" in why_not_bound("127.0.0.1", listening)
 
 
-def test_a_free_port_has_nothing_in_its_way():
+def test_a_free_port_has_no_objection():
     assert why_not_bound("127.0.0.1", 0) == ""
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid", "999.1.1.1", "a" * 70])
-def test_a_host_that_cannot_be_bound_is_not_called_a_taken_port(host):
+def test_a_host_that_cannot_be_bound_is_not_reported_as_a_port_in_use(host):
     said = why_not_bound(host, 8000)
 
     assert said.startswith(f"CLAUDEOPS_HOST is {host!r}")
     assert "taken" not in said
 
 
-def test_a_port_that_this_user_may_not_have_is_named(monkeypatch):
+def test_a_privileged_port_is_reported(monkeypatch):
     def refuse(self: socket.socket, address: object) -> None:
         raise PermissionError(13, os.strerror(13))
 

@@ -4,7 +4,7 @@ from escalation.worker import web_server
 from escalation.worker.web_server import fresh_log
 
 
-def test_the_log_is_for_its_owner_alone_and_goes_on(tmp_path):
+def test_the_log_is_private_and_appended_to(tmp_path):
     log = fresh_log(tmp_path)
     log.write_text("earlier\n")
 
@@ -12,7 +12,7 @@ def test_the_log_is_for_its_owner_alone_and_goes_on(tmp_path):
     assert log.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_large_log_is_put_aside(tmp_path, monkeypatch):
+def test_a_large_log_is_rotated(tmp_path, monkeypatch):
     monkeypatch.setattr(web_server, "LARGEST_BYTES", 3)
     fresh_log(tmp_path).write_text("long")
 

@@ -44,7 +44,7 @@ def target(tmp_path, settings) -> Path:
     return tmp_path / "ops.backup"
 
 
-def test_a_backup_is_for_its_owner_alone_and_leaves_no_draft(target):
+def test_a_backup_is_readable_only_by_its_owner_and_leaves_no_draft(target):
     SessionFactory()
 
     made = make_backup(target, quiet)
@@ -65,7 +65,7 @@ def test_queue_is_not_in_a_backup(target):
     assert b'"django_q.' not in gzip.decompress(target.read_bytes())
 
 
-def test_keys_settings_and_the_archive_are_in_it(target, settings, tmp_path):
+def test_a_backup_contains_keys_settings_and_the_archive(target, settings, tmp_path):
     settings.CLAUDEOPS_ARCHIVE_DIR = str(tmp_path / "archive")
     (tmp_path / "archive" / "a").mkdir(parents=True)
     (tmp_path / "archive" / "a" / "1.jsonl.gz").write_bytes(b"old words")
@@ -81,7 +81,7 @@ def test_keys_settings_and_the_archive_are_in_it(target, settings, tmp_path):
     assert names == ["secret_key", "encryption_key", "archive/a/1.jsonl.gz", "env"]
 
 
-def test_a_backup_shows_one_moment_while_runs_write(target):
+def test_a_backup_is_consistent_while_sessions_write(target):
     """A session is always written together with its event: none may be there alone."""
     cycle = CycleFactory()
     stop, began = threading.Event(), threading.Event()
@@ -134,7 +134,7 @@ def test_a_writer_does_not_wait_for_a_backup(target, monkeypatch):
     assert b"changed meanwhile" not in gzip.decompress(target.read_bytes())
 
 
-def test_a_full_disk_leaves_nothing_behind(target, monkeypatch):
+def test_a_full_disk_leaves_no_draft(target, monkeypatch):
     def full(model, alias):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -147,7 +147,7 @@ def test_a_full_disk_leaves_nothing_behind(target, monkeypatch):
     assert set(target.parent.iterdir()) == before
 
 
-def test_a_file_that_came_meanwhile_is_not_written_over(target, monkeypatch):
+def test_a_file_that_appeared_meanwhile_is_not_overwritten(target, monkeypatch):
     target.write_text("somebody's")
 
     with pytest.raises(FileExistsError):

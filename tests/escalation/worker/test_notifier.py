@@ -1,4 +1,4 @@
-"""The postman: beside everything else, with targets that do not wait for each other."""
+"""The notifier: sends beside everything else, and no channel waits for another."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def wait_until(condition, seconds: float = 20) -> None:
 
 
 @pytest.fixture
-def round_of():
-    """One round, and all that it sent."""
+def send_all():
+    """Function that routes and sends everything that is due."""
     at_work = Notifier()
 
     def go() -> None:
@@ -39,12 +39,12 @@ def round_of():
     return go
 
 
-def test_what_happened_reaches_the_target(round_of):
+def test_a_notification_reaches_its_channel(send_all):
     with webhook() as hook:
         ChannelFactory(address=hook.address)
         NotificationFactory(title="web is down")
 
-        round_of()
+        send_all()
 
         assert [got["title"] for got in hook.got] == [
             f"{Notification.objects.get().watch}: web is down"
@@ -52,7 +52,7 @@ def test_what_happened_reaches_the_target(round_of):
         assert Message.objects.get().state == Message.State.SENT
 
 
-def test_a_target_that_hangs_holds_up_no_other(monkeypatch):
+def test_a_channel_that_hangs_delays_no_other(monkeypatch):
     hanging, released = threading.Event(), threading.Event()
     sent: list[str] = []
 
@@ -80,18 +80,18 @@ def test_a_target_that_hangs_holds_up_no_other(monkeypatch):
     assert sent.count("json://hangs.example.org/") == 3
 
 
-def test_a_database_that_is_away_is_logged_and_tried_again(monkeypatch, caplog, round_of):
+def test_an_unavailable_database_is_logged_and_retried(monkeypatch, caplog, send_all):
     def fail() -> int:
         raise DatabaseError("gone")
 
     monkeypatch.setattr(outbox, "pass_on", fail)
 
-    round_of()
+    send_all()
 
     assert "retrying" in caplog.text
 
 
-def test_it_works_until_it_is_told_to_stop(monkeypatch):
+def test_the_notifier_runs_until_it_is_stopped(monkeypatch):
     monkeypatch.setattr(notifier, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(sending, "deliver", lambda address, **word: DeliveryResult(True, ""))
     ChannelFactory()
@@ -113,7 +113,7 @@ def silent_worker() -> WorkerHeartbeat:
     )
 
 
-def test_the_web_server_notices_that_no_worker_lives_and_sends_by_itself():
+def test_the_web_server_sends_notifications_without_a_live_worker():
     silent_worker()
     with webhook() as hook:
         ChannelFactory(address=hook.address)
@@ -126,7 +126,7 @@ def test_the_web_server_notices_that_no_worker_lives_and_sends_by_itself():
         assert [got["title"] for got in hook.got] == ["The worker on lab is silent"]
 
 
-def test_while_a_worker_lives_the_web_server_sends_nothing(monkeypatch):
+def test_the_web_server_sends_nothing_while_a_worker_is_live(monkeypatch):
     WorkerHeartbeat.objects.create(host="lab", pid=1)
     ChannelFactory()
     NotificationFactory()
@@ -136,7 +136,7 @@ def test_while_a_worker_lives_the_web_server_sends_nothing(monkeypatch):
     assert outbox.something_waits()
 
 
-def test_a_look_that_fails_is_logged(monkeypatch, caplog):
+def test_a_failed_check_is_logged(monkeypatch, caplog):
     def fail() -> int:
         raise DatabaseError("gone")
 
@@ -147,12 +147,12 @@ def test_a_look_that_fails_is_logged(monkeypatch, caplog):
     assert "retrying" in caplog.text
 
 
-def test_a_storm_against_a_broken_service_costs_few_tries(round_of):
+def test_a_burst_to_a_failing_channel_causes_one_attempt(send_all):
     with webhook() as hook:
         hook.status = 500
         ChannelFactory(address=hook.address)
         NotificationFactory.create_batch(30)
 
-        round_of()
+        send_all()
 
         assert len(hook.got) == 1

@@ -17,7 +17,7 @@ def names(settings) -> None:
     settings.CLAUDEOPS_ADMIN_PASSWORD = ""
 
 
-def test_the_first_start_makes_an_account_and_shows_its_password_once():
+def test_the_first_start_creates_an_account_and_shows_its_password_once():
     said = ensure_operator()
 
     shown = re.fullmatch(r"operator, password (\S+) \(shown only this once\)", said)
@@ -64,14 +64,14 @@ def test_the_same_password_again_changes_nothing(settings):
     assert User.objects.get().password == stored
 
 
-def test_where_there_is_another_superuser_none_is_made():
+def test_with_another_superuser_no_account_is_created():
     UserFactory(username="boss", is_superuser=True)
 
     assert ensure_operator() == ""
     assert User.objects.count() == 1
 
 
-def test_an_account_without_rights_is_no_operator_yet():
+def test_an_account_without_rights_is_not_the_operator():
     UserFactory(username="reader")
 
     ensure_operator()

@@ -1,4 +1,4 @@
-"""The pause switch: no new tier starts while it is on, and all go on afterwards."""
+"""The pause switch: no new tier starts while it is on, and all start afterwards."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.factories import SessionFactory, UserFactory, WatchFactory
 pytestmark = pytest.mark.django_db
 
 
-def test_at_first_nothing_is_paused():
+def test_a_new_installation_is_not_paused():
     assert not PauseSwitch.is_on()
     assert not PauseSwitch.objects.exists()
 
 
-def test_a_pause_keeps_its_reason_its_person_and_its_time():
+def test_a_pause_stores_reason_person_and_time():
     person = UserFactory()
 
     pause("the disks are being changed", by=person)
@@ -34,7 +34,7 @@ def test_a_pause_keeps_its_reason_its_person_and_its_time():
     assert str(switch) == "paused: the disks are being changed"
 
 
-def test_unpausing_switches_off_and_forgets_the_reason():
+def test_unpausing_clears_the_reason():
     pause("x")
 
     unpause()
@@ -50,7 +50,7 @@ def test_there_is_only_one_switch():
     assert PauseSwitch.objects.get().reason == "second"
 
 
-def test_a_reason_of_any_length_is_taken():
+def test_a_reason_of_any_length_is_accepted():
     pause("x" * 5000, stop_running=True)
 
     assert len(PauseSwitch.current().reason) == 300
@@ -65,13 +65,13 @@ def test_a_paused_session_does_not_start_and_stays_queued(fake_cli, session):
     assert fake_cli.calls == []
 
 
-def test_the_task_of_a_paused_session_says_that_it_waits(fake_cli, session):
+def test_the_task_of_a_paused_session_reports_the_pause(fake_cli, session):
     pause("x")
 
     assert "waits" in tasks.run_session(session.pk)
 
 
-def test_a_schedule_is_skipped_and_says_why():
+def test_a_scheduled_cycle_is_skipped_with_the_reason():
     watch = WatchFactory(name="shop")
     pause("x")
 
@@ -81,7 +81,7 @@ def test_a_schedule_is_skipped_and_says_why():
     assert not Cycle.objects.exists()
 
 
-def test_it_is_looked_at_again_at_the_moment_of_spawn(fake_cli, session, monkeypatch):
+def test_the_switch_is_checked_again_before_the_cli_starts(fake_cli, session, monkeypatch):
     fake_cli.reports(HEALTHY)
     monkeypatch.setattr(runner, "resume_limits", lambda: pause("just now") or "none")
 
@@ -93,7 +93,7 @@ def test_it_is_looked_at_again_at_the_moment_of_spawn(fake_cli, session, monkeyp
     assert "paused" in session.events.filter(kind="status").last().payload["text"]
 
 
-def test_a_pause_at_the_moment_of_spawn_is_no_failure_of_the_watch(fake_cli, session, monkeypatch):
+def test_a_pause_before_the_cli_starts_is_no_failure_of_the_watch(fake_cli, session, monkeypatch):
     fake_cli.reports(HEALTHY)
     monkeypatch.setattr(runner, "resume_limits", lambda: pause("just now") or "none")
 
@@ -110,7 +110,7 @@ def test_an_escalation_during_a_pause_waits(fake_cli, session):
     assert runner.run(second) is False
 
 
-def test_running_tiers_are_left_alone_unless_asked():
+def test_running_tiers_continue_unless_asked_to_stop():
     session = SessionFactory(running=True)
 
     assert pause("x") == 0
@@ -127,7 +127,7 @@ def test_running_tiers_can_be_asked_to_stop():
     assert running[0].stop_requested == "paused: fire in the rack"
 
 
-def test_the_first_one_who_asked_for_a_stop_stays_named():
+def test_the_first_stop_request_is_kept():
     session = SessionFactory(running=True, stop_cause="person", stop_requested="by the operator")
 
     assert pause("x", stop_running=True) == 0
@@ -135,7 +135,7 @@ def test_the_first_one_who_asked_for_a_stop_stays_named():
     assert session.stop_requested == "by the operator"
 
 
-def test_a_running_tier_that_is_asked_ends_as_interrupted(fake_cli, session):
+def test_a_running_tier_that_is_asked_to_stop_ends_as_interrupted(fake_cli, session):
     fake_cli.then("init(); say(); time.sleep(60)")
 
     def pause_when_it_speaks(event) -> None:
@@ -149,7 +149,7 @@ def test_a_running_tier_that_is_asked_ends_as_interrupted(fake_cli, session):
     assert "fire in the rack" in session.error
 
 
-def test_unpausing_hands_on_what_waited():
+def test_unpausing_enqueues_waiting_sessions():
     waiting = SessionFactory(status=Session.Status.QUEUED)
     SessionFactory()
     pause("x")
@@ -160,7 +160,7 @@ def test_unpausing_hands_on_what_waited():
     assert handed.pks == [waiting.pk]
 
 
-def test_unpausing_leaves_alone_what_has_its_task():
+def test_unpausing_does_not_enqueue_a_session_with_a_task():
     queue.enqueue_session(SessionFactory(status=Session.Status.QUEUED))
     pause("x")
 
@@ -168,7 +168,7 @@ def test_unpausing_leaves_alone_what_has_its_task():
     assert OrmQ.objects.count() == 1
 
 
-def test_unpausing_twice_hands_on_once():
+def test_unpausing_twice_enqueues_once():
     SessionFactory(status=Session.Status.QUEUED)
     pause("x")
 

@@ -1,4 +1,4 @@
-"""The schedule of a watch follows the watch, whatever is done to it."""
+"""The schedule of a watch follows every change of the watch."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_editing_anything_else_does_not_move_the_next_run(clock, field):
     assert schedule_of(watch).next_run == NOON + timedelta(minutes=60)
 
 
-def test_an_edit_does_not_bring_back_a_run_that_was_started_meanwhile(clock):
+def test_an_edit_does_not_repeat_a_run_that_was_started_meanwhile(clock):
     watch = WatchFactory(interval_minutes=60)
     opened = Watch.objects.select_related("schedule").get(pk=watch.pk)
     later = NOON + timedelta(minutes=120)
@@ -89,7 +89,7 @@ def test_a_paused_watch_keeps_its_schedule_but_does_not_run(clock):
     assert not will_run(schedule_of(watch))
 
 
-def test_a_resumed_watch_runs_again_one_interval_from_now(clock):
+def test_an_unpaused_watch_runs_one_interval_from_now(clock):
     watch = WatchFactory(interval_minutes=60, enabled=False)
     clock.shift(86_400)
 
@@ -100,14 +100,14 @@ def test_a_resumed_watch_runs_again_one_interval_from_now(clock):
     assert schedule_of(watch).next_run == NOON + timedelta(days=1, minutes=60)
 
 
-def test_a_cron_expression_wins_over_the_interval(clock):
+def test_a_cron_expression_takes_precedence_over_the_interval(clock):
     schedule = schedule_of(WatchFactory(cron="0 3 * * *", interval_minutes=5))
 
     assert (schedule.schedule_type, schedule.cron) == (Schedule.CRON, "0 3 * * *")
     assert schedule.next_run == datetime(2026, 3, 2, 3, 0, tzinfo=UTC)
 
 
-def test_without_its_cron_expression_the_interval_counts_again(clock):
+def test_without_a_cron_expression_the_interval_counts(clock):
     watch = WatchFactory(cron="0 3 * * *", interval_minutes=30)
 
     watch.cron = ""
@@ -129,7 +129,7 @@ def test_many_edits_leave_one_schedule():
     assert Schedule.objects.count() == 1
 
 
-def test_a_schedule_that_somebody_deleted_is_made_again():
+def test_a_deleted_schedule_is_created_again():
     watch = WatchFactory()
     Schedule.objects.all().delete()
 
@@ -138,7 +138,7 @@ def test_a_schedule_that_somebody_deleted_is_made_again():
     assert will_run(schedule_of(watch))
 
 
-def test_a_deleted_watch_takes_its_schedule_along():
+def test_deleting_a_watch_deletes_its_schedule():
     watch, other = WatchFactory(), WatchFactory()
 
     watch.delete()
@@ -146,7 +146,7 @@ def test_a_deleted_watch_takes_its_schedule_along():
     assert list(Schedule.objects.values_list("name", flat=True)) == [f"watch-{other.pk}"]
 
 
-def test_watches_deleted_together_take_their_schedules_along():
+def test_deleting_several_watches_deletes_their_schedules():
     WatchFactory.create_batch(3)
 
     Watch.objects.all().delete()
@@ -160,7 +160,7 @@ def test_each_watch_has_its_own_schedule():
     assert (schedule_of(first).minutes, schedule_of(second).minutes) == (5, 7)
 
 
-def test_housekeeping_is_made_once():
+def test_housekeeping_schedules_are_created_once():
     ensure_housekeeping()
     ensure_housekeeping()
 
@@ -191,7 +191,7 @@ def test_the_first_sandbox_proof_is_delayed():
     assert first > datetime.now(UTC) + timedelta(minutes=5)
 
 
-def test_the_operators_changes_to_housekeeping_stay():
+def test_changes_of_housekeeping_schedules_by_an_operator_are_kept():
     ensure_housekeeping()
     Schedule.objects.filter(name="recovery").update(minutes=7)
 

@@ -1,4 +1,4 @@
-"""A worker that is silent: told once for each silence."""
+"""A worker without heartbeat: one notification for each silence."""
 
 from __future__ import annotations
 

@@ -18,13 +18,13 @@ def state(settings, tmp_path) -> Path:
     "name",
     ["", "/etc/passwd", "../x", "spool/../../x", "archive/../x", "claudeops.sqlite3", "env/x", "x"],
 )
-def test_a_name_from_outside_leads_nowhere(state, settings, tmp_path, name):
+def test_an_unknown_name_in_a_backup_has_no_path(state, settings, tmp_path, name):
     settings.CLAUDEOPS_ARCHIVE_DIR = str(tmp_path / "archive")
 
     assert path_of(name) is None
 
 
-def test_every_stored_file_has_the_place_that_it_came_from(state, settings, tmp_path):
+def test_every_stored_file_has_its_original_path(state, settings, tmp_path):
     settings.CLAUDEOPS_ARCHIVE_DIR = str(tmp_path / "archive")
     for path in (
         state / "secret_key",
@@ -42,7 +42,7 @@ def test_every_stored_file_has_the_place_that_it_came_from(state, settings, tmp_
     assert all(path_of(stored.name) == stored.path for stored in found)
 
 
-def test_a_link_is_not_followed(state, tmp_path):
+def test_a_symbolic_link_is_not_followed(state, tmp_path):
     (tmp_path / "elsewhere").write_text("somebody's")
     (state / "spool").mkdir()
     (state / "spool" / "link").symlink_to(tmp_path / "elsewhere")
@@ -50,7 +50,7 @@ def test_a_link_is_not_followed(state, tmp_path):
     assert list(stored_files()) == []
 
 
-def test_what_is_replaced_stays_beside(state):
+def test_a_replaced_file_is_kept_beside_the_new_one(state):
     (state / "secret_key").write_text("old")
 
     assert put("secret_key", b"new") == ""
@@ -61,7 +61,7 @@ def test_what_is_replaced_stays_beside(state):
     assert kept.read_text() == "old"
 
 
-def test_what_is_the_same_is_left_alone(state):
+def test_an_identical_file_is_not_replaced(state):
     (state / "secret_key").write_text("same")
 
     put("secret_key", b"same")
@@ -69,7 +69,7 @@ def test_what_is_the_same_is_left_alone(state):
     assert [path.name for path in state.iterdir()] == ["secret_key"]
 
 
-def test_the_operators_settings_are_not_replaced(state, tmp_path):
+def test_the_settings_of_the_operator_are_not_replaced(state, tmp_path):
     (tmp_path / ".env").write_text("MINE=1")
 
     said = put("env", b"THEIRS=1")
@@ -79,7 +79,7 @@ def test_the_operators_settings_are_not_replaced(state, tmp_path):
     assert ".env.from-backup" in said
 
 
-def test_an_archive_without_a_place_is_said(state, settings):
+def test_an_archived_file_without_an_archive_directory_is_reported(state, settings):
     settings.CLAUDEOPS_ARCHIVE_DIR = ""
 
     assert "CLAUDEOPS_ARCHIVE_DIR" in put("archive/x.gz", b"x")

@@ -1,4 +1,4 @@
-"""Started as root: said where it is seen, with what to do in its place, and not more."""
+"""A start as root is reported with what to do instead."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def is_root(request, monkeypatch) -> bool:
     return request.param == 0
 
 
-def test_a_check_for_deployment_says_so(is_root):
+def test_a_deployment_check_warns_about_root(is_root):
     found = [(message.msg, message.hint) for message in check_user()]
 
     assert found == ([(RUNS_AS_ROOT, INSTEAD_OF_ROOT)] if is_root else [])
 
 
-def test_the_dashboard_says_so(is_root, operator_client):
+def test_the_overview_warns_about_root(is_root, operator_client):
     page = operator_client.get(reverse("web:overview")).content.decode()
 
     assert (RUNS_AS_ROOT in page) == is_root

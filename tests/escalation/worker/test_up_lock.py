@@ -17,18 +17,18 @@ def taken(tmp_path):
     os.close(descriptor)
 
 
-def test_nobody_holds_a_directory_at_first(tmp_path):
+def test_a_new_directory_is_not_locked(tmp_path):
     assert installation.holder_of(tmp_path) is None
 
 
-def test_the_holder_is_known_by_address_and_process(taken):
+def test_the_holder_of_the_lock_has_address_and_process(taken):
     holder = installation.holder_of(taken)
 
     assert holder is not None
     assert (holder.pid, holder.address) == (os.getpid(), "http://127.0.0.1:8000/")
 
 
-def test_a_second_one_is_told_where_the_first_runs(taken):
+def test_a_second_start_is_refused_with_the_address_of_the_first(taken):
     with pytest.raises(installation.Taken, match=f"http://127.0.0.1:8000/, process {os.getpid()}"):
         installation.take(taken, "http://127.0.0.1:9000/")
 
@@ -40,7 +40,7 @@ def test_another_directory_is_another_installation(taken, tmp_path):
     os.close(installation.take(other, "http://127.0.0.1:9000/"))
 
 
-def test_a_process_that_was_killed_leaves_no_lock(tmp_path):
+def test_a_killed_process_leaves_no_lock(tmp_path):
     program = (
         "import os, sys, django; django.setup(); from pathlib import Path;"
         "from escalation.worker import installation;"
@@ -53,7 +53,7 @@ def test_a_process_that_was_killed_leaves_no_lock(tmp_path):
     assert installation.holder_of(tmp_path) is None
 
 
-def test_the_lock_outlives_a_change_of_the_program(tmp_path):
+def test_the_lock_survives_exec(tmp_path):
     """As `up` turns into the parent of its children."""
     program = (
         "import os, sys, django; django.setup(); from pathlib import Path;"
@@ -78,7 +78,7 @@ def test_the_lock_outlives_a_change_of_the_program(tmp_path):
     assert installation.holder_of(tmp_path) is None
 
 
-def test_a_lock_whose_words_are_not_written_yet_is_a_lock(taken):
+def test_a_lock_file_without_content_is_a_lock(taken):
     (taken / installation.NAME).write_text("")
 
     assert installation.holder_of(taken) is not None

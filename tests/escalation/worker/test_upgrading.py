@@ -17,7 +17,7 @@ WAITING = {"waiting": ("sessions_app.0099_next",)}
 
 
 @pytest.mark.django_db
-def test_a_database_of_this_version_has_nothing_ahead():
+def test_a_database_of_this_version_has_no_waiting_migration():
     ahead = upgrade_ahead()
 
     assert (ahead.waiting, ahead.unknown, ahead.is_new) == ((), (), False)
@@ -32,7 +32,7 @@ def test_a_database_of_a_newer_version_is_recognised():
 
 
 @pytest.mark.django_db
-def test_what_is_not_applied_yet_is_waiting():
+def test_migrations_that_are_not_applied_are_waiting():
     newest = MigrationRecorder.Migration.objects.filter(app="sessions_app").latest("name")
     newest.delete()
 
@@ -48,7 +48,7 @@ def test_running_sessions_are_named():
 
 
 @pytest.mark.django_db
-def test_what_a_crash_left_behind_keeps_nobody_from_upgrading():
+def test_sessions_of_dead_processes_do_not_prevent_the_upgrade():
     """Only a worker can recover it, and that one needs the new tables."""
     SessionFactory(status=Session.Status.RUNNING, host=socket.gethostname(), runner_pid=None)
 
@@ -65,7 +65,7 @@ def test_what_a_crash_left_behind_keeps_nobody_from_upgrading():
         ({**WAITING, "unknown": ("a.0002",), "running": (3,)}, "newer Claude Ops"),
     ],
 )
-def test_what_stands_in_the_way_is_said(facts, words):
+def test_objections_to_an_upgrade(facts, words):
     objection = Upgrade(**{**NOTHING, **facts}).objection
 
     assert objection.startswith(words) or words in objection
@@ -82,7 +82,7 @@ def test_what_stands_in_the_way_is_said(facts, words):
     ],
     ids=["this process", "none of this host", "one of another host"],
 )
-def test_a_worker_of_this_host_lives_as_long_as_its_process(host, pid, is_living):
+def test_a_worker_of_this_host_is_live_while_its_process_runs(host, pid, is_living):
     WorkerHeartbeat.objects.create(host=host, pid=pid, seen_at=timezone.now())
 
     assert bool(living_workers()) == is_living

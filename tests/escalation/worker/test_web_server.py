@@ -1,4 +1,4 @@
-"""The web server: it answers with the date, sleeps, and stops when it is told to."""
+"""The web server: sends the date, is idle without requests, and stops on a signal."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def server(port: int, monkeypatch, tmp_path) -> Iterator[Child]:
     stop_children([child])
 
 
-def test_its_answers_bear_the_date(server, port):
+def test_responses_have_a_date_header(server, port):
     time.sleep(1.5)  # longer than a tick
     answer = urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz")
 
@@ -45,7 +45,7 @@ def test_its_answers_bear_the_date(server, port):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_stops_when_it_is_told(server, number):
+def test_the_server_stops_on_a_signal(server, number):
     server.process.send_signal(number)
 
     assert server.process.wait(10) in (0, -number, 128 + number)

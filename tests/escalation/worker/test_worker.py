@@ -1,4 +1,4 @@
-"""The queue worker: it recovers first, shows that it lives, and ends its runs when told to stop."""
+"""The worker: recovers first, writes heartbeats, and ends its sessions on a signal."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def running_here(**facts: Any) -> Session:
     return session
 
 
-def test_it_recovers_before_it_begins(cluster, monkeypatch):
+def test_the_worker_recovers_sessions_before_it_starts(cluster, monkeypatch):
     def recover(**options: Any) -> list[Any]:
         cluster.happened.append(f"recover at_start={options['at_start']}")
         return []
@@ -118,7 +118,7 @@ def test_it_recovers_before_it_begins(cluster, monkeypatch):
     assert cluster.happened == ["recover at_start=True", "start", "stop"]
 
 
-def test_a_recovery_that_fails_does_not_keep_the_worker_from_starting(cluster, monkeypatch):
+def test_a_failed_recovery_does_not_prevent_the_start(cluster, monkeypatch):
     def recover(**options: Any) -> list[Any]:
         raise OperationalError("database is locked")
 
@@ -129,7 +129,7 @@ def test_a_recovery_that_fails_does_not_keep_the_worker_from_starting(cluster, m
     assert "start" in cluster.happened
 
 
-def test_started_as_root_it_says_so_in_one_line(cluster, monkeypatch, caplog):
+def test_a_start_as_root_is_reported_in_one_line(cluster, monkeypatch, caplog):
     monkeypatch.setattr(worker, "runs_as_root", lambda: True)
 
     call_command("worker")
@@ -139,14 +139,14 @@ def test_started_as_root_it_says_so_in_one_line(cluster, monkeypatch, caplog):
     assert "User=claudeops" in said[0]
 
 
-def test_it_brings_its_own_housekeeping(cluster):
+def test_the_worker_creates_the_housekeeping_schedules(cluster):
     worker.run_worker()
 
     names = set(Schedule.objects.values_list("name", flat=True))
     assert names == {"cleaning", "manifests", "recovery", "verification", "sandbox-proof"}
 
 
-def test_the_housekeeping_is_there_before_the_cluster_begins(cluster, monkeypatch):
+def test_the_schedules_exist_before_the_cluster_starts(cluster, monkeypatch):
     monkeypatch.setattr(worker, "ensure_housekeeping", lambda: cluster.happened.append("schedules"))
 
     worker.run_worker()
@@ -154,7 +154,7 @@ def test_the_housekeeping_is_there_before_the_cluster_begins(cluster, monkeypatc
     assert cluster.happened == ["schedules", "start", "stop"]
 
 
-def test_schedules_that_cannot_be_stored_do_not_keep_the_worker_from_starting(cluster, monkeypatch):
+def test_schedules_that_cannot_be_stored_do_not_prevent_the_start(cluster, monkeypatch):
     def refuse() -> None:
         raise OperationalError("database is locked")
 
@@ -165,7 +165,7 @@ def test_schedules_that_cannot_be_stored_do_not_keep_the_worker_from_starting(cl
     assert "start" in cluster.happened
 
 
-def test_what_every_process_needs_is_loaded_before_they_are_forked(cluster, monkeypatch):
+def test_modules_are_loaded_before_the_processes_are_forked(cluster, monkeypatch):
     monkeypatch.setattr(worker, "import_module", cluster.happened.append)
 
     worker.run_worker()
@@ -173,7 +173,7 @@ def test_what_every_process_needs_is_loaded_before_they_are_forked(cluster, monk
     assert cluster.happened == [*worker.PRELOADED, "start", "stop"]
 
 
-def test_it_shows_that_it_lives(cluster):
+def test_the_worker_writes_a_heartbeat(cluster):
     cluster.before_stop = lambda: wait_until(beat_is_stored)
 
     worker.run_worker()
@@ -182,7 +182,7 @@ def test_it_shows_that_it_lives(cluster):
     assert (beat.host, beat.pid) == (socket.gethostname(), os.getpid())
 
 
-def test_it_goes_on_to_show_it(cluster, monkeypatch):
+def test_the_worker_repeats_its_heartbeat(cluster, monkeypatch):
     monkeypatch.setattr(worker, "HEARTBEAT_SECONDS", 0.05)
     seen = []
 
@@ -199,7 +199,7 @@ def test_it_goes_on_to_show_it(cluster, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_one_beat_that_the_database_refuses_is_not_the_last(cluster, monkeypatch):
+def test_heartbeats_continue_after_a_failed_one(cluster, monkeypatch):
     monkeypatch.setattr(worker, "HEARTBEAT_SECONDS", 0.05)
     store = WorkerHeartbeat.objects.update_or_create
     refusals = [OperationalError("database is locked")]
@@ -217,7 +217,7 @@ def test_one_beat_that_the_database_refuses_is_not_the_last(cluster, monkeypatch
     assert beat_is_stored()
 
 
-def test_a_run_whose_runner_died_is_taken_over_without_waiting_for_the_schedule(
+def test_a_session_of_a_dead_runner_is_recovered_without_waiting_for_the_schedule(
     cluster, monkeypatch, tmp_path
 ):
     """The schedule goes by the clock of the host that looked last, and that may be the dead one."""
@@ -235,7 +235,7 @@ def test_a_run_whose_runner_died_is_taken_over_without_waiting_for_the_schedule(
     assert ended == [True]
 
 
-def test_a_second_worker_of_this_host_takes_the_beat_over(cluster):
+def test_a_second_worker_of_this_host_takes_over_the_heartbeat(cluster):
     WorkerHeartbeat.objects.create(host=socket.gethostname(), pid=1)
     cluster.before_stop = lambda: wait_until(
         lambda: WorkerHeartbeat.objects.get().pid == os.getpid()
@@ -246,7 +246,7 @@ def test_a_second_worker_of_this_host_takes_the_beat_over(cluster):
     assert WorkerHeartbeat.objects.get().pid == os.getpid()
 
 
-def test_its_runs_are_asked_to_stop_while_the_cluster_waits_for_them(cluster):
+def test_running_sessions_are_asked_to_stop_while_the_cluster_waits(cluster):
     session = running_here(boot_id=boot_id(), **living_runner())
     asked = []
 
@@ -261,7 +261,7 @@ def test_its_runs_are_asked_to_stop_while_the_cluster_waits_for_them(cluster):
     assert asked == ["the worker was told to stop"]
 
 
-def test_runs_of_another_host_are_left_alone(cluster):
+def test_sessions_of_another_host_are_not_stopped(cluster):
     session = SessionFactory(running=True, host="elsewhere")
 
     worker.run_worker()
@@ -270,7 +270,7 @@ def test_runs_of_another_host_are_left_alone(cluster):
     assert session.stop_requested == ""
 
 
-def test_a_run_that_begins_while_the_worker_stops_is_asked_to_stop_too(cluster):
+def test_a_session_that_starts_during_the_stop_is_asked_to_stop_too(cluster):
     asked = []
 
     def a_tier_begins() -> None:
@@ -286,7 +286,7 @@ def test_a_run_that_begins_while_the_worker_stops_is_asked_to_stop_too(cluster):
     assert asked == [True]
 
 
-def test_a_stop_is_asked_of_the_runs_of_this_host_only():
+def test_only_sessions_of_this_host_are_asked_to_stop():
     here = SessionFactory(running=True, host=socket.gethostname())
     elsewhere = SessionFactory(running=True, host="another-host")
     ended = SessionFactory(host=socket.gethostname())
@@ -305,7 +305,7 @@ def test_a_stop_is_asked_of_the_runs_of_this_host_only():
     }
 
 
-def test_a_database_that_is_away_does_not_keep_the_worker_from_stopping(cluster, monkeypatch):
+def test_an_unavailable_database_does_not_prevent_the_stop(cluster, monkeypatch):
     def refuse() -> None:
         raise OperationalError("database is locked")
 
@@ -317,7 +317,7 @@ def test_a_database_that_is_away_does_not_keep_the_worker_from_stopping(cluster,
     assert cluster.happened == ["start", "stop"]
 
 
-def test_the_command_runs_it(monkeypatch):
+def test_the_command_runs_the_worker(monkeypatch):
     ran = []
     monkeypatch.setattr("escalation.management.commands.worker.run_worker", lambda: ran.append(1))
 
@@ -326,7 +326,7 @@ def test_the_command_runs_it(monkeypatch):
     assert ran == [1]
 
 
-def test_a_worker_whose_guard_has_died_ends_to_be_started_again(cluster, monkeypatch):
+def test_a_worker_exits_when_its_sentinel_has_died(cluster, monkeypatch):
     monkeypatch.setattr(cluster, "guard_lives", False)
     monkeypatch.setattr(cluster, "start", lambda self: None)
 

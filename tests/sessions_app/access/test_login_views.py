@@ -27,7 +27,7 @@ def ada():
     return user_with("viewer", username="ada")
 
 
-def test_after_a_few_wrong_passwords_the_right_one_has_to_wait_too(ada):
+def test_after_failed_logins_the_right_password_is_refused_too(ada):
     assert [log_in().status_code for _ in range(ALLOWED)] == [200] * ALLOWED
 
     refused = log_in(password=PASSWORD)
@@ -36,14 +36,14 @@ def test_after_a_few_wrong_passwords_the_right_one_has_to_wait_too(ada):
     assert "Too many login attempts. Wait 15 minutes" in refused.content.decode()
 
 
-def test_attempts_at_once_gain_nothing():
+def test_concurrent_attempts_are_all_counted():
     """All begin before the password of the first was looked at."""
     attempt = Attempt.of("ada", "10.0.0.1")
 
     assert [login.begin(attempt) for _ in range(30)] == [True] * ALLOWED + [False] * 25
 
 
-def test_a_header_that_anybody_can_send_is_no_other_address(ada):
+def test_a_forwarded_header_does_not_change_the_address(ada):
     form = {"username": "ada", "password": WRONG}
     client = Client(REMOTE_ADDR="10.0.0.1")
     for number in range(ALLOWED):
@@ -52,7 +52,7 @@ def test_a_header_that_anybody_can_send_is_no_other_address(ada):
     assert log_in(password=PASSWORD).status_code == 429
 
 
-def test_it_is_over_after_a_while_however_often_it_was_tried(ada, time_machine):
+def test_the_refusal_ends_after_its_window(ada, time_machine):
     time_machine.move_to("2026-01-01 12:00:00Z", tick=False)
     for _ in range(ALLOWED * 3):
         log_in()
@@ -61,7 +61,7 @@ def test_it_is_over_after_a_while_however_often_it_was_tried(ada, time_machine):
     assert log_in(password=PASSWORD).status_code == 302
 
 
-def test_a_clock_that_is_set_back_locks_nobody_out_until_it_comes_round(ada, time_machine):
+def test_a_clock_that_is_set_back_does_not_extend_the_refusal(ada, time_machine):
     time_machine.move_to("2036-01-01 12:00:00Z", tick=False)
     for _ in range(ALLOWED * 3):
         log_in()
@@ -91,7 +91,7 @@ def test_a_name_that_is_tried_from_everywhere_is_refused(ada):
     assert not login.begin(Attempt.of("ada", "10.0.2.1"))
 
 
-def test_who_logs_in_is_no_longer_counted(ada):
+def test_a_successful_login_clears_the_failures(ada):
     log_in()
 
     log_in(password=PASSWORD)
@@ -106,7 +106,7 @@ def test_attempts_are_in_the_log_without_the_password(ada, caplog):
     assert "hunter2-secret" not in caplog.text
 
 
-def test_old_failures_go_by_themselves(time_machine):
+def test_old_failures_are_removed(time_machine):
     time_machine.move_to("2026-01-01 12:00:00Z", tick=False)
     login.begin(Attempt.of("ada", "10.0.0.1"))
     time_machine.shift(KEPT * 2)
@@ -129,7 +129,7 @@ def test_a_command_unlocks(ada, who):
 
 
 @pytest.mark.parametrize("name", ["", "x" * 100_000, "a\x00b", "\ud800"])
-def test_no_name_breaks_it(name):
+def test_no_user_name_causes_a_server_error(name):
     form = {"username": name.encode("utf-8", "surrogatepass"), "password": "x"}
 
     assert Client().post(reverse("login"), form).status_code in {200, 400}

@@ -18,7 +18,7 @@ def test_each_role_includes_the_one_before_it():
     assert all(less < more for less, more in pairwise(TABLE.values()))
 
 
-def test_an_admin_may_everything():
+def test_an_admin_has_every_right():
     assert TABLE[Role.ADMIN] == frozenset(Right)
 
 
@@ -26,15 +26,15 @@ def test_a_superuser_is_an_admin_without_a_group():
     assert rights_of(UserFactory(is_superuser=True)) == frozenset(Right)
 
 
-def test_nobody_else_may_anything_without_a_role():
+def test_without_a_role_an_account_has_no_right():
     assert rights_of(AnonymousUser()) == rights_of(user_with("", is_staff=True)) == frozenset()
 
 
-def test_an_account_that_was_switched_off_may_nothing():
+def test_an_inactive_account_has_no_right():
     assert not may(user_with("admin", is_superuser=True, is_active=False), Right.SEE)
 
 
-def test_another_group_gives_nothing_and_takes_nothing():
+def test_another_group_does_not_change_the_rights():
     user = user_with("viewer")
     user.groups.add(Group.objects.create(name="choir"))
 
@@ -45,7 +45,7 @@ def test_the_migration_names_every_role():
     assert set(migration.ROLES) == set(Role)
 
 
-def test_an_upgrade_keeps_what_an_account_could_do():
+def test_an_upgrade_keeps_the_rights_of_an_account():
     looked, acted, through_a_group = user_with(""), user_with(""), user_with("")
     rule = Permission.objects.filter(codename__in=migration.FORMER_RULE)
     acted.user_permissions.set(rule)
@@ -59,7 +59,7 @@ def test_an_upgrade_keeps_what_an_account_could_do():
     assert rights_of(acted) == rights_of(through_a_group) == TABLE[Role.APPROVER]
 
 
-def test_an_upgrade_leaves_a_role_as_it_is():
+def test_an_upgrade_keeps_a_role():
     user = user_with("operator")
 
     migration.give_roles(apps, None)

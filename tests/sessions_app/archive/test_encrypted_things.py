@@ -1,4 +1,4 @@
-"""A key that does not open what is kept: a second host with another one is noticed."""
+"""A key that cannot decrypt stored data is reported."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def another_key(settings) -> None:
     settings.CLAUDEOPS_ENCRYPTION_KEYS = (Fernet.generate_key().decode(),)
 
 
-def test_where_the_key_opens_all_nothing_is_said(kept):
+def test_with_the_right_key_nothing_is_reported(kept):
     assert undecryptable_data() == []
     assert check_keys()[0]
     assert check_encryption_key(databases=["default"]) == []
 
 
-def test_what_another_key_has_encrypted_is_named(kept, another_key):
+def test_data_encrypted_with_another_key_is_reported(kept, another_key):
     assert undecryptable_data() == [
         "The address of mail",
         "Transcript 11111111-1111-4111-8111-111111111111 #0",
@@ -51,7 +51,7 @@ def test_what_another_key_has_encrypted_is_named(kept, another_key):
     )
 
 
-def test_the_check_and_the_worker_say_it(kept, another_key, caplog):
+def test_the_check_and_the_worker_report_another_key(kept, another_key, caplog):
     [found] = check_encryption_key(databases=["default"])
     with caplog.at_level(logging.ERROR):
         _check_encryption_key()
@@ -61,6 +61,6 @@ def test_the_check_and_the_worker_say_it(kept, another_key, caplog):
     assert "encrypted with another key" in caplog.text
 
 
-def test_the_check_asks_the_database_only_when_it_may(django_assert_num_queries):
+def test_the_check_reads_the_database_only_when_it_may(django_assert_num_queries):
     with django_assert_num_queries(0):
         assert check_encryption_key() == []

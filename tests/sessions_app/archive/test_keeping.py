@@ -1,4 +1,4 @@
-"""The archive at rest: sealed, faithful, and gone after its time."""
+"""Archived data: encrypted, unchanged, and removed after its retention time."""
 
 from __future__ import annotations
 
@@ -75,21 +75,21 @@ def readable(content: bytes) -> bool:
         return b"ghp_" in content
 
 
-def test_what_is_kept_is_encrypted_and_comes_back_as_it_was(place):
+def test_archived_entries_are_encrypted_and_returned_unchanged(place):
     append_entries(KEY, [SAID])
 
     assert not readable(stored(place))
     assert load_entries(KEY) == [SAID]
 
 
-def test_what_was_kept_in_the_clear_is_still_read(place):
+def test_unencrypted_entries_are_read(place):
     kept_in_the_clear(place, SAID)
 
     assert readable(stored(place))
     assert load_entries(KEY) == [SAID]
 
 
-def test_what_was_kept_in_the_clear_is_encrypted_once(place, django_capture_on_commit_callbacks):
+def test_unencrypted_entries_are_encrypted_once(place, django_capture_on_commit_callbacks):
     kept_in_the_clear(place, SAID)
 
     with django_capture_on_commit_callbacks(execute=True):
@@ -100,7 +100,7 @@ def test_what_was_kept_in_the_clear_is_encrypted_once(place, django_capture_on_c
     assert encrypt_chunks() == 0
 
 
-def test_a_chunk_whose_file_is_gone_does_not_keep_others_from_being_encrypted(place, caplog):
+def test_a_missing_file_does_not_prevent_the_encryption_of_others(place, caplog):
     first = kept_in_the_clear(place, SAID)
     TranscriptChunk.objects.create(
         transcript=first.transcript, number=1, entries=1, stored_as="nowhere.z"
@@ -110,7 +110,7 @@ def test_a_chunk_whose_file_is_gone_does_not_keep_others_from_being_encrypted(pl
     assert "Could not encrypt" in caplog.text
 
 
-def test_what_an_older_key_encrypted_is_encrypted_anew_and_the_old_key_can_be_dropped(
+def test_entries_of_an_older_key_are_encrypted_with_the_new_one(
     place, settings, django_capture_on_commit_callbacks
 ):
     append_entries(KEY, [SAID])
@@ -132,7 +132,7 @@ def test_what_an_older_key_encrypted_is_encrypted_anew_and_the_old_key_can_be_dr
     assert len(list(place.rglob("*.sealed"))) <= 1
 
 
-def test_what_none_of_our_keys_encrypted_stays_as_it_is(place, settings):
+def test_entries_of_an_unknown_key_are_unchanged(place, settings):
     append_entries(KEY, [SAID])
     ChannelFactory()
     settings.CLAUDEOPS_ENCRYPTION_KEYS = (*OTHER_KEYS, Fernet.generate_key().decode())
@@ -143,14 +143,14 @@ def test_what_none_of_our_keys_encrypted_stays_as_it_is(place, settings):
     assert load_entries(KEY) == [SAID]
 
 
-def test_with_one_key_the_archive_is_not_looked_through(place, django_assert_num_queries):
+def test_with_one_key_the_archive_is_not_read(place, django_assert_num_queries):
     append_entries(KEY, [SAID])
 
     with django_assert_num_queries(0):
         assert encrypt_with_first_key() == 0
 
 
-def test_another_key_opens_nothing_and_loses_nothing(place, settings):
+def test_another_key_decrypts_nothing_and_loses_nothing(place, settings):
     append_entries(KEY, [SAID])
     settings.CLAUDEOPS_ENCRYPTION_KEYS = OTHER_KEYS
 
@@ -163,13 +163,13 @@ def test_another_key_opens_nothing_and_loses_nothing(place, settings):
     assert load_entries(KEY) == [SAID]
 
 
-def test_the_summary_beside_it_is_redacted(place):
+def test_the_summary_is_redacted(place):
     append_entries(KEY, [{**SAID, "message": {"role": "user", "content": SECRET}}])
 
     assert SECRET not in str(Transcript.objects.get().summary)
 
 
-def test_an_old_transcript_goes_with_its_files(place, django_capture_on_commit_callbacks):
+def test_an_old_transcript_is_removed_with_its_files(place, django_capture_on_commit_callbacks):
     append_entries(KEY, [SAID])
 
     with django_capture_on_commit_callbacks(execute=True):
@@ -179,7 +179,7 @@ def test_an_old_transcript_goes_with_its_files(place, django_capture_on_commit_c
     assert load_entries(KEY) is None
 
 
-def test_a_young_one_stays_and_so_does_one_that_is_in_use(place):
+def test_a_recent_transcript_and_one_in_use_are_kept(place):
     append_entries(KEY, [SAID])
     now = timezone.now()
 

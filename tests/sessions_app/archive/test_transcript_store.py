@@ -1,4 +1,4 @@
-"""The archive of transcripts: both places, and what can go wrong in them."""
+"""The archive of transcripts: database and disk, and their errors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def files_in(directory: Path) -> list[Path]:
     return [path for path in directory.rglob("*") if path.is_file()]
 
 
-def test_it_gives_back_what_no_database_text_could_hold(db, either_place):
+def test_it_returns_text_that_no_database_column_could_hold(db, either_place):
     odd = [said("a", "NUL \x00, half a pair \ud83e, ünï, \u2028"), {"type": "x", "n": 0.1 + 0.2}]
 
     append_entries(KEY, odd)
@@ -54,7 +54,7 @@ def test_it_gives_back_what_no_database_text_could_hold(db, either_place):
     assert load_entries(KEY) == odd
 
 
-def test_it_keeps_an_entry_once_that_is_sent_again(db):
+def test_it_stores_a_repeated_entry_once(db):
     append_entries(KEY, [said("a"), said("b")])
 
     added = append_entries(KEY, [said("b"), said("c"), said("c")])
@@ -70,7 +70,7 @@ def test_it_adds_entries_without_uuid_each_time_they_are_appended(db):
     assert load_entries(KEY) == [{"type": "mode"}, {"type": "mode"}]
 
 
-def test_it_adds_only_what_the_copy_lacks_of_a_grown_transcript(db):
+def test_it_adds_only_new_entries_of_a_grown_transcript(db):
     file = [{"type": "mode"}, said("a"), {"type": "mode"}]
     append_missing(KEY, file)
 
@@ -97,13 +97,13 @@ def test_it_cuts_a_long_transcript_into_chunks(db, monkeypatch):
     assert load_entries(KEY) == entries
 
 
-def test_it_compresses_what_it_keeps(db):
+def test_it_compresses_stored_entries(db):
     append_entries(KEY, [said("a", "the same words " * 1000)])
 
     assert len(TranscriptChunk.objects.get().content) < 1000
 
 
-def test_it_keeps_chunks_in_the_directory_readable_by_the_owner_alone(db, archive_dir):
+def test_files_are_readable_only_by_their_owner(db, archive_dir):
     append_entries(KEY, [said("a")])
 
     chunk = TranscriptChunk.objects.get()
@@ -136,7 +136,7 @@ def test_it_leaves_no_file_behind_when_the_database_fails(db, archive_dir, monke
     assert load_entries(KEY) is None
 
 
-def test_it_says_that_a_copy_is_damaged_and_does_not_give_half_of_it(db, archive_dir):
+def test_a_damaged_copy_is_an_error_and_not_returned_in_part(db, archive_dir):
     append_entries(KEY, [said("a")])
     append_entries(KEY, [said("b")])
     (archive_dir / TranscriptChunk.objects.get(number=0).stored_as).unlink()
@@ -145,7 +145,7 @@ def test_it_says_that_a_copy_is_damaged_and_does_not_give_half_of_it(db, archive
         load_entries(KEY)
 
 
-def test_it_says_so_when_the_directory_is_no_longer_configured(db, archive_dir, settings):
+def test_a_missing_archive_directory_is_an_error(db, archive_dir, settings):
     append_entries(KEY, [said("a")])
     settings.CLAUDEOPS_ARCHIVE_DIR = ""
 
@@ -153,9 +153,7 @@ def test_it_says_so_when_the_directory_is_no_longer_configured(db, archive_dir, 
         load_entries(KEY)
 
 
-def test_it_still_reads_what_was_kept_in_the_database_before_a_directory_was_named(
-    db, settings, tmp_path
-):
+def test_entries_in_the_database_are_read_after_a_directory_was_configured(db, settings, tmp_path):
     append_entries(KEY, [said("a")])
     settings.CLAUDEOPS_ARCHIVE_DIR = str(tmp_path / "archive")
     append_entries(KEY, [said("b")])
@@ -163,7 +161,7 @@ def test_it_still_reads_what_was_kept_in_the_database_before_a_directory_was_nam
     assert load_entries(KEY) == [said("a"), said("b")]
 
 
-def test_it_keeps_the_transcript_when_the_summary_cannot_be_made(db, monkeypatch, caplog):
+def test_it_stores_the_transcript_when_the_summary_fails(db, monkeypatch, caplog):
     def fail(*args: object) -> None:
         raise OverflowError("year 0")
 
@@ -175,7 +173,7 @@ def test_it_keeps_the_transcript_when_the_summary_cannot_be_made(db, monkeypatch
     assert "Could not update the summary" in caplog.text
 
 
-def test_it_remembers_what_the_cli_says_about_a_subagent(db):
+def test_it_stores_the_description_of_a_subagent(db):
     append_entries(SUBAGENT, [said("a"), {"type": "agent_metadata", "description": "count logs"}])
 
     assert (Transcript.objects.get().summary or {})["description"] == "count logs"
@@ -190,7 +188,7 @@ def test_it_finds_the_project_of_the_latest_copy_by_the_id_alone(db):
     assert latest_project("unknown") is None
 
 
-def test_it_does_not_seem_older_after_the_clock_was_set_back(db):
+def test_a_clock_that_is_set_back_does_not_make_a_copy_older(db):
     append_entries(KEY, [said("a")])
     before = Transcript.objects.get().updated_at
 
@@ -201,7 +199,7 @@ def test_it_does_not_seem_older_after_the_clock_was_set_back(db):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_it_loses_nothing_when_many_append_at_once(either_place):
+def test_concurrent_appends_lose_nothing(either_place):
     failures: list[BaseException] = []
     start = threading.Barrier(8)
 
@@ -229,7 +227,7 @@ def test_it_loses_nothing_when_many_append_at_once(either_place):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_it_archives_one_transcript_once_when_two_archive_it_at_once():
+def test_concurrent_archiving_stores_a_transcript_once():
     file = [said("a"), {"type": "mode"}, {"type": "mode"}, said("b")]
     start = threading.Barrier(4)
 

@@ -52,7 +52,7 @@ def budget(
         ("0.0001", 0, "0.0001", "good"),
     ],
 )
-def test_the_standing_of_a_budget(limit, spent, left, tone):
+def test_the_rest_and_the_tone_of_a_budget(limit, spent, left, tone):
     found = budget(limit, spent)
 
     assert (found.left, found.tone) == (Decimal(str(left)), tone)
@@ -60,7 +60,7 @@ def test_the_standing_of_a_budget(limit, spent, left, tone):
 
 
 @given(limit=amounts, spent=amounts)
-def test_what_is_left_and_spent_never_contradict_each_other(limit, spent):
+def test_rest_and_spent_are_consistent(limit, spent):
     found = budget(limit, spent)
 
     assert found.left >= 0
@@ -70,12 +70,12 @@ def test_what_is_left_and_spent_never_contradict_each_other(limit, spent):
 
 
 @given(limit=amounts, spent=amounts, more=amounts)
-def test_spending_more_never_leaves_more(limit, spent, more):
+def test_spending_more_never_increases_the_rest(limit, spent, more):
     assert budget(limit, spent + more).left <= budget(limit, spent).left
 
 
 @given(st.lists(st.tuples(amounts, amounts), max_size=5))
-def test_the_least_of_all_is_left_and_a_spent_one_is_found(pairs):
+def test_the_smallest_rest_counts_and_a_spent_budget_is_found(pairs):
     budgets = [budget(limit, spent) for limit, spent in pairs]
 
     assert least_left(budgets) == min((each.left for each in budgets), default=None)
@@ -83,7 +83,7 @@ def test_the_least_of_all_is_left_and_a_spent_one_is_found(pairs):
 
 
 @pytest.mark.parametrize("scope", Scope)
-def test_a_refusal_names_the_setting_and_what_is_an_estimate(scope):
+def test_a_refusal_names_the_setting_and_marks_estimates(scope):
     told = budget(2, "2.50", scope, guessed="0.40").refusal
 
     assert told.startswith(
@@ -107,7 +107,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
         ("2026-12-31T23:00", "2026-12-31T23:00", "2026-12-31T23:00"),
     ],
 )
-def test_days_and_months_begin_in_the_installations_time_zone(now, day, month):
+def test_days_and_months_begin_in_the_time_zone_of_the_installation(now, day, month):
     moment = datetime.fromisoformat(now).replace(tzinfo=UTC)
 
     assert start_of_day(moment, BERLIN) == datetime.fromisoformat(day).replace(tzinfo=UTC)
@@ -135,7 +135,7 @@ def test_a_period_has_begun_and_is_not_over(now):
         ("3", "3", date(2026, 5, 8), date(2026, 4, 10), "63", "63"),
     ],
 )
-def test_what_the_month_will_come_to(spent, week, first, today, low, high):
+def test_the_forecast_of_a_month(spent, week, first, today, low, high):
     expected = forecast(Decimal(spent), Decimal(week), first, today)
 
     assert (expected.low, expected.high) == (Decimal(low), Decimal(high))

@@ -48,7 +48,7 @@ def test_req5_the_check_line_names_both_figures_exactly():
     )
 
 
-def test_req5_a_difference_is_told_and_not_ticked():
+def test_req5_a_difference_is_reported():
     check = check_path([run(1, "0.03", "0.03"), run(2, "0.47", "0.47")])
 
     assert check.finding == CostCheckResult.DIFFERENT
@@ -57,7 +57,7 @@ def test_req5_a_difference_is_told_and_not_ticked():
     assert "✓" not in check.sentence
 
 
-def test_req5_a_handoff_begins_a_conversation_with_a_count_of_its_own():
+def test_req5_a_handoff_begins_a_conversation_with_its_own_total():
     path = [run(1, "0.03", "0.03"), run(2, "0.47", "0.47", continued_by="handoff")]
 
     check = check_path(path)
@@ -66,7 +66,7 @@ def test_req5_a_handoff_begins_a_conversation_with_a_count_of_its_own():
     assert "for the 2 conversations $0.50" in check.sentence
 
 
-def test_req5_a_first_run_counted_by_itself_may_be_followed_by_one_counted_in_total():
+def test_req5_a_cost_per_run_may_be_followed_by_a_total():
     path = [run(1, "0.03", "0.03", cost_basis="per_run"), run(2, "0.47", "0.5")]
 
     assert check_path(path).is_proven
@@ -85,7 +85,7 @@ def test_req5_rounding_of_the_last_place_is_no_difference():
     assert check_path(path).is_proven
 
 
-def test_req5_an_unknown_cost_is_said_instead_of_a_tick():
+def test_req5_an_unknown_cost_is_named_and_proves_nothing():
     check = check_path([run(1, "0.03", "0.03"), run(2, None, None, status="failed")])
 
     assert check.finding == CostCheckResult.UNKNOWN
@@ -93,7 +93,7 @@ def test_req5_an_unknown_cost_is_said_instead_of_a_tick():
     assert "✓" not in check.sentence
 
 
-def test_req5_an_estimate_is_said_instead_of_a_tick():
+def test_req5_an_estimate_is_named_and_proves_nothing():
     guessed = run(2, None, None, status="timed_out", estimated_cost_usd=Decimal("0.012"))
 
     check = check_path([run(1, "0.03", "0.03"), guessed])
@@ -103,21 +103,21 @@ def test_req5_an_estimate_is_said_instead_of_a_tick():
     assert "≈ $0.012 is an estimate" in check.sentence
 
 
-def test_req5_a_run_that_is_under_way_is_waited_for():
+def test_req5_a_running_session_is_not_checked_yet():
     check = check_path([run(1, "0.03", "0.03"), run(2, None, None, status="running")])
 
     assert check.finding == CostCheckResult.PENDING
     assert "after the end of #2" in check.sentence
 
 
-def test_req5_a_record_without_reported_figures_proves_nothing():
+def test_req5_sessions_without_reported_totals_prove_nothing():
     check = check_path([run(1, "0.03", None)])
 
     assert check.finding == CostCheckResult.NOT_REPORTED
     assert "no reported figure" in check.sentence
 
 
-def test_req5_every_branch_has_a_check_of_its_own():
+def test_req5_every_branch_has_its_own_check():
     fork = run(4, "0.1", "0.6", purpose="fork", parent_session_id=2)
 
     checks = check_costs(Chain(sessions=(*ACCUMULATED, fork)))

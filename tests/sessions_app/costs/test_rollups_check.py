@@ -1,4 +1,4 @@
-"""A sum that is wrong is found, in words that say which, and can be made anew."""
+"""A wrong sum is reported with its name, and can be rebuilt."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def record() -> Session:
     return three_tier_chain()[2]
 
 
-def test_a_record_as_it_was_written_is_right(record):
+def test_sums_written_by_transitions_are_right(record):
     found = check()
 
     assert found.is_right
@@ -43,7 +43,7 @@ def test_a_record_as_it_was_written_is_right(record):
     ],
     ids=str,
 )
-def test_a_wrong_sum_is_found_and_mended(record, change):
+def test_a_wrong_sum_is_found_and_rebuilt(record, change):
     PeriodCost.objects.filter(tier=3, drill="").update(**change)
 
     assert any("Tier 3" in difference for difference in check().differences)
@@ -51,7 +51,7 @@ def test_a_wrong_sum_is_found_and_mended(record, change):
     assert check().is_right
 
 
-def test_a_run_that_changed_behind_the_sums_is_found(record):
+def test_a_changed_session_is_found(record):
     Session.objects.filter(pk=record.pk).update(cost_usd=Decimal("9"))
 
     assert "the sessions give 1 sessions, $9.00" in " ".join(check().differences)
@@ -65,7 +65,7 @@ def test_a_wrong_count_of_verdicts_is_found(record):
     assert check().is_right
 
 
-def test_words_that_are_not_the_sessions_are_found(record):
+def test_an_outdated_search_text_is_found(record):
     SearchText.objects.filter(pk=record.pk).update(text="other words")
 
     assert f"session {record.pk} has an outdated search text" in " ".join(check().differences)
@@ -73,14 +73,14 @@ def test_words_that_are_not_the_sessions_are_found(record):
     assert check().is_right
 
 
-def test_a_session_under_another_watch_than_its_cycle_is_found(record):
+def test_a_session_with_another_watch_than_its_cycle_is_found(record):
     with connection.cursor() as cursor:
         cursor.execute("UPDATE sessions SET watch_id = NULL WHERE id = %s", [record.pk])
 
     assert "its cycle of watch" in " ".join(check().differences)
 
 
-def test_cycles_are_left_as_they_are(record):
+def test_a_rebuild_does_not_change_cycles(record):
     before = list(Cycle.objects.values())
 
     rebuild_sums()

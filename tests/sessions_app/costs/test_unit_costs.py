@@ -1,4 +1,4 @@
-"""What one cycle costs, and which chains cost most."""
+"""The cost of one cycle, and the most expensive chains."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_cycle_costs_what_its_chain_costs():
     )
 
 
-def test_the_dearest_chain_comes_first_with_its_height():
+def test_the_most_expensive_chain_comes_first():
     SessionFactory(cost_usd=Decimal("0.10"))
     dear = three_tier_chain()[0].cycle
 
@@ -38,7 +38,7 @@ def test_the_dearest_chain_comes_first_with_its_height():
     assert (first.highest_tier, first.cycle.subject) == (3, dear.subject)
 
 
-def test_what_has_no_figure_is_told_and_not_averaged():
+def test_cycles_without_a_cost_are_counted_and_not_averaged():
     SessionFactory(failed=True)
 
     found = unit_costs(None, drills=False)
@@ -46,7 +46,7 @@ def test_what_has_no_figure_is_told_and_not_averaged():
     assert (found.cycles, found.average_usd, found.dearest) == (0, None, ())
 
 
-def test_drills_are_looked_at_apart():
+def test_drills_are_counted_apart():
     SessionFactory(drill=True, cost_usd=Decimal("5"))
 
     assert unit_costs(None, drills=False).cycles == 0
@@ -60,7 +60,7 @@ def test_only_cycles_of_the_period_count():
     assert unit_costs(timezone.localdate() - timedelta(days=6), drills=False).cycles == 0
 
 
-def test_only_the_latest_cycles_are_looked_at_and_it_says_so(monkeypatch):
+def test_only_the_latest_cycles_are_read(monkeypatch):
     monkeypatch.setattr(module, "LOOKED_AT", 2)
     for _ in range(3):
         SessionFactory()

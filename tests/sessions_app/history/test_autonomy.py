@@ -1,4 +1,4 @@
-"""What a watch's runs wanted, and what would have become of it with more or less trust."""
+"""What the sessions of a watch asked for, and its outcome at every level of autonomy."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ EVERY_WISH = [
         (AutonomyLevel.ALL, 4, Fate.REFUSED),
     ],
 )
-def test_the_fate_of_a_wish_follows_from_the_step(step, tier, fate):
+def test_the_outcome_of_a_request_follows_from_the_level(step, tier, fate):
     wish = RequestedPermission(
         kind=PermissionKind.COMMAND, what="x", tier=tier, given=False, at=NOW, session=1
     )
@@ -57,7 +57,7 @@ def test_the_fate_of_a_wish_follows_from_the_step(step, tier, fate):
 
 
 @each_row("step", AutonomyLevel)
-def test_no_wish_is_in_two_groups(step):
+def test_every_request_is_in_one_group(step):
     would = what_if(EVERY_WISH, step)
 
     assert len({*would.done, *would.asked, *would.prevented}) == len(
@@ -72,7 +72,7 @@ def test_more_autonomy_never_prevents_what_less_autonomy_allows(lower, higher):
     assert set(what_if(EVERY_WISH, higher).prevented) <= set(what_if(EVERY_WISH, lower).prevented)
 
 
-def test_the_sentence_counts():
+def test_the_sentence_counts_requests_by_outcome():
     would = what_if(EVERY_WISH, AutonomyLevel.ALL_WITH_APPROVAL)
 
     assert would.sentence == (
@@ -82,7 +82,7 @@ def test_the_sentence_counts():
     assert what_if([], AutonomyLevel.ALL).sentence.endswith("would have changed nothing.")
 
 
-def test_the_same_command_again_and_again_is_one_example():
+def test_a_repeated_command_is_one_example():
     wishes = [
         RequestedPermission(
             kind=PermissionKind.COMMAND,
@@ -103,7 +103,7 @@ def test_the_same_command_again_and_again_is_one_example():
 
 
 @pytest.mark.django_db
-def test_the_record_holds_denied_commands_changes_and_what_tiers_asked_for():
+def test_requests_are_read_from_denied_commands_changes_and_escalations():
     watch = WatchFactory()
     session = SessionFactory(cycle=CycleFactory(watch=watch))
     denied = {"verdict": "deny", "session": session}

@@ -1,4 +1,4 @@
-"""Reading a chain: REQ-4 (found whole, in order, from anywhere) and REQ-5 (added up for display).
+"""A chain: REQ-4 (complete, in order, from any session) and REQ-5 (sums for display).
 
 That runs are linked and priced so at all is shown where they run:
 tests/escalation/run/test_chain.py and, with the real CLI, tests/real_cli.
@@ -53,7 +53,7 @@ def test_req4_a_parent_cannot_be_deleted_under_its_child():
         first.delete()
 
 
-def test_req4_a_chain_costs_one_query_however_long(django_assert_num_queries):
+def test_req4_a_chain_of_any_length_needs_one_query(django_assert_num_queries):
     session = SessionFactory(escalated=True)
     for _ in range(10):
         session = SessionFactory(tier=2, parent_session=session)
@@ -63,7 +63,7 @@ def test_req4_a_chain_costs_one_query_however_long(django_assert_num_queries):
         assert [link.cycle.subject for link in chain.sessions]
 
 
-def test_req5_ending_a_child_leaves_its_parent_alone():
+def test_req5_ending_a_child_does_not_change_its_parent():
     parent = SessionFactory(escalated=True, cost_usd=Decimal("0.03"))
     child = SessionFactory(running=True, tier=2, parent_session=parent, cycle=parent.cycle)
 

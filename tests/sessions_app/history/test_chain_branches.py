@@ -1,4 +1,4 @@
-"""REQ-4: what a person adds to a chain branches off, and the chain stays one tree."""
+"""REQ-4: sessions that a person adds are branches of one tree."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_req4_a_chain_without_branches_is_one_line():
     ("purpose", "label"),
     [("follow_up", "follow-up question"), ("fork", "another approach"), ("retry", "retry")],
 )
-def test_req4_what_a_person_adds_is_a_branch_named_by_its_purpose(purpose, label):
+def test_req4_a_session_added_by_a_person_is_a_branch_named_by_its_purpose(purpose, label):
     first, second, third = three_tier_chain()
     added = SessionFactory(tier=2, parent_session=second, purpose=purpose)
 
@@ -38,21 +38,21 @@ def test_req4_what_a_person_adds_is_a_branch_named_by_its_purpose(purpose, label
 
 
 @pytest.mark.parametrize("purpose", ["report", "continuation", "findings", "recovery"])
-def test_req4_what_the_supervisor_adds_stays_in_the_line(purpose):
+def test_req4_a_session_added_by_the_supervisor_stays_in_the_chain(purpose):
     first = SessionFactory()
     second = SessionFactory(parent_session=first, purpose=purpose)
 
     assert [line[1] for line in lines(first)] == [[first.pk, second.pk]]
 
 
-def test_req4_a_branch_knows_where_it_left():
+def test_req4_a_branch_has_the_session_where_it_starts():
     first, second, _third = three_tier_chain()
     SessionFactory(tier=2, parent_session=second, purpose="fork")
 
     assert chain_of(first).branches[1].came_from == second
 
 
-def test_req4_a_question_after_a_question_stays_in_its_branch():
+def test_req4_a_follow_up_of_a_follow_up_stays_in_its_branch():
     first = SessionFactory()
     question = SessionFactory(parent_session=first, purpose="follow_up")
     second = SessionFactory(parent_session=question, purpose="follow_up")
@@ -60,7 +60,7 @@ def test_req4_a_question_after_a_question_stays_in_its_branch():
     assert [line[1] for line in lines(first)] == [[first.pk], [question.pk, second.pk]]
 
 
-def test_req4_a_branch_of_a_branch_is_deeper_and_stands_below_it():
+def test_req4_a_branch_of_a_branch_is_nested():
     first = SessionFactory()
     fork = SessionFactory(parent_session=first, purpose="fork")
     other = SessionFactory(parent_session=first, purpose="follow_up")
@@ -74,7 +74,7 @@ def test_req4_a_branch_of_a_branch_is_deeper_and_stands_below_it():
     ]
 
 
-def test_req4_an_escalation_within_a_branch_goes_on_there():
+def test_req4_an_escalation_within_a_branch_stays_in_it():
     first = SessionFactory(failed=True)
     again = SessionFactory(parent_session=first, purpose="retry")
     above = SessionFactory(parent_session=again, tier=2)
@@ -82,7 +82,7 @@ def test_req4_an_escalation_within_a_branch_goes_on_there():
     assert [line[1] for line in lines(above)] == [[first.pk], [again.pk, above.pk]]
 
 
-def test_req4_of_two_runs_of_a_tier_the_later_one_goes_on():
+def test_req4_of_two_sessions_of_a_tier_the_later_one_continues_the_chain():
     first = SessionFactory(escalated=True)
     refused = SessionFactory(parent_session=first, tier=2, failed=True)
     again = SessionFactory(parent_session=first, tier=2)
@@ -90,7 +90,7 @@ def test_req4_of_two_runs_of_a_tier_the_later_one_goes_on():
     assert [line[1] for line in lines(first)] == [[first.pk, again.pk], [refused.pk]]
 
 
-def test_req4_a_first_run_that_was_tried_again_belongs_to_the_chain():
+def test_req4_a_retried_first_session_belongs_to_the_chain():
     first = SessionFactory(failed=True)
     again = SessionFactory(cycle=first.cycle, purpose="retry")
 
@@ -106,7 +106,7 @@ def test_req4_the_leaves_and_the_paths_to_them_are_known():
     assert chain.path_to(fork) == (first, second, fork)
 
 
-def test_req4_a_tree_costs_one_query(django_assert_num_queries):
+def test_req4_a_tree_needs_one_query(django_assert_num_queries):
     first = three_tier_chain()[0]
     for _ in range(5):
         SessionFactory(parent_session=first, purpose="follow_up")

@@ -19,7 +19,7 @@ def test_req4_a_chain_as_data_has_a_row_for_every_session():
     assert [row["id"] for row in rows] == [session.pk for session in sessions]
 
 
-def test_req5_every_cost_is_told_with_how_it_is_known():
+def test_req5_every_cost_has_its_basis():
     session = SessionFactory(
         failed=True, cost_basis="estimate", estimated_cost_usd=Decimal("0.0123456789")
     )
@@ -30,7 +30,7 @@ def test_req5_every_cost_is_told_with_how_it_is_known():
     assert (row["estimated_cost_usd"], row["cost_basis"]) == (0.0123456789, "estimate")
 
 
-def test_it_tells_why_a_run_was_not_resumed():
+def test_the_reason_why_a_session_was_not_resumed_is_included():
     session = SessionFactory(continued_by="handoff", continued_guard="expired", request="Go on.")
 
     (row,) = chain_as_data(chain_of(session))

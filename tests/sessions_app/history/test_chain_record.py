@@ -29,13 +29,13 @@ def session():
     return SessionFactory(tier=2)
 
 
-def test_a_change_of_an_earlier_run_of_the_chain_counts(session):
+def test_a_change_of_an_earlier_session_of_the_chain_counts(session):
     ChangeFactory(session=SessionFactory(parent_session=session))
 
     assert finding(session) is ClaimCheck.SEEN
 
 
-def test_a_change_of_another_chain_does_not(session):
+def test_a_change_of_another_chain_does_not_count(session):
     ChangeFactory()
 
     assert finding(session) is ClaimCheck.CLAIMED
@@ -47,7 +47,7 @@ def test_an_edit_counts(session):
     assert finding(session, action="corrected web.yml") is ClaimCheck.SEEN
 
 
-def test_a_failed_command_contradicts_and_is_the_evidence(session):
+def test_a_failed_command_contradicts_the_claim(session):
     ChangeFactory(session=session, exit_code=1)
 
     (claim,) = claims_in(reported(), session.cycle_id)
@@ -57,13 +57,13 @@ def test_a_failed_command_contradicts_and_is_the_evidence(session):
     assert claim.evidence.told == "exit code 1"
 
 
-def test_a_denied_command_contradicts(session):
+def test_a_denied_command_contradicts_the_claim(session):
     CommandEventFactory(session=session, sequence=1, verdict="deny", more=CHANGES)
 
     assert finding(session) is ClaimCheck.OTHERWISE
 
 
-def test_a_command_that_nobody_approved_contradicts(session):
+def test_a_command_without_approval_contradicts_the_claim(session):
     CommandEventFactory(session=session, sequence=1, verdict="ask", more=CHANGES)
     ended = {"call": "aa", "has_run": False, "exit_code": 126}
     CommandEventFactory(session=session, sequence=2, kind="command_end", verdict="", more=ended)
@@ -72,7 +72,7 @@ def test_a_command_that_nobody_approved_contradicts(session):
 
 
 @pytest.mark.parametrize(("code", "expected"), [(0, ClaimCheck.CLAIMED), (1, ClaimCheck.OTHERWISE)])
-def test_a_later_script_may_have_done_it_if_it_went_well(session, code, expected):
+def test_only_a_later_successful_script_removes_the_contradiction(session, code, expected):
     CommandEventFactory(session=session, sequence=1, verdict="deny", more=CHANGES)
     CommandEventFactory(session=session, sequence=2, verdict="isolate", more={"call": "bb"})
     ended = {"call": "bb", "exit_code": code}
@@ -82,18 +82,18 @@ def test_a_later_script_may_have_done_it_if_it_went_well(session, code, expected
 
 
 @pytest.mark.parametrize("report", [None, {}, [], "x", {"actions_taken": "x"}, {"actions": [3]}])
-def test_nonsense_claims_nothing_that_could_be_wrong(report, session):
+def test_a_malformed_claim_is_only_claimed(report, session):
     assert all(c.finding is ClaimCheck.CLAIMED for c in claims_in(report, session.cycle_id))
 
 
-def test_a_report_without_actions_asks_nobody(session):
+def test_a_report_without_actions_makes_no_query(session):
     with CaptureQueriesContext(connection) as queries:
         claims_in({"actions_taken": []}, session.cycle_id)
 
     assert len(queries) == 0
 
 
-def test_the_shown_report_carries_what_the_record_says(session):
+def test_the_shown_report_has_the_result_of_each_check(session):
     ChangeFactory(session=session)
     value = reported()
 

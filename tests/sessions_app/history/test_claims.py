@@ -1,4 +1,4 @@
-"""Claims against the record: what was seen, what is only said, and what was not so."""
+"""Claims of a report compared with the record: confirmed, only claimed, or contradicted."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def claim(text: str, *record: Recorded, service: str = "", result: str = "succee
         ("restarted web", "web", unsure(RESTART)),
     ],
 )
-def test_a_change_with_the_same_verb_and_name_is_seen(text, service, one):
+def test_a_change_with_the_same_verb_and_name_confirms_the_claim(text, service, one):
     found = claim(text, one, service=service)
 
     assert (found.finding, found.evidence) == (ClaimCheck.SEEN, one)
@@ -83,7 +83,7 @@ def test_a_change_with_the_same_verb_and_name_is_seen(text, service, one):
         ("", "", (RESTART,)),
     ],
 )
-def test_what_no_change_matches_is_only_claimed(text, service, record):
+def test_a_claim_without_a_matching_change_is_only_claimed(text, service, record):
     found = claim(text, *record, service=service)
 
     assert (found.finding, found.evidence) == (ClaimCheck.CLAIMED, None)
@@ -101,7 +101,7 @@ def test_what_no_change_matches_is_only_claimed(text, service, record):
         (failed(RESTART), EDIT),
     ],
 )
-def test_success_that_only_failed_or_was_denied_is_contradicted(record):
+def test_a_claimed_success_that_failed_or_was_denied_is_contradicted(record):
     found = claim("restarted web", *record, service="web")
 
     assert found.finding is ClaimCheck.OTHERWISE
@@ -124,17 +124,17 @@ def test_success_that_only_failed_or_was_denied_is_contradicted(record):
         ((failed(RESTART), STOP), ClaimCheck.CLAIMED),
     ],
 )
-def test_what_may_have_been_done_in_another_way_is_not_contradicted(record, finding):
+def test_a_claim_that_may_have_been_done_otherwise_is_not_contradicted(record, finding):
     assert claim("restarted web", *record, service="web").finding is finding
 
 
-def test_a_failure_that_is_admitted_is_seen():
+def test_a_claimed_failure_is_confirmed():
     found = claim("restarted web", failed(RESTART), service="web", result="failed")
 
     assert (found.finding, found.evidence) == (ClaimCheck.SEEN, failed(RESTART))
 
 
-def test_what_was_skipped_claims_nothing():
+def test_a_skipped_action_claims_nothing():
     assert claim("restart web", failed(RESTART), result="skipped").finding is ClaimCheck.NOTHING
 
 
@@ -152,7 +152,7 @@ def test_what_was_skipped_claims_nothing():
         ("docker restart web &", 1, Result.UNSURE),
     ],
 )
-def test_an_exit_code_counts_as_failed_where_it_is_the_commands_own(command, exit_code, result):
+def test_only_an_exit_code_of_the_command_itself_is_a_failure(command, exit_code, result):
     assert outcome_of(command, exit_code) is result
 
 
@@ -170,7 +170,7 @@ RECORDS = st.lists(
 
 
 @given(text=st.text(max_size=60), service=st.text(max_size=20), record=RECORDS)
-def test_whatever_is_claimed_there_is_an_answer(text, service, record):
+def test_every_claim_has_a_result(text, service, record):
     assert claim(text, *record, service=service).finding in ClaimCheck
 
 
@@ -180,7 +180,7 @@ def test_a_later_success_ends_every_contradiction(record):
 
 
 @given(record=RECORDS)
-def test_only_what_failed_or_was_denied_contradicts(record):
+def test_only_failed_or_denied_commands_contradict(record):
     found = claim("restarted web", *record, service="web")
 
     if found.finding is ClaimCheck.OTHERWISE:

@@ -20,7 +20,7 @@ from tests.factories import (
 pytestmark = pytest.mark.django_db
 
 
-def test_nothing_is_said_as_nothing():
+def test_an_empty_installation_has_an_empty_status():
     found = load_header_status()
 
     said = found.attention
@@ -29,12 +29,12 @@ def test_nothing_is_said_as_nothing():
     assert found.last_step == 0
 
 
-def test_the_title_of_the_tab_counts():
+def test_the_title_of_the_tab_shows_the_count():
     assert Attention(problems=2, approvals=1).title == "(3) Claude Ops"
     assert Attention(could_not_run=1).sentence == "1 thing needs you."
 
 
-def test_what_asks_is_counted_and_the_inbox_counts_the_same(django_assert_num_queries):
+def test_counts_equal_those_of_the_inbox(django_assert_num_queries):
     IncidentFactory()
     IncidentFactory(kind="could_not_run")
     IncidentFactory(state="acknowledged", owner=UserFactory())
@@ -60,7 +60,7 @@ def test_what_asks_is_counted_and_the_inbox_counts_the_same(django_assert_num_qu
     assert (inbox.needs_person, inbox.could_not_run, inbox.unresolved) == (3, 1, 9)
 
 
-def test_all_of_it_is_said_in_one_query(django_assert_num_queries):
+def test_the_whole_status_needs_one_query(django_assert_num_queries):
     PauseSwitch.objects.create(
         pk=PauseSwitch.THE_ONE,
         paused=True,
@@ -83,7 +83,7 @@ def test_all_of_it_is_said_in_one_query(django_assert_num_queries):
 
 
 @pytest.mark.parametrize(("minutes", "silent"), [(1, False), (3, True)])
-def test_a_worker_that_was_not_seen_for_two_minutes_is_silent(minutes, silent):
+def test_a_worker_without_heartbeat_for_two_minutes_is_silent(minutes, silent):
     WorkerHeartbeat.objects.create(
         host="a", pid=1, seen_at=timezone.now() - timedelta(minutes=minutes)
     )
@@ -91,7 +91,7 @@ def test_a_worker_that_was_not_seen_for_two_minutes_is_silent(minutes, silent):
     assert load_header_status().worker_is_silent is silent
 
 
-def test_a_pause_by_nobody_names_nobody():
+def test_a_pause_without_a_person_names_nobody():
     PauseSwitch.objects.create(pk=PauseSwitch.THE_ONE, paused=True, reason="by hand")
 
     assert load_header_status().pause == Pause(paused=True, reason="by hand")

@@ -1,4 +1,4 @@
-"""What incidents cost, and how long a repair takes."""
+"""The cost of incidents, and the time of a repair."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def fixed(minutes: int, **facts) -> Incident:
     return incident
 
 
-def test_an_incident_costs_what_the_runs_of_its_cycles_cost():
+def test_the_cost_of_an_incident_is_that_of_its_cycles():
     incident = IncidentFactory()
     incident.cycles.add(three_tier_chain()[0].cycle)
     SessionFactory()
@@ -45,7 +45,7 @@ def test_an_incident_costs_what_the_runs_of_its_cycles_cost():
     assert (cost.runs, cost.cost_usd, cost.without_figure) == (3, Decimal("2.50"), 0)
 
 
-def test_a_run_without_a_figure_is_told_and_not_guessed():
+def test_sessions_without_a_cost_are_counted_and_not_guessed():
     incident = IncidentFactory()
     incident.cycles.add(SessionFactory(failed=True, estimated_cost_usd=Decimal(9)).cycle)
 
@@ -54,7 +54,7 @@ def test_a_run_without_a_figure_is_told_and_not_guessed():
     assert (cost.cost_usd, cost.without_figure) == (Decimal(0), 1)
 
 
-def test_a_cycle_that_two_incidents_share_counts_once():
+def test_a_cycle_shared_by_two_incidents_counts_once():
     cycle = SessionFactory(cost_usd=Decimal(4)).cycle
     for incident in (fixed(10), fixed(20)):
         incident.cycles.add(cycle)
@@ -64,7 +64,7 @@ def test_a_cycle_that_two_incidents_share_counts_once():
     assert (figures.fixed, figures.cost_per_fix) == (2, Decimal(2))
 
 
-def test_the_time_to_repair_is_the_median_of_those_that_were_fixed():
+def test_the_time_to_repair_is_the_median_of_fixed_incidents():
     for minutes in (10, 20, 600):
         fixed(minutes)
     fixed(1, resolved_as="person")
@@ -83,7 +83,7 @@ def test_without_a_fix_there_is_no_figure():
     assert (figures.fixed, figures.cost_per_fix, figures.time_to_repair) == (0, None, None)
 
 
-def test_remedies_that_failed_are_remembered_by_cause():
+def test_failed_remedies_are_found_by_cause():
     earlier = IncidentFactory(cause="web", scope="watch:1", state="resolved")
     earlier.events.create(kind="did_not_hold", text="restarted web")
     earlier.events.create(kind="fixed", text="redeployed web")

@@ -1,4 +1,4 @@
-"""An incident in words."""
+"""The text that describes an incident."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ NIGHT = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("name", SNOOZES)
-def test_every_period_that_is_offered_lies_ahead(name):
+def test_every_snooze_period_ends_in_the_future(name):
     until = snooze_until(name, NIGHT)
 
     assert until is not None
     assert until > NIGHT
 
 
-def test_tomorrow_is_the_next_morning_where_the_people_are(settings):
+def test_tomorrow_is_the_next_morning_in_local_time(settings):
     settings.TIME_ZONE = "Asia/Tokyo"
     with timezone.override("Asia/Tokyo"):
         until = snooze_until("tomorrow", NIGHT)
@@ -55,12 +55,12 @@ def test_an_unknown_period_is_none():
         ({"state": State.RESOLVED, "resolved_as": "agent"}, "fixed by the agent"),
     ],
 )
-def test_one_line_says_what_it_wants(facts, words):
+def test_one_line_names_the_next_task(facts, words):
     assert words in wish_of(IncidentFactory(**facts))
 
 
 @pytest.mark.django_db
-def test_who_has_it_is_named():
+def test_the_owner_is_named():
     ada = UserFactory(username="ada")
 
     assert wish_of(IncidentFactory(state=State.ACKNOWLEDGED, owner=ada)) == "ada owns it."
@@ -69,7 +69,7 @@ def test_who_has_it_is_named():
 
 
 @pytest.mark.django_db
-def test_a_fix_on_a_paused_watch_says_why_it_waits():
+def test_a_fix_of_a_paused_watch_shows_why_it_is_not_verified():
     watch = WatchFactory(enabled=False)
 
     with time_machine.travel(NIGHT):

@@ -48,7 +48,7 @@ def a_chain(**fields):
     return parent, child
 
 
-def test_it_tells_what_was_gained_and_lost_against_the_tier_before():
+def test_tools_and_grants_are_compared_with_the_tier_before():
     parent, child = a_chain()
 
     receipt = receipt_of(child, parent)
@@ -59,7 +59,7 @@ def test_it_tells_what_was_gained_and_lost_against_the_tier_before():
     assert (receipt.model_before, receipt.model_now) == ("haiku", "sonnet")
 
 
-def test_it_tells_who_asked_and_why():
+def test_the_requester_and_the_reason_are_shown():
     parent, child = a_chain()
     receipt = receipt_of(child, parent)
 
@@ -67,7 +67,7 @@ def test_it_tells_who_asked_and_why():
     assert (receipt.asked_by, receipt.why) == ("Tier 1", "web needs a restart")
 
 
-def test_a_person_who_asked_is_named():
+def test_a_person_who_requested_it_is_named():
     parent, child = a_chain(requested_by=UserFactory(username="ada"), request="Now, please.")
     receipt = receipt_of(child, parent)
 
@@ -75,7 +75,7 @@ def test_a_person_who_asked_is_named():
     assert (receipt.asked_by, receipt.why) == ("ada", "Now, please.")
 
 
-def test_it_tells_the_share_of_the_context_and_what_is_left_of_the_budget():
+def test_the_use_of_the_context_and_the_rest_of_the_budget_are_shown():
     parent, child = a_chain()
     receipt = receipt_of(child, parent)
 
@@ -84,7 +84,7 @@ def test_it_tells_the_share_of_the_context_and_what_is_left_of_the_budget():
     assert (receipt.budget_usd, receipt.left_usd) == (Decimal("5"), Decimal("4.53"))
 
 
-def test_what_began_a_chain_has_none():
+def test_the_first_session_of_a_chain_has_no_receipt():
     assert receipt_of(SessionFactory(), None) is None
 
 
@@ -99,12 +99,12 @@ def test_a_record_of_any_shape_is_read(odd):
     assert (receipt.tools, receipt.grants, receipt.guards) == (None, None, ())
 
 
-def test_a_flag_without_a_word_after_it_is_not_there():
+def test_a_flag_without_a_value_is_ignored():
     assert flag(["claude", "--tools"], "--tools") is None
     assert flag(["claude", "--tools", "Bash"], "--tools") == "Bash"
 
 
-def test_every_guard_has_its_line_in_the_order_in_which_it_is_asked():
+def test_every_guard_has_a_line_in_its_order():
     assert [line.name for line in guard_lines(FACTS, "")] == [guard.value for guard in Guard]
     assert set(LOOKED_AT) == set(Guard)
 
@@ -118,7 +118,7 @@ def test_the_guards_of_a_resumed_run_have_all_passed():
     assert facts["expired"] == "7.0 s of at most 24 h 00 min"
 
 
-def test_after_the_guard_that_objected_none_was_asked():
+def test_guards_after_the_objection_were_not_checked():
     verdicts = {line.name: line.verdict for line in guard_lines(FACTS, "context_full")}
 
     assert verdicts["in_use"] == PASSED

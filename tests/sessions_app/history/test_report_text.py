@@ -34,28 +34,28 @@ def test_it_reads_actions_with_their_result():
     )
 
 
-def test_it_reads_the_wish_for_escalation():
+def test_it_reads_the_request_for_escalation():
     report = read(REPORT)
 
     assert report.wants_escalation
     assert report.escalation == "needs room\nservices: web, db"
 
 
-def test_it_keeps_fields_that_the_page_has_no_place_for():
+def test_it_keeps_unknown_fields():
     assert read({**REPORT, "mood": 3}).other == (ReportItem(name="mood", state="", detail="3"),)
 
 
 @pytest.mark.parametrize("nothing", [None, "", {}, []])
-def test_no_report_is_no_report(nothing):
+def test_a_missing_report_is_none(nothing):
     assert read_report(nothing) is None
 
 
 @each_row("odd", [3, "text", [1, 2], {"services": 3}, {"events": [None, [1]]}])
-def test_it_never_fails_on_an_odd_report(odd):
+def test_it_never_fails_on_a_malformed_report(odd):
     assert read(odd)
 
 
-def test_a_truthy_word_is_not_a_wish_for_escalation():
+def test_a_truthy_text_is_not_a_request_for_escalation():
     assert not read({"escalation": {"needed": "no"}}).wants_escalation
 
 

@@ -21,7 +21,7 @@ def light(session, conversation=None, *, later: timedelta = timedelta()) -> Resu
     return resumable(session, conversation, LIMITS, session.finished_at + later)
 
 
-def test_a_young_conversation_with_room_can_be_resumed():
+def test_a_recent_conversation_with_free_context_can_be_resumed():
     session = SessionFactory(context_tokens=60_000, context_window=200_000)
 
     found = light(session, later=timedelta(minutes=10))
@@ -30,7 +30,7 @@ def test_a_young_conversation_with_room_can_be_resumed():
     assert found == Resumable(None, "for 50 min 00 s yet, and up to 100k tokens more")
 
 
-def test_one_whose_context_was_not_reported_can_be_resumed():
+def test_a_conversation_without_reported_context_can_be_resumed():
     assert light(SessionFactory(context_tokens=5, context_window=0)).is_possible
 
 
@@ -43,7 +43,7 @@ def test_one_whose_context_was_not_reported_can_be_resumed():
         ({"status": "running"}, Guard.IN_USE),
     ],
 )
-def test_it_names_the_guard_that_objects(fields, guard):
+def test_the_objecting_guard_is_named(fields, guard):
     found = light(SessionFactory(**fields))
 
     assert not found.is_possible
@@ -51,24 +51,24 @@ def test_it_names_the_guard_that_objects(fields, guard):
     assert found.why
 
 
-def test_an_old_one_cannot():
+def test_an_old_conversation_cannot_be_resumed():
     assert light(SessionFactory(), later=timedelta(hours=2)).guard == Guard.EXPIRED
 
 
-def test_one_that_was_not_kept_cannot():
+def test_an_ephemeral_conversation_cannot_be_resumed():
     session = SessionFactory(cycle=CycleFactory(ephemeral=True))
 
     assert light(session).guard == Guard.NOT_KEPT
 
 
 @pytest.mark.parametrize(("state", "guard"), [("retired", "retired"), ("expired", "expired")])
-def test_one_that_is_over_cannot(state, guard):
+def test_a_retired_or_expired_conversation_cannot_be_resumed(state, guard):
     gone = Conversation(session_id="x", state=state, reason="The API refused it.")
 
     assert light(SessionFactory(), gone).guard == guard
 
 
-def test_one_that_another_run_is_in_says_which():
+def test_a_conversation_in_use_names_the_session():
     other = SessionFactory()
     taken = Conversation(session_id="x", in_use_by=other, last_used_at=timezone.now())
 

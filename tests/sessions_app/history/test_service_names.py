@@ -1,4 +1,4 @@
-"""One spelling for one service, and never one for two."""
+"""One spelling for one service, and different ones for different services."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SAME = {
 
 
 @each_row(("one", "name"), [(one, n) for one, names in SAME.items() for n in names])
-def test_spellings_of_one_service(one, name):
+def test_spellings_of_one_service_are_equal(one, name):
     assert one_spelling(name) == one
 
 
@@ -23,16 +23,16 @@ def test_spellings_of_one_service(one, name):
     ("one", "other"),
     [("auth", "auth-service"), ("web-1", "web-2"), ("api/v1", "api/v2"), ("db", "db backup")],
 )
-def test_two_services_stay_two(one, other):
+def test_names_of_different_services_differ(one, other):
     assert one_spelling(one) != one_spelling(other)
 
 
 @each_row("name", ["", "  ", "``", "#", "_"])
-def test_what_has_no_name_gets_one(name):
+def test_an_empty_name_gets_a_placeholder(name):
     assert one_spelling(name) == UNNAMED
 
 
-def test_long_names_are_cut_and_stay_apart():
+def test_long_names_are_shortened_and_stay_different():
     one, other = one_spelling("x" * 500 + "a"), one_spelling("x" * 500 + "b")
 
     assert len(one) == len(other) == LONGEST
@@ -40,5 +40,5 @@ def test_long_names_are_cut_and_stay_apart():
 
 
 @pytest.mark.parametrize("name", ["web\x00", "web\ud800", "we\u202eb"])
-def test_what_acts_on_its_reader_is_marked(name):
+def test_control_characters_are_marked(name):
     assert one_spelling(name).isprintable()

@@ -12,30 +12,30 @@ def offered(session) -> dict[str, SessionAction]:
     return {action.name: action for action in actions_for(session)}
 
 
-def test_a_finished_session_can_be_asked_forked_and_escalated():
+def test_a_finished_session_offers_follow_up_fork_and_escalation():
     assert list(offered(SessionFactory())) == ["follow_up", "fork_session", "escalate_session"]
 
 
 @pytest.mark.parametrize("status", ["failed", "timed_out", "interrupted", "cancelled"])
-def test_a_session_that_did_not_end_well_can_be_tried_again(status):
+def test_a_failed_session_offers_a_retry(status):
     assert "retry_session" in offered(SessionFactory(status=status))
 
 
 @pytest.mark.parametrize("status", ["completed", "escalated", "expired"])
-def test_another_session_cannot_be_tried_again(status):
+def test_any_other_session_offers_no_retry(status):
     assert "retry_session" not in offered(SessionFactory(status=status))
 
 
 @pytest.mark.parametrize("status", ["queued", "running", "awaiting_approval"])
-def test_an_open_session_offers_nothing(status):
+def test_an_open_session_offers_no_action(status):
     assert offered(SessionFactory(status=status)) == {}
 
 
-def test_nothing_is_offered_while_the_cycle_goes_on():
+def test_an_active_cycle_offers_no_action():
     assert offered(SessionFactory(escalated=True, cycle=CycleFactory(running=True))) == {}
 
 
-def test_a_session_that_never_ran_has_nothing_to_ask_about():
+def test_a_session_that_never_ran_offers_no_follow_up():
     session = SessionFactory(status="cancelled", started_at=None)
 
     assert list(offered(session)) == ["retry_session"]
@@ -45,32 +45,32 @@ def test_the_highest_tier_cannot_be_escalated():
     assert "escalate_session" not in offered(SessionFactory(tier=3))
 
 
-def test_the_policy_of_the_cycle_holds_for_a_person_too():
+def test_the_policy_of_the_cycle_limits_manual_escalation():
     session = SessionFactory(tier=1, cycle=CycleFactory(max_tier=1))
 
     assert "escalate_session" not in offered(session)
 
 
-def test_in_a_dry_run_the_next_tier_is_offered_to_think():
+def test_in_a_dry_run_the_next_tier_is_offered():
     actions = offered(SessionFactory(cycle=CycleFactory(dry_run=True)))
 
     assert "as a dry run" in actions["escalate_session"].effect
 
 
-def test_above_the_limit_nothing_is_offered_in_a_dry_run_either():
+def test_above_the_limit_a_dry_run_offers_no_escalation():
     cycle = CycleFactory(dry_run=True, max_tier=1)
 
     assert list(offered(SessionFactory(cycle=cycle))) == ["follow_up", "fork_session"]
     assert list(offered(SessionFactory(cycle=cycle, tier=2, status="failed"))) == ["follow_up"]
 
 
-def test_a_policy_that_was_tightened_since_holds_too():
+def test_a_policy_that_was_tightened_since_applies():
     session = SessionFactory(cycle=CycleFactory(watch=WatchFactory(max_tier=1)))
 
     assert "escalate_session" not in offered(session)
 
 
-def test_a_question_of_a_higher_tier_can_be_tried_again_in_a_dry_run():
+def test_a_follow_up_of_a_higher_tier_can_be_retried_in_a_dry_run():
     session = SessionFactory(
         tier=2, status="failed", purpose="follow_up", cycle=CycleFactory(dry_run=True)
     )
@@ -78,23 +78,23 @@ def test_a_question_of_a_higher_tier_can_be_tried_again_in_a_dry_run():
     assert "retry_session" in offered(session)
 
 
-def test_the_page_says_why_the_next_tier_is_not_offered():
+def test_the_reason_why_the_next_tier_is_not_offered_is_shown():
     session = SessionFactory(cycle=CycleFactory(max_tier=1))
 
     assert held_back(session).startswith("Tier 2 is not started: the policy allows no tier above")
 
 
 @pytest.mark.parametrize("facts", [{"tier": 3}, {"escalated": True}, {}])
-def test_where_nothing_is_held_back_nothing_is_said(facts):
+def test_without_an_objection_no_reason_is_shown(facts):
     assert held_back(SessionFactory(**facts)) == ""
 
 
 @pytest.mark.parametrize("status", ["escalated", "cancelled", "expired"])
-def test_what_was_escalated_or_never_ran_is_not_escalated(status):
+def test_an_escalated_session_or_one_that_never_ran_is_not_escalated(status):
     assert "escalate_session" not in offered(SessionFactory(status=status))
 
 
-def test_what_only_looks_needs_no_confirmation():
+def test_a_read_only_action_needs_no_confirmation():
     actions = offered(SessionFactory(status="failed"))
 
     assert [name for name, action in actions.items() if action.needs_confirmation] == [
@@ -102,7 +102,7 @@ def test_what_only_looks_needs_no_confirmation():
     ]
 
 
-def test_what_may_change_the_system_needs_a_confirmation():
+def test_an_action_that_may_change_the_system_needs_a_confirmation():
     actions = offered(SessionFactory(status="failed", tier=2))
 
     assert [name for name, action in actions.items() if action.needs_confirmation] == [
@@ -112,7 +112,7 @@ def test_what_may_change_the_system_needs_a_confirmation():
     ]
 
 
-def test_a_retry_says_where_it_starts():
+def test_a_retry_shows_where_it_starts():
     parent = SessionFactory(escalated=True)
     child = SessionFactory(tier=2, parent_session=parent, status="failed")
 

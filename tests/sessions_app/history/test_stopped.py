@@ -20,16 +20,16 @@ from tests.tables import each_row
         ("", "", ""),
     ],
 )
-def test_only_what_somebody_wanted_is_a_stop(cause, words, told):
+def test_only_a_requested_stop_counts_as_stopped(cause, words, told):
     assert stopped_by(cause, words) == told
 
 
-def test_a_chain_without_runs_was_not_stopped():
+def test_a_chain_without_sessions_was_not_stopped():
     assert stop_of([]) == ""
 
 
 @pytest.mark.django_db
-def test_a_chain_that_went_on_after_a_stop_was_not_stopped():
+def test_a_chain_that_continued_after_a_stop_was_not_stopped():
     stopped = SessionFactory(status="interrupted", stop_cause="person", stop_requested="ada")
     assert stop_of([stopped]) == "stopped by ada"
 

@@ -1,4 +1,4 @@
-"""Rules for commands that wait for a person, as an operator writes them."""
+"""Rules for commands that need approval, as an operator writes them."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from tests.tables import each_row
         ("Bash(rm:*) Bash(rm:*)", ("Bash(rm:*)",)),
     ],
 )
-def test_rules_are_read(words, rules):
+def test_rules_are_parsed(words, rules):
     assert read_ask_rules(words) == rules
 
 
 @each_row("words", ["docker restart", "Bash(rm:*) x", "Bash(:*)", "Bash()", "Bash"])
-def test_what_is_no_rule_is_named(words):
+def test_an_invalid_rule_is_reported(words):
     with pytest.raises(ValueError, match="is not a rule like"):
         read_ask_rules(words)
 
 
 @pytest.mark.django_db
-def test_a_watch_with_a_wrong_rule_is_not_valid():
+def test_a_watch_with_an_invalid_rule_is_invalid():
     with pytest.raises(ValidationError, match="is not a rule like"):
         WatchFactory.build(ask="restart").clean()
 
 
 @pytest.mark.django_db
-def test_a_cycle_asks_by_its_own_copy_and_by_its_watch():
+def test_a_cycle_uses_the_rules_of_its_copy_and_of_its_watch():
     cycle = CycleFactory(ask="Bash(rm:*)", watch=WatchFactory(ask="Bash(rm:*) Bash(mv:*)"))
 
     assert cycle.ask_rules == ("Bash(rm:*)", "Bash(mv:*)")

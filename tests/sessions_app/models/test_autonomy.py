@@ -1,4 +1,4 @@
-"""Five steps of trust, as another way to write three settings."""
+"""Five levels of autonomy, as another way to write three settings."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ EVERY_POLICY = [
 
 
 @each_row("step", AutonomyLevel)
-def test_what_a_step_sets_is_read_as_that_step(step):
+def test_the_settings_of_a_level_are_read_as_that_level(step):
     assert autonomy_level_of(step.policy) == step
 
 
 @each_row("step", AutonomyLevel)
-def test_a_watch_takes_a_step_and_has_it(step):
+def test_setting_a_level_of_a_watch_stores_it(step):
     watch = Watch(max_tier=3, dry_run=False, approval="1")
 
     watch.set_autonomy_level(step)
@@ -47,7 +47,7 @@ def reach(policy: Policy) -> list[tuple[bool, bool]]:
 @pytest.mark.parametrize(
     ("lower", "higher"), list(zip(AutonomyLevel, list(AutonomyLevel)[1:], strict=False))
 )
-def test_each_step_may_all_that_the_one_before_may_and_more(lower, higher):
+def test_each_level_permits_more_than_the_one_before(lower, higher):
     below, above = reach(lower.policy), reach(higher.policy)
 
     assert below != above
@@ -55,7 +55,7 @@ def test_each_step_may_all_that_the_one_before_may_and_more(lower, higher):
     assert higher.rank == lower.rank + 1
 
 
-def test_policies_with_the_same_step_act_alike():
+def test_policies_of_the_same_level_have_the_same_effect():
     for policy in EVERY_POLICY:
         if step := autonomy_level_of(policy):
             assert reach(policy) == reach(step.policy)
@@ -75,11 +75,11 @@ def test_policies_with_the_same_step_act_alike():
         ),
     ],
 )
-def test_what_is_no_step_is_by_hand_and_says_what_is_set(policy, words):
+def test_settings_without_a_level_are_described(policy, words):
     assert autonomy_level_of(policy) is None
     assert autonomy_title(policy) == words
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_a_watch_that_stops_at_tier_1_looks_dry_or_not(dry_run):
+def test_a_watch_limited_to_tier_1_has_the_level_look(dry_run):
     assert autonomy_level_of(Policy(max_tier=1, dry_run=dry_run)) == AutonomyLevel.LOOK

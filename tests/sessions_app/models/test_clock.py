@@ -1,4 +1,4 @@
-"""Hosts whose clocks differ: a sign of life is stored and judged by the database's clock."""
+"""Hosts whose clocks differ: a heartbeat is stored and judged by the clock of the database."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def address():
 
 
 @pytest.mark.parametrize("minutes_ahead", ["1", "-1", "0"])
-def test_a_clock_that_is_a_minute_off_takes_nobody_for_dead_and_nobody_for_alive(
+def test_a_clock_that_differs_by_a_minute_does_not_change_who_is_live(
     address, tmp_path, minutes_ahead
 ):
     said = subprocess.run(

@@ -11,7 +11,7 @@ def test_sources_are_stored_under_these_names():
     assert EventSource.values == ["stream", "noise", "stderr", "supervisor"]
 
 
-def test_verdicts_are_stored_under_these_names_and_told_in_these_words():
+def test_verdicts_have_these_stored_names_and_labels():
     assert dict(Verdict.choices) == {
         "allow": "allowed",
         "isolate": "isolated",

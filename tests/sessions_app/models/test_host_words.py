@@ -1,4 +1,4 @@
-"""The words by which hosts are named and chosen."""
+"""Names and labels of hosts."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.tables import each_row
         ("rack-2.example.org", ("rack-2.example.org",)),
     ],
 )
-def test_words_are_read_in_one_spelling(text, words):
+def test_labels_are_normalised(text, words):
     assert read_host_words(text) == words
 
 
 @pytest.mark.parametrize("text", ["nas;rm", "-x", "ä", "a" * 81])
-def test_what_is_no_label_is_refused(text):
+def test_an_invalid_label_is_refused(text):
     with pytest.raises(ValueError, match="label"):
         read_host_words(text)
 
@@ -39,12 +39,12 @@ def test_what_is_no_label_is_refused(text):
         (("lab",), set(), False),
     ],
 )
-def test_one_of_the_words_is_enough(words, labels, may):
+def test_one_matching_label_is_enough(words, labels, may):
     assert may_run(words, labels) is may
 
 
 @pytest.mark.django_db
-def test_a_watch_keeps_its_hosts_in_one_spelling(tmp_path):
+def test_a_watch_stores_normalised_hosts(tmp_path):
     watch = WatchFactory(hosts="NAS,lab", workdir=str(tmp_path))
 
     watch.full_clean()
@@ -53,7 +53,7 @@ def test_a_watch_keeps_its_hosts_in_one_spelling(tmp_path):
 
 
 @pytest.mark.django_db
-def test_a_watch_with_hosts_that_cannot_be_names_them(tmp_path):
+def test_a_watch_with_invalid_hosts_is_invalid(tmp_path):
     watch = WatchFactory(hosts="lab n@s", workdir=str(tmp_path))
 
     with pytest.raises(ValidationError, match="'n@s' is not a host label"):

@@ -1,4 +1,4 @@
-"""The sums that pages read are right after whatever a session goes through."""
+"""The sums that pages read are right after every transition of a session."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ def test_a_month_is_counted_beside_the_day():
     assert (month.first_day, month.cost_usd) == (of_day().first_day.replace(day=1), Decimal("0.25"))
 
 
-def test_a_run_counts_from_its_start_and_costs_at_its_end():
+def test_a_session_is_counted_at_its_start_and_its_cost_at_its_end():
     started()
 
     assert (of_day().runs, of_day().cost_usd, of_day().unknown) == (1, Decimal(0), 0)
 
 
-def test_a_run_that_is_put_back_is_counted_no_more():
+def test_a_session_that_is_put_back_is_not_counted():
     assert started().put_back("paused")
 
     assert of_day().runs == 0
     assert check().differences == ()
 
 
-def test_what_never_began_is_not_counted():
+def test_a_session_that_never_started_is_not_counted():
     queued().finish("cancelled")
 
     assert not PeriodCost.objects.exists()
@@ -84,7 +84,7 @@ def test_an_estimate_and_an_unknown_cost_are_counted_apart():
 
 
 @pytest.mark.parametrize("after", ["mark_escalated", "expire"])
-def test_what_happens_after_the_end_counts_nothing_twice(after):
+def test_transitions_after_the_end_count_nothing_twice(after):
     session = started()
     session.finish("interrupted", **FACTS)
 
@@ -94,7 +94,7 @@ def test_what_happens_after_the_end_counts_nothing_twice(after):
     assert check().differences == ()
 
 
-def test_a_session_that_somebody_else_ended_is_counted_once():
+def test_a_session_ended_by_another_process_is_counted_once():
     session = started()
     stale = Session.objects.get(pk=session.pk)
     session.finish("completed", **FACTS)
@@ -104,7 +104,7 @@ def test_a_session_that_somebody_else_ended_is_counted_once():
     assert of_day().runs == 1
 
 
-def test_it_is_undone_with_the_transaction():
+def test_a_rollback_removes_the_count():
     session = started()
     with transaction.atomic():
         session.finish("completed", **FACTS)
@@ -114,7 +114,7 @@ def test_it_is_undone_with_the_transaction():
     assert check().differences == ()
 
 
-def test_the_day_is_the_installations(settings):
+def test_the_day_is_that_of_the_time_zone_of_the_installation(settings):
     settings.TIME_ZONE = "Pacific/Auckland"
     with time_machine.travel(datetime(2026, 3, 31, 13, 0, tzinfo=UTC), tick=False):
         started().finish("completed", **FACTS)
@@ -152,7 +152,7 @@ def test_verdicts_are_counted_with_their_events():
     assert check().differences == ()
 
 
-def test_a_later_day_has_a_row_of_its_own():
+def test_each_day_has_its_own_row():
     started().finish("completed", **FACTS)
     with time_machine.travel(datetime.now(UTC) + timedelta(days=1), tick=False):
         started().finish("completed", **FACTS)

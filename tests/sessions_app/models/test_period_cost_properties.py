@@ -1,4 +1,4 @@
-"""Whatever sessions go through, the sums are those of a plain recount."""
+"""After any transitions of sessions, the sums equal a plain recount."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def move(session: Session, step: str, facts: dict[str, Any]) -> None:
 class SumsOfAnyHistory(DatabaseCase):
     @settings(max_examples=40, deadline=None)
     @given(MOVES)
-    def test_they_agree_with_the_runs(self, moves) -> None:
+    def test_sums_equal_a_recount_of_the_sessions(self, moves) -> None:
         cycle = CycleFactory(watch_name="shop")
         fields = {"status": "queued", "started_at": None, "finished_at": None, "cost_usd": None}
         sessions = [SessionFactory(cycle=cycle, tier=1 + n % 3, **fields) for n in range(4)]

@@ -1,4 +1,4 @@
-"""How far a cycle may go: the rule itself, and where its values come from."""
+"""The policy of a cycle: the rule, and the source of its values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DRY = Policy(max_tier=3, dry_run=True)
 
 
 @pytest.mark.parametrize("tier", [1, 2, 3])
-def test_within_its_limit_every_tier_may_start(tier):
+def test_every_tier_within_the_limit_may_start(tier):
     assert objection_to(tier, Policy(max_tier=tier, dry_run=False)) == ""
 
 
@@ -25,11 +25,11 @@ def test_no_tier_above_the_limit_may_start(tier, max_tier):
 
 
 @pytest.mark.parametrize("tier", [1, 2, 3])
-def test_in_a_dry_run_higher_tiers_may_think(tier):
+def test_a_dry_run_permits_higher_tiers(tier):
     assert objection_to(tier, DRY) == ""
 
 
-def test_a_dry_run_goes_no_higher_than_its_limit():
+def test_a_dry_run_stays_within_its_limit():
     assert objection_to(3, Policy(max_tier=2, dry_run=True)) != ""
 
 
@@ -37,18 +37,18 @@ def test_there_is_nothing_above_the_highest_tier():
     assert objection_to(4, FREE) == "there is no tier above 3"
 
 
-def test_a_refusal_says_what_to_do():
+def test_a_refusal_names_the_limit_and_the_remedy():
     assert refusal(2, Policy(max_tier=1, dry_run=True)) == (
         "Tier 2 is not started: the policy allows no tier above 1. If it should run, change the "
         "watch and run a new cycle."
     )
 
 
-def test_nothing_can_be_changed_about_the_highest_tier():
+def test_a_tier_above_the_highest_is_refused():
     assert refusal(4, FREE) == "Tier 4 is not started: there is no tier above 3."
 
 
-def test_what_is_allowed_is_not_refused():
+def test_an_allowed_tier_has_no_refusal():
     assert refusal(3, FREE) == ""
 
 
@@ -62,7 +62,7 @@ def test_what_is_allowed_is_not_refused():
         ({"dry_run": True}, {"dry_run": False}, Policy(max_tier=3, dry_run=True)),
     ],
 )
-def test_of_the_copy_and_the_watch_as_it_is_now_the_stricter_counts(then, now, counts):
+def test_the_stricter_policy_of_cycle_and_watch_counts(then, now, counts):
     cycle = CycleFactory(**then)
     Watch.objects.filter(pk=cycle.watch.pk).update(**now)
 
@@ -70,14 +70,14 @@ def test_of_the_copy_and_the_watch_as_it_is_now_the_stricter_counts(then, now, c
 
 
 @pytest.mark.django_db
-def test_without_a_watch_the_copy_counts():
+def test_without_a_watch_the_policy_of_the_cycle_counts():
     cycle = CycleFactory(drilled=True, max_tier=2)
 
     assert cycle.policy == cycle.current_policy() == Policy(max_tier=2, dry_run=False)
 
 
 @pytest.mark.django_db
-def test_a_page_takes_the_watch_as_it_was_loaded(django_assert_num_queries):
+def test_a_page_uses_the_loaded_watch(django_assert_num_queries):
     cycle = CycleFactory(watch=WatchFactory(dry_run=True))
 
     with django_assert_num_queries(0):

@@ -1,4 +1,4 @@
-"""A schedule in words where the words surely say the same, and its next times."""
+"""A schedule described in words, and its next times."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
         (2880, "every 2 days"),
     ],
 )
-def test_an_interval_in_words(minutes, words):
+def test_an_interval_is_described_in_words(minutes, words):
     assert interval_words(minutes) == words
 
 
@@ -61,7 +61,7 @@ def test_an_interval_in_words(minutes, words):
         ("@hourly", "every hour"),
     ],
 )
-def test_a_usual_cron_expression_in_words(expression, words):
+def test_a_common_cron_expression_is_described_in_words(expression, words):
     assert cron_words(expression) == words
 
 
@@ -83,7 +83,7 @@ def test_a_usual_cron_expression_in_words(expression, words):
         "",
     ],
 )
-def test_what_is_not_surely_understood_is_shown_as_it_is(expression):
+def test_an_uncertain_expression_is_shown_unchanged(expression):
     assert cron_words(expression) == f"cron {expression}"
 
 
@@ -149,7 +149,7 @@ def read_days(words: str) -> set[int]:
         *(numbers(*ends) for ends in ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))),
     )
 )
-def test_words_name_the_times_at_which_croniter_runs(fields):
+def test_descriptions_agree_with_the_times_of_croniter(fields):
     expression = " ".join(fields)
     words = cron_words(expression)
     assume(words != f"cron {expression}")
@@ -167,7 +167,7 @@ def test_words_name_the_times_at_which_croniter_runs(fields):
     assert named(words, DAYS, 0) == weekdays
 
 
-def test_the_next_times_of_an_interval_go_on_from_what_is_due():
+def test_the_next_times_of_an_interval_start_with_the_due_one():
     due = NOON + timedelta(minutes=10)
 
     times = next_times(cron="", interval_minutes=30, due=due, after=NOON)
@@ -175,7 +175,7 @@ def test_the_next_times_of_an_interval_go_on_from_what_is_due():
     assert [f"{time:%H:%M}" for time in times] == ["12:10", "12:40", "13:10"]
 
 
-def test_times_that_are_skipped_are_not_shown():
+def test_skipped_times_are_not_shown():
     """The watch is backed off, or nobody was there to start it."""
     due = NOON - timedelta(minutes=50)
 
@@ -184,7 +184,7 @@ def test_times_that_are_skipped_are_not_shown():
     assert [f"{time:%H:%M}" for time in times] == ["12:10", "12:40", "13:10"]
 
 
-def test_cron_means_local_time_across_the_change_of_clocks():
+def test_cron_uses_local_time_across_daylight_saving_changes():
     evening = datetime(2026, 3, 27, 22, 0, tzinfo=BERLIN)
 
     times = next_times(cron="0 4 * * *", interval_minutes=1, due=NOON, after=evening)
@@ -197,5 +197,5 @@ def test_cron_means_local_time_across_the_change_of_clocks():
 
 
 @pytest.mark.parametrize("cron", ["0 0 30 2 *", "nonsense"])
-def test_an_expression_without_a_time_has_none(cron):
+def test_an_expression_that_never_matches_has_no_times(cron):
     assert next_times(cron=cron, interval_minutes=1, due=NOON, after=NOON) == ()

@@ -1,4 +1,4 @@
-"""Sessions are found by any part of the words that belong to them, newest first."""
+"""Sessions are found by any part of their text, newest first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def found(words: str) -> list[int]:
 
 @pytest.mark.parametrize("field", OWN)
 @pytest.mark.parametrize("words", ["lighthouse", "HOUSE on", "ght"])
-def test_it_is_found_by_each_of_its_own_fields(field, words):
+def test_a_session_is_found_by_each_of_its_fields(field, words):
     session = SessionFactory(**{field: "the lighthouse on the rock"})
     SessionFactory()
 
@@ -33,20 +33,20 @@ def test_it_is_found_by_each_of_its_own_fields(field, words):
 
 
 @pytest.mark.parametrize("field", OF_THE_CYCLE)
-def test_it_is_found_by_each_field_of_its_cycle(field):
+def test_a_session_is_found_by_each_field_of_its_cycle(field):
     session = SessionFactory(cycle=CycleFactory(**{field: "a lighthouse"}))
     SessionFactory()
 
     assert found("lighthouse") == [session.pk]
 
 
-def test_it_is_found_by_its_drill():
+def test_a_session_is_found_by_its_drill():
     session = SessionFactory(cycle=CycleFactory(watch=None, drill="three-tiers"))
 
     assert found("three-t") == [session.pk]
 
 
-def test_it_is_found_by_the_name_that_its_watch_has_now_and_had_then():
+def test_a_session_is_found_by_the_current_and_the_former_name_of_its_watch():
     watch = WatchFactory(name="shop")
     session = SessionFactory(cycle=CycleFactory(watch=watch, watch_name="shop"))
     watch.name = "market"
@@ -55,7 +55,7 @@ def test_it_is_found_by_the_name_that_its_watch_has_now_and_had_then():
     assert (found("shop"), found("market")) == ([session.pk], [session.pk])
 
 
-def test_what_changes_later_is_found_and_what_was_before_is_not():
+def test_a_changed_text_is_found_and_the_former_is_not():
     session = SessionFactory(error="broken pipe")
     Session.objects.filter(pk=session.pk).update(error="certificate expired")
     session.cycle.outcome_reason = "the lighthouse is dark"
@@ -65,7 +65,7 @@ def test_what_changes_later_is_found_and_what_was_before_is_not():
     assert found("broken pipe") == []
 
 
-def test_a_session_that_is_gone_is_not_found():
+def test_a_deleted_session_is_not_found():
     session = SessionFactory(error="lighthouse")
     session.delete()
 
@@ -75,14 +75,14 @@ def test_a_session_that_is_gone_is_not_found():
 @pytest.mark.parametrize(
     "odd", ['"', '""" OR 1', "a*b", "NEAR(", "%%%", "___", "'; DROP", "\\\\\\"]
 )
-def test_odd_characters_are_words_like_any_other(odd):
+def test_special_characters_are_matched_literally(odd):
     SessionFactory()
     session = SessionFactory(error=f"before {odd} after")
 
     assert found(f"e {odd} a") == [session.pk]
 
 
-def test_the_newest_are_given_first_some_at_a_time(monkeypatch):
+def test_the_newest_matches_come_first_in_parts(monkeypatch):
     monkeypatch.setattr(searching, "LOOKED_AT", 2)
     sessions = [SessionFactory(error="lighthouse") for _ in range(5)]
     newest_first = [session.pk for session in reversed(sessions)]
@@ -90,7 +90,7 @@ def test_the_newest_are_given_first_some_at_a_time(monkeypatch):
     assert list(matches("lighthouse")) == [newest_first[:2], newest_first[2:4], newest_first[4:]]
 
 
-def test_other_filters_are_held_against_what_matches(monkeypatch):
+def test_other_filters_apply_to_the_matches(monkeypatch):
     monkeypatch.setattr(searching, "LOOKED_AT", 2)
     sessions = [SessionFactory(error="lighthouse", tier=1 + n % 2) for n in range(6)]
     second = Session.objects.filter(tier=2)
@@ -101,7 +101,7 @@ def test_other_filters_are_held_against_what_matches(monkeypatch):
     assert down_to == 0
 
 
-def test_it_stops_looking_and_says_where(monkeypatch):
+def test_the_search_stops_at_its_limit_and_returns_its_position(monkeypatch):
     monkeypatch.setattr(searching, "LOOKED_AT", 2)
     sessions = [SessionFactory(error="lighthouse") for _ in range(6)]
     none = Session.objects.filter(tier=3)
@@ -114,7 +114,7 @@ def test_it_stops_looking_and_says_where(monkeypatch):
 @pytest.mark.parametrize(
     ("words", "answer"), [("ab", True), (" a ", True), ("abc", False), ("7", False), ("#7", False)]
 )
-def test_two_letters_are_too_few_but_a_number_never_is(words, answer):
+def test_two_letters_are_too_short_and_a_number_is_not(words, answer):
     assert is_too_short(words) is answer
 
 
@@ -153,7 +153,7 @@ def test_sessions_written_after_a_migration_that_failed_are_found_after_the_next
     assert found("certificate") == [session.pk]
 
 
-def test_a_migrate_without_work_to_do_leaves_the_triggers_on():
+def test_a_migrate_without_a_migration_keeps_the_triggers():
     emit_pre_migrate_signal(0, False, "default", plan=[])
     session = SessionFactory(error="certificate expired")
 

@@ -1,4 +1,4 @@
-"""What the purpose of a session means: one table, which everything else reads."""
+"""The table of what the purpose of a session means."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_no_trait_has_a_default_that_a_new_purpose_would_take_over():
         Traits()  # type: ignore[call-arg]
 
 
-def test_every_trait_holds_for_the_purposes_it_is_meant_for():
+def test_every_trait_has_its_purposes():
     holds = {
         trait.name: {purpose.value for purpose in Purpose if getattr(purpose.traits, trait.name)}
         for trait in fields(Traits)
@@ -42,7 +42,7 @@ def test_every_trait_holds_for_the_purposes_it_is_meant_for():
     assert holds == HOLDS_FOR
 
 
-def test_what_changes_nothing_is_no_evidence():
+def test_a_purpose_that_changes_nothing_is_no_evidence():
     assert purposes_where(lambda traits: traits.counts_as_evidence and not traits.may_change) == ()
 
 

@@ -1,4 +1,4 @@
-"""Text from outside is made to fit its column, whichever column and whichever way it is written.
+"""Text from outside is shortened to its column, however it is written.
 
 `test_text_columns_on_postgres` runs this file on PostgreSQL, which refuses what SQLite takes.
 """

@@ -1,4 +1,4 @@
-"""What is wrong with a watch is said at once, each at its field."""
+"""Validation of a watch reports all errors at once, each at its field."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 from tests.factories import WatchFactory
 
 
-def test_every_wrong_field_is_named_at_once(tmp_path):
+def test_all_invalid_fields_are_reported_at_once(tmp_path):
     watch = WatchFactory.build(
         workdir=str(tmp_path / "nowhere"),
         cron="sometimes",
@@ -28,5 +28,5 @@ def test_every_wrong_field_is_named_at_once(tmp_path):
     }
 
 
-def test_a_watch_without_mistakes_is_taken(tmp_path):
+def test_a_valid_watch_is_accepted(tmp_path):
     WatchFactory.build(workdir=str(tmp_path), cron="0 3 * * *").clean()

@@ -1,4 +1,4 @@
-"""The record keeps the name of a watch that is not there any more."""
+"""Stored cycles keep the name of a removed watch."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def test_a_cycle_keeps_the_name_of_its_watch(tmp_path):
 
 
 @pytest.mark.django_db
-def test_a_watch_that_is_there_is_called_as_it_is_now():
+def test_an_existing_watch_has_its_current_name():
     session = SessionFactory(cycle__watch=WatchFactory(name="new"), cycle__watch_name="old")
 
     assert session.cycle.subject == "new"
 
 
 @pytest.mark.django_db
-def test_sessions_of_a_removed_watch_can_be_searched_for():
+def test_sessions_of_a_removed_watch_are_found_by_its_name():
     session = SessionFactory(cycle__watch=None, cycle__watch_name="lighthouse")
 
     assert list(matches("lighthouse")) == [[session.pk]]

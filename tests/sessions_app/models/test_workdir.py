@@ -1,4 +1,4 @@
-"""No agent works in, under or around what belongs to Claude Ops, nor outside the allowed roots."""
+"""A working directory is apart from the files of Claude Ops and inside the allowed roots."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ def objection(place: Path, directory: str | Path, roots: tuple[str, ...] = ("",)
     )
 
 
-def test_a_directory_of_its_own_is_allowed(place):
+def test_a_separate_directory_is_allowed(place):
     assert objection(place, place / "srv/shop") == ""
 
 
-def test_a_directory_beside_ours_with_a_name_that_begins_alike_is_allowed(place):
+def test_a_sibling_directory_with_a_common_prefix_is_allowed(place):
     (place / "ops/state-of-the-shop").mkdir()
 
     assert objection(place, place / "ops/state-of-the-shop") == ""
 
 
 @pytest.mark.parametrize("name", ["ops/state", "ops/state/runs/7", "ops/code", "ops/code/prompts"])
-def test_nothing_of_ours_is_allowed(place, name):
+def test_directories_of_claude_ops_are_refused(place, name):
     assert "is inside the" in objection(place, place / name)
 
 
 @pytest.mark.parametrize("name", ["ops", ""])
-def test_nothing_that_holds_ours_is_allowed(place, name):
+def test_parents_of_directories_of_claude_ops_are_refused(place, name):
     assert "contains the state" in objection(place, place / name)
 
 
-def test_the_whole_machine_is_never_allowed():
+def test_the_root_directory_is_refused():
     for spelling in ("/", "//", "/srv/..", "/proc/self/root"):
         assert "whole file system" in objection_to_workdir(spelling, roots=[Path("/")], ours={})
 
 
-def test_a_link_is_judged_by_where_it_leads(place):
+def test_a_symbolic_link_is_judged_by_its_target(place):
     link = place / "srv/innocent"
     link.symlink_to(place / "ops/state")
 
@@ -61,7 +61,7 @@ def test_a_link_is_judged_by_where_it_leads(place):
     assert str(link) in found
 
 
-def test_ours_behind_a_link_is_found_too(place):
+def test_a_directory_of_claude_ops_behind_a_link_is_refused(place):
     (place / "linked").symlink_to(place / "srv")
 
     assert objection_to_workdir(
@@ -69,7 +69,7 @@ def test_ours_behind_a_link_is_found_too(place):
     )
 
 
-def test_dots_do_not_lead_around_the_rule(place):
+def test_dots_in_a_path_are_resolved(place):
     assert "is inside the state" in objection(place, place / "srv/../ops/state")
 
 
@@ -85,13 +85,13 @@ def test_a_directory_outside_the_roots_is_refused_and_the_roots_are_named(place)
     assert str(place / "home") in refused
 
 
-def test_a_link_out_of_the_roots_is_refused(place):
+def test_a_symbolic_link_out_of_the_roots_is_refused(place):
     (place / "srv/out").symlink_to("/var")
 
     assert "CLAUDEOPS_ROOTS" in objection(place, place / "srv/out", roots=("srv",))
 
 
-def test_what_cannot_be_resolved_is_refused(place):
+def test_a_path_that_cannot_be_resolved_is_refused(place):
     (place / "srv/ring").symlink_to(place / "srv/ring")
 
     assert "cannot be used" in objection(place, place / "srv/ring")
@@ -110,7 +110,7 @@ def test_this_installation_keeps_state_code_prompts_archive_and_database_apart(s
         assert objection_here(directory)
 
 
-def test_a_watch_on_the_code_is_not_valid(settings, tmp_path):
+def test_a_watch_on_the_code_of_claude_ops_is_invalid(settings, tmp_path):
     settings.CLAUDEOPS_STATE_DIR = tmp_path / "state"
     watch = WatchFactory.build(name="shop", workdir=str(settings.BASE_DIR / "prompts"))
 

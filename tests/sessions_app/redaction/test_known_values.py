@@ -1,4 +1,4 @@
-"""A secret that is known is hidden wherever it stands, also encoded."""
+"""A known secret is redacted wherever it occurs, also encoded."""
 
 from __future__ import annotations
 

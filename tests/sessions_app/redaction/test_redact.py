@@ -1,4 +1,4 @@
-"""What looks like a secret is hidden; what only resembles one survives."""
+"""Text in the form of a secret is redacted; text that only resembles one is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On the path of a played host, this sets the clock of all its Python processes wrong.
+"""Shifts the clock of all Python processes of a simulated host.
 
 The kernel has one clock for all namespaces, so nothing less tells two hosts on one machine apart.
 What waits (`time.monotonic`) goes on as before, as on a real host with a wrong clock.
