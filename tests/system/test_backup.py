@@ -247,9 +247,7 @@ def test_a_running_installation_is_not_replaced(played: Installation):
     assert f"process {worker.pid}" in done.stderr
 
 
-def test_a_backup_of_an_older_version_is_upgraded(
-    older: Installation, other: Installation
-):
+def test_a_backup_of_an_older_version_is_upgraded(older: Installation, other: Installation):
     ahead = older.manage("upgrade", "--check")
 
     path = saved(older)

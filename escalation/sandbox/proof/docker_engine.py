@@ -290,15 +290,17 @@ class _EngineHandler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/vnd.docker.multiplexed-stream")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        for line in container.logs:
-            self._chunk(_frame(line.encode()))
-        if self.query.get("follow") == "1":
-            with contextlib.suppress(ConnectionError):  # disconnected before it has read all
+        follows = self.query.get("follow") == "1"
+        with contextlib.suppress(ConnectionError):  # disconnected before it has read all
+            for line in container.logs:
+                self._chunk(_frame(line.encode()))
+            if follows:
                 self.rfile.read(1)
+            else:
+                self.wfile.write(b"0\r\n\r\n")
+        if follows:
             self.engine.follower_left.set()
             self.close_connection = True
-            return
-        self.wfile.write(b"0\r\n\r\n")
 
     def _archive(self) -> None:
         stat = {"name": "hello", "size": 6, "mode": 0o644, "mtime": STARTED, "linkTarget": ""}

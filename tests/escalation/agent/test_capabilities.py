@@ -295,9 +295,7 @@ def test_a_missing_cli_is_unusable(cli, tmp_path):
 
 
 @pytest.mark.parametrize(("behaviour", "sticks"), [(PER_RUN, False), (STICKS, True)])
-def test_whether_an_appended_prompt_is_kept_is_read_from_the_requests(
-    cli, behaviour, sticks
-):
+def test_whether_an_appended_prompt_is_kept_is_read_from_the_requests(cli, behaviour, sticks):
     assert probe(cli(behaviour)).appended_prompt_sticks is sticks
 
 

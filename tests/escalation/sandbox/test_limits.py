@@ -195,12 +195,12 @@ def test_reports_when_no_control_group_can_be_created(tmp_path):
 
     assert groups == ControlGroups()
     assert "no control group" in groups.in_force
-    assert CommandGroup(groups, limits=SandboxLimits()).entering(["true"]) == ["true"]
+    assert CommandGroup(groups, SandboxLimits()).entering(["true"]) == ["true"]
 
 
 def test_a_group_that_cannot_be_entered_lets_nothing_run(tmp_path, own_host):
     groups = ControlGroups(parents=((tmp_path / "nowhere", "pids.max"),))
 
-    said = own_host.call(CommandGroup(groups, limits=SandboxLimits()).entering(["/bin/echo", "ran"]), {})
+    said = own_host.call(CommandGroup(groups, SandboxLimits()).entering(["/bin/echo", "ran"]), {})
 
     assert (said.stdout, said.returncode) == ("", 126)
