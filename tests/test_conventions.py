@@ -178,7 +178,7 @@ def test_a_migration_of_labels_alone_changes_no_column():
         f"{model._meta.model_name}.{field.name}"
         for model in after.get_app_config("sessions_app").get_models()
         for field in model._meta.local_fields
-        if editor._field_should_be_altered(  # type: ignore[attr-defined]
+        if editor._field_should_be_altered(
             before.get_model(model._meta.label)._meta.get_field(field.name), field
         )
     ]
