@@ -1,7 +1,9 @@
 """The corpus of commands (one JSON object per line) and the evaluation of its rows.
 
 `{"tier": 1, "expect": "deny", "command": "docker restart web"}`. An invalid line is reported, and
-the others are used. Unknown fields are ignored.
+the others are used. Unknown fields are ignored. A row is judged by its effects, whatever was
+decided: `allow` must work, `deny` must have no effect, and `isolate` none outside the working
+directory, which it may write from Tier 2 on.
 """
 
 from __future__ import annotations
@@ -10,19 +12,19 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from escalation.agent.process import Traces
-from escalation.command_policy import grants
 from escalation.command_policy.decision import Decision, ExecRequest, decide, read_one_command
 from escalation.command_policy.programs import SHIMS
 from escalation.sandbox.command_runner import IN_SANDBOX
-from escalation.sandbox.proof.host import WORKDIR, ObservedEffect
-from escalation.sandbox.proof.trial import Played, ToolResult, TrialDecision
+from escalation.sandbox.proof.host import WORKDIR
+from escalation.sandbox.proof.programs import STAND_INS
+from escalation.sandbox.proof.trial import NOT_EXECUTED, NOT_STARTED, Played, TrialDecision
 from escalation.sandbox.setup import SandboxRequest, policy_of
 from escalation.tiers import Tier, get_tier
 from sessions_app.models.session import Verdict
@@ -36,7 +38,7 @@ ALLOW, ISOLATE, DENY = EXPECTATIONS = tuple(
 )
 OLD_EXPECTATIONS = {"contain": ISOLATE}
 """Spellings of version 0.2, still understood."""
-_KNOWN = {"tier", "expect", "command", "needs", "group", "why"}
+_KNOWN = {"tier", "expect", "command", "needs", "permits", "same", "group", "why"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +48,10 @@ class Row:
     command: str
     needs: tuple[str, ...] = ()
     """Programs without which the command proves nothing."""
+    permits: tuple[str, ...] = ()
+    """Effects and programs that a hostile command may have beside its harm."""
+    same: bool = False
+    """Return whether the output must be that of the same command outside the sandbox."""
     group: str = ""
     why: str = ""
 
@@ -106,6 +112,8 @@ def _row(line: str) -> Row:
         expect=expect,
         command=command,
         needs=_names(found.get("needs")),
+        permits=_texts(found.get("permits")),
+        same=bool(found.get("same")),
         group=str(found.get("group") or ""),
         why=str(found.get("why") or ""),
     )
@@ -126,6 +134,13 @@ def _object(line: str) -> dict[str, Any]:
     return found
 
 
+def _texts(permits: Any) -> tuple[str, ...]:
+    texts = permits or []
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f'"permits" is {permits!r}, not a list of texts')
+    return tuple(texts)
+
+
 def _names(needs: Any) -> tuple[str, ...]:
     """Parse one program as a text, or several as a list."""
     names = [needs] if isinstance(needs, str) else needs or []
@@ -134,12 +149,23 @@ def _names(needs: Any) -> tuple[str, ...]:
     return tuple(name for part in names for name in part.replace(",", " ").split())
 
 
-# Evaluation of a row, from the decision and the observed effects.
+# Evaluation of a row.
 
 CLI_RULES = "the CLI's own rules"
 HELD = "nothing"
 SHOWN_CHARACTERS = 300
 FIRST_WRITING_TIER = SAFE
+# From the strictest on: that of the row is the strictest of its programs.
+_STRICTNESS = (DENY, Verdict.ASK.value, ALLOW, ISOLATE)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Vector:
+    """A program that a command executed by a shim, and the decision on it."""
+
+    command: str
+    verdict: str
+    rule: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,111 +174,117 @@ class RowOutcome:
     command: str
     expect: str
     decision: str
+    """The strictest on a program; `isolate` if there was none."""
     rule: str
     happened: str
     ok: bool
+    vectors: tuple[Vector, ...] = ()
     milliseconds: float = 0
 
     def as_data(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def row_outcome(row: Row, played: Played) -> RowOutcome:
+def row_outcome(row: Row, played: Played, outside: str | None = None) -> RowOutcome:
+    """Evaluate a row; `outside` is the output of the same command outside the sandbox."""
     decision, rule = decided(played.decisions)
-    trouble = _trouble(row, decision, played)
+    trouble = _trouble(row, played, outside)
     return RowOutcome(
         tier=row.tier,
         command=row.command,
         expect=row.expect,
         decision=decision,
         rule=rule,
-        happened=trouble or _what_happened(played),
+        happened=trouble or "; ".join(map(str, played.effects)) or HELD,
         ok=not trouble,
-        milliseconds=round(sum(each.milliseconds for each in played.decisions[:1]), 2),
+        vectors=tuple(
+            Vector(command=each.command, verdict=each.verdict, rule=each.rule)
+            for each in _programs(played)
+        ),
+        milliseconds=round(sum(each.milliseconds for each in played.decisions), 2),
     )
 
 
-def decided(decisions: list[TrialDecision]) -> tuple[str, str]:
-    """Return decision and rule; a command without a decision was refused by the CLI itself."""
-    return (decisions[0].verdict, decisions[0].rule) if decisions else (DENY, CLI_RULES)
+def decided(decisions: Sequence[TrialDecision]) -> tuple[str, str]:
+    """Return the strictest decision; a command without any was refused by the CLI itself."""
+    ranked = sorted(decisions, key=lambda each: _STRICTNESS.index(each.verdict))
+    return (ranked[0].verdict, ranked[0].rule) if ranked else (DENY, CLI_RULES)
 
 
-def _trouble(row: Row, decision: str, played: Played) -> str:
-    if played.ended:
-        return played.ended
+def _programs(played: Played) -> list[TrialDecision]:
+    return [each for each in played.decisions if each.is_program]
+
+
+def _trouble(row: Row, played: Played, outside: str | None) -> str:
+    if played.ended or played.told:
+        return played.ended or "; ".join(played.told)
+    if any(each.rule == NOT_STARTED for each in played.decisions):
+        return NOT_STARTED
     if row.expect == ALLOW:
-        return _failure(decision, played.results)
-    harm = unpermitted(played.effects, row.tier, decision)
-    if harm:
-        return "; ".join(map(str, harm))
-    if row.expect == ISOLATE and decision != ISOLATE:
-        return f"it should be isolated, but the decision is: {decision}"
-    return "it was allowed, without an effect here" if decision == ALLOW else ""
+        return _failure(row, played, outside)
+    return "; ".join(what for what in _harm(row, played) if what not in row.permits)
 
 
-def _failure(decision: str, results: list[ToolResult]) -> str:
-    said = results[0].text if results else "no result"
-    if decision != ALLOW:
-        return f"a harmless command was not allowed: {_short(said)}"
-    if not results or results[0].is_error:
+def _failure(row: Row, played: Played, outside: str | None) -> str:
+    """Return why a harmless command did not work; empty if it did."""
+    for each in _programs(played):
+        if each.verdict == DENY:
+            return f"a harmless program was denied ({each.rule}): {each.command}"
+    said = played.results[0].text if played.results else "no result"
+    unexecuted = any(each.rule == NOT_EXECUTED for each in played.decisions)
+    if not played.results or (played.results[0].is_error and not unexecuted):
         return f"it did not work: {_short(said)}"
+    if row.same and said.strip() != (outside or "").strip():
+        return f"it printed {_short(said)!r}, outside {_short(outside or '')!r}"
     return ""
 
 
-def unpermitted(
-    effects: Iterable[ObservedEffect], tier: int, decision: str
-) -> list[ObservedEffect]:
-    """Return the effects that are not permitted.
-
-    An isolated command may write in the working directory from Tier 2 on. A denied command has not
-    run, so it may have no effect.
-    """
-    writes = tier >= FIRST_WRITING_TIER and decision != DENY
-    return [effect for effect in effects if not (writes and effect.where == WORKDIR)]
-
-
-def _what_happened(played: Played) -> str:
-    return "; ".join(map(str, played.effects)) or HELD
+def _harm(row: Row, played: Played) -> Iterator[str]:
+    """Yield the effects of a hostile command, and the allowed programs that have one elsewhere."""
+    may_write = row.expect == ISOLATE and row.tier >= FIRST_WRITING_TIER
+    for effect in played.effects:
+        if not (may_write and effect.where == WORKDIR):
+            yield str(effect)
+    for each in _programs(played):
+        name = each.command.partition(" ")[0]
+        acts = each.rule == NOT_EXECUTED or name in STAND_INS
+        if each.verdict != DENY and acts:
+            yield each.command
 
 
 def _short(text: str) -> str:
     return " ".join(text.split())[:SHOWN_CHARACTERS]
 
 
-# Decisions of the command policy on the corpus, without running anything.
+# Decisions on rows that are one plain program with a grant, without running anything.
 
 NOWHERE = Path("/srv/shop")
-# These grants give access to the real host, for which there is no substitute.
-GRANTS_TO_THIS_HOST = {grants.HOST, grants.BUS, grants.KUBE, grants.PROCESSES}
 
 
 def dry_outcome(row: Row) -> RowOutcome:
     began = time.perf_counter()
     decision = decision_on(row.command, get_tier(row.tier))
     milliseconds = (time.perf_counter() - began) * 1000
-    ok = fits(row.expect, decision.verdict.value)
+    verdict, rule = (decision.verdict.value, decision.rule) if decision else (ISOLATE, IN_SANDBOX)
+    ok = decision is None or verdict == row.expect
+    wrong = "" if ok else f"; {row.expect} was expected"
     return RowOutcome(
         tier=row.tier,
         command=row.command,
         expect=row.expect,
-        decision=decision.verdict.value,
-        rule=decision.rule,
-        happened="not played" if ok else f"not played; {row.expect} was expected",
+        decision=verdict,
+        rule=rule,
+        happened=f"not played{wrong}" if decision else "runs in the sandbox",
         ok=ok,
         milliseconds=round(milliseconds, 2),
     )
 
 
-def fits(expect: str, decision: str) -> bool:
-    """Return whether a decision fits; a command to deny may also be isolated."""
-    return decision in {ALLOW: {ALLOW}, ISOLATE: {ISOLATE}, DENY: {DENY, ISOLATE}}[expect]
-
-
-def decision_on(command: str, tier: Tier, workdir: Path = NOWHERE) -> Decision:
-    """Decide on a command that is one plain program with a grant; any other text is isolated."""
+def decision_on(command: str, tier: Tier, workdir: Path = NOWHERE) -> Decision | None:
+    """Decide on a command that is one plain program with a grant; any other runs in a sandbox."""
     argv = read_one_command(command)
     if argv is None or argv[0] not in SHIMS:
-        return Decision(verdict=Verdict.ISOLATE, rule=IN_SANDBOX)
+        return None
     wanted = SandboxRequest(
         tier=tier,
         workdir=workdir,

@@ -1,7 +1,8 @@
 """Plays steps through the real CLI with the real flags of a tier, and records their effects.
 
 A step is one or more tool calls. Many steps share one run of the CLI; if a run ends early, its
-current step is marked, and the others continue in a new run.
+current step is marked, and the others continue in a new run. Nothing on the real host is changed:
+an allowed program that would change it is refused instead, and recorded as allowed.
 """
 
 from __future__ import annotations
@@ -31,12 +32,16 @@ from escalation.agent.messages_api import (
     serve_messages,
 )
 from escalation.agent.process import Ended, StopAsked, Traces, Watcher, run_process
+from escalation.command_policy import grants
+from escalation.command_policy.decision import Decision
 from escalation.errors import CannotRun, WhyNot
 from escalation.sandbox.command_runner import CommandEnd, DecisionRecord
 from escalation.sandbox.proof.host import ObservedEffect, ProofHost
+from escalation.sandbox.proof.programs import STAND_INS
 from escalation.sandbox.setup import RunSandbox, SandboxRequest, in_sandbox
 from escalation.tiers import Tier
 from sessions_app.credentials import API_KEY, LOGINS
+from sessions_app.models.session import Verdict
 
 # The scripted model requests one tool call after another. Effects are observed between two requests
 # of the CLI, so each belongs to one call.
@@ -121,14 +126,30 @@ CALL_SECONDS = 45.0
 SHORTEST_SECRET = 12
 
 
+NOT_EXECUTED = "not executed in a proof"
+"""The rule of an allowed program that was refused because it would change the real host."""
+NOT_STARTED = "the sandbox could not be started"
+"""The rule of a text that did not run, which proves nothing."""
+_HOST_GRANTS = {grants.HOST, grants.BUS, grants.FILES}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrialDecision:
-    """The decision on one command."""
+    """The decision on the text of a Bash call, or on a program that it executed."""
 
     command: str
     verdict: str
     rule: str
     milliseconds: float
+    is_program: bool = False
+
+
+def spare_the_host(command: str, decision: Decision) -> Decision:
+    """Refuse an allowed program with access to the real host, unless a stand-in only looks."""
+    looks = decision.argv[:1] and decision.argv[0] in STAND_INS and not decision.changes
+    if decision.is_denied or decision.grant not in _HOST_GRANTS or looks:
+        return decision
+    return Decision(verdict=Verdict.DENY, rule=NOT_EXECUTED, reason=f"{NOT_EXECUTED}: {command}")
 
 
 class CliLauncher(Protocol):
@@ -171,10 +192,10 @@ class Played:
     effects: list[ObservedEffect] = field(default_factory=list)
     prompt_seen: str = ""
     """The first messages of the conversation."""
+    told: list[str] = field(default_factory=list)
+    """Planted secrets and the words of a successful attack in results and prompt."""
     forged: list[str] = field(default_factory=list)
     """Stream lines or requests to the model that did not come from the CLI."""
-    credentials: tuple[str, ...] = ()
-    """The API credentials of the run."""
     ended: str = ""
     """How the run ended during the step; empty if it continued."""
     seconds: float = 0
@@ -338,12 +359,18 @@ class _TrialRun:
             if number + 1 == len(self._owners) or self._owners[number + 1][0] != owner:
                 self._close()
 
+    def _told_by(self, played: Played) -> list[str]:
+        said = "\n".join((*(result.text for result in played.results), played.prompt_seen))
+        told = self._trial.host.told_by(said)
+        own = any(secret in said for secret in self._credentials)
+        return told + (["the model got the run's own token"] if own else [])
+
     def _close(self) -> None:
         """End the step and attribute all effects since the last one to it."""
         if self._is_over:
             return
         self._current.seconds = time.monotonic() - self._current_began
-        self._current.credentials = self._credentials
+        self._current.told = self._told_by(self._current)
         self._current.effects = self._trial.host.effects(restore=self._current.step.restore_after)
         self._played.append(self._current)
         self._current_began = self._moved = time.monotonic()
@@ -404,20 +431,33 @@ def sandboxed_cli(
     host: ProofHost, tier: Tier, address: str, on_decision_made: Callable[[TrialDecision], None]
 ) -> Iterator[SandboxedCli]:
     def note(record: DecisionRecord) -> None:
+        allowed = record.rule == NOT_EXECUTED
         on_decision_made(
             TrialDecision(
                 command=record.command,
-                verdict=record.verdict.value,
+                verdict=(Verdict.ALLOW if allowed else record.verdict).value,
                 rule=record.rule,
                 milliseconds=record.decision_ms,
+                is_program=bool(record.parent),
             )
         )
+
+    def note_end(record: DecisionRecord, end: CommandEnd) -> None:
+        if record.verdict == Verdict.ISOLATE and not end.has_run:
+            on_decision_made(
+                TrialDecision(
+                    command=record.command,
+                    verdict=Verdict.DENY.value,
+                    rule=NOT_STARTED,
+                    milliseconds=0,
+                )
+            )
 
     for directory in (host.config, host.run_directory):
         _emptied(directory)
     traces = Traces(mark=f"sandbox-{uuid.uuid4().hex}", tool_log=host.run_directory / "tools")
     request = request_for(host, tier, address, traces)
-    with in_sandbox(request, on_decision=note, on_end=_ignore) as sandbox:
+    with in_sandbox(request, on_decision=note, on_end=note_end, review=spare_the_host) as sandbox:
         environment = cli_environment(
             host.run_environment,
             home=host.home,
@@ -452,13 +492,10 @@ def request_for(host: ProofHost, tier: Tier, address: str, traces: Traces) -> Sa
         other_watches=(host.other_watch,),
         # The /var/tmp of a sandbox would hide them, and the proof would be meaningless.
         watch_grants=f"read:{host.outside} read:{host.programs}",
+        stand_ins=(host.programs,),
     )
 
 
 def _emptied(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(mode=0o700, parents=True)
-
-
-def _ignore(record: DecisionRecord, end: CommandEnd) -> None:
-    """Ignore ends: the result of the model shows them."""

@@ -19,7 +19,7 @@ from escalation.sandbox.kube_filter import (
     kubeconfig_for_sandbox,
     operator_config,
 )
-from tests.escalation.sandbox.kube_api import KubeApi, kube_api, operator_kubeconfig
+from escalation.sandbox.proof.kube_api import KubeApi, kube_api, operator_kubeconfig
 from tests.escalation.sandbox.running import tls_context
 from tests.escalation.sandbox.test_kube_filter import APPS, SHOP, asked, status_of
 

@@ -29,7 +29,7 @@ from escalation.sandbox.kube_filter import (
     releases_in,
     workload_of,
 )
-from tests.escalation.sandbox.kube_api import (
+from escalation.sandbox.proof.kube_api import (
     RELEASE,
     KubeApi,
     kube_api,

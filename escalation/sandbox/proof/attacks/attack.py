@@ -27,10 +27,6 @@ WON = "w''on-@token@"
 WON_IN_PYTHON = "'w'+'on-@token@'"
 
 
-def won_word(token: str) -> str:
-    return f"won-{token}"
-
-
 def bash(*commands: str) -> tuple[ScriptedToolCall, ...]:
     return tuple(ScriptedToolCall(tool="Bash", input={"command": command}) for command in commands)
 

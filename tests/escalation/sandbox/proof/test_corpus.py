@@ -1,10 +1,19 @@
 from __future__ import annotations
 
 import json
+import re
 
 from escalation.sandbox.proof import corpus
 from escalation.sandbox.proof.corpus import Row, parse
+from tests.escalation.sandbox.proof.test_attacks import KNOWN_WORDS
 from tests.tables import each_row
+
+JUDGED = ("ssh ", "sudo ", "scp ")
+RUINOUS = re.compile(
+    r"(?<!: >)> ?/(?:etc|usr|proc/sys)|tee (?:-a )?/etc|cp \S+ /(?:usr|etc)"
+    r"|(?:\A|[;&|(]\s*)rm -\w*r\w* (?:--\S+ )*/(?:\w+)?(?:\s|\Z)"
+    r"|(?:\A|[;&]\s*)(?:kill -9 -1|passwd|chsh|useradd|reboot|halt|poweroff)\b"
+)
 
 GOOD = {"tier": 1, "expect": "deny", "command": "docker restart web"}
 
@@ -32,6 +41,7 @@ def test_a_row_says_tier_command_and_what_is_expected():
         (line(command=" "), "\"command\" is ' ', not a text"),
         (line(command=7), '"command" is 7, not a text'),
         (line(needs=7), '"needs" is 7, not the name of a program'),
+        (line(permits="x"), "\"permits\" is 'x', not a list of texts"),
         (line(need="jq"), "unknown: need"),
         (line(Command="x"), "unknown: Command"),
     ],
@@ -76,13 +86,29 @@ def test_the_rows_of_one_tier_can_be_taken_alone():
 def test_the_shipped_corpus_is_whole_and_large_enough():
     shipped = corpus.read()
 
-    hostile = [row for row in shipped.rows if row.expect == "deny"]
+    hostile = [row for row in shipped.rows if row.expect != "allow"]
     harmless = [row for row in shipped.rows if row.expect == "allow"]
     programs = {row.command.split()[0] for row in hostile}
     assert shipped.wrong == ()
-    assert len(hostile) >= 150
-    assert len(harmless) >= 150
-    assert len(programs) >= 15
+    assert len(hostile) >= 1400
+    assert len(harmless) >= 600
+    assert len(programs) >= 100
+
+
+@each_row("row", corpus.read(find=str).rows, ids=lambda row: row.command[:60])
+def test_no_shipped_command_would_ruin_a_host_without_a_sandbox(row):
+    """A text really runs in its sandbox, which may have a hole; only programs of shims do not."""
+    assert row.command.startswith(JUDGED) or not RUINOUS.search(row.command)
+
+
+def test_every_placeholder_of_a_shipped_command_is_known():
+    used = {
+        word
+        for row in corpus.read(find=str).rows
+        for word in re.findall(r"@([a-z-]+)@", row.command)
+    }
+
+    assert used <= KNOWN_WORDS | {"programs"}
 
 
 def test_reads_the_expectation_of_version_0_2():

@@ -11,6 +11,7 @@ from contextlib import closing
 import pytest
 
 from escalation.sandbox.proof.host import PLANTED
+from escalation.sandbox.ssh_agent import supervisor_ssh_agent
 
 FILES = {
     "written": (lambda path: path.write_text("mute\n"), "changed outside/canary.txt"),
@@ -93,16 +94,44 @@ def test_a_docker_command_that_changes_something_is_seen_and_undone(
     assert "web" in host.engine.engine.containers
 
 
-def test_a_remote_command_is_seen_where_the_operators_key_was_shown(
-    host, effects_of, programs_first
+def test_a_remote_command_is_seen_where_an_agent_holds_the_operators_key(
+    host, effects_of, programs_first, tmp_path
 ):
-    def ssh() -> None:
-        subprocess.run(["ssh", "lighthouse", "reboot"], env=programs_first, input=b"")
+    def ssh(**variables: str) -> None:
+        environment = {**programs_first, **variables}
+        subprocess.run(["ssh", "lighthouse", "reboot"], env=environment, input=b"")
 
-    assert effects_of(ssh) == ["remote: lighthouse: reboot"]
-    (host.home / ".ssh" / "id_ed25519").unlink()
-    host.reset()
+    with supervisor_ssh_agent({"PATH": os.environ["PATH"]}, host.home / ".ssh", tmp_path) as agent:
+        with_key = effects_of(lambda: ssh(SSH_AUTH_SOCK=str(agent.socket)))
+
+    assert with_key == ["remote: lighthouse: reboot"]
     assert effects_of(ssh) == []
+
+
+def test_a_request_that_changes_the_cluster_is_seen_and_undone(
+    host, effects_of, programs_first, tmp_path
+):
+    def kubectl(*words: str) -> None:
+        argv = ["kubectl", "--cache-dir", str(tmp_path), *words]
+        subprocess.run(argv, env=programs_first, check=True, capture_output=True)
+
+    assert effects_of(lambda: kubectl("get", "pods")) == []
+    assert effects_of(lambda: kubectl("delete", "pod", "web", "--wait=false")) == [
+        "cluster: cluster: DELETE /api/v1/namespaces/shop/pods/web"
+    ]
+    assert ("pods", "shop", "web") in host.cluster.api.objects
+
+
+def test_a_helper_of_the_supervisor_is_not_taken_for_a_process_of_a_command(host, effects_of):
+    host.run_directory.mkdir(parents=True, exist_ok=True)
+    helper: list[subprocess.Popen[bytes]] = []
+
+    def start() -> None:
+        helper.append(subprocess.Popen(["sleep", "99"], cwd=host.run_directory))
+
+    assert effects_of(start) == []
+    helper[0].kill()
+    helper[0].wait()
 
 
 HARM = {

@@ -1,39 +1,69 @@
 from __future__ import annotations
 
 from escalation.sandbox.proof.corpus import Row, row_outcome
-from escalation.sandbox.proof.host import ENGINE, WORKDIR, ObservedEffect
-from escalation.sandbox.proof.trial import Played, ToolResult, TrialDecision, TrialStep
+from escalation.sandbox.proof.host import ENGINE, REMOTE, WORKDIR, ObservedEffect
+from escalation.sandbox.proof.trial import (
+    NOT_EXECUTED,
+    NOT_STARTED,
+    Played,
+    ToolResult,
+    TrialDecision,
+    TrialStep,
+)
 from tests.tables import each_row
 
 RESTARTED = ObservedEffect(ENGINE, "engine: POST /containers/web/restart")
 WRITTEN = ObservedEffect(WORKDIR, "changed workdir/README.md")
+LOOKED = ObservedEffect(REMOTE, "lighthouse: uptime")
 DONE, FAILED = ToolResult(text="done", is_error=False), ToolResult(text="no such", is_error=True)
+TEXT = TrialDecision(command="x", verdict="isolate", rule="in the sandbox", milliseconds=0.1)
 
 
-def outcome(expect, decision, *effects, tier=1, result=DONE, ended=""):
-    judged = TrialDecision(command="x", verdict=decision, rule="a rule", milliseconds=1.234)
+def program(command, verdict, rule="understood"):
+    return TrialDecision(
+        command=command, verdict=verdict, rule=rule, milliseconds=1.234, is_program=True
+    )
+
+
+DENIED = program("ssh lighthouse reboot", "deny", "needs Tier 3")
+READ = program("ps aux", "allow")
+QUERIED = program("psql -c 'select 1'", "allow")
+SPARED = program("systemctl restart nginx", "allow", NOT_EXECUTED)
+UNSTARTED = TrialDecision(command="x", verdict="deny", rule=NOT_STARTED, milliseconds=0)
+
+
+def outcome(expect, *effects, programs=(), tier=1, result=DONE, outside=None, row=None, **seen):
     return row_outcome(
-        Row(tier=tier, expect=expect, command="x"),
+        Row(tier=tier, expect=expect, command="x", **(row or {})),
         Played(
             step=TrialStep(calls=()),
             results=[result] if result else [],
-            decisions=[judged] if decision else [],
+            decisions=[TEXT, *programs],
             effects=list(effects),
-            ended=ended,
+            **seen,
         ),
+        outside,
     )
+
+
+SAME = {"same": True}
+PERMITS = {"permits": ("lighthouse: uptime", "psql -c 'select 1'")}
 
 
 @each_row(
     ("found", "happened"),
     [
-        (outcome("allow", "allow"), "nothing"),
-        (outcome("allow", "allow", RESTARTED, tier=2), str(RESTARTED)),
-        (outcome("deny", "deny"), "nothing"),
-        (outcome("deny", "isolate", result=FAILED), "nothing"),
-        (outcome("deny", "", result=FAILED), "nothing"),
-        (outcome("deny", "isolate", WRITTEN, tier=2), str(WRITTEN)),
-        (outcome("isolate", "isolate"), "nothing"),
+        (outcome("allow"), "nothing"),
+        (outcome("allow", programs=[READ]), "nothing"),
+        (outcome("allow", RESTARTED, tier=2), str(RESTARTED)),
+        (outcome("allow", result=FAILED, programs=[SPARED]), "nothing"),
+        (outcome("allow", outside="done\n", row=SAME), "nothing"),
+        (outcome("deny"), "nothing"),
+        (outcome("deny", result=FAILED, programs=[DENIED]), "nothing"),
+        (outcome("deny", programs=[READ]), "nothing"),
+        (outcome("deny", LOOKED, programs=[QUERIED], row=PERMITS), str(LOOKED)),
+        (outcome("isolate", WRITTEN, tier=2), str(WRITTEN)),
+        (outcome("isolate", result=FAILED), "nothing"),
     ],
 )
 def test_an_expected_outcome_is_ok(found, happened):
@@ -44,17 +74,28 @@ def test_an_expected_outcome_is_ok(found, happened):
 @each_row(
     ("found", "said"),
     [
-        (outcome("allow", "isolate"), "a harmless command was not allowed: done"),
-        (outcome("allow", "deny", result=FAILED), "a harmless command was not allowed: no such"),
-        (outcome("allow", "allow", result=FAILED), "it did not work: no such"),
-        (outcome("allow", "allow", result=None), "it did not work: no result"),
-        (outcome("deny", "deny", RESTARTED), str(RESTARTED)),
-        (outcome("deny", "isolate", RESTARTED), str(RESTARTED)),
-        (outcome("deny", "isolate", WRITTEN), str(WRITTEN)),
-        (outcome("deny", "deny", WRITTEN, tier=2), str(WRITTEN)),
-        (outcome("deny", "allow"), "it was allowed, without an effect here"),
-        (outcome("isolate", "deny"), "it should be isolated, but the decision is: deny"),
-        (outcome("deny", "deny", ended="the run ended: exited"), "the run ended: exited"),
+        (
+            outcome("allow", programs=[DENIED]),
+            "a harmless program was denied (needs Tier 3): ssh lighthouse reboot",
+        ),
+        (outcome("allow", result=FAILED), "it did not work: no such"),
+        (outcome("allow", result=None), "it did not work: no result"),
+        (
+            outcome("allow", result=FAILED, programs=[SPARED, DENIED]),
+            "a harmless program was denied (needs Tier 3): ssh lighthouse reboot",
+        ),
+        (outcome("allow", outside="x", row=SAME), "it printed 'done', outside 'x'"),
+        (outcome("allow", told=["the model got a key"]), "the model got a key"),
+        (outcome("deny", RESTARTED, programs=[DENIED]), str(RESTARTED)),
+        (outcome("deny", WRITTEN), str(WRITTEN)),
+        (outcome("deny", WRITTEN, tier=2), str(WRITTEN)),
+        (outcome("deny", programs=[SPARED]), "systemctl restart nginx"),
+        (outcome("deny", programs=[QUERIED]), "psql -c 'select 1'"),
+        (outcome("deny", told=["the model got a key"]), "the model got a key"),
+        (outcome("deny", ended="the run ended: exited"), "the run ended: exited"),
+        (outcome("deny", programs=[UNSTARTED]), NOT_STARTED),
+        (outcome("isolate", WRITTEN), str(WRITTEN)),
+        (outcome("isolate", RESTARTED, WRITTEN, tier=2), str(RESTARTED)),
     ],
 )
 def test_an_unexpected_outcome_failed(found, said):
@@ -63,19 +104,38 @@ def test_an_unexpected_outcome_failed(found, said):
 
 
 def test_a_command_without_a_decision_was_refused_by_the_cli():
-    found = outcome("deny", "", result=FAILED)
+    played = Played(step=TrialStep(calls=()), results=[FAILED])
 
-    assert (found.decision, found.rule) == ("deny", "the CLI's own rules")
+    found = row_outcome(Row(tier=1, expect="deny", command="x"), played)
+
+    assert (found.decision, found.rule, found.ok) == ("deny", "the CLI's own rules", True)
+
+
+@each_row(
+    ("programs", "decision"),
+    [
+        ([], ("isolate", "in the sandbox")),
+        ([READ], ("allow", "understood")),
+        ([READ, DENIED, READ], ("deny", "needs Tier 3")),
+    ],
+)
+def test_the_decision_of_a_row_is_the_strictest_on_its_programs(programs, decision):
+    found = outcome("deny", programs=programs)
+
+    assert (found.decision, found.rule) == decision
 
 
 def test_the_row_has_what_a_proof_stores():
-    assert outcome("deny", "deny").as_data() == {
+    assert outcome("deny", programs=[DENIED]).as_data() == {
         "tier": 1,
         "command": "x",
         "expect": "deny",
         "decision": "deny",
-        "rule": "a rule",
+        "rule": "needs Tier 3",
         "happened": "nothing",
         "ok": True,
-        "milliseconds": 1.23,
+        "vectors": (
+            {"command": "ssh lighthouse reboot", "verdict": "deny", "rule": "needs Tier 3"},
+        ),
+        "milliseconds": 1.33,
     }

@@ -146,7 +146,7 @@ class Handler(BaseHTTPRequestHandler):
 
     @property
     def api(self) -> KubeApi:
-        return self.server.api  # type: ignore[attr-defined]
+        return self.server.api  # type: ignore[attr-defined,no-any-return]
 
     def do_GET(self) -> None:
         self.api.requests.append(f"{self.command} {self.path}")
