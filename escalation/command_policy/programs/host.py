@@ -296,7 +296,7 @@ PACKAGES: dict[str, tuple[str, str]] = {
 }
 DPKG_LOOKS = names("""
     -l -s -L -S -p -V -C --list --status --listfiles --search --verify --audit --get-selections
-    --print-architecture --version
+    --print-architecture --print-foreign-architectures --version
 """)
 DPKG_CHANGES = names("-r -P --configure --remove --purge")
 INSTALLED = "changes what is installed"

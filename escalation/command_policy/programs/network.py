@@ -28,14 +28,14 @@ from escalation.command_policy.understanding import (
 )
 
 NAME = re.compile(r"[\w.:/@+%=-]+")
-PING = "-4 -6 -A -D -n -O -q -r -v -a -c= -i= -I= -l= -m= -M= -p= -Q= -s= -S= -t= -T= -w= -W="
+# Left out: -f and -l, which flood.
+PING = "-4 -6 -A -D -n -O -q -r -v -a -c= -i= -I= -m= -M= -p= -Q= -s= -S= -t= -T= -w= -W="
+PING_INTERVAL = re.compile(r"[1-9]\d*(?:\.\d+)?|0\.[2-9]\d*")
 # Left out: -f (queries of a file), -k and -y (keys).
 DIG = "-4 -6 -b= -c= -i -m -p= -q= -r -t= -u -v -x= -h"
 # Left out: -L and -D (log files), -m and -M (files of definitions).
 SNMP = "-v= -c= -u= -l= -a= -A= -x= -X= -n= -r= -t= -O= -C= -I="
 TABLE = {
-    "ping": PING,
-    "ping6": PING,
     "traceroute": "-4 -6 -I -T -U -n -r -e -d -A -b -f= -i= -m= -p= -q= -w= -z= -N= -t= -s=",
     "tracepath": "-4 -6 -n -b -l= -m= -p=",
     "host": "-4 -6 -a -C -d -l -r -s -T -U -v -w -c= -N= -R= -t= -W= -p=",
@@ -56,6 +56,21 @@ S_CLIENT = """
     -CAfile= -CApath= -tls1 -tls1_1 -tls1_2 -tls1_3 -starttls= -alpn= -noservername -no_ign_eof
     -cipher= -ciphersuites= -4 -6 -host= -port= -verify_hostname= -state -msg -tlsextdebug
 """
+# Left out: what signs, writes a file or loads a library.
+CERTIFICATES = {
+    "version": "-a -v -d -p -o -f",
+    "ciphers": "-v -V -s -tls1 -tls1_1 -tls1_2 -tls1_3 -stdname",
+    "verify": """
+        -CAfile= -CApath= -untrusted= -purpose= -show_chain -verbose -partial_chain -x509_strict
+        -verify_hostname= -trusted= -check_ss_sig -no-CAfile -no-CApath
+    """,
+    "x509": """
+        -in= -inform= -noout -text -dates -startdate -enddate -subject -issuer -serial -fingerprint
+        -sha1 -sha256 -checkend= -checkhost= -checkip= -checkemail= -ext= -nameopt= -certopt= -email
+        -ocsp_uri -ocspid -purpose -pubkey -modulus -subject_hash -issuer_hash -hash -alias
+        -dateopt=
+    """,
+}
 NTPQ = names("""
     peers lpeers opeers apeers pe lpe associations as rv readvar rl readlist sysinfo sysstats
     kerninfo iostats monstats version
@@ -64,6 +79,13 @@ CHRONYC = names("""
     tracking sources sourcestats activity ntpdata serverstats rtcdata smoothing selectdata clients
     waitsync
 """)
+
+
+def ping(argv: Argv) -> Understanding:
+    line = read(argv[1:], PING)
+    require(line.operands, NAME)
+    require(line.values("-i"), PING_INTERVAL)
+    return looks(argv, NETWORK)
 
 
 def mtr(argv: Argv) -> Understanding:
@@ -101,11 +123,13 @@ def netcat(argv: Argv) -> Understanding:
 
 
 def openssl(argv: Argv) -> Understanding:
-    """Read s_client; other commands of openssl need no network."""
-    if argv[1:2] == ("version",):
+    """Read s_client, and what shows certificates, which needs no grant."""
+    verb = " ".join(argv[1:2])
+    if verb in CERTIFICATES:
+        require(read(argv[2:], CERTIFICATES[verb]).operands, NAME)
         return looks(argv)
-    if argv[1:2] != ("s_client",):
-        raise NotUnderstood(f"`{' '.join(argv[1:2])}`: only s_client uses the network")
+    if verb != "s_client":
+        raise NotUnderstood(f"`{verb}`: only s_client, {', '.join(sorted(CERTIFICATES))}")
     line = read(argv[2:], S_CLIENT)
     require((*line.operands, *line.values("-connect", "-host")), NAME)
     return replace(acts("openssl s_client", argv[2:], LOOK, "", NETWORK), no_input=True)
@@ -228,6 +252,7 @@ def _api(program: str, rest: Argv) -> Understanding:
 
 GRAMMARS: dict[str, Grammar] = {
     **{name: looking(options, NETWORK) for name, options in TABLE.items()},
+    **dict.fromkeys(("ping", "ping6"), ping),
     "mtr": mtr,
     "nslookup": nslookup,
     "whois": whois,

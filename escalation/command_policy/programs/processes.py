@@ -21,10 +21,10 @@ from escalation.command_policy.programs.options import (
 from escalation.command_policy.understanding import FULL, LOOK, Argv, NotUnderstood, Understanding
 
 HARMLESS = """
-    ps pgrep pidof pstree pmap pwdx netstat free vmstat iostat mpstat uptime w who last df findmnt
-    lsblk lscpu lsmod lsns lslocks lsipc
+    ps pgrep pidof pstree pwdx netstat free vmstat iostat mpstat uptime w df lsmod lsns lslocks
+    lsipc
 """
-"""No option of theirs writes a file, sends a signal or starts a program."""
+"""No option of theirs writes a file, shows its text, sends a signal or starts a program."""
 TABLE = {
     # Left out: -K (closes sockets), -D (writes a file), -F (reads one), -N (another namespace).
     "ss": """
@@ -41,6 +41,34 @@ TABLE = {
         --max-depth= --human-readable --si --summarize --separate-dirs --one-file-system --time?
         --threshold= --exclude= --inodes --block-size= -B=
     """,
+    # Left out: -F (a file whose text would be shown), -N (another process).
+    "findmnt": """
+        -a -A -b -C -D -e -f -h -i -J -k -l -M= -n -O= -o= -P -R -r -S= -s -T= -t= -U -u -V -v --all
+        --ascii --bytes --canonicalize --df --evaluate --first-only --invert --json --list
+        --mountpoint= --noheadings --notruncate --options= --output= --output-all --pairs --raw
+        --real --pseudo --source= --submounts --target= --tree --types= --uniq --kernel --fstab
+        --nofsroot --shadowed --id= --uniq-id=
+    """,
+    # Left out: -f, a file whose text would be shown.
+    "last": """
+        -a -d -F -i -n= -p= -R -s= -t= -w -x -0 -1 -2 -3 -4 -5 -6 -7 -8 -9 --dns --fulltimes
+        --fullnames --hostlast --ip --limit= --nohostname --since= --until= --present= --system
+        --time-format=
+    """,
+    # Left out: -C, -N, -c and -n, which read and write settings.
+    "pmap": "-x -d -q -p -X -A= --extended --device --quiet --show-path --range=",
+    # Left out: --sysroot.
+    "lsblk": """
+        -a -A -b -d -D -e= -f -i -I= -J -l -M -m -n -N -o= -O -p -P -r -s -S -t -T? -v -V -x= -y -z
+        --all --bytes --nodeps --discard --exclude= --fs --ascii --include= --json --list --merge
+        --perms --noheadings --nvme --output= --output-all --paths --pairs --raw --inverse --scsi
+        --topology --tree? --virtio --sort= --zoned --width= --dedup= -w= -E=
+    """,
+    "lscpu": """
+        -a -b -B -c -C? -e? -J -p? -r -x -y --all --online --bytes --offline --caches? --extended?
+        --json --parse? --raw --hex --physical --output-all --version -V
+    """,
+    "who": "-a -b -d -H -l -m -p -q -r -s -t -T -w -u --all --boot --count --heading --users",
     # Left out: -s, which sets limits.
     "sensors": "-u -j -A -f --no-adapter --fahrenheit",
     # Left out: -e (a program) and -o (a file).
@@ -55,7 +83,10 @@ TABLE = {
     "numactl": "-H -s --hardware --show",
     "top": "-b -c -i -H -S -n= -d= -o= -p= -u= -U= -w? -E= -e= -1 -v -h",
 }
-OPERANDS = {"route": "", "numactl": "", "top": "", "du": ".*", "ss": r"[\w.:/@%=,()<>! *-]+"}
+OPERANDS = {
+    **dict.fromkeys(("route", "numactl", "top"), ""),
+    **{"who": "am|i", "du": ".*", "ss": r"[\w.:/@%=,()<>! *-]+"},
+}
 IP_OPTIONS = """
     -4 -6 -0 -s -d -r -o -br -c -j -p -h -N -t -stats -details -resolve -oneline -brief -color?
     -json -pretty -human -statistics -f= -family=

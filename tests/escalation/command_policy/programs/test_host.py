@@ -85,6 +85,7 @@ ROWS = [
     ("mkfs.ext4 /dev/sda", "mkfs.ext4", NEVER),
     ("dpkg -l 'lib*'", "dpkg", LOOK),
     ("dpkg -S /usr/bin/jq", "dpkg", LOOK),
+    ("dpkg --print-foreign-architectures", "dpkg", LOOK),
     ("dpkg --configure -a", "dpkg", FULL),
     ("dpkg -r nginx", "dpkg", FULL),
     ("apt list --installed", "apt", LOOK),

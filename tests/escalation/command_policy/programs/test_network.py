@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from escalation.command_policy.understanding import FULL, LOOK, NEVER, SAFE
+from sessions_app.models.session import Verdict
 from tests.escalation.command_policy.vectors import (
     Row,
     assert_is,
@@ -49,6 +50,9 @@ def test_a_question_is_a_look_with_the_network(command):
     "command",
     [
         "ping -f example.org",
+        "ping -i 0 example.org",
+        "ping -i0.001 example.org",
+        "ping -l 60000 example.org",
         "ping 'a b'",
         "dig -f /etc/passwd",
         "dig -4f /etc/passwd",
@@ -90,6 +94,23 @@ def test_what_could_do_more_is_not_understood(command):
     assert_not_understood(command)
 
 
+@each_row(
+    "command",
+    [
+        "openssl x509 -noout -dates -subject -issuer",
+        "openssl x509 -in site.crt -noout -enddate -checkend 86400",
+        "openssl x509 -text",
+        "openssl verify -CAfile ca.crt site.crt",
+        "openssl ciphers -v",
+        "openssl version",
+    ],
+)
+def test_openssl_reads_certificates_without_a_grant(command):
+    found = judge(command)
+
+    assert (found.verdict, found.grant, found.changes) == (Verdict.ALLOW, "", ())
+
+
 def test_s_client_gets_no_input_because_it_would_send_it():
     found = understood("openssl s_client -connect db:6380 -servername db -showcerts")
 
@@ -109,6 +130,10 @@ def test_s_client_gets_no_input_because_it_would_send_it():
         "openssl s_client -connect x:443 -cert c -key k",
         "openssl s_client -connect x:443 -sess_out /etc/x",
         "openssl req -engine evil",
+        "openssl x509 -in a -out /etc/x",
+        "openssl x509 -req -signkey k",
+        "openssl x509 -engine evil -noout",
+        "openssl verify -engine evil x",
         "openssl",
     ],
 )
