@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from escalation.command_policy.grants import HTTP
+from escalation.command_policy.grants import DOCKER, HTTP
 from escalation.command_policy.programs.options import Grammar, Line, acts, looks, read, require
 from escalation.command_policy.understanding import (
     FULL,
@@ -17,7 +17,7 @@ from escalation.command_policy.understanding import (
     Understanding,
 )
 
-# Left out: -K and --config, sockets, proxies, interfaces, other addresses for a name, quotes for
+# Left out: -K and --config, proxies, interfaces, other addresses for a name, quotes for
 # FTP, netrc files, --next, and what sends a login or a body to where a redirection leads.
 CURL = """
     -s -S -f -L -I -i -v -k -g -N -0 -1 -2 -3 -4 -6 -J -O -R -q -# -Z -G -j --silent --show-error
@@ -33,7 +33,7 @@ CURL = """
     --upload-file= --data-raw= --data-binary= --data-urlencode= --data-ascii= --json= --form-string=
     --url-query= --connect-timeout= --retry= --retry-delay= --retry-max-time= --cacert= --capath=
     --max-redirs= --limit-rate= --url= --max-filesize= --oauth2-bearer= --ciphers= --tls-max=
-    --parallel-max= --aws-sigv4= --output-dir=
+    --parallel-max= --aws-sigv4= --output-dir= --unix-socket=
 """
 CURL_SAFE = (
     *("-q", "--globoff", "--proto", "=http,https", "--proto-redir", "=http,https"),
@@ -56,6 +56,11 @@ URL = re.compile(
 )
 DOCKER_BY_TCP = re.compile(r".*:237[56]")
 """A Docker engine on these ports would be used without the Docker filter."""
+DOCKER_SOCKETS = frozenset({"/run/docker.sock", "/var/run/docker.sock"})
+DOCKER_LOOKS = re.compile(
+    r"http://\w+/(?:v1\.\d+/)?(?:_ping|version|info|system/df|(?:containers|images)/json"
+    r"|networks|volumes|containers/[\w.-]+/(?:json|logs|stats|top))(?:\?[\w=&.,:%\"{}\[\]-]*)?"
+)
 BREAK = re.compile(r"[^\r\n]*")
 """A line break in a header would start a second request."""
 HEADER = re.compile(r"(?!.*override)[a-z0-9-]+[:;].*", re.IGNORECASE)
@@ -88,12 +93,21 @@ def curl(argv: Argv) -> Understanding:
         level = FULL
     if level > LOOK and any(map(DOCKER_BY_TCP.match, hosts)):
         level = NEVER
+    if sockets := line.values("--unix-socket"):
+        _check_docker(sockets, (*line.operands, *line.values("--url")), level)
     return replace(
-        acts("curl", argv[1:], level, WHY[level], HTTP),
+        acts("curl", argv[1:], level, WHY[level], DOCKER if sockets else HTTP),
         argv=executed,
         sends_to=hosts if level == SAFE else (),
         writes=_written(line),
     )
+
+
+def _check_docker(sockets: Argv, places: Argv, level: int) -> None:
+    """Allow to read containers by the engine's socket; other changes than by docker are denied."""
+    if level > LOOK or not DOCKER_SOCKETS.issuperset(sockets):
+        raise NotUnderstood("a socket: use docker")
+    require(places, DOCKER_LOOKS)
 
 
 def _hosts(places: Argv) -> Argv:

@@ -46,6 +46,37 @@ CURL = [
 ]
 
 
+@each_row(
+    "words",
+    [
+        "-s --unix-socket /var/run/docker.sock http://localhost/containers/json",
+        "-s --unix-socket /run/docker.sock 'http://d/v1.47/containers/web/logs?stdout=1&tail=9'",
+        "-sf --unix-socket /run/docker.sock -X GET http://d/_ping",
+        "--unix-socket=/run/docker.sock http://d/info",
+    ],
+)
+def test_the_docker_engine_can_be_read_by_its_socket(words):
+    assert_is(Row(f"curl {words}", "curl", LOOK, "docker"))
+
+
+@each_row(
+    "words",
+    [
+        "--unix-socket /run/docker.sock -X POST http://d/containers/web/restart",
+        "--unix-socket /run/docker.sock -d x http://d/containers/json",
+        "--unix-socket /run/docker.sock 'http://d/containers/web/archive?path=/etc/shadow'",
+        "--unix-socket /run/docker.sock http://d/containers/web/export",
+        "--unix-socket /run/docker.sock http://d/containers/web/attach/ws",
+        "--unix-socket /run/docker.sock http://d/containers/../secrets",
+        "--unix-socket /run/docker.sock http://d/containers/json http://d/secrets",
+        "--unix-socket /run/claudeops/exec.sock http://d/_ping",
+        "--unix-socket /run/docker.sock --unix-socket /run/x http://d/_ping",
+    ],
+)
+def test_other_uses_of_a_socket_are_not_understood(words):
+    assert_not_understood(f"curl {words}")
+
+
 @each_row(("words", "level"), CURL)
 def test_a_request_has_its_level(words, level):
     assert_is(Row(f"curl {words}", "curl", level, "http"))
@@ -71,7 +102,6 @@ def test_a_request_has_its_level(words, level):
         "@addresses",
         "-K evil http://x",
         "--config - http://x",
-        "--unix-socket /var/run/docker.sock http://x/containers/json",
         "--abstract-unix-socket x http://x",
         "-x http://proxy:1 http://x",
         "--proxy http://proxy:1 http://x",
