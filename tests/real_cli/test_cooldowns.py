@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
+
 from escalation.drills.scenario import Reply, ScriptedToolCall
-from escalation.sandbox.proof.docker_engine import docker_engine
+from escalation.sandbox.proof.docker_engine import DockerEngine, docker_engine
 from sessions_app.models import Change, Cycle, Incident, Notification, Session
 from tests.factories import ChangeFactory, CycleFactory, SessionFactory, WatchFactory
 from tests.real_cli.conftest import report_call
 from tests.real_cli.playing import tool_outputs
+
+
+@pytest.fixture
+def engine(tmp_path, monkeypatch) -> Iterator[DockerEngine]:
+    """A simulated Docker engine with the containers web and db."""
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/engine.sock")
+    with docker_engine(tmp_path / "engine.sock") as found:
+        yield found
 
 
 def bash(*commands: str) -> Reply:
@@ -15,10 +27,11 @@ def bash(*commands: str) -> Reply:
     return Reply(calls=tuple(calls))
 
 
+@pytest.mark.usefixtures("engine")
 def test_the_third_restart_is_denied_with_a_message_to_the_model(scripted_api, watch_cycle):
     scripted_api(
         bash("docker restart web"),
-        bash("docker restart web", "docker restart shop-web-1"),
+        bash("docker restart web", "for name in web; do docker stop $name; done"),
         bash("docker restart db"),
         Reply(calls=(report_call(status="down"),)),
     )
@@ -37,24 +50,22 @@ def test_the_third_restart_is_denied_with_a_message_to_the_model(scripted_api, w
     assert Notification.objects.filter(kind=Notification.Kind.COOLDOWN).count() == 1
 
 
-def test_a_container_by_its_name_and_by_its_id_is_one_service(
-    scripted_api, watch_cycle, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/engine.sock")
-    with docker_engine(tmp_path / "engine.sock") as engine:
-        number = engine.containers["web"].id
-        scripted_api(
-            bash("docker restart web"),
-            bash(f"docker restart {number[:12]}"),
-            bash(f"docker restart {number}"),
-            Reply(calls=(report_call(status="down"),)),
-        )
-        session = watch_cycle.run(tier=2).sessions.get()
+def test_a_container_by_its_name_and_by_its_id_is_one_service(scripted_api, watch_cycle, engine):
+    number = engine.containers["web"].id
+    scripted_api(
+        bash("docker restart web"),
+        bash(f"docker restart {number[:12]}"),
+        bash(f"docker restart {number}"),
+        Reply(calls=(report_call(status="down"),)),
+    )
+
+    session = watch_cycle.run(tier=2).sessions.get()
 
     assert list(Change.objects.values_list("service", flat=True)) == ["web", "web"]
     assert "web was restarted twice" in tool_outputs(session)[2]
 
 
+@pytest.mark.usefixtures("engine")
 def test_a_session_that_met_a_cooldown_opens_an_incident(scripted_api, watch_cycle):
     scripted_api(
         bash("docker restart web", "docker restart web", "docker restart web"),

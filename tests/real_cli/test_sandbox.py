@@ -197,8 +197,10 @@ def test_in_a_dry_run_a_higher_tier_can_change_nothing(
     assert (thought.status, thought.model) == (Session.Status.COMPLETED, "sonnet")
     assert list(watch_cycle.workdir.glob("*.txt")) == []
     assert not offered_tools(api.requests[-1].body) & {"Edit", "NotebookEdit"}
+    # In a sandbox a text is not judged: its files are not writable.
+    judged = ["touch touched.txt"] if mode == "off" else []
     assert [command.command for command in would_have_run([thought])] == [
-        "touch touched.txt",
+        *judged,
         "systemctl restart web",
     ]
     assert "What would have been run" in page

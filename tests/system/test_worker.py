@@ -80,4 +80,10 @@ def test_a_worker_schedules_recovery_and_housekeeping(migrated):
     wait_until(lambda: migrated.rows("SELECT 1 FROM sessions_app_workerheartbeat"), "it lives")
 
     names = migrated.rows("SELECT name FROM django_q_schedule ORDER BY name")
-    assert names == [("cleaning",), ("recovery",), ("sandbox-proof",), ("verification",)]
+    assert names == [
+        ("cleaning",),
+        ("manifests",),
+        ("recovery",),
+        ("sandbox-proof",),
+        ("verification",),
+    ]
