@@ -124,7 +124,7 @@ def test_every_grant_and_every_level_of_autonomy_has_a_row():
     grants = set().union(*(code_in(row[:1]) for row in rows("sandbox.md")))
     steps = set().union(*(code_in(row[:1]) for row in rows("policy.md")))
 
-    assert grants == {*NAMES, "write:PATH", "read:PATH"}
+    assert grants == {*NAMES, "write:PATH", "read:PATH", "http:HOST"}
     assert {step.value for step in AutonomyLevel} <= steps
 
 

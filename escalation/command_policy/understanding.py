@@ -31,7 +31,7 @@ class NotUnderstood(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CommandEffect:
-    """What a vector does to one service. Cooldowns count it."""
+    """Describes what a vector does to one service. Cooldowns count it."""
 
     kind: str
     """Restart, redeployment or other (`Change.Kind`)."""

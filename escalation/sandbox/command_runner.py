@@ -1256,7 +1256,7 @@ class CommandRunner:
 
 @dataclass(kw_only=True, slots=True)
 class _ServedSandbox:
-    """What the command runner serves to one sandbox."""
+    """Describes what the command runner serves to one sandbox."""
 
     call: str
     brokers: Mapping[str, Broker]

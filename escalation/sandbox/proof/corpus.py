@@ -259,8 +259,6 @@ def _short(text: str) -> str:
 # Decisions on rows that are one plain program with a grant, without running anything.
 
 NOWHERE = Path("/srv/shop")
-# What such a program does with files is held by its sandbox, and not decided on.
-HELD_BY_SANDBOX = {grants.HTTP, grants.FILES, grants.PROCESSES}
 
 
 def dry_outcome(row: Row) -> RowOutcome:
@@ -268,8 +266,7 @@ def dry_outcome(row: Row) -> RowOutcome:
     decision = decision_on(row.command, get_tier(row.tier))
     milliseconds = (time.perf_counter() - began) * 1000
     verdict, rule = (decision.verdict.value, decision.rule) if decision else (ISOLATE, IN_SANDBOX)
-    is_held = row.expect == DENY and decision is not None and decision.grant in HELD_BY_SANDBOX
-    ok = decision is None or verdict == row.expect or is_held
+    ok = decision is None or verdict == row.expect
     wrong = "" if ok else f"; {row.expect} was expected"
     return RowOutcome(
         tier=row.tier,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -133,24 +134,17 @@ PRINT = "print() { for word; do printf '%s\\0' \"$word\"; done; }"
 @settings(max_examples=200, deadline=None)
 @given(st.lists(PIECES, max_size=8).map("".join))
 def test_the_words_are_those_that_sh_sees(text):
-    try:
+    with suppress(NotUnderstood):
         commands = read_commands(f"print {text}", redirected=False)
-    except NotUnderstood:
-        return
 
-    ran = subprocess.run(
-        ["/bin/sh", "-c", f"{PRINT}; print {text}"], capture_output=True, check=False
-    )
-
-    printed = tuple(ran.stdout.decode().split("\0")[:-1])
-    assert len(commands) > 1 or printed == commands[0][1:]
+        ran = subprocess.run(
+            ["/bin/sh", "-c", f"{PRINT}; print {text}"], capture_output=True, check=False
+        )
+        printed = tuple(ran.stdout.decode().split("\0")[:-1])
+        assert len(commands) > 1 or printed == commands[0][1:]
 
 
 @given(st.lists(st.text(max_size=6), min_size=1, max_size=5))
 def test_quoted_words_come_back_or_are_not_understood(words):
-    try:
-        commands = read_commands(shlex.join(words))
-    except NotUnderstood:
-        return
-
-    assert commands == (tuple(words),)
+    with suppress(NotUnderstood):
+        assert read_commands(shlex.join(words)) == (tuple(words),)

@@ -147,7 +147,7 @@ seen = sorted(housekeeping.values_list("name", flat=True))
 """,
     )
 
-    assert names == ["cleaning", "recovery", "sandbox-proof", "verification"]
+    assert names == ["cleaning", "manifests", "recovery", "sandbox-proof", "verification"]
 
 
 NO_PLACE_YET = f"""

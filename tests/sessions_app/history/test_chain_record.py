@@ -72,13 +72,26 @@ def test_a_command_without_approval_contradicts_the_claim(session):
 
 
 @pytest.mark.parametrize(("code", "expected"), [(0, ClaimCheck.CLAIMED), (1, ClaimCheck.OTHERWISE)])
-def test_only_a_later_successful_script_removes_the_contradiction(session, code, expected):
+def test_only_a_later_successful_script_of_an_earlier_version_removes_the_contradiction(
+    session, code, expected
+):
     CommandEventFactory(session=session, sequence=1, verdict="deny", more=CHANGES)
-    CommandEventFactory(session=session, sequence=2, verdict="isolate", more={"call": "bb"})
+    script = {"call": "bb", "rule": "not understood"}
+    CommandEventFactory(session=session, sequence=2, verdict="isolate", more=script)
     ended = {"call": "bb", "exit_code": code}
     CommandEventFactory(session=session, sequence=3, kind="command_end", verdict="", more=ended)
 
     assert finding(session) is expected
+
+
+def test_a_later_text_in_a_sandbox_keeps_the_contradiction(session):
+    CommandEventFactory(session=session, sequence=1, verdict="deny", more=CHANGES)
+    text = {"call": "bb", "rule": "in the sandbox"}
+    CommandEventFactory(session=session, sequence=2, verdict="isolate", more=text)
+    ended = {"call": "bb", "exit_code": 0}
+    CommandEventFactory(session=session, sequence=3, kind="command_end", verdict="", more=ended)
+
+    assert finding(session) is ClaimCheck.OTHERWISE
 
 
 @pytest.mark.parametrize("report", [None, {}, [], "x", {"actions_taken": "x"}, {"actions": [3]}])

@@ -21,6 +21,7 @@ from sessions_app.models import (
     Cycle,
     Incident,
     IncidentEvent,
+    Manifest,
     Message,
     Notification,
     PauseSwitch,
@@ -64,6 +65,7 @@ NOT_SHORTENED = {
         "drill": VALIDATED,
     },
     "DailyVerdict": {"verdict": OWN},
+    "Manifest": {"accepted_by": COPIED},
     "PeriodCost": dict.fromkeys(("watch_name", "drill", "model"), COPIED),
     "Session": {
         "model": VALIDATED,
@@ -102,6 +104,7 @@ MAKE: dict[type[models.Model], Callable[[], models.Model]] = {
     Notification: NotificationFactory,
     Incident: IncidentFactory,
     IncidentEvent: lambda: IncidentEvent(incident=IncidentFactory(), kind="opened"),
+    Manifest: lambda: Manifest(watch=WatchFactory()),
     Message: MessageFactory,
     PauseSwitch: lambda: PauseSwitch(pk=PauseSwitch.THE_ONE, changed_at=timezone.now()),
     ServiceState: ServiceStateFactory,
