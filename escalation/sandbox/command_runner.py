@@ -518,6 +518,8 @@ LONGEST_COMMAND = 256 * 1024
 BETWEEN_WORDS = " \t\n;&|<>(){}"
 EXPANDS = "$`*?[~#!"
 ESCAPED_IN_QUOTES = '$`"\\\n'
+# In the preamble, as for commands that an old bash cannot run.
+VARIABLE = re.compile(r"\$\{\w+-?\}|\$\w+")
 AFTER_EVAL = re.compile(r"\s*(?:\\?<\s*/dev/null\s*)?(?:&&\s*pwd -P\s*>\|\s*(?P<file>.+))?", re.S)
 
 
@@ -568,7 +570,7 @@ def _after_first_eval(text: str) -> int:
         character = text[index]
         begins_word = character in BETWEEN_WORDS
         if character in "'\"":
-            _piece, index = _quoted(text, index)
+            _piece, index = _quoted(text, index, computed=VARIABLE)
         else:
             index += 2 if character == "\\" else 1
     raise NotACommand("it holds no command of the Bash tool")
@@ -600,8 +602,11 @@ def _word(text: str, index: int) -> tuple[str, int]:
     return "".join(pieces), index
 
 
-def _quoted(text: str, index: int) -> tuple[str, int]:
-    """Return the text of the quotes that open here, and their end."""
+def _quoted(text: str, index: int, computed: re.Pattern[str] | None = None) -> tuple[str, int]:
+    """Return the text of the quotes that open here, and their end.
+
+    `computed` matches what may be computed in double quotes, and is kept as it is.
+    """
     quote = text[index]
     if quote == "'":
         end = text.find("'", index + 1)
@@ -614,6 +619,9 @@ def _quoted(text: str, index: int) -> tuple[str, int]:
         if text[index] == "\\" and text[index + 1 : index + 2] in {*ESCAPED_IN_QUOTES}:
             pieces.append("" if text[index + 1] == "\n" else text[index + 1])
             index += 2
+        elif computed and (found := computed.match(text, index)):
+            pieces.append(found[0])
+            index = found.end()
         elif text[index] in "$`":
             raise NotACommand("its words are computed")
         else:

@@ -184,7 +184,8 @@ ENTERED = b"entered\n"
 # process list. On another descriptor, which the command does not have, the shell reports its start,
 # the processes that the command leaves behind, and the directory in which it ended. `kill` signals
 # processes of the sandbox itself. The shim is asked only for numbers that no process of the sandbox
-# has had yet: the number of one that has ended is that of another process on the host.
+# has had yet: the number of one that has ended is that of another process on the host. Processes
+# of a `<(…)` may end a moment after the text.
 LAUNCHER = """\
 echo entered >&{report} && {limits} || exit 126
 kill() {{
@@ -203,8 +204,16 @@ kill() {{
 . /dev/fd/{command} {report}>&-
 status=$?
 unset -f kill
-jobs=(/proc/[0-9]*)
-echo "${{#jobs[@]}}" >&{report}
+set +eu
+living() {{
+  left=0
+  for stat in /proc/[0-9]*/stat; do
+    read -r stat 2>/dev/null < "$stat" && [[ ${{stat##*) }} != [ZX]* ]] && (( left++ ))
+  done
+}}
+living
+(( left > {own} )) && {{ /bin/sleep 0.05; living; }}
+echo "$left" >&{report}
 [ $status -eq 0 ] && pwd -P >&{report}
 exit $status
 """
@@ -217,7 +226,9 @@ def text_launcher(limits: SandboxLimits, *, command: int, report: int) -> list[s
     """Return the shell that runs a text, given the numbers of its two descriptors."""
     return [
         *BASH,
-        LAUNCHER.format(limits=shell_limits(limits), command=command, report=report),
+        LAUNCHER.format(
+            limits=shell_limits(limits), command=command, report=report, own=OWN_PROCESSES
+        ),
     ]
 
 

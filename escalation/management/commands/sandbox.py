@@ -55,7 +55,9 @@ class Command(TerminalCommand):
             "--corpus", help='a file of JSON lines {"tier", "expect", "command"}; - reads stdin'
         )
         what = prove.add_mutually_exclusive_group()
-        what.add_argument("--dry", action="store_true", help="only show decisions, run nothing")
+        what.add_argument(
+            "--dry", action="store_true", help="only decide on single programs, run nothing"
+        )
         what.add_argument("--attacks", action="store_true", help="play attacks, not commands")
         prove.add_argument("--json", action="store_true")
 
@@ -162,7 +164,7 @@ class Command(TerminalCommand):
         if found.get("dry"):
             if found["why_no_sandbox"]:
                 self.stdout.write(
-                    f"No sandbox: {found['why_no_sandbox']}. Commands to isolate are denied."
+                    f"No sandbox: {found['why_no_sandbox']}. Only single programs run."
                 )
             return
         self.stdout.write(

@@ -9,6 +9,7 @@ directory, which it may write from Tier 2 on.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from collections import Counter
@@ -259,22 +260,26 @@ def _short(text: str) -> str:
 # Decisions on rows that are one plain program with a grant, without running anything.
 
 NOWHERE = Path("/srv/shop")
+PLACEHOLDER = re.compile(r"@[a-z-]+@")
+"""A path or number of the simulated host, as in attacks."""
 
 
 def dry_outcome(row: Row) -> RowOutcome:
+    """Return what the decision alone tells: a hostile program may look, its sandbox holds it."""
     began = time.perf_counter()
     decision = decision_on(row.command, get_tier(row.tier))
     milliseconds = (time.perf_counter() - began) * 1000
-    verdict, rule = (decision.verdict.value, decision.rule) if decision else (ISOLATE, IN_SANDBOX)
-    ok = decision is None or verdict == row.expect
+    looks = decision is not None and not decision.is_denied and not decision.changes
+    judged = None if row.expect != ALLOW and looks else decision
+    ok = judged is None or judged.is_denied == (row.expect != ALLOW)
     wrong = "" if ok else f"; {row.expect} was expected"
     return RowOutcome(
         tier=row.tier,
         command=row.command,
         expect=row.expect,
-        decision=verdict,
-        rule=rule,
-        happened=f"not played{wrong}" if decision else "runs in the sandbox",
+        decision=decision.verdict.value if decision else ISOLATE,
+        rule=decision.rule if decision else IN_SANDBOX,
+        happened=f"not played{wrong}" if judged else "runs in the sandbox",
         ok=ok,
         milliseconds=round(milliseconds, 2),
     )
@@ -283,7 +288,7 @@ def dry_outcome(row: Row) -> RowOutcome:
 def decision_on(command: str, tier: Tier, workdir: Path = NOWHERE) -> Decision | None:
     """Decide on a command that is one plain program with a grant; any other runs in a sandbox."""
     argv = read_one_command(command)
-    if argv is None or argv[0] not in SHIMS:
+    if argv is None or argv[0] not in SHIMS or PLACEHOLDER.search(command):
         return None
     wanted = SandboxRequest(
         tier=tier,

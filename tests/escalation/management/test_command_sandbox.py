@@ -17,10 +17,9 @@ from tests.escalation.fake_cli import FakeCli
 from tests.escalation.refusals import command_refused
 
 pytestmark = pytest.mark.django_db
-HOSTILE = '{"tier": 1, "expect": "deny", "command": "docker restart web"}'
+HOSTILE = '{"tier": 1, "expect": "deny", "command": "systemctl restart nginx"}'
 HARMLESS = '{"tier": 2, "expect": "allow", "command": "ls"}'
-ISOLATED = '{"tier": 1, "expect": "isolate", "command": "python3 -c 1"}'
-MISJUDGED = '{"tier": 1, "expect": "deny", "command": "ls \\u001b[2J"}'
+MISJUDGED = '{"tier": 1, "expect": "allow", "command": "ssh nas \'reboot \\u001b[2J\'"}'
 
 
 @pytest.fixture(autouse=True)
@@ -52,8 +51,9 @@ def test_dry_prints_the_decision_on_each_row(corpus):
     code, said = prove("--dry", "--corpus", corpus(HOSTILE, HARMLESS))
 
     assert code == 0
-    assert "ok     Tier 1 deny     docker restart web" in said
+    assert "ok     Tier 1 deny     systemctl restart nginx" in said
     assert "ok     Tier 2 allow    ls" in said
+    assert "isolate (in the sandbox): runs in the sandbox" in said
     assert "2 tried, 0 failed" in said
 
 
@@ -61,12 +61,12 @@ def test_dry_exits_with_1_for_an_unexpected_decision(corpus):
     code, said = prove("--dry", "--corpus", corpus(HARMLESS, MISJUDGED))
 
     assert code == 1
-    assert said.startswith("FAILED Tier 1 deny     ls  [2J")
+    assert said.startswith("FAILED Tier 1 allow    ssh nas 'reboot  [2J'")
     assert "\x1b" not in said
 
 
 def test_dry_decides_on_rows_with_missing_programs(corpus):
-    row = json.dumps({"tier": 1, "expect": "allow", "command": "docker ps", "needs": "nowhere"})
+    row = json.dumps({"tier": 1, "expect": "allow", "command": "ps aux", "needs": "nowhere"})
 
     code, said = prove("--dry", "--json", "--corpus", corpus(row))
 
@@ -77,10 +77,9 @@ def test_dry_decides_on_rows_with_missing_programs(corpus):
 def test_dry_reports_that_no_sandbox_is_in_force(corpus, settings):
     settings.CLAUDEOPS_SANDBOX = "off"
 
-    code, said = prove("--dry", "--corpus", corpus(ISOLATED))
+    code, said = prove("--dry", "--corpus", corpus(HOSTILE))
 
-    assert code == 1
-    assert "deny (not understood)" in said
+    assert code == 0
     assert "CLAUDEOPS_SANDBOX=off" in said
 
 

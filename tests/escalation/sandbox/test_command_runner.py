@@ -116,6 +116,22 @@ def test_processes_that_a_text_leaves_are_ended_and_named(own_host):
     assert not living("sleep 1021")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "join <(printf 'a\\nb\\n') <(printf 'a\\nb\\n') | head -1",
+        "cat <(seq 100000) | head -1 > /dev/null; echo a",
+        "true & true & echo a",
+        "coproc cat; echo a >&${COPROC[1]}; read -r x <&${COPROC[0]}; exec {COPROC[1]}>&-; echo a",
+    ],
+)
+def test_processes_that_end_with_the_text_are_not_named(own_host, text):
+    with running(own_host.paths()) as runner:
+        said = runner.call(text)
+
+    assert (said.stdout, said.stderr) == ("a\n", "")
+
+
 def test_kill_ends_a_process_of_the_text_itself(own_host):
     with running(own_host.paths()) as runner:
         said = runner.call("sleep 1023 & kill $!; wait $!; echo $?")

@@ -60,6 +60,14 @@ REAL = {
         + END,
         'yes | head -c 9 > /dev/null; echo "é \\\\ \\$HOME" $0 $#',
     ),
+    "bundled with a command of bash 4": (
+        "{ case \"${BASH_VERSINFO-}\" in '2'|'3') \\builtin printf '%s\\n' 'TOO_OLD='"
+        '"${BASH_VERSION-}" >&2; \\builtin exit 126; \\exit 126;; esac; } && '
+        + BUNDLED
+        + "eval 'declare -A n; echo ${#n[@]}'"
+        + END,
+        "declare -A n; echo ${#n[@]}",
+    ),
     "bundled with one word": (BUNDLED + "eval ls \\< /dev/null" + END, "ls"),
 }
 

@@ -19,10 +19,10 @@ def test_the_policy_decides_on_every_shipped_program_as_expected():
     ("tier", "expect", "command", "decision", "ok"),
     [
         (1, "allow", "ssh lighthouse uptime", "allow", True),
-        (1, "deny", "ssh lighthouse uptime", "allow", False),
         (1, "deny", "systemctl restart nginx", "deny", True),
         (1, "allow", "systemctl restart nginx", "deny", False),
         (2, "allow", "systemctl restart nginx", "allow", True),
+        (2, "deny", "systemctl restart nginx", "allow", False),
         (1, "deny", "'ssh' lighthouse reboot", "deny", True),
     ],
 )
@@ -34,11 +34,15 @@ def test_a_plain_program_with_a_grant_is_decided_on(tier, expect, command, decis
 
 
 @each_row(
-    "command",
-    ["ls", "docker restart web", "sh -c 'ssh x reboot'", "ssh x reboot; ls", "ssh $x reboot"],
+    ("command", "decision"),
+    [
+        *((text, "isolate") for text in ("ls", "docker restart web", "sh -c 'ssh x reboot'")),
+        *((text, "isolate") for text in ("ssh x reboot; ls", "ssh $x reboot")),
+        ("curl -o README.md http://shop/", "allow"),
+    ],
 )
-def test_any_other_text_runs_in_the_sandbox(command):
+def test_a_hostile_row_without_a_change_is_left_to_its_sandbox(command, decision):
     outcome = dry_outcome(row(command, expect="deny"))
 
-    assert (outcome.decision, outcome.happened) == ("isolate", "runs in the sandbox")
+    assert (outcome.decision, outcome.happened) == (decision, "runs in the sandbox")
     assert outcome.ok
