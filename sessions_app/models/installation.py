@@ -232,15 +232,6 @@ class SandboxProof(models.Model):
     def __str__(self) -> str:
         return f"{self.get_kind_display()}: {self.failed} of {self.tried} failed"
 
-    @property
-    def rooms(self) -> str:
-        """Old name of `sandbox`, which `escalation/sandbox/proof/proof.py` still sets."""
-        return self.sandbox
-
-    @rooms.setter
-    def rooms(self, value: str) -> None:
-        self.sandbox = value
-
     @classmethod
     def holding(cls) -> SandboxProof | None:
         """Return the proof that higher tiers wait for, or None."""

@@ -31,7 +31,7 @@ def store(kind: str, found: dict[str, Any]) -> SandboxProof:
         cli_version=found["cli_version"],
         cli_fingerprint=found["cli_fingerprint"],
         kernel=found["kernel"],
-        rooms=found["sandbox"],
+        sandbox=found["sandbox"],
         rows=found["rows"],
         tried=found["tried"],
         failed=found["failed"],
