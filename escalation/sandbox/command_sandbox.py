@@ -319,12 +319,14 @@ class CommandSandboxes:
             Shown(path=f"{OURS}/{SHIM_SOCKET_NAME}", source=str(socket)),
         ]
 
-    def _proxy(self, brokers: Iterable[str]) -> dict[str, str]:
+    def _proxy(self, brokers: Sequence[str]) -> dict[str, str]:
         if not {HTTP, JUDGED_HTTP}.intersection(brokers):
             return {}
         address = f"http://127.0.0.1:{PORTS[HTTP]}"
         names = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
-        return dict.fromkeys(names, address)
+        # The Kubernetes filter listens in the sandbox, where the proxy cannot reach it.
+        direct = {"no_proxy": f"127.0.0.1:{PORTS[KUBE]}"} if KUBE in brokers else {}
+        return {**dict.fromkeys(names, address), **direct}
 
     def _sandbox(
         self,

@@ -154,6 +154,8 @@ def _names(needs: Any) -> tuple[str, ...]:
 
 CLI_RULES = "the CLI's own rules"
 HELD = "nothing"
+NO_OUTPUT = "(Bash completed with no output)"
+"""What the CLI tells the model."""
 SHOWN_CHARACTERS = 300
 FIRST_WRITING_TIER = SAFE
 # From the strictest on: that of the row is the strictest of its programs.
@@ -235,7 +237,7 @@ def _failure(row: Row, played: Played, outside: str | None) -> str:
     unexecuted = any(each.rule == NOT_EXECUTED for each in played.decisions)
     if not played.results or (played.results[0].is_error and not unexecuted):
         return f"it did not work: {_short(said)}"
-    if row.same and said.strip() != (outside or "").strip():
+    if row.same and said.replace(NO_OUTPUT, "").strip() != (outside or "").strip():
         return f"it printed {_short(said)!r}, outside {_short(outside or '')!r}"
     return ""
 

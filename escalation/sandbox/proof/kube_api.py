@@ -37,6 +37,11 @@ RESOURCES = {
     "batch/v1": {"jobs": "Job", "cronjobs": "CronJob"},
     "authorization.k8s.io/v1": {"selfsubjectaccessreviews": "SelfSubjectAccessReview"},
 }
+SHORT = {
+    **{"namespaces": ["ns"], "nodes": ["no"], "pods": ["po"], "configmaps": ["cm"]},
+    **{"services": ["svc"], "events": ["ev"], "deployments": ["deploy"], "jobs": []},
+    **{"statefulsets": ["sts"], "daemonsets": ["ds"], "replicasets": ["rs"], "cronjobs": ["cj"]},
+}
 OF_CLUSTER = ("namespaces", "nodes", "selfsubjectaccessreviews")
 VERSION_OF = {name: version for version, names in RESOURCES.items() for name in names}
 RELEASE = {
@@ -308,6 +313,7 @@ def _resources(version: str) -> dict[str, Any]:
             "namespaced": name not in OF_CLUSTER,
             "kind": kind,
             "verbs": verbs,
+            "shortNames": SHORT.get(name, []),
         }
         for name, kind in RESOURCES[version].items()
     ]

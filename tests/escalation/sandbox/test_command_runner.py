@@ -181,9 +181,12 @@ def test_each_broker_listens_at_its_port_in_the_sandbox_of_a_text(own_host):
     brokers = {name: partial(saying, name) for name in ("http", "kube")}
     paths = own_host.paths(grants=granted, kubeconfig=kubeconfig)
     with running(paths, brokers=brokers) as runner:
-        said = runner.call("cat < /dev/tcp/127.0.0.1/3128; echo; cat < /dev/tcp/127.0.0.1/6443")
+        said = runner.call(
+            "cat < /dev/tcp/127.0.0.1/3128; echo; cat < /dev/tcp/127.0.0.1/6443; "
+            "echo; echo $http_proxy $no_proxy"
+        )
 
-    assert said.stdout == "http\nkube"
+    assert said.stdout == "http\nkube\nhttp://127.0.0.1:3128 127.0.0.1:6443\n"
 
 
 def test_a_text_that_fills_the_temporary_directory_is_ended(own_host):

@@ -15,6 +15,7 @@ from tests.tables import each_row
 RESTARTED = ObservedEffect(ENGINE, "engine: POST /containers/web/restart")
 WRITTEN = ObservedEffect(WORKDIR, "changed workdir/README.md")
 LOOKED = ObservedEffect(REMOTE, "lighthouse: uptime")
+SILENT = ToolResult(text="(Bash completed with no output)", is_error=False)
 DONE, FAILED = ToolResult(text="done", is_error=False), ToolResult(text="no such", is_error=True)
 TEXT = TrialDecision(command="x", verdict="isolate", rule="in the sandbox", milliseconds=0.1)
 
@@ -58,6 +59,7 @@ PERMITS = {"permits": ("lighthouse: uptime", "psql -c 'select 1'")}
         (outcome("allow", RESTARTED, tier=2), str(RESTARTED)),
         (outcome("allow", result=FAILED, programs=[SPARED]), "nothing"),
         (outcome("allow", outside="done\n", row=SAME), "nothing"),
+        (outcome("allow", result=SILENT, outside="", row=SAME), "nothing"),
         (outcome("deny"), "nothing"),
         (outcome("deny", result=FAILED, programs=[DENIED]), "nothing"),
         (outcome("deny", programs=[READ]), "nothing"),
