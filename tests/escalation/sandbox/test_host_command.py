@@ -73,3 +73,33 @@ def test_a_signal_reaches_it(own_host):
         client.communicate(timeout=30)
 
     assert client.returncode == 9
+
+
+def test_nothing_runs_on_the_host_outside_the_directories_of_the_run(own_host):
+    (own_host.root / "system/way").symlink_to(own_host.root / "other")
+    with running(own_host.paths(), as_written("host")) as runner:
+        said = runner.call("cd /; curl pwd; cd -; cd way; curl pwd")
+
+    assert [record.rule for record in runner.decisions[1:]] == ["not there", "not there"]
+    assert said.stdout == f"{own_host.root}/system\n"
+
+
+def test_files_are_changed_as_root_where_the_run_may_write_and_through_no_link(own_host):
+    for name in ("state", "other"):
+        (own_host.root / "system" / name).symlink_to(own_host.root / name)
+    (own_host.root / "system/old").touch()
+    decide = as_written("files")
+    with running(own_host.paths(writable=True), decide) as runner:
+        said = runner.call(
+            "curl rm -f old state/secret.txt other/notes.txt; curl touch new state/new other/new; "
+            "curl cp state/secret.txt copy; curl cat state/secret.txt; curl id -u"
+        )
+
+    assert said.stdout == "0\n"
+    assert (own_host.root / "system/new").exists()
+    assert not (own_host.root / "system/old").exists()
+    assert not (own_host.root / "system/copy").exists()
+    for name in ("state/secret.txt", "other/notes.txt"):
+        assert (own_host.root / name).exists()
+    for name in ("state/new", "other/new"):
+        assert not (own_host.root / name).exists()
