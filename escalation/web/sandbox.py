@@ -41,6 +41,14 @@ from sessions_app.text import as_text, mapping
 
 DAYS = 30
 ROWS_SHOWN = 1_000
+VECTORS_SHOWN = 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JudgedVector:
+    command: str
+    verdict: str
+    rule: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,6 +62,8 @@ class ProofRow:
     happened: str
     rule: str
     ok: bool
+    vectors: tuple[JudgedVector, ...] = ()
+    """The programs that a command of the corpus executed by shims."""
     name: str = ""
     """The description of an attack; empty for a command of the corpus."""
     target: str = ""
@@ -73,7 +83,9 @@ class ProofChange:
 class ProofShown:
     proof: SandboxProof
     rows: tuple[ProofRow, ...]
-    """The rows that pass the filter."""
+    """The rows that pass the filter, failed ones first, up to a limit."""
+    found: int
+    """The number of rows that pass the filter."""
     tiers: tuple[str, ...]
     changes: tuple[ProofChange, ...]
     """Rows with another result than in the proof before."""
@@ -149,6 +161,7 @@ def _shown(found: list[SandboxProof], only_failed: bool, tier: str) -> ProofShow
     return ProofShown(
         proof=proof,
         rows=tuple(sorted(wanted, key=lambda trial: trial.ok)[:ROWS_SHOWN]),
+        found=len(wanted),
         tiers=tuple(sorted({trial.tier for trial in trials if trial.tier})),
         changes=tuple(changes),
         added=sum(trial.key not in known for trial in trials) if before else 0,
@@ -175,8 +188,21 @@ def _row(row: Mapping[str, Any]) -> ProofRow:
         happened=as_text(row.get("happened")),
         rule=as_text(row.get("rule")),
         ok=row.get("ok") is True,
+        vectors=_vectors(row.get("vectors")),
         name=as_text(row.get("name")),
         target=as_text(row.get("target")),
+    )
+
+
+def _vectors(found: Any) -> tuple[JudgedVector, ...]:
+    listed = found[:VECTORS_SHOWN] if isinstance(found, list) else []
+    return tuple(
+        JudgedVector(
+            command=as_text(vector.get("command")),
+            verdict=as_text(vector.get("verdict")),
+            rule=as_text(vector.get("rule")),
+        )
+        for vector in map(mapping, listed)
     )
 
 

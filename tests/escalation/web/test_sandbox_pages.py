@@ -58,9 +58,29 @@ def test_the_page_explains_the_trials_and_the_decisions(operator_client):
 
     shown = page(operator_client, "sandbox")
 
-    assert "<em>isolate</em> may only compute" in shown
+    assert "<em>isolate</em> none outside the working directory" in shown
     assert "Each attack was played through the real CLI" in shown
     assert '<td data-label="Expected">nothing</td>' in shown
+
+
+def test_the_programs_of_a_command_are_listed_with_their_decisions(operator_client):
+    vectors = [
+        {"command": "ssh nas uptime", "verdict": "allow", "rule": "understood"},
+        {"command": "ssh nas reboot", "verdict": "deny", "rule": "for no tier"},
+    ]
+    odd = {**trial("odd"), "vectors": "nonsense"}
+    SandboxProofFactory(rows=[{**trial("./check.sh"), "vectors": vectors}, odd])
+
+    shown = page(operator_client, "sandbox")
+
+    assert "allow (understood): <code>ssh nas uptime</code>" in shown
+    assert "deny (for no tier): <code>ssh nas reboot</code>" in shown
+
+
+def test_a_long_proof_says_how_many_trials_it_has(operator_client):
+    SandboxProofFactory(rows=[trial(f"trial-{number}") for number in range(1200)])
+
+    assert "1000 trials of 1200" in page(operator_client, "sandbox")
 
 
 def test_trials_can_be_filtered_by_failure_and_tier(operator_client):
