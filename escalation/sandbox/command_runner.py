@@ -40,8 +40,6 @@ from escalation.command_policy.programs import PASSED_VARIABLES
 from escalation.command_policy.understanding import Argv, CommandEffect
 from escalation.sandbox.command_sandbox import (
     ENTERED,
-    FILES,
-    HTTP,
     JUDGED_HTTP,
     OWN_PROCESSES,
     CommandSandbox,
@@ -1026,7 +1024,7 @@ class CommandRunner:
             return DENIED, judged.words
         decision = judged.decision
         # The sandbox of this grant is already that of root.
-        words = after_sudo(decision.argv) if decision.grant == FILES else decision.argv
+        words = after_sudo(decision.argv) if decision.grant == grants.FILES else decision.argv
         file = program_path(words[0], self._paths)
         if file is None:
             self.record_end(judged.record, NOT_RUN)
@@ -1062,7 +1060,7 @@ class CommandRunner:
             return self._run_to_end(start, request, connection)
         sandboxes = self._sandboxes
         assert sandboxes is not None, "without sandboxes a program runs on the host"
-        grant = JUDGED_HTTP if decision.grant == HTTP else decision.grant
+        grant = JUDGED_HTTP if decision.grant == grants.HTTP else decision.grant
         brokers = (grant,) if grant == JUDGED_HTTP else ()
         with self._served(call, brokers, ("listen",)) as listener:
             sandbox = sandboxes.for_program(grant, listener.path, request.cwd)

@@ -51,10 +51,9 @@ AGENT_SOCKET = f"{OURS}/agent.sock"
 KUBECONFIG = f"{OURS}/kubeconfig"
 DATABASE_SOCKETS = ("/run/postgresql", "/run/mysqld", "/run/redis", "/run/valkey")
 # Brokers that listen inside the sandbox, and their ports there.
-HTTP, JUDGED_HTTP, KUBE = "http", "judged-http", "kube"
-PORTS = {HTTP: 3128, JUDGED_HTTP: 3128, KUBE: 6443}
-FILES = "files"
-"""The grant of a program under sudo that changes files: root, with the granted paths alone."""
+JUDGED_HTTP = "judged-http"
+"""The grants.HTTP proxy of a judged curl or wget, which may open tunnels."""
+PORTS = {grants.HTTP: 3128, JUDGED_HTTP: 3128, grants.KUBE: 6443}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -289,15 +288,15 @@ class CommandSandboxes:
         """The brokers that listen in the sandbox of a Bash call."""
         names = self._paths.grants.names
         return (
-            *((HTTP,) if grants.NETWORK in names else ()),
-            *((KUBE,) if grants.KUBE in names and self._paths.kubeconfig else ()),
+            *((grants.HTTP,) if grants.NETWORK in names else ()),
+            *((grants.KUBE,) if grants.KUBE in names and self._paths.kubeconfig else ()),
         )
 
     def for_program(self, grant: str, socket: Path, cwd: str) -> CommandSandbox:
         """Return the sandbox of one judged program with its grant."""
         if grant == grants.PROCESSES:
             return self._plain_sandbox(cwd)
-        if grant == FILES:
+        if grant == grants.FILES:
             return self._root_sandbox(cwd)
         granted = granted_mounts(grant, self._paths, self._mounts)
         client = self._client(socket) if grant == JUDGED_HTTP else []
@@ -320,12 +319,12 @@ class CommandSandboxes:
         ]
 
     def _proxy(self, brokers: Sequence[str]) -> dict[str, str]:
-        if not {HTTP, JUDGED_HTTP}.intersection(brokers):
+        if not {grants.HTTP, JUDGED_HTTP}.intersection(brokers):
             return {}
-        address = f"http://127.0.0.1:{PORTS[HTTP]}"
+        address = f"http://127.0.0.1:{PORTS[grants.HTTP]}"
         names = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
         # The Kubernetes filter listens in the sandbox, where the proxy cannot reach it.
-        direct = {"no_proxy": f"127.0.0.1:{PORTS[KUBE]}"} if KUBE in brokers else {}
+        direct = {"no_proxy": f"127.0.0.1:{PORTS[grants.KUBE]}"} if grants.KUBE in brokers else {}
         return {**dict.fromkeys(names, address), **direct}
 
     def _sandbox(

@@ -57,9 +57,7 @@ from escalation.sandbox.command_runner import (
     reject_unasked,
 )
 from escalation.sandbox.command_sandbox import (
-    HTTP,
     JUDGED_HTTP,
-    KUBE,
     clean_environment,
     cli_sandbox_argv,
 )
@@ -695,10 +693,10 @@ class _Brokers:
         )
         judged = HttpRules(methods=EVERY_METHOD, connect=Connect.ALL, own_ports=own)
         found: dict[str, Broker] = {
-            HTTP: HttpProxy(scripts).serving,
+            grants.HTTP: HttpProxy(scripts).serving,
             JUDGED_HTTP: HttpProxy(judged).serving,
         }
-        return found | ({KUBE: self._kube_filter.serving} if self._kube_filter else {})
+        return found | ({grants.KUBE: self._kube_filter.serving} if self._kube_filter else {})
 
     def _docker(self) -> Path | None:
         engine = engine_socket(self._request.run_environment)
