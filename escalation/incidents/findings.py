@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from escalation.errors import WhyNot
 from escalation.report import HEALTHY, Report, ReportedAction, Service
-from sessions_app.history.services import one_spelling
+from sessions_app.history.services import display_name, one_spelling
 from sessions_app.models import Cycle, Incident, Session
 from sessions_app.text import cut, one_line
 from sessions_app.tiers import LOWEST_TIER
@@ -122,6 +122,7 @@ Kind, Severity, Outcome = Incident.Kind, Incident.Severity, Cycle.Outcome
 
 LONGEST_TITLE, LONGEST_REMEDY, LONGEST_DETAIL = 200, 300, 4_000
 OBSERVING_TIER = LOWEST_TIER
+UNKNOWN = "unknown"
 BY_STATUS = {"down": Severity.CRITICAL, "degraded": Severity.WARNING, "unknown": Severity.WARNING}
 BY_LEVEL = {"critical": Severity.CRITICAL, "warning": Severity.WARNING}
 
@@ -162,6 +163,8 @@ class Finding:
     detail: str = ""
     notifies: bool = True
     """A notification is sent when it opens an incident."""
+    is_certain: bool = True
+    """False if the last report could not tell the state of the service."""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -229,8 +232,19 @@ def _by_cause(services: Iterable[Service]) -> dict[str, Service]:
     return worst
 
 
-def _rank(service: Service) -> int:
-    return BY_STATUS.get(service["status"], Severity.NOTICE)
+def _rank(service: Service) -> tuple[int, bool]:
+    """Returns a rank that is higher for a worse status; `unknown` is better than `degraded`."""
+    return BY_STATUS.get(service["status"], Severity.NOTICE), service["status"] != UNKNOWN
+
+
+def _unwell_before(cause: str, runs: Iterable[SessionSummary]) -> Service | None:
+    """Returns the latest known status of a service in the cycle, if it was not healthy."""
+    known = None
+    for run in runs:
+        said = _by_cause(run.report["services"] if run.report else []).get(cause)
+        if said is not None and said["status"] != UNKNOWN:
+            known = said
+    return known if known is not None and known["status"] != HEALTHY else None
 
 
 def _services(found: CycleSummary, mentioned: Mapping[str, Service]) -> Iterator[Finding]:
@@ -242,15 +256,18 @@ def _services(found: CycleSummary, mentioned: Mapping[str, Service]) -> Iterator
         is_well = service is None or service["status"] == HEALTHY
         if is_well and cause not in named:
             continue
-        name = service["name"] if service else named[cause]
-        status = "not well" if service is None or is_well else service["status"]
+        is_certain = service is None or service["status"] != UNKNOWN
+        known = service if is_certain else _unwell_before(cause, found.runs) or service
+        name = display_name(service["name"] if service else named[cause])
+        status = "not well" if known is None or is_well else known["status"]
         yield Finding(
             kind=Kind.PROBLEM,
             scope=found.scope,
             cause=cause,
             title=one_line(f"{name} is {status}", LONGEST_TITLE),
-            severity=_severity(cause, service, found.runs),
+            severity=_severity(cause, known, found.runs),
             detail=_detail(service, last, found.reason),
+            is_certain=is_certain,
         )
 
 

@@ -32,7 +32,7 @@ from escalation.incidents.states import Change, Changed, IncidentState, Kept
 from escalation.notifications.notify import notify
 from escalation.queue.lock import installation_lock
 from sessions_app.history.incidents import LONGEST_NOTE
-from sessions_app.history.services import one_spelling
+from sessions_app.history.services import display_name, one_spelling
 from sessions_app.models import (
     Cycle,
     Incident,
@@ -233,7 +233,7 @@ def _reported(found: CycleFindings) -> dict[str, ReportedService]:
     """Returns the reported state of each service, for the page of services."""
     return {
         cause: ReportedService(
-            name=one_line(service["name"], ServiceState.LONGEST_NAME),
+            name=display_name(service["name"]),
             status=service["status"],
             detail=one_line(service.get("detail", ""), ServiceState.LONGEST_DETAIL),
         )
@@ -314,12 +314,20 @@ def _enter_seen(entries: IncidentEntries, incidents: Unresolved, seen: Iterable[
 
 
 def _see(entries: IncidentEntries, incident: Incident, finding: Finding) -> None:
+    if not finding.is_certain and _is_verification(entries.cycle, incident):
+        _enter_verification(entries, incident, is_healthy=False)
+        return
     cycle = entries.cycle.pk if entries.cycle else None
     now = snapshot_of(incident)
     change = states.seen(
-        now, entries.at, finding.severity, is_new_cycle=incident.last_cycle_id != cycle
+        now,
+        entries.at,
+        finding.severity,
+        is_new_cycle=incident.last_cycle_id != cycle,
+        is_certain=finding.is_certain,
     )
-    incident.title, incident.detail = finding.title, finding.detail
+    incident.title = finding.title if finding.is_certain else incident.title
+    incident.detail = finding.detail
     # The event keeps the remedy: the next one must be different.
     words = now.remedy if now.state == State.VERIFYING else finding.detail
     got_worse = isinstance(change, states.Changed) and change.step == states.Step.WORSE

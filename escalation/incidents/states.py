@@ -65,15 +65,25 @@ class Kept:
 Change = Changed | Kept
 
 RESOLVED_ALREADY = Kept(RefusalCode.INCIDENT_RESOLVED, "it is resolved already")
+WAITS_FOR_VERIFICATION = Kept(RefusalCode.INCIDENT_STATE, "its fix waits for a cycle of its own")
 
 
-def seen(now: IncidentState, at: datetime, severity: int, *, is_new_cycle: bool = True) -> Change:
+def seen(
+    now: IncidentState,
+    at: datetime,
+    severity: int,
+    *,
+    is_new_cycle: bool = True,
+    is_certain: bool = True,
+) -> Change:
     """A cycle found it unhealthy. A cycle counts once, however many tiers report it. A higher
-    severity sends a notification: some channels have not received one yet."""
+    severity sends a notification: some channels have not received one yet. A cycle that could not
+    tell the state (`is_certain` is False) does not lower the severity."""
     if now.is_resolved:
         return RESOLVED_ALREADY
     if now.state == State.VERIFYING:
-        return did_not_hold(now, at, severity)
+        return did_not_hold(now, at, severity) if is_certain else WAITS_FOR_VERIFICATION
+    severity = severity if is_certain else max(severity, now.severity)
     worse = severity > now.severity
     if worse and now.snoozed_until is not None:
         now = replace(now, acknowledged_at=None, snoozed_until=None)
@@ -94,7 +104,7 @@ def seen_healthy(now: IncidentState, at: datetime) -> Change:
     if now.is_resolved:
         return RESOLVED_ALREADY
     if now.state == State.VERIFYING:
-        return Kept(RefusalCode.INCIDENT_STATE, "its fix waits for a cycle of its own")
+        return WAITS_FOR_VERIFICATION
     cycles = now.healthy_cycles + 1
     recovered = replace(_waiting(now), healthy_cycles=cycles)
     if cycles < HEALTHY_CYCLES_WANTED:

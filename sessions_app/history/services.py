@@ -15,23 +15,30 @@ from sessions_app.text import clean, one_line
 
 LONGEST = 200
 UNNAMED = "unnamed"
+AROUND_NAMES = " \t\n\"'`#/"
 BETWEEN_WORDS = re.compile(r"[\s_]+")
 
 
 def one_spelling(name: str) -> str:
-    """Normalise the name of a service: `"Web_Shop"` and `web-shop.service` become `web-shop`.
+    """Normalise the name of a service: `"Web_Shop"` and `/web-shop.service` become `web-shop`.
 
-    Only case, quotes, spaces and the suffix of systemd are ignored, because two services must
-    never get the same name.
+    Only case, quotes, spaces, the slash of Docker and the suffix of systemd are ignored, because
+    two services must never get the same name.
     """
     text = unicodedata.normalize("NFKC", clean(name)).casefold()
-    text = BETWEEN_WORDS.sub("-", text.strip(" \t\n\"'`#"))
-    text = text.removesuffix(".service").strip("-#") or UNNAMED
+    text = BETWEEN_WORDS.sub("-", text.strip(AROUND_NAMES))
+    text = text.removesuffix(".service").strip("-#/") or UNNAMED
     if len(text) <= LONGEST:
         return text
     # A hash keeps long names distinct.
     rest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]
     return f"{text[: LONGEST - len(rest) - 1]}-{rest}"
+
+
+def display_name(name: str) -> str:
+    """Return the name of a service as pages show it: `Web Shop` for `"/Web Shop.service"`."""
+    text = one_line(clean(name), LONGEST).strip(AROUND_NAMES)
+    return text.removesuffix(".service").strip(AROUND_NAMES) or UNNAMED
 
 
 AT_ONCE = 500
@@ -101,7 +108,7 @@ def _said(reports: Iterable[Any]) -> dict[str, ReportedService]:
         for service in services if isinstance(services, list) else []:
             by_name[one_spelling(service["name"])].append(
                 ReportedService(
-                    name=one_line(service["name"], ServiceState.LONGEST_NAME),
+                    name=display_name(service["name"]),
                     status=service["status"],
                     detail=one_line(service.get("detail", ""), ServiceState.LONGEST_DETAIL),
                 )

@@ -59,7 +59,7 @@ def test_a_healthy_service_is_reported_and_one_not_mentioned_is_not():
     assert findings.healthy == {"db"}
 
 
-@each_row("name", ["Web", " web ", "`web`", '"WEB"', "web.service"])
+@each_row("name", ["Web", " web ", "`web`", '"WEB"', "web.service", "/web"])
 def test_a_service_has_one_spelling(name):
     assert the_one(found(SessionSummary(tier=1, report=about(name, "down")))).cause == "web"
 
@@ -89,6 +89,35 @@ def test_severity_comes_from_the_state_and_the_events(status, level, severity):
     report = about("web", status, events=events)
 
     assert the_one(found(SessionSummary(tier=1, report=report))).severity == severity
+
+
+@each_row("name", ["/web", "web.service", "`web`"])
+def test_the_title_has_the_plain_name_of_the_service(name):
+    assert the_one(found(SessionSummary(tier=1, report=about(name, "down")))).title == "web is down"
+
+
+def test_an_unknown_after_a_down_in_the_same_cycle_stays_critical():
+    finding = the_one(
+        found(
+            SessionSummary(tier=1, report=about("web", "down")),
+            SessionSummary(tier=2, report=about("web", "unknown")),
+        )
+    )
+
+    assert (finding.severity, finding.title) == (Severity.CRITICAL, "web is down")
+    assert not finding.is_certain
+
+
+def test_a_degraded_after_a_down_in_the_same_cycle_is_a_warning():
+    finding = the_one(
+        found(
+            SessionSummary(tier=1, report=about("web", "down")),
+            SessionSummary(tier=2, report=about("web", "degraded")),
+        )
+    )
+
+    assert (finding.severity, finding.title) == (Severity.WARNING, "web is degraded")
+    assert finding.is_certain
 
 
 def test_the_last_report_of_a_cycle_counts():

@@ -105,6 +105,27 @@ def test_many_cycles_with_the_same_problem_are_one_incident(watch):
     assert told() == [Notification.Kind.INCIDENT_OPENED]
 
 
+def test_a_cycle_that_cannot_tell_the_state_keeps_severity_and_title(watch):
+    ended(watch, DOWN, Outcome.NEEDS_PERSON)
+
+    ended(watch, a_report(services=(("/web", "unknown"),)), Outcome.NEEDS_PERSON)
+
+    incident = the_incident()
+    assert (incident.severity, incident.title, incident.times_seen) == (3, "web is down", 2)
+
+
+def test_a_verification_that_cannot_tell_the_state_does_not_disprove_the_fix(watch):
+    fixed_by_tier_2(watch)
+    cycle = verification_of(the_incident(), watch)
+    a_run(cycle, a_report(services=(("web", "unknown"),)))
+
+    finish_cycle(cycle, Outcome.NEEDS_PERSON, "web is unknown.")
+
+    incident = the_incident()
+    assert (incident.state, incident.verifications_tried) == (State.VERIFYING, 1)
+    assert event_kinds(incident)[-1] == Step.NOT_VERIFIED
+
+
 def test_two_watches_have_an_incident_each(watch):
     ended(watch, DOWN, Outcome.NEEDS_PERSON)
     ended(WatchFactory(), DOWN, Outcome.NEEDS_PERSON)

@@ -11,9 +11,15 @@ from django.core.management import call_command
 from escalation.report import Report
 from escalation.supervisor.conclude import finish_cycle
 from sessions_app.history.services import differing_services, rebuild_services
-from sessions_app.models import Cycle, ServiceState, Watch
+from sessions_app.models import Cycle, Incident, ServiceState, Watch
 from tests.escalation.rows import a_report
-from tests.factories import CycleFactory, SessionFactory, WatchFactory
+from tests.factories import (
+    CycleFactory,
+    IncidentFactory,
+    ServiceStateFactory,
+    SessionFactory,
+    WatchFactory,
+)
 
 pytestmark = pytest.mark.django_db
 KEPT = ("watch_id", "service", "name", "status", "place", "detail", "since", "cycle_id", "marks")
@@ -143,3 +149,27 @@ def test_the_migration_reads_earlier_reports(watch):
     import_module("sessions_app.migrations.0014_services").read_reports(apps, None)
 
     assert list(ServiceState.objects.order_by("service").values(*KEPT)) == kept
+
+
+def test_the_migration_gives_one_name_to_rows_of_the_same_service(watch):
+    ended_cycle(watch, services(("web", "down")))
+    last = ended_cycle(watch, services(("web", "healthy"), ("db", "healthy")))
+    merged = ServiceState.objects.get(service="web")
+    before, after = merged.marks
+    ServiceState.objects.filter(pk=merged.pk).update(marks=[before], seen_at=merged.since)
+    split = ServiceStateFactory(watch=watch, service="/web", name="/web", marks=[after], cycle=last)
+    IncidentFactory(watch=watch, cause="/web", severity=3, times_seen=2).cycles.add(last)
+    kept = Incident.objects.get(cause="web")
+    old = IncidentFactory(watch=watch, cause="/db", state="resolved")
+
+    migration = import_module("sessions_app.migrations.0029_service_names")
+    migration.normalise(apps, None)
+
+    state = ServiceState.objects.get(service="web")
+    assert (state.pk, state.name, state.status) == (split.pk, "web", "healthy")
+    assert state.marks == [before, after]
+    incident = Incident.objects.get(cause="web", state="open", watch=watch)
+    assert (incident.pk, incident.severity, incident.times_seen) == (kept.pk, 3, 3)
+    assert list(incident.cycles.all()) == [last]
+    old.refresh_from_db()
+    assert old.cause == "db"

@@ -42,6 +42,7 @@ EVERY = {
 
 CHANGES: dict[str, Callable[[IncidentState], Change]] = {
     "seen": lambda now: states.seen(now, LATER, 2),
+    "seen as unknown": lambda now: states.seen(now, LATER, 2, is_certain=False),
     "seen healthy": lambda now: states.seen_healthy(now, LATER),
     "worked on": states.worked_on,
     "work ended": states.work_ended,
@@ -61,6 +62,7 @@ CHANGES: dict[str, Callable[[IncidentState], Change]] = {
 # change: what it leads to from open, acknowledged, working, verifying, resolved
 TABLE: dict[str, tuple[str | None, str | None, str | None, str | None, str | None]] = {
     "seen": ("open", "acknowledged", "open", "open", KEPT),
+    "seen as unknown": ("open", "acknowledged", "open", KEPT, KEPT),
     "seen healthy": ("open", "acknowledged", "open", KEPT, KEPT),
     "worked on": ("working", "working", "working", KEPT, KEPT),
     "work ended": (KEPT, KEPT, "open", KEPT, KEPT),
@@ -76,6 +78,13 @@ TABLE: dict[str, tuple[str | None, str | None, str | None, str | None, str | Non
     "resolved": ("resolved", "resolved", "resolved", "resolved", KEPT),
     "reopened": (KEPT, KEPT, KEPT, KEPT, "open"),
 }
+
+
+def test_an_unknown_state_does_not_lower_the_severity():
+    critical = replace(OPEN, severity=3)
+
+    assert changed(states.seen(critical, LATER, 2, is_certain=False)).state.severity == 3
+    assert changed(states.seen(critical, LATER, 2)).state.severity == 2
 
 
 def changed(change: Change) -> Changed:
