@@ -125,4 +125,4 @@ class CycleActive(OperationRefused):
 
 
 class RecordTooThin(Exception):
-    """There is nothing to hand over: the tier before must write its findings first."""
+    """There is nothing to hand over: the tier before must run again first."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -22,7 +21,7 @@ from django.utils import timezone
 from django.utils.crypto import constant_time_compare, salted_hmac
 
 from escalation.agent.stream import ToolCall, tool_calls
-from sessions_app.models import Cycle, Session
+from sessions_app.models import Session
 from sessions_app.redaction.redact import redacted, redacted_data
 
 SCHEMA_VERSION = 2
@@ -62,7 +61,6 @@ def build(path: Sequence[Session]) -> dict[str, Any]:
     content = {
         "runs": [_run(session) for session in path],
         "tool_calls": _chosen_calls(path),
-        "findings": _cut(redacted(_findings(path)[: 2 * RECORD_LENGTH]), RECORD_LENGTH),
     }
     document = {
         "schema_version": SCHEMA_VERSION,
@@ -74,16 +72,10 @@ def build(path: Sequence[Session]) -> dict[str, Any]:
     return {**document, "signature": signature_of(document)}
 
 
-def _findings(path: Sequence[Session]) -> str:
-    """Findings of the last session of the path that wrote some."""
-    return next((session.findings for session in reversed(path) if session.findings), "")
-
-
 def is_thin(document: dict[str, Any]) -> bool:
-    """Return whether the document has no report, no tool call and no findings."""
+    """Return whether the document has no report and no tool call."""
     content = document["content"]
-    reported = any(run["report"] for run in content["runs"])
-    return not (reported or content["tool_calls"] or content["findings"])
+    return not (any(run["report"] for run in content["runs"]) or content["tool_calls"])
 
 
 def signature_of(document: dict[str, Any]) -> str:
@@ -221,68 +213,3 @@ def _check_age(created_at: Any) -> None:
         raise HandoffRefused(
             HandoffProblem.AGE, f"it was written at {created_at}, too long ago to be this one"
         )
-
-
-MAX_FINDINGS_BYTES = 256 * 1024
-
-
-def wanted_from(session: Session) -> bool:
-    """Return whether the agent is asked to write its findings to a file.
-
-    Asked are the first session of a watch after a cycle without session ids, and a session that is
-    started again because its record was too thin to hand on.
-    """
-    if session.purpose == Session.Purpose.FINDINGS:
-        return True
-    return session.parent_session is None and ids_went_missing(session.cycle)
-
-
-def ids_went_missing(cycle: Cycle) -> bool:
-    """Return whether the last cycle of the watch ended well but without a session id to resume."""
-    if cycle.watch is None:
-        return False
-    previous = cycle.watch.cycles.filter(pk__lt=cycle.pk).order_by("-pk").first()
-    if previous is None:
-        return False
-    return previous.sessions.filter(
-        status__in=Session.GOOD_STATUSES, session_id="", purpose=Session.Purpose.TIER
-    ).exists()
-
-
-def path_for(session: Session) -> Path:
-    return Path(settings.CLAUDEOPS_STATE_DIR) / "handoffs" / f"findings-{session.pk}.json"
-
-
-def prepare(session: Session) -> Path:
-    path = path_for(session)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _remove(path)
-    return path
-
-
-def take(session: Session) -> tuple[str, str]:
-    """Read and remove the findings file; return the findings and the problem with them."""
-    path = path_for(session)
-    try:
-        size = path.stat().st_size
-        if size > MAX_FINDINGS_BYTES:
-            return "", f"the findings file has {size} bytes, more than {MAX_FINDINGS_BYTES}"
-        text = path.read_bytes().decode("utf-8", "replace")
-        document = json.loads(text)
-    except FileNotFoundError:
-        return "", "the agent wrote no findings file"
-    except (OSError, ValueError, RecursionError):
-        return "", "the findings file is not JSON"
-    finally:
-        _remove(path)
-    if not isinstance(document, dict) or not isinstance(document.get("findings"), str):
-        return "", "the findings file has no text under `findings`"
-    return document["findings"], ""
-
-
-def _remove(path: Path) -> None:
-    """Remove a file or a directory."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)

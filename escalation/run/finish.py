@@ -21,7 +21,7 @@ from escalation.agent.rate_limit import LimitSigns, RateLimitReached, Window, li
 from escalation.agent.stream import Edit, RecordedLine, StreamFacts, Tokens, edits_in
 from escalation.agent.verdict import Judgement, RunVerdict, judge
 from escalation.report import checked_report
-from escalation.resume import handoff, transcripts
+from escalation.resume import transcripts
 from escalation.resume.transcripts import is_torn, own_and_unheard
 from escalation.run.cost import OwnCost, settled_cost, tokens_of
 from escalation.run.database_retry import persistently
@@ -81,8 +81,6 @@ class Seen:
     duration_ms: int | None = None
     context_tokens: int = 0
     """Count from the transcript, which also holds the size of the last answer."""
-    findings: str = ""
-    findings_problem: str = ""
     rate_limit: RateLimitReached | None = None
     windows: tuple[Window, ...] = ()
 
@@ -146,10 +144,9 @@ def ending_of(
             "first_activity_at": seen.first_line_at,
             "last_activity_at": seen.last_line_at or session.started_at,
             "report": report,
-            "findings": seen.findings,
             "error": verdict.error,
         },
-        notes=tuple(_notes(session, facts, ended, seen)),
+        notes=tuple(_notes(session, facts, ended)),
     )
 
 
@@ -288,7 +285,7 @@ def _stopped_by(verdict: RunVerdict, ended: Ended) -> str:
     return stop.words if stop and by_person and verdict.judgement == Judgement.STOPPED else ""
 
 
-def _notes(session: Session, facts: StreamFacts, ended: Ended, seen: Seen) -> list[Note]:
+def _notes(session: Session, facts: StreamFacts, ended: Ended) -> list[Note]:
     notes = []
     if ended.left_running:
         left = f"Tools left {ended.left_running} processes running."
@@ -304,9 +301,6 @@ def _notes(session: Session, facts: StreamFacts, ended: Ended, seen: Seen) -> li
             "earlier tool outputs, which are kept here."
         )
         notes.append(Note(EventKind.COMPACTION, compacted, "warning"))
-    if seen.findings_problem:
-        untaken = f"No findings were read: {seen.findings_problem}."
-        notes.append(Note(EventKind.WARNING, untaken, "warning"))
     return notes
 
 
@@ -382,7 +376,6 @@ def finish_run(
         record_edits(session)
     # Not earlier: a CLI that is still alive may write more.
     facts.writes_lost = facts.writes_lost or is_torn(session, facts.tool_ids)
-    findings, problem = handoff.take(session) if handoff.wanted_from(session) else ("", "")
     counted = read_ledger(ledger_of(session)).tokens
     cost = settled_cost(session, facts, counted)
     ending = ending_of(
@@ -396,8 +389,6 @@ def finish_run(
             last_line_at=recorder.last_line_at,
             duration_ms=duration_ms,
             context_tokens=transcripts.occupancy(session) if facts.answered else 0,
-            findings=findings,
-            findings_problem=problem,
             rate_limit=_rate_limit(facts, api_limits),
             windows=windows_in(facts.rate_limit, api_limits.headers),
         ),

@@ -153,8 +153,7 @@ def prepare(lineage: Lineage, recorder: Recorder, run_environment: Mapping[str, 
     sandbox = _sandbox(lineage, tier, around, traces, budget)
     continuation, facts = _continuation(lineage, tier, binary)
     record = _record(lineage, continuation, recorder)
-    findings_path = str(handoff.prepare(session)) if handoff.wanted_from(session) else ""
-    prompt = prompt_for(lineage, tier, continuation, record, findings_path)
+    prompt = prompt_for(lineage, tier, continuation, record)
     _warn_of_manifest(session, continuation, recorder)
     request = RunRequest(
         tier=tier,
@@ -382,8 +381,8 @@ def _record(
     was_asked = parent.purpose == Session.Purpose.FINDINGS
     if asks_for_tier and handoff.is_thin(document) and not was_asked:
         raise RecordTooThin(
-            f"The record of Tier {parent.tier} is too thin to hand on: Tier {parent.tier} is "
-            "asked for its findings first."
+            f"The record of Tier {parent.tier} is too thin to hand on: Tier {parent.tier} runs "
+            "again first."
         )
     try:
         handoff.write(document, parent)

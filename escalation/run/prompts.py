@@ -110,8 +110,6 @@ class PromptContext:
     operator: OperatorContext = field(default_factory=OperatorContext)
     record: str = ""
     """Handoff, where the conversation cannot be resumed."""
-    findings_path: str = ""
-    """File for the findings, if the session is to write one."""
     token: str = ""
     """Random text in the lines around data, which no output can know and repeat."""
 
@@ -152,7 +150,6 @@ def prompt_context_of(
     tier: Tier,
     continuation: Continuation,
     record: Mapping[str, Any] | None,
-    findings_path: str,
 ) -> PromptContext:
     session = lineage.session
     return PromptContext(
@@ -170,7 +167,6 @@ def prompt_context_of(
             else operator_context_of(session.cycle)
         ),
         record=json.dumps(record["content"], indent=1, ensure_ascii=False) if record else "",
-        findings_path=findings_path,
         token=new_token(),
     )
 
@@ -258,7 +254,7 @@ def _cut_calls(calls: list[ToolCall]) -> tuple[str, ...]:
 
 
 SHARED_PROMPTS = (
-    *("cycle", "dry_run", "live_run", "findings_file", "closing"),
+    *("cycle", "dry_run", "live_run", "closing"),
     *("escalation", "handoff", "granted", "by_hand", "report_is_done", "no_report"),
     *("earlier_attempt", "earlier_attempts", "traces", "cut_calls", "failed_remedies"),
     "unaccepted_manifest",
@@ -310,10 +306,9 @@ def prompt_for(
     tier: Tier,
     continuation: Continuation,
     record: Mapping[str, Any] | None,
-    findings_path: str = "",
 ) -> str:
     """Prompt of a session, by its continuation and its purpose."""
-    return rendered(prompt_context_of(lineage, tier, continuation, record, findings_path))
+    return rendered(prompt_context_of(lineage, tier, continuation, record))
 
 
 def rendered(context: PromptContext) -> str:
@@ -328,19 +323,16 @@ def rendered(context: PromptContext) -> str:
 
 
 def _cycle(context: PromptContext) -> str:
-    operator, findings = context.operator, context.findings_path
+    operator = context.operator
     again = _task(context) if context.line else _before(context)
-    return _paragraphs(
-        fill(
-            "cycle",
-            subject=disarmed(operator.subject),
-            role=role(context),
-            again=_paragraph(again),
-            manifest=_manifest(context),
-            instructions=disarmed(operator.instructions) or "None: make the usual checks.",
-            request=disarmed(operator.asked_for) or "Nothing in particular.",
-        ),
-        fill("findings_file", path=findings) if findings else "",
+    return fill(
+        "cycle",
+        subject=disarmed(operator.subject),
+        role=role(context),
+        again=_paragraph(again),
+        manifest=_manifest(context),
+        instructions=disarmed(operator.instructions) or "None: make the usual checks.",
+        request=disarmed(operator.asked_for) or "Nothing in particular.",
     )
 
 

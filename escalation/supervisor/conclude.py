@@ -31,7 +31,6 @@ from escalation.supervisor.cooldowns import clear_recovered
 from escalation.supervisor.decision import (
     AgainByHandoff,
     AskAgain,
-    AskForFindings,
     Continue,
     Decision,
     Ending,
@@ -39,6 +38,7 @@ from escalation.supervisor.decision import (
     Leave,
     Planned,
     Recover,
+    RepeatTierBefore,
     RunAgain,
     Stop,
     decide,
@@ -107,7 +107,7 @@ def ping(cycle: Cycle) -> None:
 
 
 Purpose = Session.Purpose
-TEXT_FIELDS = ("result", "report", "findings", "error")
+TEXT_FIELDS = ("result", "report", "error")
 """Fields of a session with text of a model, a tool or an exception."""
 
 PURPOSE_AFTER = {
@@ -183,7 +183,7 @@ def _follow(session: Session, decision: Decision, ending: Ending) -> None:
             enqueue_session(_once_more(session))
         case RunAgain():
             enqueue_session(_once_more(session))
-        case AskForFindings():
+        case RepeatTierBefore():
             parent = session.parent_session
             assert parent is not None, "only a session with a parent needs its record"
             enqueue_session(successor(parent, parent.tier, Purpose.FINDINGS))

@@ -154,7 +154,7 @@ class Ending:
     windows: tuple[Window, ...] = ()
     """The used share of each rate limit window, as the API reported it."""
     record_too_thin: bool = False
-    """It did not start: the tier before must write its findings first."""
+    """It did not start: the tier before must run again first."""
     why_not: str = ""
     """The cause for which it was not started."""
     conversation_broken: str = ""
@@ -230,8 +230,8 @@ class RunAgain:
 
 
 @dataclass(frozen=True, slots=True)
-class AskForFindings:
-    """The tier before is asked to write its findings."""
+class RepeatTierBefore:
+    """The tier before runs again, because its record is too thin to hand on."""
 
     reason: str
 
@@ -257,7 +257,7 @@ Decision = (
     | AgainByHandoff
     | Recover
     | RunAgain
-    | AskForFindings
+    | RepeatTierBefore
     | Leave
     | Planned
     | Stop
@@ -280,7 +280,7 @@ def _after_work(
     end: Ending, policy: Policy, held: HeldEscalation | None, claims: Sequence[Claim]
 ) -> Decision:
     if end.record_too_thin:
-        return AskForFindings(end.error)
+        return RepeatTierBefore(end.error)
     if end.resume_refused:
         return _after_refusal(end)
     match end.after_interruption:

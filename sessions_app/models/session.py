@@ -32,7 +32,7 @@ class Purpose(models.TextChoices):
     TIER = "tier", "tier"
     REPORT = "report", "repeated request for the report"
     CONTINUATION = "continuation", "continued after its turn limit"
-    FINDINGS = "findings", "request for written findings"
+    FINDINGS = "findings", "repeated for its findings"
     FOLLOW_UP = "follow_up", "follow-up question"
     FORK = "fork", "another approach"
     RETRY = "retry", "retry"
@@ -252,7 +252,7 @@ def sources_of(target: str) -> list[str]:
 
 
 # Columns that lists do not load.
-LONG_FIELDS = ("prompt", "result", "argv", "report", "handoff", "findings", "continuation_facts")
+LONG_FIELDS = ("prompt", "result", "argv", "report", "handoff", "continuation_facts")
 
 
 class SessionQuerySet(models.QuerySet["Session"]):
@@ -604,9 +604,6 @@ class Session(models.Model):
         max_length=100, blank=True, help_text="Reason of the CLI for ending, if it printed one."
     )
     result = OutsideTextField(blank=True)
-    findings = OutsideTextField(
-        blank=True, help_text="Findings that the agent wrote for the next tier on request."
-    )
     report = OutsideJSONField(null=True, blank=True, encoder=DjangoJSONEncoder)
     escalation_reason = OutsideTextField(
         blank=True, help_text="Why the supervisor escalated after this session, or why it did not."

@@ -106,7 +106,6 @@ def findings_runs() -> Iterator[tuple[str, PromptContext]]:
             tried,
             line=(parent,),
             purpose=Purpose.FINDINGS,
-            findings_path="/state/findings-1.json",
         )
 
 

@@ -35,7 +35,7 @@ quietly = settings(
 )
 
 CANONICAL = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-RECORD = '{"runs": ["what Tier 1 had found"], "tool_calls": [], "findings": ""}'
+RECORD = '{"runs": ["what Tier 1 had found"], "tool_calls": []}'
 
 canonical_ids = st.uuids().map(str)
 other_spellings = st.uuids().flatmap(

@@ -35,9 +35,7 @@ def way_of(session: Session) -> Continuation:
 
 
 def prompt_context(session: Session) -> PromptContext:
-    return prompt_context_of(
-        lineage_of(session), get_tier(session.tier), way_of(session), None, findings_path=""
-    )
+    return prompt_context_of(lineage_of(session), get_tier(session.tier), way_of(session), None)
 
 
 def prompt(session: Session) -> str:

@@ -48,7 +48,7 @@ def hostile_record() -> Session:
     }
     Session.objects.filter(cycle=cycle).update(
         **{"prompt": HOSTILE, "request": HOSTILE, "error": HOSTILE, "result": HOSTILE},
-        **{"report": report, "argv": ["claude", HOSTILE], "findings": HOSTILE},
+        **{"report": report, "argv": ["claude", HOSTILE]},
         **{"model": HOSTILE[:100], "model_used": HOSTILE[:100], "workdir": HOSTILE},
         **{"escalation_reason": HOSTILE, "continued_why": HOSTILE, "handoff": {HOSTILE: HOSTILE}},
         **{
