@@ -39,6 +39,8 @@ from sessions_app.access.admin_site import (
     lately_seen,
 )
 from sessions_app.access.roles import Right, may
+from sessions_app.costs.check import check_costs
+from sessions_app.history.chain import chain_of, session_cost
 from sessions_app.models import (
     Approval,
     BudgetNotice,
@@ -196,7 +198,7 @@ class ChainInline(ReadInline):
 
     @admin.display(description="cost")
     def cost(self, session: Session) -> str:
-        return text.cost(session.cost_usd, session.estimated_cost_usd)
+        return session_cost(session)
 
     @admin.display(description="took")
     def took(self, session: Session) -> str:
@@ -231,6 +233,7 @@ class SessionAdmin(FoundByWords, PastAdmin):
         *("continued", "cost", "parent", "started"),
     ]
     change_list_template = "admin/sessions_app/session/change_list.html"
+    change_form_template = "admin/sessions_app/session/change_form.html"
     list_filter = [
         *(CreatedOn, "status", "tier", "watch", "continued_by", lately_seen("continued_guard")),
         *("purpose", "cost_basis", lately_seen("model")),
@@ -253,6 +256,18 @@ class SessionAdmin(FoundByWords, PastAdmin):
     @admin.display(description="subject")
     def page(self, session: Session) -> SafeString:
         return link_to(session, session.cycle.subject)
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **options: Any
+    ) -> HttpResponse:
+        """Adds the chain of the session with its costs."""
+        session: Session = context["original"]
+        chain = chain_of(session)
+        added = {"session": session, "chain": chain, "checks": check_costs(chain)}
+        found: HttpResponse = super().render_change_form(
+            request, {**context, **added}, *args, **options
+        )
+        return found
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
@@ -286,7 +301,7 @@ class SessionAdmin(FoundByWords, PastAdmin):
 
     @admin.display(description="cost")
     def cost(self, session: Session) -> str:
-        return text.cost(session.cost_usd, session.estimated_cost_usd)
+        return session_cost(session)
 
     @admin.display(description="parent")
     def parent(self, session: Session) -> SafeString | str:

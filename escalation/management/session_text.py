@@ -15,11 +15,17 @@ from escalation.errors import RefusalCode
 from escalation.management.output import Cell, Refused
 from sessions_app.archive.messages import StoredMessage
 from sessions_app.costs.check import check_costs
-from sessions_app.history.chain import Branch, Chain, answer_text, chain_as_data
+from sessions_app.history.chain import (
+    Branch,
+    Chain,
+    answer_text,
+    chain_as_data,
+    session_cost,
+)
 from sessions_app.history.commands import would_have_run
 from sessions_app.models import Cycle, Session, Watch
 from sessions_app.models.session import EventSource
-from sessions_app.text import clean, cost, duration, money, one_line
+from sessions_app.text import clean, duration, money, one_line
 
 LONGEST_LINE = 200
 
@@ -30,7 +36,7 @@ def chain_lines(chain: Chain) -> Iterator[str]:
     for branch in chain.branches:
         yield from _branch_lines(branch)
     for tier_cost in chain.costs_by_tier:
-        yield f"  Tier {tier_cost.tier}: {money(tier_cost.cost_usd)}"
+        yield f"  Tier {tier_cost.tier}: {tier_cost.cost_text}"
     for check in check_costs(chain):
         yield f"  {check.sentence}"
     for command in would_have_run(chain.sessions):
@@ -64,7 +70,7 @@ def _session_line(session: Session) -> str:
     came_from = f" ← #{session.parent_session_id}" if session.parent_session_id else ""
     return (
         f"#{session.pk} Tier {session.tier} {session.model_used or session.model} "
-        f"{session.get_status_display()} {cost(session.cost_usd, session.estimated_cost_usd)} "
+        f"{session.get_status_display()} {session_cost(session)} "
         f"{duration(session.duration_ms)} {session.continued_by}{came_from}"
     )
 
@@ -82,7 +88,7 @@ TONES = {
 
 
 def list_row(session: Session) -> tuple[Cell | str, ...]:
-    paid = cost(session.cost_usd, session.estimated_cost_usd)
+    paid = session_cost(session)
     return (
         f"#{session.pk}",
         _moment(session.started_at),
@@ -142,7 +148,7 @@ def _facts(session: Session) -> dict[str, str]:
         "limits": _limits(session),
         "conversation": session.session_id,
         "begun by": f"{session.get_continued_by_display()}{why}",
-        "cost": cost(session.cost_usd, session.estimated_cost_usd),
+        "cost": session_cost(session),
         "tokens": f"{session.input_tokens} in, {session.output_tokens} out",
         "turns": str(session.turns),
         "duration": duration(session.duration_ms),

@@ -18,7 +18,7 @@ from django.utils.safestring import SafeString
 from escalation.web.resume_comparison import ContinuedSession
 from sessions_app import text
 from sessions_app import text as formatting
-from sessions_app.history.chain import Chain
+from sessions_app.history.chain import session_cost
 from sessions_app.history.claims import ClaimCheck
 from sessions_app.history.commands import SandboxFacts, read_sandbox
 from sessions_app.history.cycles import PastCycle
@@ -35,6 +35,7 @@ register.filter("clock", formatting.clock)
 register.filter("estimate", formatting.estimate)
 register.filter("exact_money", formatting.exact_money)
 register.filter("exact_percent", formatting.exact_percent)
+register.filter("cost", session_cost)
 
 PREVIEW_LINES = 10
 PREVIEW_CHARACTERS = 900
@@ -186,37 +187,6 @@ def severity_badge(incident: Incident) -> SafeString:
 def period(value: timedelta | None) -> str:
     """Formats a period in minutes, hours or days."""
     return "–" if value is None else formatting.duration(value.total_seconds() * 1000)
-
-
-@register.filter
-def cost(session: Session) -> str:
-    """Formats the cost of a session; "pending" while it is open, "unknown" if none was reported."""
-    if session.cost_usd is None and session.is_open:
-        return "pending"
-    return formatting.cost(session.cost_usd, session.estimated_cost_usd)
-
-
-@register.filter
-def chain_cost(chain: Chain) -> str:
-    """Formats the total, and says if costs of some sessions are missing."""
-    total = formatting.money(chain.total_cost_usd)
-    if chain.cost_is_complete:
-        return total
-    if any(session.is_open for session in chain.sessions):
-        return f"{total} so far" if chain.total_cost_usd else "pending"
-    missing = [session for session in chain.sessions if session.cost_usd is None]
-    parts = [total] if chain.total_cost_usd else []
-    if chain.estimated_cost_usd:
-        parts.append(formatting.estimate(chain.estimated_cost_usd))
-    if any(session.estimated_cost_usd is None for session in missing):
-        parts.append("unknown")
-    return " + ".join(parts) or "unknown"
-
-
-@register.filter
-def cost_at(chain: Chain, tier: int) -> str:
-    runs = tuple(session for session in chain.sessions if session.tier == tier)
-    return chain_cost(Chain(sessions=runs))
 
 
 @register.filter

@@ -43,7 +43,6 @@ from sessions_app.models import Approval, Cycle, Session, SessionEvent
 from sessions_app.text import unless_said
 
 INCIDENTS_SHOWN = 20
-DEEPEST_INDENT = 3
 # Fields of a session whose change makes the page refresh.
 WATCHED_FIELDS = (
     *("pk", "status", "escalation_reason", "continued_by", "stop_requested"),
@@ -67,10 +66,6 @@ class ChainStep:
 class ChainLine:
     branch: Branch
     steps: tuple[ChainStep, ...]
-
-    @property
-    def indent(self) -> int:
-        return min(self.branch.depth, DEEPEST_INDENT)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -38,6 +38,7 @@ from escalation.web.resume_comparison import ContinuedSession, steps_of
 from escalation.web.sandbox import load_commands
 from sessions_app.access.permissions import acting, needs
 from sessions_app.access.roles import Right, rights_of
+from sessions_app.costs.check import CostCheck, check_costs
 from sessions_app.history.chain import Chain, chain_of
 from sessions_app.history.claims import (
     ReportItem,
@@ -147,6 +148,8 @@ class Overview:
 class Details:
     """Parts that need further queries, loaded only when the page is rendered."""
 
+    checks: tuple[CostCheck, ...]
+    """Sums of the chain against what the CLI reported."""
     step: ContinuedSession
     """Context carried over and work repeated."""
     receipt: Receipt | None
@@ -180,6 +183,7 @@ def load_details(overview: Overview, rights: frozenset[Right]) -> Details:
         max_age_seconds=settings.CLAUDEOPS_RESUME_MAX_AGE,
     )
     return Details(
+        checks=check_costs(overview.chain),
         step=step,
         receipt=receipt_of(session, step.parent),
         resumable=resumable(session, conversation, limits, timezone.now()),

@@ -15,6 +15,9 @@ from typing import Any
 
 from sessions_app.models import Cycle, Session
 from sessions_app.redaction.redact import redacted
+from sessions_app.text import cost, estimate, money
+
+DEEPEST_INDENT = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,6 +27,8 @@ class TierCost:
     runs: int
     share: Decimal
     """Share of the total of the chain, from 0 to 1."""
+    cost_text: str
+    """The cost, with what is missing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +44,11 @@ class Branch:
     def label(self) -> str:
         """Purpose of the first session."""
         return str(self.sessions[0].get_purpose_display())
+
+    @property
+    def indent(self) -> int:
+        """Steps by which a page indents the line."""
+        return min(self.depth, DEEPEST_INDENT)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,8 +68,24 @@ class Chain:
 
     @property
     def cost_is_complete(self) -> bool:
-        """True if the CLI has reported the cost of every session."""
+        """True if the cost of every session is known."""
         return all(session.cost_usd is not None for session in self.sessions)
+
+    @property
+    def cost_text(self) -> str:
+        """The total, with what is missing."""
+        total = money(self.total_cost_usd)
+        if self.cost_is_complete:
+            return total
+        if any(session.is_open for session in self.sessions):
+            return f"{total} so far" if self.total_cost_usd else "pending"
+        parts = [total] if any(session.cost_usd is not None for session in self.sessions) else []
+        if self.estimated_cost_usd:
+            parts.append(estimate(self.estimated_cost_usd))
+        missing = (session for session in self.sessions if session.cost_usd is None)
+        if any(session.estimated_cost_usd is None for session in missing):
+            parts.append("unknown")
+        return " + ".join(parts) or "unknown"
 
     @property
     def duration_ms(self) -> int:
@@ -71,20 +97,20 @@ class Chain:
 
     @property
     def costs_by_tier(self) -> tuple[TierCost, ...]:
-        costs: dict[int, Decimal] = defaultdict(Decimal)
-        runs: dict[int, int] = defaultdict(int)
+        by_tier: dict[int, list[Session]] = defaultdict(list)
         for session in self.sessions:
-            costs[session.tier] += session.cost_usd or Decimal(0)
-            runs[session.tier] += 1
+            by_tier[session.tier].append(session)
         total = self.total_cost_usd
         return tuple(
             TierCost(
                 tier=tier,
-                cost_usd=costs[tier],
-                runs=runs[tier],
-                share=costs[tier] / total if total else Decimal(0),
+                cost_usd=own.total_cost_usd,
+                runs=len(own.sessions),
+                share=own.total_cost_usd / total if total else Decimal(0),
+                cost_text=own.cost_text,
             )
-            for tier in sorted(costs)
+            for tier in sorted(by_tier)
+            for own in [Chain(sessions=tuple(by_tier[tier]))]
         )
 
     @property
@@ -119,6 +145,13 @@ class Chain:
         while (parent := by_id.get(path[0].parent_session_id or 0)) and parent not in path:
             path.insert(0, parent)
         return tuple(path)
+
+
+def session_cost(session: Session) -> str:
+    """Format the cost of a session: "pending" while it is open, "unknown" without a figure."""
+    if session.cost_usd is None and session.is_open:
+        return "pending"
+    return cost(session.cost_usd, session.estimated_cost_usd)
 
 
 def chain_of(session: Session) -> Chain:

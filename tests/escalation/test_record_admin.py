@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from sessions_app.models import Conversation, Session, Transcript
+from tests.escalation.web.shown_chain import shown_chain
 from tests.factories import SessionEventFactory, SessionFactory, three_tier_chain
 
 pytestmark = pytest.mark.django_db
@@ -55,6 +56,22 @@ def test_a_session_can_be_read(operator_client, record):
     url = reverse("admin:sessions_app_session_change", args=[record.pk])
 
     assert operator_client.get(url).status_code == 200
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_req4_and_req5_a_session_is_shown_with_its_chain_and_costs(operator_client, position):
+    sessions = three_tier_chain()
+    url = reverse("admin:sessions_app_session_change", args=[sessions[position].pk])
+
+    shown = shown_chain(operator_client.get(url).content.decode())
+
+    assert [step.name for step in shown.steps] == [
+        f"Session #{session.pk} (Tier {session.tier})" for session in sessions
+    ]
+    facts = [("$0.03", "42 s"), ("$0.47", "1 min 35 s"), ("$2.00", "6 min 40 s")]
+    for step, session, (cost, time) in zip(shown.steps, sessions, facts, strict=True):
+        assert {session.model, cost, time, session.get_status_display()} <= step.words
+    assert shown.tiers[-1] == ("Total", "3", "$2.50")
 
 
 def test_a_session_cannot_be_changed(operator_client, record):

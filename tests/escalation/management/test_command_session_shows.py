@@ -223,6 +223,18 @@ def test_the_latest_session_can_be_named_for_the_chain_too():
     assert json.loads(out.getvalue())[-1]["id"] == session.pk
 
 
+def test_req5_the_chain_shows_an_unknown_cost_as_unknown():
+    first = SessionFactory(escalated=True, cost_usd=Decimal("0.03"))
+    SessionFactory(tier=2, parent_session=first, failed=True)
+    out = io.StringIO()
+
+    call_command("chain", str(first.pk), stdout=out)
+
+    lines = [line.strip() for line in out.getvalue().splitlines()]
+    assert "Tier 1: $0.03" in lines
+    assert "Tier 2: unknown" in lines
+
+
 def test_an_unknown_watch_is_refused_with_the_known_ones():
     WatchFactory(name="shop")
 

@@ -11,6 +11,7 @@ from django.urls import reverse
 from escalation.web import sessions
 from escalation.web.sessions import load_overview
 from sessions_app.models import PauseSwitch
+from tests.escalation.web.shown_chain import shown_chain
 from tests.factories import CycleFactory, SessionEventFactory, SessionFactory, three_tier_chain
 
 pytestmark = pytest.mark.django_db
@@ -216,12 +217,58 @@ def test_an_invalid_position_is_not_an_error(operator_client, long_session, odd)
     assert operator_client.get(url, {"before": odd}).status_code == 200
 
 
-def test_it_links_to_its_chain_and_to_the_other_sessions(operator_client):
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_req4_first_middle_and_last_session_show_the_whole_chain(operator_client, position):
+    sessions = three_tier_chain()
+
+    shown = shown_chain(page_of(operator_client, sessions[position]))
+
+    assert [step.name for step in shown.steps] == [
+        f"Session #{session.pk} (Tier {session.tier})" for session in sessions
+    ]
+    assert [step.current for step in shown.steps] == [place == position for place in range(3)]
+    facts = [("$0.03", "42 s"), ("$0.47", "1 min 35 s"), ("$2.00", "6 min 40 s")]
+    for step, session, (cost, time) in zip(shown.steps, sessions, facts, strict=True):
+        assert {session.model, cost, time, session.get_status_display()} <= step.words
+
+
+def test_req5_a_session_shows_the_total_of_its_chain_by_tier(operator_client):
+    _first, second, _third = three_tier_chain()
+
+    shown = shown_chain(page_of(operator_client, second))
+
+    assert shown.tiers == [
+        ("Tier 1", "1", "$0.03"),
+        ("Tier 2", "1", "$0.47"),
+        ("Tier 3", "1", "$2.00"),
+        ("Total", "3", "$2.50"),
+    ]
+
+
+def test_req4_the_page_of_a_branch_shows_the_whole_tree(operator_client):
+    first, second, _third = three_tier_chain()
+    fork = SessionFactory(tier=2, parent_session=second, purpose="fork")
+    retry = SessionFactory(tier=2, parent_session=first, purpose="retry", failed=True)
+    by_handoff = SessionFactory(tier=3, parent_session=retry, continued_by="handoff")
+
+    for session in (first, fork, retry, by_handoff):
+        shown = shown_chain(page_of(operator_client, session))
+
+        assert len(shown.steps) == 6
+        assert [step.name for step in shown.steps if step.current] == [
+            f"Session #{session.pk} (Tier {session.tier})"
+        ]
+        assert f"from session #{second.pk}" in shown.text
+        assert f"from session #{first.pk}" in shown.text
+        assert shown.tiers[-1] == ("Total", "6", "$2.56 + unknown")
+
+
+def test_a_session_links_to_its_cycle_and_to_the_other_sessions(operator_client):
     first, second, third = three_tier_chain()
 
     page = page_of(operator_client, second)
 
-    assert f'<a href="{second.cycle.get_absolute_url()}"><b>The whole chain</b></a>' in page
+    assert f'<a href="{second.cycle.get_absolute_url()}">Cycle {second.cycle_id}</a>' in page
     for other in (first, third):
         assert f'<a href="{other.get_absolute_url()}">Session #{other.pk}' in page
 
