@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('sessions_app', '0028_manifest'),
+        ('sessions_app', '0029_service_names'),
     ]
 
     operations = [
