@@ -37,7 +37,7 @@ from sessions_app.models import (
     Watch,
 )
 from sessions_app.models.costs import COUNTED_FIELDS
-from sessions_app.redaction.channel_addresses import encrypt_address
+from sessions_app.redaction.encryption import encrypt_address
 
 PASSWORD = "correct horse battery staple"
 MODELS = {1: "haiku", 2: "sonnet", 3: "opus"}

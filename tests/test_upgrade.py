@@ -58,7 +58,7 @@ from sessions_app.models import (
     WorkerHeartbeat,
 )
 from sessions_app.models.session import EventKind, Verdict
-from sessions_app.redaction.channel_addresses import address_of
+from sessions_app.redaction.encryption import address_of
 from tests.factories import PASSWORD
 
 ROOT = Path(__file__).resolve().parent.parent

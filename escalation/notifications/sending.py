@@ -24,8 +24,7 @@ from django.utils import timezone
 
 from escalation.notifications.routing import type_of
 from sessions_app.models import Approval, Channel, Incident, Message, Notification
-from sessions_app.redaction.channel_addresses import address_of, encrypt_address
-from sessions_app.redaction.encryption import EncryptedWithAnotherKey
+from sessions_app.redaction.encryption import EncryptedWithAnotherKey, address_of, encrypt_address
 from sessions_app.redaction.redact import redacted
 from sessions_app.text import clean, one_line
 

@@ -41,7 +41,7 @@ from escalation.run.runner import this_runner
 from escalation.supervisor.successors import lineage_of
 from sessions_app.models import PauseSwitch, Session, SessionEvent
 from sessions_app.models.installation import awake_since, shared_moment, shared_now
-from sessions_app.redaction.channel_addresses import learn_addresses
+from sessions_app.redaction.encryption import learn_addresses
 
 
 def without_task(*, at_start: bool) -> list[Session]:

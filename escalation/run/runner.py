@@ -72,7 +72,7 @@ from sessions_app.models import (
 )
 from sessions_app.models.installation import shared_now
 from sessions_app.models.session import EventKind
-from sessions_app.redaction.channel_addresses import learn_addresses
+from sessions_app.redaction.encryption import learn_addresses
 from sessions_app.tiers import LOWEST_TIER
 
 LOOK_SECONDS = 0.5

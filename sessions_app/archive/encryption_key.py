@@ -21,11 +21,12 @@ from sessions_app.archive.transcripts import (
     remove_transcripts,
 )
 from sessions_app.models import Channel, Session, Transcript, TranscriptChunk
-from sessions_app.redaction.channel_addresses import address_of, encrypt_address
 from sessions_app.redaction.encryption import (
     FINGERPRINT_BYTES,
     KEY_IS_ANOTHER,
     EncryptedWithAnotherKey,
+    address_of,
+    encrypt_address,
     has_known_key,
     has_older_key,
     has_older_keys,

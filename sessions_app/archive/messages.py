@@ -14,7 +14,7 @@ from asgiref.sync import async_to_sync
 from sessions_app.archive.transcripts import Entry, TranscriptDamaged, latest_project, load_entries
 from sessions_app.models import Session, SessionEvent, Transcript
 from sessions_app.models.session import SPOKEN
-from sessions_app.redaction.channel_addresses import learn_addresses
+from sessions_app.redaction.encryption import learn_addresses
 from sessions_app.redaction.redact import SecretOutputs, redacted_data
 
 if TYPE_CHECKING:

@@ -10,10 +10,14 @@ from __future__ import annotations
 import base64
 import hashlib
 from functools import lru_cache
+from urllib.parse import unquote, urlsplit
 
 from cryptography.fernet import Fernet, InvalidToken
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+
+from sessions_app.models import Channel
+from sessions_app.redaction.redact import forget_all, learn
 
 FINGERPRINT_BYTES = 8
 FERNET_VERSION = b"\x80"
@@ -81,3 +85,43 @@ def _fernets(keys: tuple[str, ...]) -> dict[bytes, Fernet]:
         }
     except ValueError as error:
         raise ImproperlyConfigured(NO_KEYS) from error
+
+
+# Addresses of notification channels. Decrypted ones are registered with redaction; a process loads
+# them before it writes text that may contain them (`learn_addresses`).
+
+KIND = "notification address"
+
+
+def encrypt_address(address: str) -> bytes:
+    return encrypt(address.encode())
+
+
+def address_of(channel: Channel) -> str:
+    """Decrypt the address of a channel. Raise EncryptedWithAnotherKey if no key fits."""
+    what = f"The address of {channel.name}"
+    try:
+        address = decrypt(bytes(channel.encrypted_address), what).decode()
+    except ValueError as error:
+        raise EncryptedWithAnotherKey(what) from error
+    learn(KIND, channel.pk, _secrets_in(address))
+    return address
+
+
+def learn_addresses() -> None:
+    """Register the addresses of all channels with redaction, except those that no key decrypts."""
+    forget_all(KIND)
+    for channel in Channel.objects.only("name", "encrypted_address"):
+        try:
+            address_of(channel)
+        except EncryptedWithAnotherKey:
+            continue
+
+
+def _secrets_in(address: str) -> list[str]:
+    """Return the address and the password in it."""
+    try:
+        password = urlsplit(address).password
+    except ValueError:
+        password = None
+    return [address, unquote(password)] if password else [address]

@@ -11,7 +11,7 @@ from escalation.errors import RefusalCode
 from escalation.notifications import sending
 from escalation.notifications.sending import DeliveryResult
 from sessions_app.models import Channel, Message
-from sessions_app.redaction.channel_addresses import address_of
+from sessions_app.redaction.encryption import address_of
 from tests.escalation.refusals import command_refused
 from tests.factories import ChannelFactory, WatchFactory
 

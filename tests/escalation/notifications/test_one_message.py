@@ -9,7 +9,7 @@ from escalation.notifications import digest, outbox, sending
 from escalation.worker import notifier
 from escalation.notifications.sending import DeliveryResult
 from escalation.notifications.notify import notify
-from sessions_app.redaction.channel_addresses import encrypt_address
+from sessions_app.redaction.encryption import (encrypt_address)
 from django.utils import timezone
 from datetime import timedelta
 Notification.objects.all().delete(); Channel.objects.all().delete()

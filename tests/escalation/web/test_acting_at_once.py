@@ -55,7 +55,7 @@ from escalation.run.recorder import Recorder
 from escalation.notifications import outbox, sending
 from escalation.web.urls import actions as urlpatterns
 from sessions_app.models.session import IllegalTransition
-from sessions_app.redaction.channel_addresses import encrypt_address
+from sessions_app.redaction.encryption import (encrypt_address)
 setup_test_environment()
 # No process of Apprise is started and nothing is sent.
 sending.look_at = lambda address: sending.DeliveryResult(True, "", "JSON")

@@ -10,7 +10,7 @@ from django.urls import reverse
 from escalation.notifications import sending
 from escalation.notifications.sending import DeliveryResult
 from sessions_app.models import Channel, Message
-from sessions_app.redaction.channel_addresses import address_of
+from sessions_app.redaction.encryption import address_of
 from sessions_app.redaction.redact import redacted
 from tests.escalation.notifications.post_offices import webhook
 from tests.factories import ChannelFactory, MessageFactory, WatchFactory, user_with

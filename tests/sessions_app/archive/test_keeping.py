@@ -28,7 +28,7 @@ from sessions_app.archive.transcripts import (
     load_entries,
 )
 from sessions_app.models import Session, Transcript, TranscriptChunk
-from sessions_app.redaction.channel_addresses import address_of
+from sessions_app.redaction.encryption import address_of
 from tests.factories import ChannelFactory, SessionFactory
 
 pytestmark = pytest.mark.django_db

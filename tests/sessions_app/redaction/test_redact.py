@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from sessions_app.redaction.patterns import BEGINNINGS
-from sessions_app.redaction.redact import redacted, redacted_data
+from sessions_app.redaction.redact import BEGINNINGS, redacted, redacted_data
 from tests.sessions_app.redaction.secret_tables import HARMLESS, SECRETS
 from tests.tables import each_row
 

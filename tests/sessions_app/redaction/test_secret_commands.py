@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sessions_app.redaction.secret_commands import is_key_file, prints_secrets
+from sessions_app.redaction.redact import is_key_file, prints_secrets
 from tests.tables import each_row
 
 
