@@ -12,7 +12,7 @@ from escalation.agent.binary import NO_CREDENTIALS, credentials_configured
 from escalation.drills.drill import verify_drills
 from escalation.errors import CannotRun, CycleActive, OperationRefused
 from escalation.incidents import recorder
-from escalation.queue import slots
+from escalation.queue import is_turn_of, start_waiting, wait_for_slot
 from escalation.queue.broker import with_redacted_failure
 from escalation.run import manifest, runner
 from escalation.run.recovery import recover
@@ -29,9 +29,9 @@ from sessions_app.models import Cycle, PauseSwitch, RateLimit, Session, Watch
 @with_redacted_failure
 def run_session(session_number: int) -> str:
     session = Session.objects.select_related("cycle__watch").get(pk=session_number)
-    if not slots.is_turn_of(session):
-        slots.wait_for_slot(session)
-        slots.start_waiting()
+    if not is_turn_of(session):
+        wait_for_slot(session)
+        start_waiting()
         return f"Session {session_number} waits: older sessions start first."
     with stop_on_signals(Session.StopCause.WORKER, "the worker was told to stop") as asked_to_stop:
         taken = runner.run(session, asked_to_stop=asked_to_stop)
@@ -44,7 +44,7 @@ def run_session(session_number: int) -> str:
 def recover_orphans() -> str:
     recovered = recover()
     expire_overdue()
-    slots.start_waiting()
+    start_waiting()
     note_unschedulable()
     return f"{len(recovered)} sessions needed recovery."
 

@@ -29,8 +29,8 @@ from escalation.incidents.findings import (
     is_of_a_run,
 )
 from escalation.incidents.states import Change, Changed, IncidentState, Kept
-from escalation.notifications.notify import notify
-from escalation.queue.lock import installation_lock
+from escalation.notifications.outbox import notify
+from escalation.queue import installation_lock
 from sessions_app.history.incidents import LONGEST_NOTE
 from sessions_app.history.services import display_name, one_spelling
 from sessions_app.models import (

@@ -1,4 +1,4 @@
-"""Routes stored notifications: decides and writes the messages in one transaction."""
+"""Stores notifications, and routes them: writes their messages in one transaction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,33 @@ from escalation.notifications.routing import (
     summary_title,
     title_of,
 )
-from sessions_app.models import Channel, Message, Notification
+from sessions_app.models import Approval, Channel, Incident, Message, Notification, Watch
+from sessions_app.redaction.redact import redacted
+
+
+def notify(
+    kind: str,
+    title: str,
+    *,
+    severity: int = Incident.Severity.WARNING,
+    text: str = "",
+    watch: Watch | None = None,
+    incident: Incident | None = None,
+    approval: Approval | None = None,
+    path: str = "",
+) -> Notification:
+    """Store a notification in the caller's transaction; the worker sends it later."""
+    return Notification.objects.create(
+        kind=kind,
+        title=redacted(title),
+        text=redacted(text),
+        severity=severity,
+        watch=watch,
+        incident=incident,
+        approval=approval,
+        path=path,
+    )
+
 
 AT_ONCE = 200
 MINUTE = timedelta(minutes=1)

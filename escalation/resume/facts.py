@@ -14,7 +14,8 @@ from django.utils import timezone
 from escalation.agent.binary import ClaudeBinary, fingerprint_of
 from escalation.agent.stream import default_window
 from escalation.resume import transcripts
-from escalation.resume.guards import (
+from escalation.tiers import Tier
+from sessions_app.history.resume import (
     Continuation,
     NextRun,
     ParentFacts,
@@ -22,9 +23,8 @@ from escalation.resume.guards import (
     TranscriptLocation,
     cheap_objection,
     continuation_from,
+    recorded_facts,
 )
-from escalation.tiers import Tier
-from sessions_app.history.resume import recorded_facts
 from sessions_app.models import Conversation, Session
 
 READABLE = (TranscriptLocation.ON_DISK, TranscriptLocation.ARCHIVED)

@@ -5,34 +5,219 @@ it after some time. After every session the file is archived in the database, wh
 share; it is restored before a tier resumes a conversation on a host that lacks it.
 
 The newer copy is the one with more entries, never the one with a later time: clocks differ.
+The files of the CLI are validated when they are read, and replaced as a whole when written.
 """
 
 from __future__ import annotations
 
+import errno
+import json
 import logging
+import math
+import os
 import shutil
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from django.db.models import Exists, OuterRef
 
 from escalation.agent import stream as shape
-from escalation.agent import transcript_files as files
-from escalation.agent.stream import occupancy_of
-from escalation.agent.transcript_files import Entry
-from escalation.resume.guards import CONVERSATION_ID
+from escalation.agent.stream import occupancy_of, parse_line, to_cost
 from sessions_app.archive import transcripts as store
 from sessions_app.archive.transcripts import TranscriptDamaged, TranscriptLocked
+from sessions_app.history.resume import CONVERSATION_ID
 from sessions_app.models import Session
 from sessions_app.models.session import SessionQuerySet
 
 if TYPE_CHECKING:
     from claude_agent_sdk.types import SessionKey
 
-
 logger = logging.getLogger(__name__)
+
+MAX_FILE_BYTES = 512 * 1024 * 1024
+MAX_SUBPATH = 300
+
+SUBAGENTS = "subagents"
+TOOL_RESULTS = "tool-results"
+AGENT_METADATA = "agent_metadata"
+"""The SDK's type of the entry for the `.meta.json` of a subagent."""
+TOOL_RESULT_FILE = "claudeops_tool_result_file"
+"""Our type of the entry for a long output, which the CLI stores in a file of its own."""
+
+Entry = dict[str, Any]
+
+
+def transcript_path(config_dir: Path, workdir: str | Path, session_id: str) -> Path:
+    """Return the path of a conversation. Links in the working directory are followed."""
+    # Imported here because the SDK takes 35 MB.
+    from claude_agent_sdk import project_key_for_directory
+
+    return config_dir / "projects" / project_key_for_directory(workdir) / f"{session_id}.jsonl"
+
+
+def whole_entries(path: Path) -> tuple[list[Entry], int]:
+    """Return the valid entries and the number of invalid lines."""
+    entries: list[Entry] = []
+    unreadable = 0
+    for line in read_lines(path):
+        entry = entry_in(line)
+        if entry is None:
+            unreadable += 1
+        else:
+            entries.append(entry)
+    return entries, unreadable
+
+
+def entry_in(line: bytes) -> Entry | None:
+    """Parse a line without changes, so that it can be written back."""
+    if parse_line(line).is_noise:
+        return None
+    try:
+        entry: Entry = json.loads(line.decode("utf-8", "replace"), parse_float=_finite)
+    except ValueError:
+        return None
+    return entry
+
+
+def read_lines(path: Path) -> Iterator[bytes]:
+    with _opened(path) as file:
+        for line in file:
+            if line.strip():
+                yield line
+
+
+def is_message(entry: Entry) -> bool:
+    """Return whether this is an entry that the CLI needs to find a conversation."""
+    return entry.get("type") in ("user", "assistant") and isinstance(entry.get("uuid"), str)
+
+
+def cost_entries_in(path: Path) -> Iterator[Entry]:
+    """Yield the entries in which newer CLIs keep the total cost of the conversation."""
+    for line in read_lines(path):
+        if b'"cost-state"' in line and (entry := entry_in(line)) is not None:
+            yield entry
+
+
+def total_cost_in(entries: Iterable[Entry]) -> Decimal | None:
+    """Return the last stated total cost."""
+    total = None
+    for entry in entries:
+        if entry.get("type") == "cost-state":
+            stated = to_cost(entry.get("totalCostUSD"))
+            total = total if stated is None else stated
+    return total
+
+
+def companions(session_directory: Path) -> Iterator[tuple[str, Path]]:
+    """Yield files of subagents and long tool outputs, each with its subpath."""
+    for path in _files_under(session_directory / SUBAGENTS):
+        if path.suffix == ".jsonl":
+            yield path.relative_to(session_directory).with_suffix("").as_posix(), path
+    for path in _files_under(session_directory / TOOL_RESULTS):
+        yield path.relative_to(session_directory).as_posix(), path
+
+
+def companion_entries(subpath: str, path: Path) -> tuple[list[Entry], int]:
+    if not subpath.startswith(f"{SUBAGENTS}/"):
+        return [{"type": TOOL_RESULT_FILE, "text": _read_text(path)}], 0
+    entries, unreadable = whole_entries(path)
+    if meta := _read_object(_sidecar(path)):
+        entries.append({**meta, "type": AGENT_METADATA})
+    return entries, unreadable
+
+
+def write_companion(session_directory: Path, subpath: str, entries: list[Entry]) -> None:
+    """Write the file of a subpath. Of entries that replace each other the last one counts."""
+    path = session_directory / subpath
+    if not subpath.startswith(f"{SUBAGENTS}/"):
+        write_atomically(path, [entries[-1]["text"].encode("utf-8", "surrogateescape")])
+        return
+    transcript = path.with_name(path.name + ".jsonl")
+    meta = [entry for entry in entries if entry.get("type") == AGENT_METADATA]
+    if meta:
+        content = {name: value for name, value in meta[-1].items() if name != "type"}
+        write_atomically(_sidecar(transcript), [json.dumps(content).encode()])
+    write_entries(transcript, [entry for entry in entries if entry.get("type") != AGENT_METADATA])
+
+
+def is_safe_subpath(subpath: str) -> bool:
+    """Return whether a subpath stays in the directory of its session."""
+    parts = subpath.split("/")
+    return (
+        parts[0] in (SUBAGENTS, TOOL_RESULTS)
+        and len(parts) > 1
+        and not {"", ".", ".."} & set(parts)
+        and subpath.isprintable()
+        and len(subpath) <= MAX_SUBPATH
+    )
+
+
+def write_entries(path: Path, entries: Iterable[Entry]) -> None:
+    write_atomically(
+        path, (json.dumps(entry, separators=(",", ":")).encode() + b"\n" for entry in entries)
+    )
+
+
+def write_atomically(path: Path, pieces: Iterable[bytes]) -> None:
+    """Write a file that only its owner can read, and rename it when it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, unfinished = tempfile.mkstemp(dir=path.parent, prefix=".restoring-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.writelines(pieces)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(unfinished, path)
+    except BaseException:
+        os.unlink(unfinished)
+        raise
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """Open a regular file without following links: an agent can write here."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    facts = os.fstat(handle)
+    if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_FILE_BYTES:
+        os.close(handle)
+        raise OSError(errno.EFBIG, "not a plain file, or longer than any transcript", str(path))
+    return os.fdopen(handle, "rb")
+
+
+def _files_under(directory: Path) -> Iterator[Path]:
+    for folder, _folders, names in sorted(os.walk(directory)):
+        for name in sorted(names):
+            if not name.startswith("."):
+                yield Path(folder, name)
+
+
+def _read_text(path: Path) -> str:
+    """Read any bytes as text that can be written back unchanged."""
+    with _opened(path) as file:
+        return file.read().decode("utf-8", "surrogateescape")
+
+
+def _read_object(path: Path) -> Entry | None:
+    try:
+        return entry_in(_read_text(path).encode("utf-8", "surrogateescape"))
+    except OSError:
+        return None
+
+
+def _sidecar(transcript: Path) -> Path:
+    return transcript.with_name(transcript.name.removesuffix(".jsonl") + ".meta.json")
+
+
+def _finite(number: str) -> float:
+    """Refuse numbers that JSON cannot hold: they would make the whole file unreadable."""
+    value = float(number)
+    if math.isinf(value):
+        raise ValueError(f"{number[:20]} is too large")
+    return value
 
 
 class TranscriptState(StrEnum):
@@ -73,8 +258,8 @@ def archive(session: Session) -> int:
         return 0
     stored = 0
     directory = path.with_suffix("")
-    for subpath, file in [("", path), *files.companions(directory)]:
-        if subpath and not files.is_safe_subpath(subpath):
+    for subpath, file in [("", path), *companions(directory)]:
+        if subpath and not is_safe_subpath(subpath):
             logger.warning("Session %s: cannot archive the file name %r", session.pk, subpath)
             continue
         try:
@@ -102,11 +287,11 @@ def restore(session: Session, config_dir: Path) -> bool:
         return False
     try:
         entries = store.load_entries(_key(project, session.session_id)) or []
-        if not any(files.is_message(entry) for entry in entries):
+        if not any(is_message(entry) for entry in entries):
             return False
         _restore_companions(project, session.session_id, path.with_suffix(""))
         if _archive_is_ahead(path, entries):
-            files.write_entries(path, entries)
+            write_entries(path, entries)
     except (TranscriptDamaged, OSError) as error:
         logger.warning("Session %s: could not restore its transcript: %s", session.pk, error)
         return False
@@ -118,7 +303,7 @@ def cost_state_total(session: Session) -> Decimal | None:
     path = _path_of(session)
     if path is not None:
         try:
-            total = files.total_cost_in(files.cost_entries_in(path))
+            total = total_cost_in(cost_entries_in(path))
         except OSError:
             total = None
         if total is not None:
@@ -137,10 +322,10 @@ def messages_on_disk(session: Session) -> list[Entry]:
     if path is None:
         return []
     try:
-        entries, _broken = files.whole_entries(path)
+        entries, _broken = whole_entries(path)
     except OSError:
         return []
-    return [entry for entry in entries if files.is_message(entry)]
+    return [entry for entry in entries if is_message(entry)]
 
 
 def _path_of(session: Session, config_dir: Path | None = None) -> Path | None:
@@ -148,16 +333,16 @@ def _path_of(session: Session, config_dir: Path | None = None) -> Path | None:
         return None
     if not session.workdir or not CONVERSATION_ID.fullmatch(session.session_id):
         return None
-    return files.transcript_path(
+    return transcript_path(
         config_dir or Path(session.config_dir), session.workdir, session.session_id
     )
 
 
 def _state_of(path: Path) -> TranscriptState:
     try:
-        for line in files.read_lines(path):
-            entry = files.entry_in(line)
-            if entry is not None and files.is_message(entry):
+        for line in read_lines(path):
+            entry = entry_in(line)
+            if entry is not None and is_message(entry):
                 return TranscriptState.PRESENT
     except (FileNotFoundError, NotADirectoryError):
         return TranscriptState.MISSING
@@ -169,9 +354,7 @@ def _state_of(path: Path) -> TranscriptState:
 
 def _archive_file(key: SessionKey, path: Path) -> int:
     subpath = key.get("subpath", "")
-    entries, unreadable = (
-        files.companion_entries(subpath, path) if subpath else files.whole_entries(path)
-    )
+    entries, unreadable = companion_entries(subpath, path) if subpath else whole_entries(path)
     if unreadable:
         logger.warning(
             "%s: %s of %s lines are not readable", path, unreadable, unreadable + len(entries)
@@ -192,7 +375,7 @@ def _archive_is_ahead(path: Path, archived: list[Entry]) -> bool:
     state = _state_of(path)
     if state in (TranscriptState.MISSING, TranscriptState.EMPTY):
         return True
-    on_disk, _unreadable = files.whole_entries(path)
+    on_disk, _unreadable = whole_entries(path)
     return _is_ahead(archived, on_disk)
 
 
@@ -204,18 +387,18 @@ def _is_ahead(archived: list[Entry], on_disk: list[Entry]) -> bool:
 def _restore_companions(project: str, session_id: str, directory: Path) -> None:
     """Restore the companion files; called before the transcript that refers to them."""
     for row in store.subtranscripts(project, session_id):
-        if not files.is_safe_subpath(row.subpath):
+        if not is_safe_subpath(row.subpath):
             logger.warning("%s: not restored, because its name leads out of the directory", row)
             continue
         archived = store.load_entries(_key(project, session_id, row.subpath)) or []
-        there = dict(files.companions(directory)).get(row.subpath)
-        on_disk = files.companion_entries(row.subpath, there)[0] if there else []
+        there = dict(companions(directory)).get(row.subpath)
+        on_disk = companion_entries(row.subpath, there)[0] if there else []
         if _is_ahead(archived, on_disk):
-            files.write_companion(directory, row.subpath, archived)
+            write_companion(directory, row.subpath, archived)
 
 
 def _archived_total(session_id: str) -> Decimal | None:
-    return files.total_cost_in(_archived_entries(session_id))
+    return total_cost_in(_archived_entries(session_id))
 
 
 def _archived_entries(session_id: str) -> list[Entry]:

@@ -25,7 +25,7 @@ from escalation.agent.process import ReaderWakeup
 from escalation.command_policy.decision import Decision, ExecRequest, read_one_command
 from escalation.command_policy.understanding import CommandEffect
 from escalation.incidents import recorder
-from escalation.queue.lock import installation_lock
+from escalation.queue import installation_lock
 from escalation.run.manifest import CurrentManifest, manifest_of_cycle
 from escalation.run.recorder import Recorder
 from escalation.sandbox.command_runner import (

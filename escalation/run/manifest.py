@@ -18,7 +18,7 @@ from django.utils import timezone
 from django.utils.crypto import constant_time_compare, salted_hmac
 
 from escalation.errors import OperationRefused, RefusalCode
-from escalation.queue.hosts import own_labels
+from escalation.queue import own_labels
 from sessions_app.models import Cycle, Manifest, Watch
 from sessions_app.models.fields import fitted
 from sessions_app.models.watch import MANIFEST_NAME, may_run, read_host_words

@@ -37,12 +37,10 @@ from escalation.errors import CannotRun, RecordTooThin, WhyNot
 from escalation.report import REPORT_SCHEMA_JSON
 from escalation.resume import handoff, transcripts
 from escalation.resume.facts import decide_continuation
-from escalation.resume.guards import Continuation, Fresh, Guard, Handoff, Resume
 from escalation.resume.transcripts import TranscriptState
 from escalation.run.cost import last_unit_price, weighted_tokens
-from escalation.run.database_retry import persistently
 from escalation.run.prompts import prompt_for
-from escalation.run.recorder import Recorder
+from escalation.run.recorder import Recorder, persistently
 from escalation.sandbox.api_proxy import Spending
 from escalation.sandbox.layout import why_unreachable
 from escalation.sandbox.setup import SandboxRequest, safe_path, sandbox_in_force, sandbox_or_refusal
@@ -50,6 +48,7 @@ from escalation.supervisor.successors import Lineage, begun, lacks_approval
 from escalation.tiers import Tier, dry_run_sandbox, get_tier, question_sandbox
 from sessions_app.costs.budgets import Budget, Spent, first_spent, least_left
 from sessions_app.costs.spending import budgets_of_cycle
+from sessions_app.history.resume import Continuation, Fresh, Guard, Handoff, Resume
 from sessions_app.models import Conversation, Session, Watch
 from sessions_app.models.autonomy import refusal
 from sessions_app.models.session import EventKind

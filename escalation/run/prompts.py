@@ -20,11 +20,11 @@ from django.conf import settings
 
 from escalation.agent.stream import ToolCall, tool_calls
 from escalation.errors import PromptMissing
-from escalation.resume.guards import Continuation, Fresh, Guard, Handoff, Resume
 from escalation.run.manifest import manifest_of_cycle
 from escalation.supervisor.successors import Lineage
 from escalation.tiers import Tier
 from sessions_app.history.incidents import remedies_that_failed
+from sessions_app.history.resume import Continuation, Fresh, Guard, Handoff, Resume
 from sessions_app.models import Cycle, Session, SessionEvent
 from sessions_app.models.session import EventKind
 from sessions_app.redaction.redact import redacted

@@ -1,4 +1,8 @@
-"""Writes the events of a session to the database in small batches, or to a spool file."""
+"""Writes the events of a session to the database in small batches, or to a spool file.
+
+`persistently` and `timeout` serve every writer of a run: for a database that is locked,
+unavailable or out of space.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,20 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from django.conf import settings
-from django.db import DatabaseError, OperationalError, transaction
+from django.db import DatabaseError, OperationalError, connection, transaction
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
+from stamina import RetryingCaller
+from stamina.instrumentation import RetryDetails, set_on_retry_hooks
 
 from escalation.agent.stream import StreamLine, parse_line, storable
-from escalation.run.database_retry import persistently
 from sessions_app.models import Session, SessionEvent
 from sessions_app.models.session import EventKind, EventLog
 from sessions_app.redaction.redact import (
@@ -29,6 +35,74 @@ from sessions_app.redaction.redact import (
 )
 
 logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def timeout(seconds: int) -> Iterator[None]:
+    """Limit how long statements wait for locks.
+
+    A database that is unavailable cannot be told so, and its next connection has the usual
+    timeout; that must not end the session.
+    """
+    with contextlib.suppress(OperationalError):
+        _wait_for_locks(seconds * 1000)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OperationalError):
+            _wait_as_usual()
+
+
+def _wait_for_locks(milliseconds: int) -> None:
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            cursor.execute(f"PRAGMA busy_timeout = {milliseconds}")
+        else:
+            # 0 would mean no limit.
+            cursor.execute(f"SET lock_timeout = {max(1, milliseconds)}")
+
+
+def _wait_as_usual() -> None:
+    if connection.vendor == "sqlite":
+        _wait_for_locks(int(connection.settings_dict["OPTIONS"].get("timeout", 5)) * 1000)
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("RESET lock_timeout")
+
+
+TIMEOUT_SECONDS = 300.0
+LOOK_SECONDS = 1.0
+
+Result = TypeVar("Result")
+
+
+def persistently(
+    action: Callable[[], Result],
+    *,
+    within: float | None = None,
+) -> Result:
+    """Call `action` until it raises no OperationalError; give up after `within` seconds.
+
+    The waits grow from 0.1 s to LOOK_SECONDS, with jitter, so that writers that were refused
+    together do not come back together.
+    """
+    call = RetryingCaller(
+        attempts=None,
+        timeout=TIMEOUT_SECONDS if within is None else within,
+        wait_initial=0.1,
+        wait_max=LOOK_SECONDS,
+        wait_jitter=0.1,
+    )
+    return call(OperationalError, action)
+
+
+def _log_first_retry(details: RetryDetails) -> None:
+    """Log the first retry with its error; stamina's own hook logs each one without it."""
+    if details.retry_num == 1:
+        logger.warning("The database is not available (%s); trying again", details.caused_by)
+
+
+set_on_retry_hooks([_log_first_retry])
 
 
 def spool_path(session: Session) -> Path:

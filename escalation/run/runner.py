@@ -37,10 +37,14 @@ from escalation.agent.process import Ended, Manner, ReaderWakeup, StopAsked, Wat
 from escalation.agent.process_tree import ProcessId, boot_id, started_at
 from escalation.agent.stream import StreamFacts
 from escalation.errors import CannotRun, Postponed, RecordTooThin, WhyNot
-from escalation.queue import leave_to_caller
-from escalation.queue.hosts import not_for_this_host
-from escalation.queue.lock import installation_lock
-from escalation.queue.slots import SessionLimits, running_tiers, wait_for_slot
+from escalation.queue import (
+    SessionLimits,
+    installation_lock,
+    leave_to_caller,
+    not_for_this_host,
+    running_tiers,
+    wait_for_slot,
+)
 from escalation.resume.facts import resume_limits
 from escalation.run.command_checks import (
     BypassCheck,
@@ -51,10 +55,9 @@ from escalation.run.command_checks import (
     RunChanges,
     injection_check_of,
 )
-from escalation.run.database_retry import persistently, timeout
 from escalation.run.finish import NOTHING_HEARD, close, ending_without_facts, finish, finish_run
 from escalation.run.prepare import RunPlan, prepare
-from escalation.run.recorder import Listener, Recorder
+from escalation.run.recorder import Listener, Recorder, persistently, timeout
 from escalation.sandbox.setup import RunSandbox, decider_for, in_sandbox
 from escalation.supervisor import budgets
 from escalation.supervisor.budgets import waits_for_others

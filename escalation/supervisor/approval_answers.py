@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from django.utils import timezone
 
 from escalation.errors import OperationRefused, RefusalCode
-from escalation.queue import enqueue_session
-from escalation.queue.lock import installation_lock
+from escalation.queue import enqueue_session, installation_lock
 from escalation.supervisor import approvals
 from escalation.supervisor.conclude import finish_cycle
 from escalation.supervisor.successors import ask_for_plan, give_up

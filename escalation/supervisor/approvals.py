@@ -17,7 +17,7 @@ from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
 from escalation.errors import OperationRefused, RefusalCode
-from escalation.notifications.notify import notify
+from escalation.notifications.outbox import notify
 from sessions_app.access.roles import Right, may, refusal
 from sessions_app.history.claims import ReportItem, read_report
 from sessions_app.models import Approval, Cycle, Incident, Notification, Session

@@ -20,8 +20,7 @@ from django.conf import settings
 from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 
-from escalation.queue.lock import installation_lock
-from escalation.queue.slots import start_waiting
+from escalation.queue import installation_lock, start_waiting
 from escalation.supervisor.decision import Ending
 from sessions_app.models import Approval, Cycle, RateLimit, Session, Watch
 from sessions_app.redaction.redact import redacted

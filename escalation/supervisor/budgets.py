@@ -10,7 +10,7 @@ from decimal import Decimal
 from django.urls import reverse
 
 from escalation.errors import OperationRefused, RefusalCode
-from escalation.notifications.notify import notify
+from escalation.notifications.outbox import notify
 from escalation.report import Report
 from escalation.supervisor import cooldowns
 from escalation.supervisor.cooldowns import Reached

@@ -21,9 +21,7 @@ from django.conf import settings
 from django.db import Error, transaction
 
 from escalation.incidents import recorder
-from escalation.queue import enqueue_session
-from escalation.queue.lock import installation_lock
-from escalation.queue.slots import start_waiting
+from escalation.queue import enqueue_session, installation_lock, start_waiting
 from escalation.supervisor import breaker
 from escalation.supervisor.approvals import carried_over, withdraw
 from escalation.supervisor.budgets import held_back, notify_of_use, tell_held

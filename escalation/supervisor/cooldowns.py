@@ -18,7 +18,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from escalation.command_policy.understanding import EVERYTHING, CommandEffect
-from escalation.notifications.notify import notify
+from escalation.notifications.outbox import notify
 from escalation.report import HEALTHY, Report
 from sessions_app.history.services import one_spelling
 from sessions_app.models import Change, Cycle, Incident, Notification, Session, Watch

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from django.db import IntegrityError
 
 from escalation.errors import CycleActive, OperationRefused, RefusalCode
-from escalation.queue.lock import installation_lock
+from escalation.queue import installation_lock
 from escalation.supervisor.budgets import require_budget
 from escalation.supervisor.successors import AS_USUAL, RunChoice, begin
 from sessions_app.models import Cycle, Session, Watch

@@ -15,8 +15,7 @@ from django.db import IntegrityError
 
 from escalation.errors import OperationRefused, RefusalCode, WhyNot
 from escalation.incidents import recorder
-from escalation.queue.lock import installation_lock
-from escalation.queue.slots import start_waiting
+from escalation.queue import installation_lock, start_waiting
 from escalation.supervisor import approvals
 from escalation.supervisor.budgets import require_budget
 from escalation.supervisor.conclude import finish_cycle

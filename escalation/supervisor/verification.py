@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from escalation.errors import OperationRefused
 from escalation.incidents import recorder
-from escalation.queue.lock import installation_lock
+from escalation.queue import installation_lock
 from escalation.supervisor import cycles
 from sessions_app.models import Cycle, Incident, PauseSwitch, Watch
 from sessions_app.tiers import LOWEST_TIER

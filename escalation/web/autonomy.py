@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_safe
 
-from escalation.queue.lock import installation_lock
+from escalation.queue import installation_lock
 from sessions_app.access.permissions import acting, needs
 from sessions_app.access.roles import Right, note_changed
 from sessions_app.history.autonomy import WhatIf, recorded_wishes, what_if

@@ -15,7 +15,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from escalation.notifications import sending
-from escalation.queue.lock import installation_lock
+from escalation.queue import installation_lock
 from sessions_app.access.admin_site import KnownChoices
 from sessions_app.access.permissions import acting, needs
 from sessions_app.access.roles import Right

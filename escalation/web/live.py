@@ -7,6 +7,7 @@ viewers of a session or a cycle, and their access is checked together (`still_al
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import re
 import time
@@ -18,21 +19,131 @@ from itertools import islice
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from asgiref.sync import sync_to_async
-from django.db import DatabaseError, connection
+from asgiref.sync import SyncToAsync, sync_to_async
+from django.contrib.auth.models import User
+from django.db import DatabaseError, connection, connections
 from django.db.models import Q
 from django.http import HttpRequest, StreamingHttpResponse
 from django.shortcuts import aget_object_or_404
 from django.template.loader import render_to_string
 from django.utils import timezone
+from django.utils.crypto import constant_time_compare
 from django.views.decorators.http import require_GET
 
 from escalation.agent.event_text import EventLine, describe_event
 from sessions_app.access.permissions import needs
-from sessions_app.access.roles import Right
-from sessions_app.access.streams import Ticket, give_thread_back, own_context, ticket_for
+from sessions_app.access.roles import Right, rights_of
 from sessions_app.models import Cycle, Session, SessionEvent
 from sessions_app.text import clean
+
+logger = logging.getLogger(__name__)
+
+# Django keeps a thread and a database connection for each request until its response ends. A stream
+# lasts for minutes, so it releases both, and reads for several streams run in another thread.
+
+
+def own_context() -> contextvars.Context:
+    """Return a context for a task that serves several requests, without a request's thread."""
+    context = contextvars.copy_context()
+    context.run(SyncToAsync.thread_sensitive_context.set, None)  # type: ignore[arg-type]
+    return context
+
+
+async def give_thread_back() -> None:
+    """Release the thread of the request. It gets another one when needed."""
+    await sync_to_async(_close_connections)()
+    request = SyncToAsync.thread_sensitive_context.get(None)
+    executor = SyncToAsync.context_to_thread_executor.pop(request, None) if request else None
+    if executor is not None:
+        executor.shutdown(wait=False)
+
+
+def _close_connections() -> None:
+    for opened in connections.all(initialized_only=True):
+        if not opened.in_atomic_block:
+            opened.close()
+
+
+ASK_AGAIN_SECONDS = 5.0
+"""Longest time for which a stream goes on after the right was removed."""
+
+
+@dataclass(eq=False, slots=True)
+class Ticket:
+    """Permission of one viewer to read a stream."""
+
+    user_pk: int
+    auth_hash: str
+    """Session hash of the account; a new password invalidates the ticket."""
+    right: Right
+    is_good: bool = True
+
+    def __enter__(self) -> Ticket:
+        _keeper().add(self)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        _keeper().remove(self)
+
+
+def ticket_for(request: HttpRequest, right: Right) -> Ticket:
+    """Return a ticket for a request whose right was checked."""
+    user = request.user
+    assert isinstance(user, User), "the request has no account"
+    return Ticket(user_pk=user.pk, auth_hash=user.get_session_auth_hash(), right=right)
+
+
+class Keeper:
+    """Checks all tickets of one event loop."""
+
+    def __init__(self) -> None:
+        self._tickets: set[Ticket] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, ticket: Ticket) -> None:
+        self._tickets.add(ticket)
+        if self._task is None:
+            loop = asyncio.get_running_loop()
+            self._task = loop.create_task(self._look(), context=own_context())
+
+    def remove(self, ticket: Ticket) -> None:
+        self._tickets.discard(ticket)
+        if not self._tickets and self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
+            try:
+                await sync_to_async(check_tickets)(tuple(self._tickets))
+            except DatabaseError:
+                logger.warning(
+                    "Could not check the rights of stream viewers; retrying", exc_info=True
+                )
+                await sync_to_async(connection.close)()
+
+
+def check_tickets(tickets: Iterable[Ticket]) -> None:
+    """Update the tickets, with two queries."""
+    tickets = list(tickets)
+    users = User.objects.prefetch_related("groups").in_bulk({ticket.user_pk for ticket in tickets})
+    for ticket in tickets:
+        user = users.get(ticket.user_pk)
+        ticket.is_good = user is not None and _may_still(user, ticket)
+
+
+def _may_still(user: User, ticket: Ticket) -> bool:
+    same_password = constant_time_compare(user.get_session_auth_hash(), ticket.auth_hash)
+    return same_password and ticket.right in rights_of(user)
+
+
+_keepers: WeakKeyDictionary[asyncio.AbstractEventLoop, Keeper] = WeakKeyDictionary()
+
+
+def _keeper() -> Keeper:
+    return _keepers.setdefault(asyncio.get_running_loop(), Keeper())
+
 
 # Position of a viewer: the last event seen of each session. Sessions of a cycle can overlap (a
 # plan session runs while a tier waits, and the supervisor writes after the end), so one number
@@ -227,8 +338,6 @@ def sse_message(name: str, data: str, mark: str) -> str:
 # One feed for each watched session or cycle. It reads the database a few times a second, renders
 # new events once and keeps the last ones. A viewer that joins late or falls behind reads the
 # database itself until it has caught up, so no queue grows. The last viewer to leave ends it.
-
-logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.1
 MESSAGES_KEPT = 1_000

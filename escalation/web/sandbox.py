@@ -21,8 +21,7 @@ from django.views.decorators.http import require_safe
 from django.views.decorators.vary import vary_on_headers
 
 from escalation.agent.binary import login_from
-from escalation.queue import slots
-from escalation.queue.lock import installation_lock
+from escalation.queue import installation_lock, start_waiting
 from escalation.sandbox.setup import sandbox_of_installation
 from escalation.web.chart import Chart, Column, chart_of
 from escalation.web.responses import HtmxRequest, wants_fragment
@@ -348,7 +347,7 @@ def accept_proof(request: HttpRequest, pk: int) -> HttpResponse:
     holding = SandboxProof.objects.filter(pk=proof.pk, is_worse=True, accepted_at=None)
     with installation_lock():
         accepted = holding.update(accepted_by=cast(User, request.user), accepted_at=timezone.now())
-        started = slots.start_waiting() if accepted else 0
+        started = start_waiting() if accepted else 0
     if accepted:
         messages.success(request, f"Accepted. {started} waiting sessions start.")
     else:

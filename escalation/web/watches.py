@@ -24,7 +24,7 @@ from django.views.decorators.vary import vary_on_headers
 from escalation.command_policy import grants as known_grants
 from escalation.command_policy.understanding import EVERYTHING
 from escalation.errors import OperationRefused, RefusalCode
-from escalation.queue.lock import installation_lock
+from escalation.queue import installation_lock
 from escalation.run.manifest import (
     MANIFEST_LENGTH,
     CurrentManifest,

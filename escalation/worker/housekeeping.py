@@ -23,8 +23,7 @@ from django.utils import timezone
 from escalation.errors import WhyNot
 from escalation.incidents import recorder
 from escalation.incidents.findings import could_not_run
-from escalation.queue.hosts import labels_of, live_hosts, unschedulable
-from escalation.queue.lock import installation_lock
+from escalation.queue import installation_lock, labels_of, live_hosts, unschedulable
 from escalation.resume import transcripts
 from escalation.supervisor.manual import expire_interrupted, expire_queued
 from sessions_app.archive import encryption_key

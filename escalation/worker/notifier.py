@@ -19,7 +19,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from escalation.notifications import digest, outbox, sending
-from escalation.notifications.notify import notify
+from escalation.notifications.outbox import notify
 from escalation.supervisor.approvals import link_for
 from escalation.supervisor.conclude import due_pings, send_ping
 from sessions_app.models import Incident, Notification, WorkerHeartbeat

@@ -12,8 +12,7 @@ from django.utils import timezone
 from django_q.models import Schedule
 
 from escalation.errors import OperationRefused, RefusalCode
-from escalation.queue import enqueue_session, waiting_sessions
-from escalation.queue.lock import installation_lock
+from escalation.queue import enqueue_session, installation_lock, waiting_sessions
 from escalation.run.manifest import accept_first
 from sessions_app.models import Cycle, PauseSwitch, Session, Watch
 from sessions_app.redaction.redact import redacted

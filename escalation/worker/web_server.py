@@ -1,10 +1,14 @@
-"""The web server: `python -m escalation.worker.web_server HOST PORT`."""
+"""The web server: `python -m escalation.worker.web_server HOST PORT`.
+
+A watchdog in it reports silent workers, and sends notifications in their place.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import errno
+import logging
 import socket
 import sys
 import threading
@@ -12,6 +16,33 @@ from pathlib import Path
 from types import FrameType
 
 import uvicorn
+from django.db import connection
+
+from escalation.worker.health import worker_was_seen
+from escalation.worker.notifier import Notifier, tell_of_silent_workers
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 60.0
+
+
+def look_until(stop: threading.Event) -> None:
+    notifier = Notifier()
+    look(notifier)
+    while not stop.wait(LOOK_SECONDS):
+        look(notifier)
+
+
+def look(notifier: Notifier) -> None:
+    try:
+        tell_of_silent_workers()
+        if not worker_was_seen():
+            notifier.look()
+    except Exception:
+        logger.exception("Could not check the workers; retrying")
+    finally:
+        connection.close()
+
 
 TICK_SECONDS = 1.0
 FIRST_LOOK_SECONDS = 180.0
@@ -63,7 +94,7 @@ def _run_watchdog(stop: threading.Event) -> None:
     if stop.wait(FIRST_LOOK_SECONDS):
         return
     # Imported late: it needs Django, which the application sets up.
-    from escalation.worker.watchdog import look_until
+    from escalation.worker.web_server import look_until
 
     look_until(stop)
 

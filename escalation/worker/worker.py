@@ -30,9 +30,8 @@ from django_q import cluster
 from django_q.conf import Conf
 from django_q.worker import worker
 
+from escalation.queue import installation_lock, own_labels
 from escalation.queue.broker import WakingBroker
-from escalation.queue.hosts import own_labels
-from escalation.queue.lock import installation_lock
 from escalation.run.recovery import recover, recover_orphans, sweep
 from escalation.sandbox.setup import sandbox_of_installation
 from escalation.worker.health import INSTEAD_OF_ROOT, RUNS_AS_ROOT, runs_as_root

@@ -1,6 +1,6 @@
-"""Guards of resume, and the receipt of an escalation.
+"""Decides how a session begins (resume, handoff or fresh); the receipt of an escalation.
 
-The guards are pure rules in one table, which the decision (`escalation/resume`), the page of a
+The guards are pure rules in one table, which the decision (`continuation_from`), the page of a
 session and the receipt read. The name of a guard is stored with the session. A changed model is not
 a guard, because tiers change it on purpose. The receipt of a session lists who requested it, and
 the tools, grants and budget that it got compared with its parent.
@@ -256,6 +256,46 @@ def first_objection(
 
 
 PASSED, OBJECTED, NOT_ASKED = "passed", "objected", "not asked"
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    session_id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Handoff:
+    guard: Guard
+    why: str
+
+
+Continuation = Fresh | Resume | Handoff
+
+
+def continuation_from(
+    parent: ParentFacts | None, run: NextRun, limits: ResumeLimits
+) -> Continuation:
+    if parent is None:
+        return Fresh(why="first run of the cycle")
+    if objection := first_objection(parent, run, limits):
+        return Handoff(*objection)
+    return Resume(
+        session_id=parent.session_id,
+        why=f"continues the conversation of Tier {parent.tier}: "
+        f"{occupancy(parent, run)} of the context in use, "
+        f"under the limit of {exact_percent(limits.context_threshold)}",
+    )
+
+
+def cheap_objection(parent: ParentFacts, run: NextRun, limits: ResumeLimits) -> bool:
+    """Return whether a guard objects that does not need the disk."""
+    return first_objection(parent, run, limits, CHEAP_RULES) is not None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

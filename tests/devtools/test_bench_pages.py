@@ -10,7 +10,7 @@ from django.core.management import call_command
 
 from escalation.drills import scratch
 from escalation.web import urls
-from sessions_app.costs.rollups_check import check
+from sessions_app.costs.rollups import check
 from sessions_app.models import Approval, Change, Cycle, Incident, Session
 from tests.devtools.benchmarks import pages, silent
 from tests.devtools.benchmarks.pages import (

@@ -7,7 +7,13 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from escalation.resume.guards import Guard, NextRun, ParentFacts, ResumeLimits, TranscriptLocation
+from sessions_app.history.resume import (
+    Guard,
+    NextRun,
+    ParentFacts,
+    ResumeLimits,
+    TranscriptLocation,
+)
 from tests.escalation.rows import CONVERSATION
 
 FENCE = re.compile(r"^=====\[ record [0-9a-f]{16} \]=====$", re.MULTILINE)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from escalation.resume.guards import Continuation, Fresh, Guard, Handoff, Resume
 from escalation.run.prompts import EarlierRun, OperatorContext, PromptContext, rendered
 from escalation.tiers import get_tier
+from sessions_app.history.resume import Continuation, Fresh, Guard, Handoff, Resume
 from sessions_app.history.session_actions import LONGEST_REASON
 from sessions_app.models import Session, session
 from tests.escalation.rows import CONVERSATION

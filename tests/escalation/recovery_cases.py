@@ -14,8 +14,8 @@ from typing import Any
 from django.utils import timezone
 
 from escalation.agent.process_tree import boot_id, started_at
-from escalation.agent.transcript_files import transcript_path
 from escalation.queue import enqueue_with
+from escalation.resume.transcripts import transcript_path
 from escalation.run.recovery import Recovered, recover
 from sessions_app.models import Session, SessionEvent
 from tests.factories import SessionEventFactory, SessionFactory

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from escalation.agent.transcript_files import transcript_path
 from escalation.queue import leave_to_caller
+from escalation.resume.transcripts import transcript_path
 from escalation.run import runner
 from sessions_app.models import Session, Transcript
 from tests.escalation.fake_cli import FakeCli

@@ -10,7 +10,7 @@ from claudeops.env import Environment, tiers_from
 from escalation.command_policy.decision import CommandPolicy, ExecRequest, decide
 from escalation.command_policy.grants import grants_for
 from escalation.command_policy.understanding import NEVER
-from escalation.queue.slots import SessionLimits
+from escalation.queue import SessionLimits
 from escalation.run.prompts import prompt_files
 from escalation.tiers import (
     DEFAULT_TIERS,

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from escalation.agent.transcript_files import transcript_path
+from escalation.resume.transcripts import transcript_path
 from sessions_app.models import Session
 from tests.factories import SessionFactory
 

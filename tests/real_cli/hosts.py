@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from escalation.agent.binary import cli_environment, find_binary
-from escalation.agent.transcript_files import transcript_path
 from escalation.drills.scripted_api import ScriptedApi
+from escalation.resume.transcripts import transcript_path
 from sessions_app.models import Session
 from tests.factories import SessionFactory
 

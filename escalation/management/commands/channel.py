@@ -13,7 +13,7 @@ from escalation.errors import RefusalCode
 from escalation.management.commands.run_cycle import confirm_or_stop
 from escalation.management.output import Refused, TerminalCommand, waiting
 from escalation.notifications import sending
-from escalation.queue.lock import installation_lock
+from escalation.queue import installation_lock
 from sessions_app.models import Channel, Incident, Watch
 
 NO_CHANNEL = "There is no channel yet. Add one: claudeops channel add NAME."

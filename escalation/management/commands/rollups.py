@@ -7,9 +7,8 @@ from argparse import ArgumentParser
 from typing import Any
 
 from escalation.management.output import TerminalCommand, waiting
-from escalation.queue.lock import installation_lock
-from sessions_app.costs.rollups import rebuild_sums
-from sessions_app.costs.rollups_check import check
+from escalation.queue import installation_lock
+from sessions_app.costs.rollups import check, rebuild_sums
 from sessions_app.models.search import rebuild_search_text
 
 

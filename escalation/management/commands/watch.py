@@ -22,7 +22,7 @@ from escalation.management.arguments import (
 )
 from escalation.management.commands.run_cycle import confirm_or_stop
 from escalation.management.output import Cell, Refused, TerminalCommand, refused_for, write_table
-from escalation.queue.lock import installation_lock
+from escalation.queue import installation_lock
 from escalation.run.manifest import (
     CurrentManifest,
     ManifestState,

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from escalation.agent.binary import find_binary, fingerprint_of
 from escalation.errors import CannotRun, WhyNot
-from escalation.notifications.notify import notify
+from escalation.notifications.outbox import notify
 from escalation.sandbox.proof.play import kernel, play_in_scratch
 from escalation.sandbox.setup import sandbox_or_refusal
 from sessions_app.models import Notification, SandboxProof

@@ -24,11 +24,11 @@ from escalation.drills.drill import DRILL_KEY, drill_path, start_drill
 from escalation.drills.scenario import Scenario, load_scenario
 from escalation.drills.scripted_api import ScriptedApi
 from escalation.report import REPORT_SCHEMA_JSON
-from escalation.resume.guards import Fresh, Resume
 from escalation.run.prompts import EarlierRun, PromptContext, operator_context_of, rendered
 from escalation.tiers import get_tier
 from escalation.worker.parent import start_worker
 from sessions_app.credentials import API_KEY
+from sessions_app.history.resume import Fresh, Resume
 from sessions_app.models import Cycle
 from sessions_app.tiers import FULL, LOWEST_TIER
 from tests.devtools.benchmarks import Tell, silent

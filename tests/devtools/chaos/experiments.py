@@ -21,7 +21,7 @@ from pathlib import Path
 from django.db import connection
 
 from escalation.drills.drill import start_drill
-from escalation.run.database_retry import persistently
+from escalation.run.recorder import persistently
 from tests.devtools.chaos.costs import Prices
 from tests.devtools.chaos.evidence import DATABASE, DrillEvidence, DrillTraces, ask, gather
 from tests.devtools.chaos.faults import EVERY_FAULT, KILL_A_HOST, Scene

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.core.management import call_command
 
-from sessions_app.costs.rollups_check import check
+from sessions_app.costs.rollups import check
 from sessions_app.models import PeriodCost, Session
 from tests.factories import three_tier_chain
 
@@ -38,8 +38,8 @@ import contextlib, io
 from decimal import Decimal
 from django.core.management import call_command
 from django.utils import timezone
-from escalation.queue.lock import installation_lock
-from sessions_app.costs.rollups_check import check
+from escalation.queue import installation_lock
+from sessions_app.costs.rollups import check
 from sessions_app.models.session import EventLog
 
 def rebuild():

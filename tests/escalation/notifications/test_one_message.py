@@ -8,7 +8,7 @@ SETUP = """
 from escalation.notifications import digest, outbox, sending
 from escalation.worker import notifier
 from escalation.notifications.sending import DeliveryResult
-from escalation.notifications.notify import notify
+from escalation.notifications.outbox import notify
 from sessions_app.redaction.encryption import (encrypt_address)
 from django.utils import timezone
 from datetime import timedelta

@@ -10,8 +10,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from escalation.notifications import outbox
-from escalation.notifications.notify import notify
-from escalation.notifications.outbox import pass_on
+from escalation.notifications.outbox import notify, pass_on
 from escalation.notifications.routing import MOST_A_MINUTE
 from escalation.supervisor.conclude import finish_cycle
 from sessions_app.models import Approval, Cycle, Incident, Message, Notification

@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 from django_q.models import OrmQ
 
-from escalation.queue import enqueue_session, enqueue_with, leave_to_caller
-from escalation.queue.slots import start_waiting, wait_for_slot
+from escalation.queue import (
+    enqueue_session,
+    enqueue_with,
+    leave_to_caller,
+    start_waiting,
+    wait_for_slot,
+)
 from sessions_app.models import Session
 from tests.factories import SessionFactory
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from django.db import transaction
 
-from escalation.queue.wakeup import FifoWakeup
+from escalation.queue.broker import FifoWakeup
 
 PROJECT = Path(__file__).resolve().parents[3]
 LISTENER = """
@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 import django
 django.setup()
-from escalation.queue.wakeup import FifoWakeup
+from escalation.queue.broker import FifoWakeup
 wakeup = FifoWakeup(Path(sys.argv[1]), "default")
 wakeup.listen()
 print("listening", flush=True)

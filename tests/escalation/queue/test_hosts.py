@@ -10,8 +10,8 @@ from django.utils import timezone
 from django_q.models import OrmQ
 
 from escalation import queue, tasks
+from escalation.queue import is_turn_of, start_waiting
 from escalation.queue.broker import WakingBroker
-from escalation.queue.slots import is_turn_of, start_waiting
 from escalation.run.runner import admit, objection
 from escalation.worker.housekeeping import note_unschedulable
 from sessions_app.models import Incident, Session, WorkerHeartbeat

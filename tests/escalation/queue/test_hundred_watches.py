@@ -8,7 +8,7 @@ import pytest
 from django_q.models import OrmQ
 
 from escalation import queue, tasks
-from escalation.queue.slots import is_turn_of, running_tiers, start_waiting, wait_for_slot
+from escalation.queue import is_turn_of, running_tiers, start_waiting, wait_for_slot
 from escalation.run.runner import admit
 from sessions_app.models import Session, Watch
 from tests.factories import SessionFactory, WatchFactory

@@ -29,7 +29,7 @@ from escalation.supervisor.conclude import conclude
 from escalation.supervisor.decision import Escalate, Stop
 from escalation.supervisor.decision import Ending
 from escalation.queue.broker import WakingBroker
-from escalation.queue.slots import is_turn_of, start_waiting, wait_for_slot
+from escalation.queue import is_turn_of, start_waiting, wait_for_slot
 from escalation.run import runner
 from escalation.run.runner import admit
 settings.CLAUDEOPS_MAX_SESSIONS = {LIMIT}

@@ -10,13 +10,13 @@ from django.utils import timezone
 from django_q.models import OrmQ
 
 from escalation import tasks
-from escalation.queue import waiting_sessions
-from escalation.queue.slots import (
+from escalation.queue import (
     SessionLimits,
     WaitingSession,
     is_turn_of,
     start_waiting,
     wait_for_slot,
+    waiting_sessions,
     whose_turn,
 )
 from escalation.run.runner import admit

@@ -20,8 +20,8 @@ from escalation.resume.facts import (
     parent_facts,
     transcript_of,
 )
-from escalation.resume.guards import Continuation, Guard, Handoff, Resume, TranscriptLocation
 from escalation.tiers import get_tier
+from sessions_app.history.resume import Continuation, Guard, Handoff, Resume, TranscriptLocation
 from sessions_app.models import Conversation, Session
 from sessions_app.models import Transcript as TranscriptCopy
 from tests.escalation.rows import HEALTHY

@@ -9,7 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from escalation.agent.binary import ClaudeBinary, RunRequest, build_argv
-from escalation.resume.guards import (
+from escalation.run.prompts import TASKS, EarlierRun, PromptContext, new_token, rendered
+from escalation.tiers import get_tier
+from sessions_app.history.resume import (
     Continuation,
     Fresh,
     Guard,
@@ -21,8 +23,6 @@ from escalation.resume.guards import (
     TranscriptLocation,
     continuation_from,
 )
-from escalation.run.prompts import TASKS, EarlierRun, PromptContext, new_token, rendered
-from escalation.tiers import get_tier
 from tests.escalation.continuation_cases import FENCE, LIMITS, VERSION
 from tests.escalation.rows import CONVERSATION
 

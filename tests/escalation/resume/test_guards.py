@@ -8,7 +8,9 @@ from itertools import combinations
 
 import pytest
 
-from escalation.resume.guards import (
+from sessions_app.history.resume import (
+    CHEAP_RULES,
+    RULES,
     Fresh,
     Guard,
     Handoff,
@@ -18,7 +20,6 @@ from escalation.resume.guards import (
     cheap_objection,
     continuation_from,
 )
-from sessions_app.history.resume import CHEAP_RULES, RULES
 from tests.escalation.continuation_cases import LIMITS, OBJECTIONS, PARENT, RUN, facts_for
 from tests.escalation.rows import CONVERSATION
 from tests.tables import each_row

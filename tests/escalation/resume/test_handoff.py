@@ -15,7 +15,6 @@ from django.utils import timezone
 
 from escalation.queue import enqueue_with
 from escalation.resume import handoff
-from escalation.resume.guards import Guard, Handoff
 from escalation.resume.handoff import HandoffProblem as Problem
 from escalation.run import runner
 from escalation.run.prompts import prompt_for
@@ -23,6 +22,7 @@ from escalation.run.runner import run_to_end
 from escalation.supervisor import cycles, manual
 from escalation.supervisor.successors import lineage_of
 from escalation.tiers import get_tier
+from sessions_app.history.resume import Guard, Handoff
 from sessions_app.models import Cycle, Session
 from tests.escalation.continuation_cases import FENCE
 from tests.escalation.rows import ESCALATE, HEALTHY, a_report, notes_of

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from claude_agent_sdk import project_key_for_directory
 
-from escalation.agent import transcript_files
+from escalation.resume import transcripts
 from escalation.resume.transcripts import archive, is_archived, restore
 from sessions_app.archive.transcripts import append_missing
 from sessions_app.models import Session, TranscriptChunk
@@ -188,6 +188,6 @@ def test_it_leaves_no_partial_file_when_writing_fails(tmp_path):
         raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="full"):
-        transcript_files.write_atomically(tmp_path / "transcript", pieces())
+        transcripts.write_atomically(tmp_path / "transcript", pieces())
 
     assert list(tmp_path.iterdir()) == []

@@ -12,8 +12,7 @@ import pytest
 from claude_agent_sdk import project_key_for_directory
 from claude_agent_sdk.types import SessionKey
 
-from escalation.agent import transcript_files
-from escalation.agent.transcript_files import transcript_path
+from escalation.resume import transcripts
 from escalation.resume.transcripts import (
     TranscriptState,
     archive,
@@ -21,6 +20,7 @@ from escalation.resume.transcripts import (
     find_on_disk,
     is_archived,
     restore,
+    transcript_path,
 )
 from sessions_app.archive.transcripts import load_entries
 from sessions_app.models import Session, Transcript, TranscriptChunk
@@ -197,7 +197,7 @@ def test_it_archives_nothing_of_a_missing_or_unreadable_transcript(session, tran
 
 
 def test_it_refuses_a_file_that_is_too_large(session, transcript, monkeypatch):
-    monkeypatch.setattr(transcript_files, "MAX_FILE_BYTES", 10)
+    monkeypatch.setattr(transcripts, "MAX_FILE_BYTES", 10)
     transcript.write_text(lines(said("a")))
 
     assert archive(session) == 0

@@ -9,8 +9,8 @@ import pytest
 from django.core.management import call_command
 from django.urls import reverse
 
-from escalation.agent.transcript_files import transcript_path
 from escalation.errors import OperationRefused
+from escalation.resume.transcripts import transcript_path
 from escalation.supervisor import cycles, manual
 from escalation.web.transcripts import NOT_KEPT, load_transcript
 from escalation.worker.housekeeping import clean

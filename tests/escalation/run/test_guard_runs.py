@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from escalation.resume.guards import Guard
+from sessions_app.history.resume import Guard
 from sessions_app.models import Conversation, Cycle, Session
 from tests.escalation.continuation_cases import FENCE
 from tests.escalation.fake_cli import FakeCli

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from django.db import OperationalError
 
-from escalation.run import database_retry, runner
-from escalation.run.database_retry import persistently
+from escalation.run import recorder, runner
+from escalation.run.recorder import persistently
 from sessions_app.models import Conversation, Cycle, Session
 from tests.escalation.rows import HEALTHY
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch) -> None:
-    monkeypatch.setattr(database_retry, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(recorder, "LOOK_SECONDS", 0.01)
 
 
 def full_at_first(action, times: int = 2):
@@ -34,7 +34,7 @@ def test_retry_returns_the_result_of_the_action():
 
 
 def test_after_the_timeout_the_error_is_raised(monkeypatch):
-    monkeypatch.setattr(database_retry, "TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(recorder, "TIMEOUT_SECONDS", 0.05)
 
     with pytest.raises(OperationalError):
         persistently(full_at_first(lambda: "stored", times=1000))

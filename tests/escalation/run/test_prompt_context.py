@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from escalation.resume.guards import Continuation, Fresh, Resume
 from escalation.run.manifest import accept_first
 from escalation.run.prompts import (
     EarlierRun,
@@ -15,6 +14,7 @@ from escalation.run.prompts import (
 from escalation.supervisor import manual
 from escalation.supervisor.successors import lineage_of
 from escalation.tiers import get_tier
+from sessions_app.history.resume import Continuation, Fresh, Resume
 from sessions_app.models import Cycle, Session
 from tests.escalation.rows import CONVERSATION, ESCALATE
 from tests.factories import (

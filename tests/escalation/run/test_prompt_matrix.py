@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from escalation.resume.guards import Fresh, Guard, Handoff, Resume
 from escalation.run.prompts import EarlierRun, OperatorContext, PromptContext, rendered
+from sessions_app.history.resume import Fresh, Guard, Handoff, Resume
 from sessions_app.models import Session
 from tests.escalation.prompt_cases import (
     FENCE,

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from escalation.errors import PromptMissing
-from escalation.resume.guards import Fresh, Resume
 from escalation.run.prompts import (
     EarlierRun,
     OperatorContext,
@@ -22,6 +21,7 @@ from escalation.run.prompts import (
 )
 from escalation.supervisor.successors import lineage_of
 from escalation.tiers import get_tier
+from sessions_app.history.resume import Fresh, Resume
 from sessions_app.models import Session
 from tests.escalation.rows import CONVERSATION
 from tests.factories import SessionFactory

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from escalation import queue, tasks
 from escalation.agent.rate_limit import FIRST_BACK_OFF, RateLimitReached
-from escalation.queue.slots import start_waiting
+from escalation.queue import start_waiting
 from escalation.run import runner
 from escalation.run.recovery import recover
 from escalation.run.runner import objection

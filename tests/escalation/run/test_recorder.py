@@ -10,8 +10,7 @@ import pytest
 from django.db import OperationalError
 
 from escalation.run import recorder as recorder_module
-from escalation.run.database_retry import timeout
-from escalation.run.recorder import Recorder
+from escalation.run.recorder import Recorder, timeout
 from sessions_app.models import Session, SessionEvent
 from sessions_app.models.session import EventKind
 from tests.escalation.locked_database import locked_database

@@ -17,8 +17,7 @@ from escalation.agent.process_tree import ProcessId
 from escalation.run import recorder as recorder_module
 from escalation.run import recorder as spool
 from escalation.run import runner
-from escalation.run.database_retry import timeout
-from escalation.run.recorder import Recorder
+from escalation.run.recorder import Recorder, timeout
 from escalation.run.recovery import recover
 from escalation.run.runner import Heartbeat, this_runner
 from sessions_app.models import Session, SessionEvent

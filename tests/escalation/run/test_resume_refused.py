@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from escalation.resume.guards import Guard
+from sessions_app.history.resume import Guard
 from sessions_app.models import Conversation, Cycle, Session
 from tests.escalation.continuation_cases import FENCE
 from tests.escalation.fake_cli import FakeCli

@@ -155,7 +155,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 from django_q.models import OrmQ
-from escalation.queue.slots import start_waiting
+from escalation.queue import start_waiting
 from escalation.run.runner import admit
 settings.CLAUDEOPS_MAX_SESSIONS = 1
 OrmQ.objects.all().delete()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escalation.queue.slots import start_waiting
+from escalation.queue import start_waiting
 from escalation.run.runner import admit, objection
 from escalation.supervisor.budgets import UnderWay, promised_away, usual_cost
 from sessions_app.costs.budgets import Budget, Scope, Spent

@@ -47,8 +47,8 @@ from escalation.supervisor.conclude import conclude
 from escalation.supervisor.decision import Escalate
 from escalation.supervisor.decision import Ending
 from escalation.supervisor.manual import expire_queued
-from escalation.queue.lock import installation_lock
-from escalation.queue.slots import start_waiting
+from escalation.queue import installation_lock
+from escalation.queue import start_waiting
 from escalation.run import runner
 from escalation.run.runner import admit
 from escalation.run.recorder import Recorder

@@ -14,10 +14,16 @@ from django.urls import reverse
 from django.utils import timezone
 
 from escalation.web import live
-from escalation.web.live import LivePosition, Subject, data_lines, live_events, look_at, sse_message
-from sessions_app.access import streams
+from escalation.web.live import (
+    LivePosition,
+    Subject,
+    Ticket,
+    data_lines,
+    live_events,
+    look_at,
+    sse_message,
+)
 from sessions_app.access.roles import Right
-from sessions_app.access.streams import Ticket
 from tests.factories import SessionEventFactory, SessionFactory, user_with
 
 pytestmark = pytest.mark.django_db
@@ -236,7 +242,7 @@ def test_an_anonymous_visitor_gets_no_stream(client):
 
 
 def test_a_stream_ends_when_the_right_is_revoked(monkeypatch):
-    monkeypatch.setattr(streams, "ASK_AGAIN_SECONDS", 0)
+    monkeypatch.setattr(live, "ASK_AGAIN_SECONDS", 0)
     session, viewer = SessionFactory(running=True), user_with("viewer")
     ticket = Ticket(viewer.pk, viewer.get_session_auth_hash(), Right.SEE_OUTPUT)
 

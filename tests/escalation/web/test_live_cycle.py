@@ -12,9 +12,8 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.urls import reverse
 
 from escalation.web import live
-from escalation.web.live import LivePosition, Subject, live_events, look_at, read_position
+from escalation.web.live import LivePosition, Subject, Ticket, live_events, look_at, read_position
 from sessions_app.access.roles import Right
-from sessions_app.access.streams import Ticket
 from sessions_app.models import Cycle, Session
 from tests.escalation.web.test_live import open_stream
 from tests.factories import CycleFactory, SessionEventFactory, SessionFactory

@@ -11,9 +11,8 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.db import DatabaseError
 
 from escalation.web import live
-from escalation.web.live import LivePosition, Subject, live_events
+from escalation.web.live import LivePosition, Subject, Ticket, live_events
 from sessions_app.access.roles import Right
-from sessions_app.access.streams import Ticket
 from tests.factories import SessionEventFactory, SessionFactory
 
 pytestmark = pytest.mark.django_db

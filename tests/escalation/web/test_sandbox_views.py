@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.urls import reverse
 
-from escalation.queue import slots
+from escalation.web import sandbox
 from tests.factories import SandboxProofFactory
 
 pytestmark = pytest.mark.django_db
@@ -20,7 +20,7 @@ def called(monkeypatch) -> list[bool]:
         found.append(True)
         return 1
 
-    monkeypatch.setattr(slots, "start_waiting", start_waiting)
+    monkeypatch.setattr(sandbox, "start_waiting", start_waiting)
     return found
 
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from escalation.notifications import outbox, sending
 from escalation.notifications.sending import DeliveryResult
-from escalation.worker import notifier, watchdog
+from escalation.worker import notifier, web_server
 from escalation.worker.notifier import Notifier
 from sessions_app.models import Message, Notification, WorkerHeartbeat
 from tests.escalation.notifications.post_offices import webhook
@@ -119,8 +119,8 @@ def test_the_web_server_sends_notifications_without_a_live_worker():
         ChannelFactory(address=hook.address)
         at_work = Notifier()
 
-        watchdog.look(at_work)
-        watchdog.look(at_work)
+        web_server.look(at_work)
+        web_server.look(at_work)
         at_work.finish(60)
 
         assert [got["title"] for got in hook.got] == ["The worker on lab is silent"]
@@ -131,7 +131,7 @@ def test_the_web_server_sends_nothing_while_a_worker_is_live(monkeypatch):
     ChannelFactory()
     NotificationFactory()
 
-    watchdog.look(Notifier())
+    web_server.look(Notifier())
 
     assert outbox.something_waits()
 
@@ -140,9 +140,9 @@ def test_a_failed_check_is_logged(monkeypatch, caplog):
     def fail() -> int:
         raise DatabaseError("gone")
 
-    monkeypatch.setattr(watchdog, "tell_of_silent_workers", fail)
+    monkeypatch.setattr(web_server, "tell_of_silent_workers", fail)
 
-    watchdog.look(Notifier())
+    web_server.look(Notifier())
 
     assert "retrying" in caplog.text
 

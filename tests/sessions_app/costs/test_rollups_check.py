@@ -8,8 +8,7 @@ import pytest
 from django.db import connection
 from django.db.models import F
 
-from sessions_app.costs.rollups import rebuild_sums
-from sessions_app.costs.rollups_check import check
+from sessions_app.costs.rollups import check, rebuild_sums
 from sessions_app.models import Cycle, DailyVerdict, PeriodCost, SearchText, Session
 from sessions_app.models.search import rebuild_search_text
 from tests.factories import CommandEventFactory, SessionFactory, three_tier_chain

@@ -10,7 +10,7 @@ import pytest
 import time_machine
 from django.db import transaction
 
-from sessions_app.costs.rollups_check import check
+from sessions_app.costs.rollups import check
 from sessions_app.models import DailyVerdict, PeriodCost, Session
 from sessions_app.models.session import ENDINGS
 from tests.factories import CycleFactory, SessionFactory, WatchFactory

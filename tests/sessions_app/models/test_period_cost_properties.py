@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase as DatabaseCase
 
-from sessions_app.costs.rollups import rebuild_sums
-from sessions_app.costs.rollups_check import check
+from sessions_app.costs.rollups import check, rebuild_sums
 from sessions_app.models import PeriodCost, Session
 from tests.factories import CycleFactory, SessionFactory
 

@@ -13,7 +13,7 @@ from croniter import croniter
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from sessions_app.models.schedule import cron_words, interval_words, next_times
+from sessions_app.models.watch import cron_words, interval_words, next_times
 from tests.tables import each_row
 
 NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)  # a Monday

@@ -8,7 +8,7 @@ import pytest
 
 from escalation.agent.process import Ended, Manner, StopAsked
 from escalation.agent.stream import StreamFacts
-from escalation.agent.verdict import Judgement, RunVerdict, judge
+from escalation.run.finish import Judgement, RunVerdict, judge
 from tests.tables import each_row
 
 GOOD = {"type": "result", "subtype": "success", "is_error": False}
