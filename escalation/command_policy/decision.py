@@ -14,10 +14,25 @@ from enum import Enum, auto
 from functools import lru_cache
 
 from escalation.command_policy import programs
-from escalation.command_policy.grants import BUS, FILES, HOST, MEANING, PART_OF, PROCESSES, Grants
+from escalation.command_policy.grants import (
+    BUS,
+    DOCKER,
+    FILES,
+    HOST,
+    KUBE,
+    MEANING,
+    PART_OF,
+    PROCESSES,
+    Grants,
+)
 from escalation.command_policy.plain_shell import read_commands
 from escalation.command_policy.programs.host import FILE_PROGRAMS
-from escalation.command_policy.protected import Supervisor, touches_supervisor
+from escalation.command_policy.protected import (
+    Supervisor,
+    chosen,
+    touches_supervisor,
+    without_clients,
+)
 from escalation.command_policy.understanding import (
     FULL,
     LOOK,
@@ -36,6 +51,11 @@ STAND_INS = frozenset({"docker", "ansible-playbook"})
 """Programs of drills that are shims, too."""
 SUDO_LOOKS = frozenset({"ss", "netstat", "lsof", "fuser", "ip", "lsblk", "du"})
 """Programs that show more to root. Others would show root what a sandbox hides."""
+BROKERED = {"docker": DOCKER, "docker-compose": DOCKER, "kubectl": KUBE, "helm": KUBE}
+"""Clients whose requests a broker judges: behind `sudo` they run as without it."""
+CLEARS = frozenset({"rm", "rmdir", "truncate", "mkdir", "touch", "find"})
+"""Programs that free or prepare a directory: as root for Tier 2 where the operator names it."""
+_SCRIPT = re.compile(r"/etc/init\.d/([\w@:][\w@:.-]*)")
 _SYSTEM = ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin")
 _DEEPEST = 4
 _VALUE = re.compile(r"(?!/|.*\.\.)[\w.:/@+,-]*\Z")
@@ -251,6 +271,12 @@ def program_name(word: str, policy: CommandPolicy) -> str:
     return name
 
 
+def _as_service(argv: Argv) -> Argv:
+    """Return `service nginx restart` for `/etc/init.d/nginx restart`."""
+    script = _SCRIPT.fullmatch(argv[0])
+    return ("service", script[1], *argv[1:]) if script else argv
+
+
 def is_inside(path: str, cwd: str, roots: Sequence[str]) -> bool:
     """Return whether a path lies in one of the directories, by its text alone."""
     plain = "/" + posixpath.normpath(posixpath.join(cwd, path)).lstrip("/")
@@ -346,9 +372,10 @@ class _Judge:
         try:
             if depth > _DEEPEST:
                 raise NotUnderstood("so many commands in one")
+            argv = _as_service(argv)
             argv = (program_name(argv[0], self.policy), *argv[1:])
             self.rules(argv, (), shown)
-            understood = programs.understand(argv, elsewhere=place is _Place.ELSEWHERE)
+            understood = self._understood(argv, place)
         except NotUnderstood as problem:
             self._deny(
                 "not understood",
@@ -357,6 +384,8 @@ class _Judge:
             )
             return None
         understood = replace(understood, argv=understood.argv or argv)
+        if place is not _Place.ELSEWHERE:
+            understood = self._with_processes(understood)
         action = tuple(understood.action.split())
         plain = (*action, *understood.arguments)
         self.rules(plain, action, shown)
@@ -381,6 +410,23 @@ class _Judge:
             return self._with_sudo(understood, shown)
         if place is _Place.HERE:
             return self._here(understood, inside, shown)
+        return understood
+
+    def _understood(self, argv: Argv, place: _Place) -> Understanding:
+        """Read a vector. A broker judges the requests of some clients, whoever starts them."""
+        broker = BROKERED.get(argv[0])
+        if broker and place is _Place.SUDO and self.policy.sandboxed:
+            return Understanding(action=argv[0], arguments=argv[1:], grant=broker)
+        return programs.understand(argv, elsewhere=place is _Place.ELSEWHERE)
+
+    def _with_processes(self, understood: Understanding) -> Understanding:
+        """Name the processes that are signalled by their numbers, without our own."""
+        supervisor = self.policy.supervisor
+        if understood.chooses and understood.level < NEVER:
+            return replace(understood, argv=chosen(understood.chooses, supervisor))
+        if understood.argv[0] == "kill" and understood.level > LOOK:
+            argv = without_clients(understood.argv, supervisor)
+            return replace(understood, argv=argv, arguments=argv[1:])
         return understood
 
     def _below(self, understood: Understanding, place: _Place) -> _Place:
@@ -418,13 +464,19 @@ class _Judge:
             if understood.no_input:
                 level, why = max(level, FULL), "sends what it reads"
         elif understood.writes and (place is _Place.SUDO or not self.policy.sandboxed):
-            level = max(level, FULL if place is _Place.SUDO else SAFE)
+            clears = understood.argv[0] in CLEARS and self._is_named(understood.writes)
+            level = max(level, FULL if place is _Place.SUDO and not clears else SAFE)
             why = why or f"writes {understood.writes[0]}"
             self._inside(understood.writes, shown)
         return level, why
 
     def _is_listed(self, host: str) -> bool:
         return bool({host, re.sub(r":\d+\Z", "", host)}.intersection(self.policy.hosts))
+
+    def _is_named(self, paths: Argv) -> bool:
+        """Return whether the operator names the directories of all paths with `write:`."""
+        named = self.policy.grants.writable
+        return all(is_inside(path, self.request.cwd, named) for path in paths)
 
     def _inside(self, paths: Argv, shown: str) -> None:
         roots = (self.policy.workdir, *self.policy.grants.writable)
@@ -438,7 +490,9 @@ class _Judge:
 
     def _with_sudo(self, understood: Understanding, shown: str) -> Understanding:
         program = understood.argv[0]
-        if program in FILE_PROGRAMS and understood.writes:
+        if understood.grant in BROKERED.values():
+            return understood
+        if program in (*FILE_PROGRAMS, "find") and understood.writes:
             if not self.policy.sandboxed:
                 self._deny("writes outside", f"`{shown}` needs a sandbox, and there is none here.")
             return replace(understood, grant=FILES)
@@ -452,6 +506,7 @@ class _Judge:
         self, understood: Understanding, inside: list[Understanding | None], shown: str
     ) -> Understanding:
         known = self.policy.programs_in and understood.argv[0] in STAND_INS
+        known = known or understood.chooses is not None
         if self.policy.sandboxed and understood.argv[0] not in programs.SHIMS and not known:
             self._deny(
                 "works in the sandbox",
@@ -463,9 +518,10 @@ class _Judge:
                 f"`{shown}` may run what files of the repository name, and no sandbox holds it.",
             )
         if understood.inner and not understood.elsewhere and (inner := inside[0]):
+            is_brokered = inner.grant in BROKERED.values()
             understood = replace(
                 understood,
-                argv=(*understood.argv, *inner.argv),
+                argv=inner.argv if is_brokered else (*understood.argv, *inner.argv),
                 environment=inner.environment,
                 grant=inner.grant,
             )

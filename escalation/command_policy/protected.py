@@ -11,11 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from escalation.command_policy.understanding import LOOK, Understanding
+from escalation.command_policy.understanding import LOOK, Argv, ProcessChoice, Understanding
 
 DEPLOYED_UNITS = frozenset({"claudeops-web.service", "claudeops-worker.service"})
 """Unit names of the documentation, protected even if no process runs."""
 SHORTEST_ID = 4
+NAME_LENGTH = 15
+NOTHING_CHOSEN = ("false",)
+"""Executed if no process is chosen: pkill and killall end with 1, too."""
 UNIT_TYPES = re.compile(
     r"\.(?:service|socket|device|mount|automount|swap|target|path|timer|slice|scope)\Z"
 )
@@ -37,6 +40,21 @@ class OwnProcess:
     """The command line for `pkill -f`."""
     numbers: frozenset[int] = frozenset()
     """Other numbers by which it can be signalled: its threads and its group."""
+    is_client: bool = False
+    """Passes on one command, whose words are in its command line: `pgrep -f` finds it, too."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OtherProcess:
+    """A process of the host that does not belong to Claude Ops."""
+
+    pid: int
+    parent: int
+    name: str
+    command: str
+    users: frozenset[str] = frozenset()
+    """Name and number of its user."""
+    started: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +64,7 @@ class Alive:
     processes: tuple[OwnProcess, ...] = ()
     units: frozenset[str] = frozenset()
     """Units of the processes, including slices and scopes."""
+    others: tuple[OtherProcess, ...] = ()
 
 
 def _nothing_alive() -> Alive:
@@ -104,6 +123,51 @@ def _sessions(verb: str, words: tuple[str, ...], supervisor: Supervisor) -> str:
     return f"the session {ours[0]}" if ours else ""
 
 
+def chosen(choice: ProcessChoice, supervisor: Supervisor) -> Argv:
+    """Return `kill` with the processes that a choice means, without those of Claude Ops.
+
+    The command line of a client has the words of the command itself: pkill would end it, too.
+    """
+    found = [one for one in supervisor.alive().others if _is_chosen(one, choice)]
+    found.sort(key=lambda one: (one.started, one.pid))
+    if choice.newest:
+        found = found[-1:]
+    if choice.oldest:
+        found = found[:1]
+    pids = tuple(str(one.pid) for one in found)
+    return ("kill", f"-{choice.signal}", *pids) if pids else NOTHING_CHOSEN
+
+
+def _is_chosen(process: OtherProcess, choice: ProcessChoice) -> bool:
+    if process.pid < 2 or (choice.users and not process.users.intersection(choice.users)):
+        return False
+    if choice.parents and str(process.parent) not in choice.parents:
+        return False
+    flags = re.IGNORECASE if choice.ignore_case else 0
+    text = (process.command or process.name) if choice.whole_line else process.name
+    matches = re.fullmatch if choice.exact else re.search
+    # The kernel keeps 15 characters of a name.
+    longer = process.command.partition(" ")[0].rpartition("/")[2]
+    texts = (text, longer) if not choice.whole_line and len(text) == NAME_LENGTH else (text,)
+    return any(matches(pattern, one, flags) for pattern in choice.patterns for one in texts)
+
+
+def without_clients(argv: Argv, supervisor: Supervisor) -> Argv:
+    """Return `kill` without the clients of this command, which `pgrep -f` lists as well.
+
+    Where the list has such a client, processes of the search itself are in it that have ended.
+    """
+    alive = supervisor.alive()
+    clients = {str(own.pid) for own in alive.processes if own.is_client}
+    others = {str(one.pid) for one in alive.others}
+    own = {str(own.pid) for own in alive.processes} - clients
+    if not clients.intersection(argv[1:]) or not others.intersection(argv[1:]):
+        return argv
+    is_kept = others | own
+    kept = tuple(word for word in argv[1:] if word in is_kept or not word.isdecimal())
+    return (argv[0], *kept)
+
+
 def _by_number(words: tuple[str, ...], supervisor: Supervisor) -> str:
     """Check process ids; a negative number is a process group."""
     named = {abs(int(word)) for word in words if re.fullmatch(r"-?[0-9]{1,10}", word)}
@@ -113,10 +177,10 @@ def _by_number(words: tuple[str, ...], supervisor: Supervisor) -> str:
 
 
 def _by_name(words: tuple[str, ...], supervisor: Supervisor) -> str:
-    """Check patterns, whatever the options are."""
+    """Check patterns, whatever the options are. Clients have the words of the command itself."""
     patterns = [word for word in words if not word.startswith("-")]
     for own in supervisor.alive().processes:
-        if any(_may_mean(pattern, own) for pattern in patterns):
+        if not own.is_client and any(_may_mean(pattern, own) for pattern in patterns):
             return f"the process {own.pid} ({own.name})"
     return next((f"what {word} names" for word in patterns if "claudeops" in word), "")
 

@@ -41,6 +41,23 @@ class CommandEffect:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ProcessChoice:
+    """The processes that `pkill` and `killall` signal, by their names."""
+
+    signal: str
+    patterns: Argv
+    """A process matches one of them."""
+    whole_line: bool = False
+    """They match the command line, not the name alone."""
+    exact: bool = False
+    ignore_case: bool = False
+    newest: bool = False
+    oldest: bool = False
+    users: Argv = ()
+    parents: Argv = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Understanding:
     """One argument vector, understood."""
 
@@ -66,6 +83,8 @@ class Understanding:
     """Hosts to which it sends data. Only hosts of the watch may get some at Tier 2."""
     no_input: bool = False
     """It would send its standard input to a host, so it gets none."""
+    chooses: ProcessChoice | None = None
+    """Set if it signals processes by name: `kill` with their numbers is executed instead."""
     inner: tuple[Argv, ...] = ()
     """Vectors that it runs: behind `sudo`, on another host, in a container."""
     elsewhere: bool = False

@@ -49,6 +49,7 @@ from escalation.sandbox.command_sandbox import (
     program_launcher,
     program_path,
     text_launcher,
+    with_sudo,
 )
 from escalation.sandbox.layout import RunPaths
 from escalation.sandbox.limits import (
@@ -1120,11 +1121,13 @@ class CommandRunner:
     ) -> CommandOutcome:
         with memory_file(sandbox.system_calls) as calls:
             known = ("--seccomp", str(calls)) if sandbox.system_calls else ()
+
+            def argv(command: int, report: int) -> list[str]:
+                found = [*sandbox.argv, *known, "--", *inside(command, report)]
+                return with_sudo(found, report=report, calls=calls) if sandbox.as_root else found
+
             start = Start(
-                argv=lambda command, report: [
-                    *(*sandbox.argv, *known, "--"),
-                    *inside(command, report),
-                ],
+                argv=argv,
                 environment=sandbox.environment,
                 cwd="/",
                 text=text,

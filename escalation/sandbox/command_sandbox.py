@@ -247,6 +247,8 @@ class CommandSandbox:
     """Named by `argv`."""
     system_calls: bytes = b""
     """The filter of system calls, which bubblewrap reads from a descriptor."""
+    as_root: bool = False
+    """An ordinary user starts it with sudo, which closes descriptors: `as_root` opens them."""
 
 
 class CommandSandboxes:
@@ -388,10 +390,20 @@ class CommandSandboxes:
         options, _descriptors = bubblewrap.isolation()
         of_root = (word for name in bubblewrap.OF_ROOT for word in ("--cap-add", name))
         rest = sandbox.argv[1 + len(options) :]
-        as_root = ("--unshare-pid", *bubblewrap.NAMESPACES, "--cap-drop", "ALL", *of_root)
-        return replace(
-            sandbox, argv=["sudo", "-n", bubblewrap.BWRAP, *as_root, *rest], system_calls=b""
-        )
+        isolated = ("--unshare-pid", *bubblewrap.NAMESPACES, "--cap-drop", "ALL", *of_root)
+        return replace(sandbox, argv=[bubblewrap.BWRAP, *isolated, *rest], as_root=True)
+
+
+# The shell stays until sudo has ended, so that the descriptors can be opened again through /proc.
+WITH_SUDO = 'sudo -n -- /bin/bash -c "$1" bash $$ "${@:2}"; exit $?'
+OPEN_AGAIN = (
+    'exec {report}>/proc/$1/fd/{report} {calls}</proc/$1/fd/{calls} || exit 126; shift; exec "$@"'
+)
+
+
+def with_sudo(argv: Sequence[str], *, report: int, calls: int) -> list[str]:
+    """Return a command line that starts another one as root, with its two descriptors."""
+    return [*BASH, WITH_SUDO, "bash", OPEN_AGAIN.format(report=report, calls=calls), *argv]
 
 
 NO_HOME = "/nonexistent"

@@ -36,7 +36,13 @@ from escalation.command_policy.decision import (
     judged,
 )
 from escalation.command_policy.grants import Grants, grants_for
-from escalation.command_policy.protected import UNIT_TYPES, Alive, OwnProcess, Supervisor
+from escalation.command_policy.protected import (
+    UNIT_TYPES,
+    Alive,
+    OtherProcess,
+    OwnProcess,
+    Supervisor,
+)
 from escalation.command_policy.understanding import Argv, CommandEffect
 from escalation.errors import CannotRun, WhyNot
 from escalation.sandbox.api_proxy import (
@@ -108,6 +114,7 @@ class _Process:
     pid: int
     parent: int
     group: int
+    started: int
     name: str
     arguments: tuple[str, ...]
 
@@ -127,19 +134,50 @@ def alive(places: Iterable[Path], proc: Path = PROC, own: int | None = None) -> 
                 name=one.name,
                 command=" ".join(one.arguments),
                 numbers=frozenset({one.group, *_threads(proc / str(one.pid) / "task")}),
+                is_client=_is_client(one.arguments),
             )
             for one in seen.values()
             if one.pid in around and one.pid > 1
         ),
         units=frozenset(unit for pid in ours for unit in _units(_text(proc / str(pid) / "cgroup"))),
+        others=tuple(
+            OtherProcess(
+                pid=one.pid,
+                parent=one.parent,
+                name=one.name,
+                command=" ".join(one.arguments),
+                users=_user_of(proc / str(one.pid)),
+                started=one.started,
+            )
+            for one in seen.values()
+            if one.pid not in around
+        ),
     )
 
 
-def own_user() -> frozenset[str]:
-    number = os.getuid()
+def _is_client(arguments: tuple[str, ...]) -> bool:
+    """Return whether a process is the client or a shim, or the shell of the CLI that starts it."""
+    is_shim = arguments[1:2] == (CLIENT_OPTIONS,)
+    return is_shim or any(f"/{CLIENT_NAME}" in word for word in arguments)
+
+
+def _user_of(directory: Path) -> frozenset[str]:
+    try:
+        number = directory.stat().st_uid
+    except OSError:
+        return frozenset()
+    return _names_of(number)
+
+
+@lru_cache(maxsize=256)
+def _names_of(number: int) -> frozenset[str]:
     with suppress(KeyError):
         return frozenset({str(number), pwd.getpwuid(number).pw_name})
     return frozenset({str(number)})
+
+
+def own_user() -> frozenset[str]:
+    return _names_of(os.getuid())
 
 
 def own_container(proc: Path = PROC, marks: Iterable[str] = CONTAINER_MARKS) -> str:
@@ -164,7 +202,8 @@ def _process(directory: Path) -> _Process | None:
         return None
     words = tuple(word for word in _text(directory / "cmdline").split("\0") if word)
     name = head.partition("(")[2]
-    return _Process(int(directory.name), int(fields[1]), int(fields[2]), name, words)
+    started = int(fields[19]) if len(fields) > 19 else 0
+    return _Process(int(directory.name), int(fields[1]), int(fields[2]), started, name, words)
 
 
 def _threads(directory: Path) -> list[int]:
@@ -219,6 +258,7 @@ def _text(path: Path) -> str:
 # stderr, then the message.
 
 LONGEST_SHEBANG = 120
+CLIENT_OPTIONS = "-IS"
 
 PROGRAM = """\
 import _signal, _socket, posix, sys
@@ -344,9 +384,9 @@ def base_python() -> Path:
 def _start_line(python: Path) -> str:
     """Return the first line; it starts a path with blanks through /bin/sh."""
     if " " not in str(python) and len(str(python)) < LONGEST_SHEBANG:
-        return f"#!{python} -IS\n"
+        return f"#!{python} {CLIENT_OPTIONS}\n"
     quoted = str(python).replace("'", "'\"'\"'")
-    return f"#!/bin/sh\n'''exec' '{quoted}' -IS \"$0\" \"$@\"\n' '''\n"
+    return f"#!/bin/sh\n'''exec' '{quoted}' {CLIENT_OPTIONS} \"$0\" \"$@\"\n' '''\n"
 
 
 BASH = "Bash"

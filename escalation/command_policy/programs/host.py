@@ -11,6 +11,7 @@ import re
 from dataclasses import replace
 
 from escalation.command_policy.grants import HOST
+from escalation.command_policy.plain_shell import read_commands
 from escalation.command_policy.programs.options import (
     Grammar,
     acts,
@@ -24,14 +25,20 @@ from escalation.command_policy.understanding import (
     FULL,
     LOOK,
     NEVER,
+    OTHER,
     RESTART,
     SAFE,
     Argv,
     NotUnderstood,
+    ProcessChoice,
     Understanding,
 )
 
 PLAIN = re.compile(r"[\w.:/@+%=,-]+")
+
+
+HARMLESS_VARIABLES = names("DEBIAN_FRONTEND=noninteractive LANG=C LC_ALL=C LC_ALL=C.UTF-8")
+"""Given to sudo in front of a program; they are left out, because nobody is asked anything here."""
 
 
 def sudo(argv: Argv) -> Understanding:
@@ -39,7 +46,10 @@ def sudo(argv: Argv) -> Understanding:
     line = read(argv[1:], "-n -u= --user= --non-interactive", to_operand=True)
     users = line.values("-u", "--user")
     require(users, re.compile(r"[a-z_][\w.-]*"))
-    if not line.operands:
+    inner = line.operands
+    while inner and inner[0] in HARMLESS_VARIABLES:
+        inner = inner[1:]
+    if not inner:
         raise NotUnderstood("no command")
     is_root = set(users) <= {"root"}
     return Understanding(
@@ -49,8 +59,24 @@ def sudo(argv: Argv) -> Understanding:
         why="" if is_root else "acts as another user",
         grant=HOST,
         argv=(argv[0], "-n", *(() if is_root else ("-u", users[-1])), "--"),
-        inner=(line.operands,),
+        inner=(_without_shell(inner),),
     )
+
+
+def _without_shell(argv: Argv) -> Argv:
+    """Return the one plain command of `sh -c`; no shell runs with a grant."""
+    if posixpath.basename(argv[0]) not in ("sh", "bash", "dash") or argv[1:2] != ("-c",):
+        return argv
+    try:
+        commands = read_commands(argv[2], redirected=False) if len(argv) == 3 else ()
+    except NotUnderstood:
+        commands = ()
+    if len(commands) != 1:
+        raise NotUnderstood(
+            "a shell behind sudo (put `sudo` before each command, and write a file with "
+            "`… | sudo tee FILE`)"
+        )
+    return commands[0]
 
 
 # Programs that change files, for `sudo`, and for other hosts. Links and mode bits that would give
@@ -91,13 +117,24 @@ def changes_files(argv: Argv) -> Understanding:
         paths = paths[1:]
     if not paths:
         raise NotUnderstood("no path")
+    if argv[0] == "ln" and line.has("-s", "--symbolic"):
+        paths = _linked(paths)
     level, why = SAFE, "changes files"
-    if line.has("-r", "-R", "--recursive") and any(map(_is_root, paths)):
+    if line.has("-r", "-R", "--recursive") and any(map(is_root, paths)):
         level, why = NEVER, "would destroy a whole system"
     return replace(acts(argv[0], argv[1:], level, why), writes=paths)
 
 
-def _is_root(path: str) -> bool:
+def _linked(operands: Argv) -> Argv:
+    """Return a symbolic link and what it may lead to: a relative target begins where the link is,
+    which is inside the last operand if that is a directory."""
+    link = operands[-1] if len(operands) > 1 else "."
+    targets = operands[:-1] or operands
+    places = (posixpath.dirname(link), link)
+    return (link, *(posixpath.join(place, target) for place in places for target in targets))
+
+
+def is_root(path: str) -> bool:
     return posixpath.normpath(path).replace("//", "/") in ROOTS
 
 
@@ -137,11 +174,12 @@ SIGNALS = frozenset(
     for name in names("HUP INT QUIT KILL TERM USR1 USR2 STOP CONT WINCH 1 2 3 9 10 12 15 18 19 28")
 )
 PKILL = """
-    -f -x -i -n -o -e -c -u= -U= -P= -F= -L -H --full --exact --ignore-case --newest --oldest --echo
+    -f -x -i -n -o -e -u= -U= -P= -F= -L -H --full --exact --ignore-case --newest --oldest --echo
     --signal= --euid= --uid= --parent= --pidfile= --logpidfile
 """
 KILLALL = "-e -q -v -w -s= -u= --signal="
-NAMES_A_PROGRAM = re.compile(r"(?=.*\w{3})[\w ./:@=-]+")
+NAMES_A_PROGRAM = re.compile(r"\^?(?=.*\w{3})(?:[\w ./:@=-]|\[\w\])+\$?")
+"""Read alike as a regular expression by pkill and here."""
 PID_FILE = re.compile(r"(?:/var)?/run/(?!.*\.\.)[\w./@-]+\.pid")
 """A file that only a service writes."""
 ENDS = "ends processes of the host"
@@ -174,17 +212,40 @@ def kill(argv: Argv) -> Understanding:
 
 def kill_by_name(argv: Argv) -> Understanding:
     """Read pkill and killall. A file of /run names the process of one service."""
+    is_pkill = argv[0] == "pkill"
+    short = tuple(word[1:] for word in argv[1:] if word[:1] == "-" and word[1:] in SIGNALS)
     kept = tuple(word for word in argv[1:] if word[:1] != "-" or word[1:] not in SIGNALS)
-    line = read(kept, PKILL if argv[0] == "pkill" else KILLALL)
-    signals = (*line.values("--signal"), *(line.values("-s") if argv[0] == "killall" else ()))
-    files = line.values("-F", "--pidfile")
-    require(files, PID_FILE)
-    if not SIGNALS.issuperset(signals):
+    line = read(kept, PKILL if is_pkill else KILLALL)
+    signals = (*short, *line.values("--signal"), *(() if is_pkill else line.values("-s")))
+    if len(signals) > 1 or not SIGNALS.issuperset(signals):
         raise NotUnderstood(f"the signal {' '.join(signals)}")
-    if files and not line.operands:
-        return acts(argv[0], argv[1:], SAFE, ENDS, HOST)
-    named = line.operands and all(map(NAMES_A_PROGRAM.fullmatch, line.operands))
-    return acts(argv[0], argv[1:], FULL if named else NEVER, ENDS, HOST)
+    files, operands = line.values("-F", "--pidfile"), line.operands
+    require(files, PID_FILE)
+    found = acts(argv[0], argv[1:], SAFE, ENDS, HOST)
+    if files and not operands:
+        return found
+    if files or (is_pkill and len(operands) > 1):
+        raise NotUnderstood("two ways to name a process")
+    if not operands or not all(map(NAMES_A_PROGRAM.fullmatch, operands)):
+        return replace(found, level=NEVER)
+    return replace(
+        found,
+        chooses=ProcessChoice(
+            signal=(*signals, "TERM")[0],
+            patterns=operands if is_pkill else tuple(map(re.escape, operands)),
+            whole_line=line.has("-f", "--full"),
+            exact=not is_pkill or line.has("-x", "--exact"),
+            ignore_case=line.has("-i", "--ignore-case"),
+            newest=line.has("-n", "--newest"),
+            oldest=line.has("-o", "--oldest"),
+            users=_listed(line.values("-u", "-U", "--euid", "--uid")),
+            parents=_listed(line.values("-P", "--parent")),
+        ),
+    )
+
+
+def _listed(values: Argv) -> Argv:
+    return tuple(word for value in values for word in value.split(","))
 
 
 # Programs whose first word says what they do.
@@ -373,9 +434,11 @@ def mount(argv: Argv) -> Understanding:
     match argv:
         case ("mount",) | ("mount", "-l") | ("mount", "-t", _):
             return looks(argv, HOST)
+        case ("mount", "-a"):
+            return acts("mount", argv[1:], FULL, "changes what is mounted", HOST)
     line = read(argv[1:], "-v -l -f --lazy --force" if argv[0] == "umount" else "-v")
     by_name = len(line.operands) == 1 and MOUNT_POINT.fullmatch(line.operands[0])
-    level = FULL if by_name and not _is_root(line.operands[0]) else NEVER
+    level = FULL if by_name and not is_root(line.operands[0]) else NEVER
     return acts(argv[0], argv[1:], level, "changes what is mounted", HOST)
 
 
@@ -434,6 +497,43 @@ def nginx(argv: Argv) -> Understanding:
     return acts("nginx -s", argv[1:], level, "signals the web server", HOST)
 
 
+CLUSTER = re.compile(r"(?P<version>\d+(?:\.\d+)?)[- ](?P<name>\w[\w-]*) (?P<verb>[a-z]+)")
+CLUSTER_VERBS = {
+    "status": LOOK,
+    **dict.fromkeys(("start", "stop", "restart", "reload"), SAFE),
+    "promote": FULL,
+}
+
+
+def pg_ctlcluster(argv: Argv) -> Understanding:
+    """Read Debian's control of a PostgreSQL server; options of the server are left out."""
+    line = read(argv[1:], "-f -m= --force --mode=")
+    require(line.values("-m", "--mode"), re.compile(r"smart|fast|immediate"))
+    found = CLUSTER.fullmatch(" ".join(line.operands))
+    level = CLUSTER_VERBS.get(found["verb"]) if found else None
+    if found is None or level is None:
+        raise NotUnderstood(f"`{' '.join(line.operands)}`")
+    verb, why = found["verb"], "starts, stops or restarts a database server"
+    return replace(
+        acts(f"pg_ctlcluster {verb}", argv[1:], level, why if level > LOOK else "", HOST),
+        kind=RESTART if verb in ("start", "restart") else OTHER,
+        services=(f"postgresql@{found['version']}-{found['name']}",),
+    )
+
+
+LOG_SETTINGS = re.compile(r"/etc/logrotate(?:\.conf|\.d/(?!\.)[\w.@-]+)")
+"""Files of the system: those of others name programs that root would run."""
+
+
+def logrotate(argv: Argv) -> Understanding:
+    line = read(argv[1:], "-d -f -v --debug --force --verbose")
+    if len(line.operands) != 1 or not LOG_SETTINGS.fullmatch(line.operands[0]):
+        raise NotUnderstood("settings other than /etc/logrotate.conf or a file of /etc/logrotate.d")
+    if line.has("-d", "--debug"):
+        return looks(argv, HOST)
+    return acts("logrotate", argv[1:], SAFE, "rotates logs", HOST)
+
+
 def apache(argv: Argv) -> Understanding:
     match argv[1:]:
         case ("-t" | "-v" | "-V" | "-S" | "-M" | "configtest" | "-l",):
@@ -477,6 +577,7 @@ ON_HOST: dict[str, Grammar] = {
     "nft": nft,
     "crontab": crontab,
     "nginx": nginx,
+    "pg_ctlcluster": pg_ctlcluster,
     **dict.fromkeys(("apachectl", "apache2ctl"), apache),
     **dict.fromkeys(("reboot", "shutdown"), forbidden("ends the whole system")),
 }
@@ -485,4 +586,5 @@ GRAMMARS: dict[str, Grammar] = {
     **ON_HOST,
     **dict.fromkeys(FILE_PROGRAMS, changes_files),
     "sed": sed,
+    "logrotate": logrotate,
 }

@@ -105,6 +105,12 @@ def top(argv: Argv) -> Understanding:
     return looking(TABLE["top"], PROCESSES, OPERANDS["top"])(argv)
 
 
+def fuser(argv: Argv) -> Understanding:
+    if any(re.match(r"-[a-zA-Z]*k|--kill", word) for word in argv[1:]):
+        raise NotUnderstood("the option -k (look with `fuser`, then use `kill` with the number)")
+    return looking(TABLE["fuser"], PROCESSES)(argv)
+
+
 def lsof(argv: Argv) -> Understanding:
     """Read lsof without -D, which writes a file."""
     if flag := next((word for word in argv[1:] if re.match(r"-.*D", word)), ""):
@@ -132,6 +138,7 @@ GRAMMARS: dict[str, Grammar] = {
         for name, options in TABLE.items()
     },
     "top": top,
+    "fuser": fuser,
     "lsof": lsof,
     "ip": ip,
 }

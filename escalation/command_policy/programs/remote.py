@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import dropwhile, takewhile
 
 from escalation.command_policy.plain_shell import read_commands
 from escalation.command_policy.programs import ssh
+from escalation.command_policy.programs.host import is_root
 from escalation.command_policy.programs.options import (
     Grammar,
     acts,
@@ -66,8 +68,15 @@ def uniq(argv: Argv) -> Understanding:
 
 
 def find(argv: Argv) -> Understanding:
-    require(argv[1:], FIND_RUNS)
-    return looks(argv)
+    require((word for word in argv[1:] if word != "-delete"), FIND_RUNS)
+    if "-delete" not in argv:
+        return looks(argv)
+    begun = dropwhile(re.compile(r"-[HLP]\Z").match, argv[1:])
+    paths = tuple(takewhile(re.compile(r"(?![-(!]).").match, begun))
+    if any(map(is_root, paths)):
+        return acts("find -delete", argv[1:], NEVER, "would destroy a whole system")
+    found = acts("find -delete", argv[1:], SAFE, "deletes files")
+    return replace(found, writes=paths or (".",))
 
 
 def rpm(argv: Argv) -> Understanding:

@@ -80,8 +80,9 @@ JOURNALCTL = """
     --list-catalog --truncate-newline --vacuum-size= --vacuum-time= --vacuum-files= --rotate
     --flush --sync --relinquish-var --smart-relinquish-var --update-catalog
 """
+JOURNAL_WRITES = ("--rotate", "--flush", "--sync")
 JOURNAL_CHANGES = (
-    *("--vacuum-size", "--vacuum-time", "--vacuum-files", "--rotate", "--flush", "--sync"),
+    *("--vacuum-size", "--vacuum-time", "--vacuum-files"),
     *("--relinquish-var", "--smart-relinquish-var", "--update-catalog"),
 )
 PLAIN = """
@@ -171,7 +172,9 @@ def journalctl(argv: Argv) -> Understanding:
     line = read(argv[1:], JOURNALCTL)
     found = looks(argv, BUS)
     if line.has(*JOURNAL_CHANGES):
-        found = replace(found, level=FULL, why="removes or rotates the journal")
+        found = replace(found, level=FULL, why="removes or moves the journal")
+    elif line.has(*JOURNAL_WRITES):
+        found = replace(found, level=SAFE, why="writes or rotates the journal")
     return replace(found, argv=("journalctl", "--no-pager", *argv[1:]))
 
 

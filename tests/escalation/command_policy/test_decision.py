@@ -109,6 +109,10 @@ def test_a_denied_vector_has_nothing_to_execute():
             ("sudo", "-n", "--", "systemctl", "--no-pager", "restart", "nginx"),
         ),
         ("sudo rm -rf build", ("sudo", "-n", "--", "rm", "-rf", "build")),
+        ("sudo sh -c dmesg", ("sudo", "-n", "--", "dmesg")),
+        ("sudo DEBIAN_FRONTEND=noninteractive dmesg", ("sudo", "-n", "--", "dmesg")),
+        ("sudo /etc/init.d/nginx reload", ("sudo", "-n", "--", "service", "nginx", "reload")),
+        ("sudo docker restart web", ("docker", "restart", "web")),
         ("ps aux", ("ps", "aux")),
         ("/usr/bin/ps aux", ("ps", "aux")),
     ],
@@ -129,7 +133,8 @@ def test_the_vector_to_execute_has_what_makes_it_safe(command, argv):
         ("sudo LD_PRELOAD=/srv/x.so dmesg", "not understood"),
         ("sudo ./dmesg", "not understood"),
         ("sudo /srv/shop/dmesg", "not understood"),
-        ("sudo sh -c dmesg", "not understood"),
+        ("sudo sh -c 'dmesg; reboot'", "not understood"),
+        ("sudo sh -c reboot", "for no tier"),
         ("sudo bash", "not understood"),
         ("sudo env dmesg", "not understood"),
         ("sudo xargs rm", "not understood"),
@@ -139,8 +144,6 @@ def test_the_vector_to_execute_has_what_makes_it_safe(command, argv):
         ("sudo find /srv/shop", "works in the sandbox"),
         ("sudo cat /etc/shadow", "works in the sandbox"),
         ("sudo sed -n 1p /etc/shadow", "works in the sandbox"),
-        ("sudo docker restart web", "works in the sandbox"),
-        ("sudo docker exec web ls", "works in the sandbox"),
         ("sudo curl http://shop/", "works in the sandbox"),
         ("sudo ssh nas uptime", "works in the sandbox"),
         ("sudo psql -h db -c 'SELECT 1'", "works in the sandbox"),
@@ -181,6 +184,50 @@ def test_files_of_the_working_directory_and_granted_paths_may_be_changed(command
     granted = grants_for("write:/data")
 
     assert judge(command, 3, cwd, grants=granted).verdict is verdict
+
+
+@each_row(
+    ("command", "verdict"),
+    [
+        ("sudo rm -rf /data/cache/old", ALLOW),
+        ("sudo truncate -s 0 /data/app.log", ALLOW),
+        ("sudo mkdir -p /data/cache", ALLOW),
+        ("sudo find /data -type f -mtime +7 -delete", ALLOW),
+        ("sudo find /data /srv/shop -delete", DENY),
+        ("sudo find / -delete", DENY),
+        ("sudo find -delete", DENY),
+        ("sudo find -L -delete", DENY),
+        ("sudo find /data -delete -exec rm x ;", DENY),
+        ("sudo rm -rf /data", ALLOW),
+        ("sudo rm -rf /data/../etc", DENY),
+        ("sudo rm x", DENY),
+        ("sudo tee /data/x", DENY),
+        ("sudo chown pat /data/x", DENY),
+        ("sudo cp /data/a /data/b", DENY),
+    ],
+)
+def test_tier_2_clears_files_of_root_only_where_the_operator_names_the_path(command, verdict):
+    decision = judge(command, 2, grants=grants_for("write:/data"))
+
+    assert decision.verdict is verdict
+    assert (decision.grant == "files") is (verdict is ALLOW)
+
+
+@each_row(
+    ("command", "rule"),
+    [
+        ("sudo logrotate -f /etc/logrotate.d/shop", "understood"),
+        ("sudo logrotate /etc/logrotate.conf", "understood"),
+        ("sudo logrotate -f /srv/shop/logrotate.conf", "not understood"),
+        ("sudo logrotate -f /etc/logrotate.d/../../srv/shop/x", "not understood"),
+        ("sudo logrotate -m /srv/shop/x /etc/logrotate.conf", "not understood"),
+        ("sudo /etc/init.d/../../srv/shop/x restart", "not understood"),
+        ("sudo fuser -k 80/tcp", "not understood"),
+        ("sudo DEBIAN_FRONTEND=x dmesg", "not understood"),
+    ],
+)
+def test_a_program_of_root_reads_settings_of_the_system_alone(command, rule):
+    assert judge(command, 2).rule == rule
 
 
 def test_a_working_directory_that_is_the_root_grants_nothing():

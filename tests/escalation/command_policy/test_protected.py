@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from escalation.command_policy.decision import Decision, decide
-from escalation.command_policy.protected import Alive, OwnProcess, Supervisor
+from escalation.command_policy.protected import Alive, OtherProcess, OwnProcess, Supervisor
 from sessions_app.models.session import Verdict
 from tests.escalation.command_policy.vectors import policy, request
 from tests.tables import each_row
@@ -140,3 +140,64 @@ def test_processes_are_looked_up_only_for_a_command_that_could_end_one():
     decide(asking, request("systemctl status nginx"))
 
     assert asked == []
+
+
+def _other(pid: int, name: str, command: str, user: str = "shop", parent: int = 1) -> OtherProcess:
+    return OtherProcess(
+        pid=pid,
+        parent=parent,
+        name=name,
+        command=command,
+        users=frozenset({user}),
+        started=pid,
+    )
+
+
+CLIENT = OwnProcess(
+    pid=77, name="tool-client", command="python3 -IS tool-client shop-server", is_client=True
+)
+LAB = Supervisor(
+    alive=lambda: Alive(
+        processes=(*ALIVE.processes, CLIENT),
+        others=(
+            _other(1, "systemd", "/sbin/init shop-server"),
+            _other(10, "shop-server", "python3 /usr/bin/shop-server"),
+            _other(11, "shop-server", "python3 /usr/bin/shop-server --spare", parent=10),
+            _other(12, "nginx", "nginx: master process", user="root"),
+            _other(13, "nginx", "nginx: worker process", user="www-data", parent=12),
+            _other(14, "a-name-too-long", "/usr/bin/a-name-too-long-for-the-kernel"),
+        ),
+    )
+)
+
+
+@each_row(
+    ("command", "argv"),
+    [
+        ("pkill -f shop-server", "kill -TERM 10 11"),
+        ("pkill -HUP -f 'shop-server$'", "kill -HUP 10"),
+        ("pkill -n shop-server", "kill -TERM 11"),
+        ("pkill -o -9 shop", "kill -9 10"),
+        ("pkill -P 10 shop", "kill -TERM 11"),
+        ("pkill -u www-data nginx", "kill -TERM 13"),
+        ("pkill -x ngin", "false"),
+        ("pkill -i NGINX", "kill -TERM 12 13"),
+        ("pkill --signal USR1 -f 'nginx: master'", "kill -USR1 12"),
+        ("pkill -f '[s]hop-server --spare'", "kill -TERM 11"),
+        ("killall -HUP nginx", "kill -HUP 12 13"),
+        ("killall ngin.", "false"),
+        ("killall a-name-too-long-for-the-kernel", "kill -TERM 14"),
+        ("sudo pkill -f shop-server", "sudo -n -- kill -TERM 10 11"),
+        ("kill -HUP 10 77 99", "kill -HUP 10"),
+        ("kill 10 99", "kill 10 99"),
+    ],
+)
+def test_processes_are_signalled_by_number_without_the_client_of_the_command(command, argv):
+    decision = decide(policy(2, supervisor=LAB), request(command))
+
+    assert (decision.verdict, " ".join(decision.argv)) == (Verdict.ALLOW, argv)
+
+
+@each_row("command", ["kill 77", "kill 10 77 4242", "pkill -f claude", "killall bwrap"])
+def test_its_own_processes_are_never_left_out_silently_where_they_are_meant(command):
+    assert decide(policy(3, supervisor=LAB), request(command)).rule == "supervisor is protected"

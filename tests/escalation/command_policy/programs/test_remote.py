@@ -47,7 +47,7 @@ def test_reading_is_a_look(command):
         "find / -exec reboot +",
         "find / -execdir reboot +",
         "find / -ok reboot +",
-        "find /srv -delete",
+        "find /srv -delete -exec reboot ;",
         "find /srv -fprintf /etc/x y",
         "find -files0-from x",
         "diff -r /root /srv",

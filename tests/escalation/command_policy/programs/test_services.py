@@ -45,7 +45,7 @@ ROWS = [
     ("journalctl -b -1 -p err", "journalctl", LOOK),
     ("journalctl --since '1 hour ago' -o json _PID=1", "journalctl", LOOK),
     ("journalctl --vacuum-size=10M", "journalctl", FULL),
-    ("journalctl --rotate", "journalctl", FULL),
+    ("journalctl --rotate", "journalctl", SAFE),
     ("loginctl", "loginctl list-sessions", LOOK),
     ("loginctl terminate-user root", "loginctl terminate-user", FULL),
     ("hostnamectl", "hostnamectl status", LOOK),
