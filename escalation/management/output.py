@@ -6,6 +6,7 @@ through `PlainOutput`.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
@@ -30,7 +31,7 @@ from django.db import OperationalError, ProgrammingError, connection, connection
 from django.db.utils import Error
 
 from escalation.errors import RefusalCode, WhyNot
-from sessions_app.redaction.redact import redacted
+from sessions_app.redaction.redact import redacted, redacted_data
 from sessions_app.text import clean, one_line
 
 # rich is imported where it is used: most commands print no table.
@@ -118,6 +119,10 @@ class PlainOutput(OutputWrapper):
         """Remove control sequences and secrets; our own colours are added afterwards."""
         super().write(redacted(clean(msg)), style_func, ending)
 
+    def write_json(self, data: Any, indent: int | None = None) -> None:
+        """Write data as JSON without secrets, which are looked for before it becomes text."""
+        super().write(json.dumps(redacted_data(data), indent=indent))
+
 
 def console_on(out: OutputWrapper, *, in_color: bool, width: int | None = None) -> Console:
     """Return a rich console on the raw stream of `out`: only for text that is plain already."""
@@ -145,7 +150,7 @@ class TerminalCommand(BaseCommand):
     ) -> None:
         no_color = no_color or (_wants_no_color() and not force_color)
         super().__init__(stdout, stderr, no_color, force_color)
-        self.stdout = PlainOutput(stdout or sys.stdout)
+        self.stdout: PlainOutput = PlainOutput(stdout or sys.stdout)
         self.stderr = PlainOutput(stderr or sys.stderr)
         self.stderr.style_func = self.style.ERROR
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from argparse import ArgumentParser
@@ -77,7 +76,7 @@ class Command(TerminalCommand):
             with waiting(self.stderr, "Trying the login"):
                 login_works, found["login_tried"] = try_login(binary, login)
         if options["json"]:
-            self.stdout.write(json.dumps(found, indent=2))
+            self.stdout.write_json(found, indent=2)
         else:
             for name, value in found.items():
                 self.stdout.write(f"{name.replace('_', ' '):24} {_shown(value)}")

@@ -78,9 +78,16 @@ def test_a_refusal_prints_no_control_characters(capsys):
 def test_secrets_are_redacted_and_json_stays_valid():
     out = io.StringIO()
 
-    PlainOutput(out).write(json.dumps({"password": 12345678, "text": 'token="hunter22"'}))
+    PlainOutput(out).write_json(
+        {
+            "password": 12345678,
+            "text": 'token="hunter22"',
+            "rows": [{"command": "docker login -u a -p b", "expect": "deny"}],
+        }
+    )
 
     assert json.loads(out.getvalue()) == {
         "password": "[redacted: password]",
         "text": 'token="[redacted: token]"',
+        "rows": [{"command": "docker login -u a -p [redacted: password]", "expect": "deny"}],
     }
