@@ -855,7 +855,7 @@ class CommandRunner:
                 record, verdict=Verdict.DENY, rule=refusal.rule, reason=refusal.reason, grant=""
             )
         words = self._recorded(record) or (decision.reason if decision.is_denied else "")
-        if words:
+        if words or decision.is_denied:
             self.record_end(record, NOT_RUN)
             return Judged(record=record, decision=decision, may_run=False, words=words)
         if decision.verdict != Verdict.ASK:

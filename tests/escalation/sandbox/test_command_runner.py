@@ -13,6 +13,7 @@ from functools import partial
 
 import pytest
 
+from escalation.command_policy.decision import Decision
 from escalation.command_policy.grants import Grants
 from escalation.sandbox.limits import SandboxLimits
 from sessions_app.models.session import Verdict
@@ -44,6 +45,15 @@ def test_a_denied_program_does_not_run_and_the_model_is_told_why(own_host):
     assert (said.stdout, said.stderr) == ("126\n", "Ask for escalation.\n")
     assert [record.verdict for record in runner.decisions] == [Verdict.ISOLATE, Verdict.DENY]
     assert [end.has_run for end in runner.ends] == [False, True]
+
+
+def test_a_program_that_is_denied_without_a_reason_does_not_run(own_host):
+    denied = Decision(verdict=Verdict.DENY, rule="test", argv=("echo", "ran"))
+
+    with running(own_host.paths(), denied) as runner:
+        said = runner.call(f"{SHIM} --version; echo $?")
+
+    assert said.stdout == "126\n"
 
 
 WAYS = {
