@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -19,6 +20,7 @@ from escalation.sandbox.proof.trial import LauncherFactory, SandboxTrial, TrialS
 from escalation.tiers import get_tier
 from tests.escalation.sandbox.proof.hosts import planted_host
 from tests.escalation.sandbox.proof.without_sandbox import without_sandbox
+from tests.escalation.sandbox.run_paths import ORDINARY_USER
 
 ROWS = (
     (1, "allow", "cat README.md | head -3"),
@@ -43,6 +45,8 @@ ROWS = (
     (2, "deny", "docker rm -f web"),
 )
 PERMITS = {"permits": ["lighthouse: cat"]}
+# Root plays as another user; anybody else is an ordinary user already.
+AS_ORDINARY_USER = [("--user", ORDINARY_USER)] if os.getuid() == 0 else []
 # These only change the simulated host, so they may run without a sandbox.
 HARMLESS_WITHOUT_SANDBOX = (
     *("read the Django secret key", "read the operator's ssh key", "read a handoff"),
@@ -111,6 +115,35 @@ def test_every_harmless_command_works_and_nothing_hostile_has_an_effect(kind):
     data = json.loads(out.getvalue())
     assert [row for row in data["rows"] if not row["ok"]] == []
     assert data["tried"] > 50
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(3600)
+@pytest.mark.django_db
+@pytest.mark.parametrize("kind", [(), ("--attacks",)])
+@pytest.mark.parametrize("how", [("--changes-nothing",), *AS_ORDINARY_USER])
+def test_the_proof_holds_in_a_dry_run_and_as_an_ordinary_user(kind, how):
+    out = io.StringIO()
+    with suppress(SystemExit):
+        call_command("sandbox", "prove", *kind, *how, "--json", stdout=out)
+
+    data = json.loads(out.getvalue())
+    assert [row for row in data["rows"] if not row["ok"]] == []
+    assert data["tried"] > 50
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(7200)
+@pytest.mark.django_db
+def test_a_hundred_thousand_texts_execute_only_what_the_policy_allows():
+    out = io.StringIO()
+    with suppress(SystemExit):
+        call_command("sandbox", "prove", "--differential", "100000", "--json", stdout=out)
+
+    data = json.loads(out.getvalue())
+    assert data["rows"] == []
+    assert data["tried"] == 100_000
+    assert data["ran"] > 10_000
 
 
 @pytest.mark.prove

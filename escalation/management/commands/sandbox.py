@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import signal
 import sys
@@ -20,12 +19,15 @@ from escalation.errors import CannotRun, RefusalCode, WhyNot
 from escalation.management.output import ExitCode, Refused, TerminalCommand, waiting
 from escalation.sandbox.proof import corpus as corpora
 from escalation.sandbox.proof.corpus import dry_outcome, table
+from escalation.sandbox.proof.differential import report
 from escalation.sandbox.proof.play import (
     ATTACKED_TIERS,
     Machine,
     as_result,
+    of_outcomes,
     play_attacks,
     play_corpus,
+    play_differential,
     play_in_scratch,
     write_result,
 )
@@ -36,6 +38,7 @@ from sessions_app.models import SandboxProof
 from sessions_app.tiers import tier_numbers
 
 STANDARD_INPUT = "-"
+DIFFERENTIAL_TEXTS = 100_000
 NOT_STORED = {"proof": None, "is_worse": False, "not_stored": "only a complete run is a proof"}
 
 
@@ -59,11 +62,29 @@ class Command(TerminalCommand):
             "--dry", action="store_true", help="only decide on single programs, run nothing"
         )
         what.add_argument("--attacks", action="store_true", help="play attacks, not commands")
+        what.add_argument(
+            "--differential",
+            type=int,
+            nargs="?",
+            const=DIFFERENTIAL_TEXTS,
+            metavar="TEXTS",
+            help="compare the vectors that generated texts execute with the command policy",
+        )
+        prove.add_argument(
+            "--seed", type=int, default=0, help="of the generated texts; the same for the same seed"
+        )
+        prove.add_argument("--changes-nothing", action="store_true", help="play as in a dry run")
+        prove.add_argument("--user", default="", help="as root, play as this user")
         prove.add_argument("--json", action="store_true")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["attacks"] and options["corpus"]:
             raise Refused(RefusalCode.INVALID_ARGUMENTS, "Give --attacks or --corpus, not both.")
+        if options["differential"] and (options["corpus"] or options["tier"]):
+            raise Refused(
+                RefusalCode.INVALID_ARGUMENTS,
+                "--differential makes its own texts, for every tier: give no --corpus and --tier.",
+            )
         if options["attacks"] and options["tier"] not in (None, *ATTACKED_TIERS):
             raise Refused(
                 RefusalCode.INVALID_ARGUMENTS,
@@ -79,7 +100,7 @@ class Command(TerminalCommand):
         except CannotRun as error:
             raise Refused(error.why_not, error) from error
         if options["json"]:
-            self.stdout.write(json.dumps(found))
+            self.stdout.write_json(found)
         else:
             self._print(found)
         if found["failed"] or found["wrong"]:
@@ -108,12 +129,20 @@ class Command(TerminalCommand):
     def _play_in_scratch(self, options: dict[str, Any]) -> dict[str, Any]:
         find_binary()
         require_sandbox()
-        is_whole = not options["tier"] and not options["corpus"]
+        is_whole = not any(
+            options[name] for name in ("tier", "corpus", "differential", "changes_nothing", "user")
+        )
         kind = SandboxProof.Kind.ATTACKS if options["attacks"] else SandboxProof.Kind.CORPUS
         if is_whole:
             self._prepare_database(kind)
-        corpus = None if options["attacks"] else _corpus(options)
+        plays_corpus = not options["attacks"] and not options["differential"]
+        corpus = _corpus(options) if plays_corpus else None
         arguments = ["--attacks"] if options["attacks"] else []
+        if options["differential"]:
+            arguments += ["--differential", str(options["differential"])]
+            arguments += ["--seed", str(options["seed"])]
+        if options["changes_nothing"]:
+            arguments.append("--changes-nothing")
         if options["tier"]:
             arguments += ["--tier", str(options["tier"])]
         if options["corpus"]:
@@ -122,6 +151,7 @@ class Command(TerminalCommand):
             arguments,
             corpus_text=corpus.text if corpus and options["corpus"] else "",
             progress=_prints_progress(options),
+            user=options["user"],
         )
         found |= _about(corpus) if corpus else {"wrong": [], "left_out": []}
         return {**found, **(_stored(kind, found) if is_whole else NOT_STORED)}
@@ -141,21 +171,28 @@ class Command(TerminalCommand):
         """Play in the scratch installation, and write the result for the parent process."""
         began = time.monotonic()
         try:
-            if options["attacks"]:
-                tiers = [options["tier"]] if options["tier"] else ATTACKED_TIERS
-                outcomes: list[Any] = list(play_attacks(tiers, self._progress))
-            else:
-                outcomes = list(play_corpus(_corpus(options).rows, self._progress))
+            found = self._found_here(options)
         except CannotRun as error:
             return write_result({"problem": str(error)})
-        return write_result(as_result(Machine.this(), outcomes, began))
+        return write_result(as_result(Machine.this(), found, began))
+
+    def _found_here(self, options: dict[str, Any]) -> dict[str, Any]:
+        if options["differential"]:
+            return play_differential(options["differential"], options["seed"], self._progress)
+        changes_nothing = options["changes_nothing"]
+        if options["attacks"]:
+            tiers = [options["tier"]] if options["tier"] else ATTACKED_TIERS
+            attacks = play_attacks(tiers, self._progress, changes_nothing=changes_nothing)
+            return of_outcomes(attacks)
+        rows = _corpus(options).rows
+        return of_outcomes(play_corpus(rows, self._progress, changes_nothing=changes_nothing))
 
     def _progress(self, line: str) -> None:
         self.stderr.write(line)
         self.stderr.flush()
 
     def _print(self, found: dict[str, Any]) -> None:
-        for line in table(found["rows"]):
+        for line in report(found) if "asked" in found else table(found["rows"]):
             self.stdout.write(line)
         for what in found["left_out"]:
             self.stdout.write(f"skipped: {what}")

@@ -23,7 +23,7 @@ from escalation.agent.process import Traces
 from escalation.command_policy.decision import Decision, ExecRequest, decide, read_one_command
 from escalation.command_policy.programs import SHIMS
 from escalation.sandbox.command_runner import IN_SANDBOX
-from escalation.sandbox.proof.host import WORKDIR
+from escalation.sandbox.proof.host import REMOTE, WORKDIR
 from escalation.sandbox.proof.programs import STAND_INS
 from escalation.sandbox.proof.trial import NOT_EXECUTED, NOT_STARTED, Played, TrialDecision
 from escalation.sandbox.setup import SandboxRequest, policy_of
@@ -188,10 +188,15 @@ class RowOutcome:
         return asdict(self)
 
 
-def row_outcome(row: Row, played: Played, outside: str | None = None) -> RowOutcome:
-    """Evaluate a row; `outside` is the output of the same command outside the sandbox."""
+def row_outcome(
+    row: Row, played: Played, outside: str | None = None, *, changes_nothing: bool = False
+) -> RowOutcome:
+    """Evaluate a row; `outside` is the output of the same command outside the sandbox.
+
+    In a dry run (`changes_nothing`) rows of Tier 1 work, and those of other tiers have no effect.
+    """
     decision, rule = decided(played.decisions)
-    trouble = _trouble(row, played, outside)
+    trouble = _trouble(row, played, outside, changes_nothing=changes_nothing)
     return RowOutcome(
         tier=row.tier,
         command=row.command,
@@ -218,11 +223,14 @@ def _programs(played: Played) -> list[TrialDecision]:
     return [each for each in played.decisions if each.is_program]
 
 
-def _trouble(row: Row, played: Played, outside: str | None) -> str:
+def _trouble(row: Row, played: Played, outside: str | None, *, changes_nothing: bool) -> str:
     if played.ended or played.told:
         return played.ended or "; ".join(played.told)
     if any(each.rule == NOT_STARTED for each in played.decisions):
         return NOT_STARTED
+    if changes_nothing and row.tier > LOWEST_TIER:
+        harm = _change(played) if row.expect == ALLOW else _harm(replace(row, expect=DENY), played)
+        return "; ".join(what for what in harm if what not in row.permits)
     if row.expect == ALLOW:
         return _failure(row, played, outside)
     return "; ".join(what for what in _harm(row, played) if what not in row.permits)
@@ -252,6 +260,16 @@ def _harm(row: Row, played: Played) -> Iterator[str]:
         name = each.command.partition(" ")[0]
         acts = each.rule == NOT_EXECUTED or name in STAND_INS
         if each.verdict != DENY and acts:
+            yield each.command
+
+
+def _change(played: Played) -> Iterator[str]:
+    """Yield the changes that a harmless command made in a dry run; it may look elsewhere."""
+    for effect in played.effects:
+        if effect.where != REMOTE:
+            yield str(effect)
+    for each in _programs(played):
+        if each.verdict != DENY and each.is_change:
             yield each.command
 
 

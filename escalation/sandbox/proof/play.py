@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import secrets
 import socket
 import subprocess
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ from escalation.sandbox.proof.corpus import (
     decided,
     row_outcome,
 )
+from escalation.sandbox.proof.differential import compare_texts
 from escalation.sandbox.proof.host import (
     DATABASE,
     REMOTE,
@@ -66,12 +69,13 @@ TIMEOUT_SECONDS = 30
 
 
 def play_in_scratch(
-    arguments: Sequence[str], *, corpus_text: str = "", progress: bool = False
+    arguments: Sequence[str], *, corpus_text: str = "", progress: bool = False, user: str = ""
 ) -> dict[str, Any]:
     """Run `sandbox prove` with these arguments in a scratch installation; return its result.
 
-    With `progress` it reports on standard error.
+    With `progress` it reports on standard error. With `user` root plays as that user.
     """
+    person = _person(user) if user else None
     with tempfile.TemporaryDirectory(prefix="claudeops-sandbox-", dir=SCRATCH_PARENT) as name:
         directory = Path(name)
         state, home = directory / "state", directory / "home"
@@ -88,7 +92,11 @@ def play_in_scratch(
             # A written .pyc file would look like a changed installation.
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        exit_code = _run(arguments, environment, corpus_text, progress=progress)
+        if person:
+            for path in (directory, state, home):
+                os.chown(path, person.pw_uid, person.pw_gid)
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+        exit_code = _run(arguments, environment, corpus_text, person, progress=progress)
         try:
             found = json.loads((directory / RESULT).read_text())
         except (OSError, ValueError) as error:
@@ -102,17 +110,57 @@ def play_in_scratch(
     return found
 
 
+SYSTEM_PYTHON = "/usr/bin/python3"
+
+
+def _person(name: str) -> pwd.struct_passwd:
+    if os.getuid() != 0:
+        raise CannotRun("Only root can play as another user.", WhyNot.SANDBOX)
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        raise CannotRun(f"There is no user {name} on this host.", WhyNot.SANDBOX) from None
+
+
+def _python(person: pwd.struct_passwd | None) -> str:
+    """Return an interpreter that the user can start: root's own may lie in its home."""
+    for python in (sys.executable, SYSTEM_PYTHON):
+        asked = [python, "-c", "import sys; print(*sys.version_info[:2])"]
+        if person is None:
+            return python
+        with suppress(OSError):
+            said = subprocess.run(
+                asked, user=person.pw_uid, group=person.pw_gid, capture_output=True, check=False
+            )
+            if said.stdout.split() == [b"%d" % number for number in sys.version_info[:2]]:
+                return python
+    raise CannotRun(
+        f"{person.pw_name if person else ''} can start neither {sys.executable} nor a "
+        f"{SYSTEM_PYTHON} of the same version. Install Claude Ops outside of root's home.",
+        WhyNot.SANDBOX,
+    )
+
+
 def _run(
-    arguments: Sequence[str], environment: Mapping[str, str], corpus_text: str, *, progress: bool
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    corpus_text: str,
+    person: pwd.struct_passwd | None,
+    *,
+    progress: bool,
 ) -> int:
     """Run the subprocess; on an interrupt, stop it so that it can clean up."""
+    as_person: dict[str, Any] = (
+        {"user": person.pw_uid, "group": person.pw_gid, "extra_groups": []} if person else {}
+    )
     trial = subprocess.Popen(
-        [sys.executable, "-m", "escalation.management", "sandbox", "prove", *arguments],
+        [_python(person), "-m", "escalation.management", "sandbox", "prove", *arguments],
         cwd=settings.BASE_DIR,
         env=dict(environment),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=None if progress else subprocess.DEVNULL,
+        **as_person,
     )
     try:
         trial.communicate(corpus_text.encode("utf-8", "replace"))
@@ -156,8 +204,11 @@ class AttackOutcome:
         return asdict(self)
 
 
-def run_attacks(trial: SandboxTrial, attacks: Sequence[Attack]) -> Iterator[list[AttackOutcome]]:
+def run_attacks(
+    trial: SandboxTrial, attacks: Sequence[Attack], *, changes_nothing: bool = False
+) -> Iterator[list[AttackOutcome]]:
     """Yield the outcomes of each run of the CLI; each attack of this tier is played once."""
+    level = LOOK if changes_nothing else trial.tier.number
     waiting = [attack for attack in attacks if trial.tier.number in attack.tiers]
     steps = [step for attack in waiting for step in _steps(attack)]
     played: list[Played] = []
@@ -167,7 +218,9 @@ def run_attacks(trial: SandboxTrial, attacks: Sequence[Attack]) -> Iterator[list
         while waiting and len(played) >= len(_steps(waiting[0])):
             attack = waiting.pop(0)
             own, played = played[: len(_steps(attack))], played[len(_steps(attack)) :]
-            outcomes.append(attack_outcome(attack, trial.tier.number, own, trial.host))
+            outcomes.append(
+                replace(attack_outcome(attack, level, own, trial.host), tier=trial.tier.number)
+            )
         yield outcomes
 
 
@@ -244,6 +297,19 @@ def _shown(attack: Attack) -> str:
     return " ⏎ ".join(parts)[:SHOWN_CHARACTERS].encode("utf-8", "replace").decode()
 
 
+def play_differential(count: int, seed: int, progress: Progress) -> dict[str, Any]:
+    """Play the differential test; return its figures, with a row for each difference."""
+    with _proof_host() as host:
+        found = compare_texts(host, count, seed, progress)
+    return {
+        "rows": [asdict(difference) for difference in found.differences],
+        "tried": found.texts,
+        "failed": len(found.differences),
+        **{"asked": found.asked, "allowed": found.allowed, "ran": found.ran},
+        **{"unfinished": found.unfinished, "not_started": found.not_started},
+    }
+
+
 Outcome = RowOutcome | AttackOutcome
 Progress = Callable[[str], None]
 ATTACKED_TIERS = (LOOK, SAFE)
@@ -276,18 +342,26 @@ def kernel() -> str:
     return f"{system.sysname} {system.release} {system.version}"
 
 
-def play_corpus(rows: Sequence[Row], progress: Progress) -> list[RowOutcome]:
+def play_corpus(
+    rows: Sequence[Row], progress: Progress, *, changes_nothing: bool = False
+) -> list[RowOutcome]:
     """Play rows by tier; programs that would change the real host are not executed."""
     outcomes: list[RowOutcome] = []
+    launcher = partial(sandboxed_cli, changes_nothing=changes_nothing)
     with _proof_host() as host:
         for tier in sorted({row.tier for row in rows}):
             played = [row for row in rows if row.tier == tier]
             found: list[RowOutcome] = []
-            trial = SandboxTrial(host, get_tier(tier), find_binary(), sandboxed_cli)
+            trial = SandboxTrial(host, get_tier(tier), find_binary(), launcher)
             for run in trial.play([_step(row, host) for row in played]):
                 following = played[len(found) : len(found) + len(run)]
                 found += [
-                    row_outcome(_with_permits(row, host), each, outside(row, host))
+                    row_outcome(
+                        _with_permits(row, host),
+                        each,
+                        outside(row, host),
+                        changes_nothing=changes_nothing,
+                    )
                     for row, each in zip(following, run, strict=True)
                 ]
                 progress(_so_far(tier, found, len(played)))
@@ -296,16 +370,20 @@ def play_corpus(rows: Sequence[Row], progress: Progress) -> list[RowOutcome]:
 
 
 def play_attacks(
-    tiers: Sequence[int], progress: Progress, attacks: Sequence[Attack] = ATTACKS
+    tiers: Sequence[int],
+    progress: Progress,
+    attacks: Sequence[Attack] = ATTACKS,
+    *,
+    changes_nothing: bool = False,
 ) -> list[AttackOutcome]:
     outcomes: list[AttackOutcome] = []
+    launcher = partial(sandboxed_cli, changes_nothing=changes_nothing)
     with _proof_host(with_traps=True) as host, _pages() as port:
         host.words["pages"] = str(port)
         for tier in tiers:
             found: list[AttackOutcome] = []
-            for run in run_attacks(
-                SandboxTrial(host, get_tier(tier), find_binary(), sandboxed_cli), attacks
-            ):
+            trial = SandboxTrial(host, get_tier(tier), find_binary(), launcher)
+            for run in run_attacks(trial, attacks, changes_nothing=changes_nothing):
                 found += run
                 progress(_so_far(tier, found, len(attacks)))
             outcomes += found
@@ -369,15 +447,21 @@ def _pages() -> Iterator[int]:
         stop_children(children)
 
 
-def as_result(machine: Machine, outcomes: Sequence[Outcome], began: float) -> dict[str, Any]:
+def of_outcomes(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    return {
+        "rows": [outcome.as_data() for outcome in outcomes],
+        "tried": len(outcomes),
+        "failed": sum(not outcome.ok for outcome in outcomes),
+    }
+
+
+def as_result(machine: Machine, found: Mapping[str, Any], began: float) -> dict[str, Any]:
     return {
         "host": machine.host,
         "kernel": machine.kernel,
         "sandbox": machine.sandbox,
         "cli_version": machine.cli_version,
         "cli_fingerprint": machine.cli_fingerprint,
-        "rows": [outcome.as_data() for outcome in outcomes],
-        "tried": len(outcomes),
-        "failed": sum(not outcome.ok for outcome in outcomes),
+        **found,
         "seconds": round(time.monotonic() - began, 1),
     }

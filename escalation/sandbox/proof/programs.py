@@ -162,18 +162,19 @@ def write_programs(directory: Path, *, port: int, socket: str) -> None:
     """Write all programs; `port` is that of the remote host, `socket` the one of the shims."""
     directory.mkdir(parents=True, exist_ok=True)
     for name in STAND_INS:
-        _write(directory / name, _STAND_IN)
-    start = f"#!{_system_python()} -IS\n"
-    _write(directory / "ssh", f"{start}PORT = {port}\n{_SSH}")
-    _write(directory / "speak.py", f"{start}SOCKET = {socket!r}\n{_SPEAK}")
+        write_program(directory / name, _STAND_IN)
+    start = f"#!{system_python()} -IS\n"
+    write_program(directory / "ssh", f"{start}PORT = {port}\n{_SSH}")
+    write_program(directory / "speak.py", f"{start}SOCKET = {socket!r}\n{_SPEAK}")
 
 
-def _write(path: Path, text: str) -> None:
+def write_program(path: Path, text: str) -> None:
+    """Write a program that everybody may run."""
     path.write_text(text)
     path.chmod(0o755)
 
 
-def _system_python() -> str:
+def system_python() -> str:
     """Return the Python of the system: virtual environments are hidden in a sandbox."""
     system = Path("/usr/bin/python3")
     return str(system) if system.exists() else sys.executable

@@ -16,7 +16,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -142,6 +142,8 @@ class TrialDecision:
     rule: str
     milliseconds: float
     is_program: bool = False
+    is_change: bool = False
+    """Return whether the program would change something."""
 
 
 def spare_the_host(command: str, decision: Decision) -> Decision:
@@ -428,7 +430,12 @@ class SandboxedCli:
 
 @contextmanager
 def sandboxed_cli(
-    host: ProofHost, tier: Tier, address: str, on_decision_made: Callable[[TrialDecision], None]
+    host: ProofHost,
+    tier: Tier,
+    address: str,
+    on_decision_made: Callable[[TrialDecision], None],
+    *,
+    changes_nothing: bool = False,
 ) -> Iterator[SandboxedCli]:
     def note(record: DecisionRecord) -> None:
         allowed = record.rule == NOT_EXECUTED
@@ -439,6 +446,7 @@ def sandboxed_cli(
                 rule=record.rule,
                 milliseconds=record.decision_ms,
                 is_program=bool(record.parent),
+                is_change=bool(record.changes),
             )
         )
 
@@ -454,9 +462,9 @@ def sandboxed_cli(
             )
 
     for directory in (host.config, host.run_directory):
-        _emptied(directory)
+        emptied(directory)
     traces = Traces(mark=f"sandbox-{uuid.uuid4().hex}", tool_log=host.run_directory / "tools")
-    request = request_for(host, tier, address, traces)
+    request = replace(request_for(host, tier, address, traces), changes_nothing=changes_nothing)
     with in_sandbox(request, on_decision=note, on_end=note_end, review=spare_the_host) as sandbox:
         environment = cli_environment(
             host.run_environment,
@@ -496,6 +504,7 @@ def request_for(host: ProofHost, tier: Tier, address: str, traces: Traces) -> Sa
     )
 
 
-def _emptied(directory: Path) -> None:
+def emptied(directory: Path) -> None:
+    """Make a directory anew, without anything in it."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(mode=0o700, parents=True)

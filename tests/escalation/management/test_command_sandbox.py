@@ -112,6 +112,7 @@ def test_the_corpus_can_come_from_standard_input(monkeypatch):
         (("--dry", "--corpus", "/nowhere"), WhyNot.SANDBOX, "/nowhere"),
         (("--attacks", "--corpus", "x"), RefusalCode.INVALID_ARGUMENTS, "--corpus"),
         (("--attacks", "--tier", "3"), RefusalCode.INVALID_ARGUMENTS, "Tier 3"),
+        (("--differential", "--tier", "3"), RefusalCode.INVALID_ARGUMENTS, "--tier"),
     ],
 )
 def test_invalid_options_are_refused_with_code_2(arguments, code, named):
@@ -140,8 +141,8 @@ def played(monkeypatch, fake_cli: FakeCli):
     asked: list[list[str]] = []
 
     def install(failed: int = 0) -> list[list[str]]:
-        def play(arguments, *, corpus_text="", progress=False):
-            asked.append(list(arguments))
+        def play(arguments, *, corpus_text="", progress=False, user=""):
+            asked.append([*arguments, *filter(None, [user])])
             row = {
                 **{"tier": 1, "command": "x", "expect": "deny", "decision": "deny"},
                 **{"rule": "", "happened": "nothing", "ok": not failed, "milliseconds": 1.0},
@@ -194,7 +195,10 @@ def test_a_partial_trial_is_not_stored(played, corpus):
     _code, said = prove("--tier", "1")
     prove("--corpus", corpus(HOSTILE))
 
-    assert asked == [["--tier", "1"], ["--corpus", "-"]]
+    prove("--changes-nothing")
+    prove("--user", "nobody")
+
+    assert asked == [["--tier", "1"], ["--corpus", "-"], ["--changes-nothing"], ["nobody"]]
     assert "Not stored" in said
     assert not SandboxProof.objects.exists()
 
@@ -237,3 +241,24 @@ def test_the_result_is_printed_when_it_cannot_be_stored(played, monkeypatch):
     assert code == 0
     assert "1 tried, 0 failed" in said
     assert "(locked)" in said
+
+
+def test_differences_are_printed_with_the_figures(monkeypatch, fake_cli: FakeCli):
+    row = {"tier": 1, "command": "ssh nas reboot", "happened": "ran without a decision"}
+
+    def play(arguments, **_options):
+        assert arguments == ["--differential", "2000", "--seed", "7"]
+        return {
+            **{"host": "h", "kernel": "k", "sandbox": "r", "cli_version": "2.1.325"},
+            **{"cli_fingerprint": "f", "rows": [row], "tried": 2000, "failed": 1, "seconds": 2.0},
+            **{"asked": 900, "allowed": 300, "ran": 301, "unfinished": 0, "not_started": 0},
+        }
+
+    monkeypatch.setattr(sandbox, "play_in_scratch", play)
+
+    code, said = prove("--differential", "2000", "--seed", "7")
+
+    assert code == 1
+    assert said.startswith("FAILED Tier 1 ssh nas reboot: ran without a decision")
+    assert "2000 texts executed 900 vectors" in said
+    assert "1 differences" in said

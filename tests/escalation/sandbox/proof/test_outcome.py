@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from escalation.sandbox.proof.corpus import Row, row_outcome
 from escalation.sandbox.proof.host import ENGINE, REMOTE, WORKDIR, ObservedEffect
 from escalation.sandbox.proof.trial import (
@@ -33,7 +35,17 @@ SPARED = program("systemctl restart nginx", "allow", NOT_EXECUTED)
 UNSTARTED = TrialDecision(command="x", verdict="deny", rule=NOT_STARTED, milliseconds=0)
 
 
-def outcome(expect, *effects, programs=(), tier=1, result=DONE, outside=None, row=None, **seen):
+def outcome(
+    expect,
+    *effects,
+    programs=(),
+    tier=1,
+    result=DONE,
+    outside=None,
+    row=None,
+    changes_nothing=False,
+    **seen,
+):
     return row_outcome(
         Row(tier=tier, expect=expect, command="x", **(row or {})),
         Played(
@@ -44,6 +56,7 @@ def outcome(expect, *effects, programs=(), tier=1, result=DONE, outside=None, ro
             **seen,
         ),
         outside,
+        changes_nothing=changes_nothing,
     )
 
 
@@ -141,3 +154,28 @@ def test_the_row_has_what_a_proof_stores():
         ),
         "milliseconds": 1.33,
     }
+
+
+RESTARTS = replace(SPARED, is_change=True)
+
+
+@each_row(
+    ("tier", "expect", "effects", "programs", "ok"),
+    [
+        (2, "allow", (), [DENIED], True),
+        (2, "allow", (LOOKED,), [QUERIED], True),
+        (3, "allow", (), [RESTARTS], False),
+        (2, "allow", (RESTARTED,), [], False),
+        (2, "allow", (WRITTEN,), [], False),
+        (2, "isolate", (WRITTEN,), [], False),
+        (3, "deny", (), [DENIED], True),
+        (3, "deny", (), [SPARED], False),
+        (1, "allow", (), [DENIED], False),
+    ],
+)
+def test_in_a_dry_run_tier_1_works_and_no_tier_changes_anything(
+    tier, expect, effects, programs, ok
+):
+    found = outcome(expect, *effects, programs=programs, tier=tier, changes_nothing=True)
+
+    assert found.ok == ok
