@@ -44,7 +44,7 @@ class Purpose(models.TextChoices):
         return TRAITS[self]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Traits:
     """Properties of a purpose. None has a default, so a new purpose must state all of them."""
 
@@ -71,115 +71,23 @@ class Traits:
     """Counts in the comparison of resume and handoff."""
 
 
+# fmt: off
+_ROWS: Mapping[Purpose, tuple[int, ...]] = {
+    # in the order of the fields:
+    # evidence, change, question, plan, ends, continues, budget, branch, looks back, compared
+    Purpose.TIER:         (1, 1, 0, 0, 1, 0, 0, 0, 0, 1),
+    Purpose.REPORT:       (1, 1, 0, 0, 1, 1, 1, 0, 1, 0),
+    Purpose.CONTINUATION: (1, 1, 0, 0, 1, 1, 1, 0, 0, 0),
+    Purpose.FINDINGS:     (1, 1, 0, 0, 1, 1, 0, 0, 0, 0),
+    Purpose.FOLLOW_UP:    (0, 0, 1, 0, 1, 0, 0, 1, 1, 0),
+    Purpose.FORK:         (1, 1, 0, 0, 1, 0, 0, 1, 0, 0),
+    Purpose.RETRY:        (1, 1, 0, 0, 1, 0, 0, 1, 0, 1),
+    Purpose.RECOVERY:     (1, 1, 0, 0, 1, 1, 1, 0, 0, 0),
+    Purpose.PLAN:         (0, 0, 0, 1, 0, 0, 0, 1, 0, 0),
+}
+# fmt: on
 TRAITS: Mapping[Purpose, Traits] = {
-    Purpose.TIER: Traits(
-        counts_as_evidence=True,
-        may_change=True,
-        is_question=False,
-        is_plan=False,
-        ends_cycle=True,
-        continues_tier=False,
-        spends_tier_budget=False,
-        starts_branch=False,
-        looks_back=False,
-        is_compared=True,
-    ),
-    Purpose.REPORT: Traits(
-        counts_as_evidence=True,
-        may_change=True,
-        is_question=False,
-        is_plan=False,
-        ends_cycle=True,
-        continues_tier=True,
-        spends_tier_budget=True,
-        starts_branch=False,
-        looks_back=True,
-        is_compared=False,
-    ),
-    Purpose.CONTINUATION: Traits(
-        counts_as_evidence=True,
-        may_change=True,
-        is_question=False,
-        is_plan=False,
-        ends_cycle=True,
-        continues_tier=True,
-        spends_tier_budget=True,
-        starts_branch=False,
-        looks_back=False,
-        is_compared=False,
-    ),
-    Purpose.FINDINGS: Traits(
-        counts_as_evidence=True,
-        may_change=True,
-        is_question=False,
-        is_plan=False,
-        ends_cycle=True,
-        continues_tier=True,
-        spends_tier_budget=False,
-        starts_branch=False,
-        looks_back=False,
-        is_compared=False,
-    ),
-    Purpose.FOLLOW_UP: Traits(
-        counts_as_evidence=False,
-        may_change=False,
-        is_question=True,
-        is_plan=False,
-        ends_cycle=True,
-        continues_tier=False,
-        spends_tier_budget=False,
-        starts_branch=True,
-        looks_back=True,
-        is_compared=False,
-    ),
-    Purpose.FORK: Traits(
-        counts_as_evidence=True,
-        may_change=True,
-        is_question=False,
-        is_plan=False,
-        ends_cycle=True,
-        continues_tier=False,
-        spends_tier_budget=False,
-        starts_branch=True,
-        looks_back=False,
-        is_compared=False,
-    ),
-    Purpose.RETRY: Traits(
-        counts_as_evidence=True,
-        may_change=True,
-        is_question=False,
-        is_plan=False,
-        ends_cycle=True,
-        continues_tier=False,
-        spends_tier_budget=False,
-        starts_branch=True,
-        looks_back=False,
-        is_compared=True,
-    ),
-    Purpose.RECOVERY: Traits(
-        counts_as_evidence=True,
-        may_change=True,
-        is_question=False,
-        is_plan=False,
-        ends_cycle=True,
-        continues_tier=True,
-        spends_tier_budget=True,
-        starts_branch=False,
-        looks_back=False,
-        is_compared=False,
-    ),
-    Purpose.PLAN: Traits(
-        counts_as_evidence=False,
-        may_change=False,
-        is_question=False,
-        is_plan=True,
-        ends_cycle=False,
-        continues_tier=False,
-        spends_tier_budget=False,
-        starts_branch=True,
-        looks_back=False,
-        is_compared=False,
-    ),
+    purpose: Traits(*map(bool, row)) for purpose, row in _ROWS.items()
 }
 
 
