@@ -9,7 +9,8 @@ from io import StringIO
 import pytest
 from django.core.management import call_command
 
-from escalation.drills import scratch
+from escalation.drills.scratch import MARK
+from tests.devtools import scratch
 from tests.devtools.chaos.faults import FILL_THE_DISK
 
 TRIED = """
@@ -70,7 +71,7 @@ def test_reports_when_the_program_is_missing(tmp_path, monkeypatch):
 
 
 def test_a_requested_fault_that_is_impossible_exits_with_2(monkeypatch):
-    monkeypatch.setenv(scratch.MARK, "1")
+    monkeypatch.setenv(MARK, "1")
     monkeypatch.setenv(scratch.NO_SMALL_DISK, "no small disk can be mounted here: forbidden")
     said = StringIO()
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from escalation.drills.scratch import small_disk_wrapper
 from escalation.worker.backup import Writer, compressed
+from tests.devtools.scratch import small_disk_wrapper
 from tests.system.conftest import PROJECT, Installation, installed_in, wait_until
 
 

@@ -17,13 +17,14 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 from django_q.models import OrmQ
 
-from escalation.drills import scratch
 from escalation.drills.scenario import scenario_names
+from escalation.drills.scratch import MARK
 from escalation.errors import RefusalCode
 from escalation.management.commands import up
 from escalation.worker import installation
 from escalation.worker.installation import Upgrade
 from sessions_app.models import Cycle
+from tests.devtools import scratch
 from tests.devtools.management.commands import bench
 from tests.escalation.refusals import command_refused
 from tests.escalation.rows import HEALTHY
@@ -206,7 +207,7 @@ def test_a_broken_scenario_does_not_hide_the_others(settings, tmp_path):
 
 
 def test_bench_measures_in_a_scratch_installation(monkeypatch):
-    monkeypatch.delenv(scratch.MARK, raising=False)
+    monkeypatch.delenv(MARK, raising=False)
     monkeypatch.setattr(bench, "rerun_in_scratch", lambda: 7)
 
     with pytest.raises(SystemExit) as leaving:
@@ -227,8 +228,8 @@ def test_a_scratch_installation_has_no_settings_of_the_operator(monkeypatch, set
         seen.update(env, command=" ".join(command[1:]))
         return type("Ended", (), {"returncode": 3})
 
-    monkeypatch.setattr("escalation.drills.scratch.subprocess.run", run)
-    monkeypatch.setattr("escalation.drills.scratch.sys.argv", ["manage.py", "bench", "overhead"])
+    monkeypatch.setattr("tests.devtools.scratch.subprocess.run", run)
+    monkeypatch.setattr("tests.devtools.scratch.sys.argv", ["manage.py", "bench", "overhead"])
     monkeypatch.setenv("DATABASE_URL", "postgresql://operator@db/record")
 
     code = scratch.rerun_in_scratch()
@@ -237,7 +238,7 @@ def test_a_scratch_installation_has_no_settings_of_the_operator(monkeypatch, set
     # By name, so that `.env` cannot bring another one back.
     assert seen["DATABASE_URL"] == f"sqlite:///{seen['CLAUDEOPS_STATE_DIR']}/claudeops.sqlite3"
     assert seen["CLAUDEOPS_STATE_DIR"] != str(settings.CLAUDEOPS_STATE_DIR)
-    assert seen[scratch.MARK] == "1"
+    assert seen[MARK] == "1"
 
 
 def test_drill_creates_the_database_of_a_fresh_installation(tmp_path):

@@ -12,11 +12,12 @@ from typing import Any
 
 from django.core.management import call_command
 
-from escalation.drills.scratch import is_scratch, rerun_in_scratch
+from escalation.drills.scratch import is_scratch
 from escalation.management.output import TerminalCommand, waiting
 from tests.devtools.benchmarks import Tell, idle, live, overhead, pages, record, sandbox, throughput
 from tests.devtools.benchmarks.pages import as_data, as_table
 from tests.devtools.benchmarks.scratch_database import scratch_database_url
+from tests.devtools.scratch import rerun_in_scratch
 
 OVERHEAD_AIM = 1.15
 """With the sandbox around every run."""

@@ -17,7 +17,7 @@ from cryptography.fernet import Fernet
 from django.conf import settings
 from django.core.management import call_command
 
-from escalation.drills.scratch import is_scratch, rerun_in_scratch, why_no_small_disk
+from escalation.drills.scratch import is_scratch
 from escalation.management.output import ExitCode, TerminalCommand, waiting
 from escalation.worker.installation import ensure_operator
 from tests.devtools import chaos
@@ -30,6 +30,7 @@ from tests.devtools.chaos.leftovers import left_after_all
 from tests.devtools.chaos.prices import learned_prices
 from tests.devtools.chaos.website import Website
 from tests.devtools.postgres import NoPostgres, OwnPostgres, newest_programs, own_postgres
+from tests.devtools.scratch import rerun_in_scratch, why_no_small_disk
 
 SMALL_DISK_MEGABYTES = 256
 OWN_SERVER = "CLAUDEOPS_CHAOS_POSTGRES"

@@ -9,10 +9,11 @@ from typing import Any
 
 from django.conf import settings
 
-from escalation.drills.scratch import is_scratch, rerun_in_scratch
+from escalation.drills.scratch import is_scratch
 from escalation.errors import RefusalCode
 from escalation.management.output import Refused, TerminalCommand, waiting
 from sessions_app.credentials import API_KEY
+from tests.devtools.scratch import rerun_in_scratch
 from tests.devtools.screenshots import NoCamera, NoServer, make_pictures, require_camera
 
 
