@@ -308,7 +308,7 @@ def cost_state_total(session: Session) -> Decimal | None:
             total = None
         if total is not None:
             return total
-    return _archived_total(session.session_id)
+    return total_cost_in(_archived_entries(session.session_id))
 
 
 def occupancy(session: Session) -> int:
@@ -395,10 +395,6 @@ def _restore_companions(project: str, session_id: str, directory: Path) -> None:
         on_disk = companion_entries(row.subpath, there)[0] if there else []
         if _is_ahead(archived, on_disk):
             write_companion(directory, row.subpath, archived)
-
-
-def _archived_total(session_id: str) -> Decimal | None:
-    return total_cost_in(_archived_entries(session_id))
 
 
 def _archived_entries(session_id: str) -> list[Entry]:

@@ -22,8 +22,9 @@ from django.conf import settings
 from django.db.models import Q
 from django.utils import timezone
 
-from escalation.agent.process import Ended, Manner
-from escalation.agent.process_tree import (
+from escalation.agent.process import (
+    Ended,
+    Manner,
     ProcessId,
     boot_id,
     family,

@@ -33,8 +33,17 @@ from django.db import OperationalError, connection
 from django.utils import timezone
 
 from escalation.agent.event_text import describe_event, summary_line
-from escalation.agent.process import Ended, Manner, ReaderWakeup, StopAsked, Watcher, run_process
-from escalation.agent.process_tree import ProcessId, boot_id, started_at
+from escalation.agent.process import (
+    Ended,
+    Manner,
+    ProcessId,
+    ReaderWakeup,
+    StopAsked,
+    Watcher,
+    boot_id,
+    run_process,
+    started_at,
+)
 from escalation.agent.stream import StreamFacts
 from escalation.errors import CannotRun, Postponed, RecordTooThin, WhyNot
 from escalation.queue import (

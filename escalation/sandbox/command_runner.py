@@ -33,7 +33,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from escalation.agent.process_tree import ProcessId, family, process_id
+from escalation.agent.process import ProcessId, family, process_id
 from escalation.command_policy import grants
 from escalation.command_policy.decision import Decision, ExecRequest, read_one_command
 from escalation.command_policy.programs import PASSED_VARIABLES

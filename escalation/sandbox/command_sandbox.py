@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from escalation.agent.process_tree import ProcessId, family, process_id, stop_family
+from escalation.agent.process import ProcessId, family, process_id, stop_family
 from escalation.command_policy import grants
 from escalation.command_policy.programs import GRAMMARS, SHIMS
 from escalation.command_policy.programs.environment import understood_environment

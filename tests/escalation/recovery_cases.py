@@ -13,7 +13,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from escalation.agent.process_tree import boot_id, started_at
+from escalation.agent.process import boot_id, started_at
 from escalation.queue import enqueue_with
 from escalation.resume.transcripts import transcript_path
 from escalation.run.recovery import Recovered, recover

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from escalation.agent import process_tree
-from escalation.agent.process_tree import (
+from escalation.agent import process as cli_process
+from escalation.agent.process import (
     ProcessId,
     boot_id,
     family,
@@ -343,7 +343,7 @@ def test_a_process_that_appears_during_the_stop_is_stopped_too(shell, python):
 
 
 def test_survivors_are_reported(monkeypatch):
-    monkeypatch.setattr(process_tree, "KILL_TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr(cli_process, "KILL_TIMEOUT_SECONDS", 0.0)
     immortal = ProcessId(2**22 + 7, 1)
 
     assert stop_family(lambda: {immortal}, 0.0) == {immortal}
@@ -376,7 +376,7 @@ def test_a_pid_that_does_not_exist_has_no_start_time():
 
 def test_the_boot_has_an_id(monkeypatch, tmp_path):
     named = boot_id()
-    monkeypatch.setattr(process_tree, "PROC", tmp_path)
+    monkeypatch.setattr(cli_process, "PROC", tmp_path)
 
     assert len(named) == 36
     assert boot_id() == ""

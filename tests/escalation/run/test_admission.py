@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from escalation.agent.process_tree import boot_id, started_at
+from escalation.agent.process import boot_id, started_at
 from escalation.run import runner
 from escalation.run.runner import admit, objection
 from escalation.worker.schedules import pause

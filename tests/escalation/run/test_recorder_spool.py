@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from django.db import OperationalError, connection
 
-from escalation.agent.process import Watcher, run_process
-from escalation.agent.process_tree import ProcessId
+from escalation.agent.process import ProcessId, Watcher, run_process
 from escalation.run import recorder as recorder_module
 from escalation.run import recorder as spool
 from escalation.run import runner

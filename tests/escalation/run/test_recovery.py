@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from escalation.agent.process_tree import started_at
+from escalation.agent.process import started_at
 from escalation.queue import enqueue_with
 from escalation.resume import transcripts
 from escalation.resume.transcripts import own_and_unheard

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 
-from escalation.agent.process_tree import recorded_tools
+from escalation.agent.process import recorded_tools
 from tests.escalation.sandbox.running import as_written, living, running, wait_until
 
 

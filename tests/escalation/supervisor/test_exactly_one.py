@@ -118,7 +118,7 @@ def test_concurrent_recoveries_recover_a_session_once(contest):
     answers, ends = contest.race(
         setup="""
 import socket
-from escalation.agent.process_tree import boot_id
+from escalation.agent.process import boot_id
 from escalation.run.recovery import recover
 Session.objects.filter(status__in=("running", "queued")).update(status="failed")
 session = queued("orphan")

@@ -17,7 +17,7 @@ from django.core.management import call_command
 from django.db import OperationalError, connection
 from django_q.models import Schedule
 
-from escalation.agent.process_tree import boot_id
+from escalation.agent.process import boot_id
 from escalation.queue.broker import WakingBroker
 from escalation.worker import worker
 from sessions_app.models import Session, WorkerHeartbeat
