@@ -289,7 +289,9 @@ def is_inside(path: str, cwd: str, roots: Sequence[str]) -> bool:
 
 SECRET = re.compile(
     r"(?:\A|[/=@:])(?:\.ssh|\.gnupg|\.kube|\.aws|\.docker|g?shadow-?|\.netrc|\.pgpass|\.my\.cnf"
-    r"|\.git-credentials|\.vault-token|\.env|id_(?:rsa|dsa|ecdsa|ed25519)\w*|kubeconfig|k3s\.yaml"
+    r"|\.git-credentials|\.vault-token|\.env|\.azure|\.npmrc|\.pypirc|\.password-store|\.claude"
+    r"|keyrings|\.\w+_history|rclone|gcloud|\.config/gh|opasswd|krb5\.keytab|\w+-secrets|\w+\.secrets"
+    r"|msmtprc|wpa_supplicant|system-connections|netplan|openvpn|node-token|debian\.cnf|id_(?:rsa|dsa|ecdsa|ed25519)\w*|kubeconfig|k3s\.yaml"
     r"|admin\.conf|environ)(?:[./]|\Z)|/(?:credentials|wireguard|private|secrets?)(?:[./]|\Z)"
     r"|\A(?:wireguard|private|secrets?)/"
     r"|\.(?:pem|key|p12|pfx|jks|kdbx|kubeconfig)\Z",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from enum import Enum
+from fnmatch import fnmatchcase
 
 from escalation.command_policy.grants import NETWORK
 from escalation.command_policy.programs.options import (
@@ -37,6 +38,7 @@ VARIABLES = (
 
 
 class SqlEffect(Enum):
+    REVEALS = "reveals"
     READS = "reads"
     CHANGES = "changes"
     DESTROYS = "destroys"
@@ -51,6 +53,12 @@ NOT_READING = re.compile(
     r"|do|execute|lock|set|vacuum|attach|analyze|handler|program|procedure)\b",
     re.IGNORECASE,
 )
+REVEALING = re.compile(
+    r"\b(?:pg_shadow|pg_authid|pg_user_mappings?|rolpassword|authentication_string|mysql\.user"
+    r"|mysql\.global_priv)\b",
+    re.IGNORECASE,
+)
+"""Tables and columns of passwords."""
 DESTROYING = re.compile(r"\b(?:drop|truncate|program)\b", re.IGNORECASE)
 HIDING = ("\\", "--", "/*", "$", "#")
 FUNCTIONS = names("""
@@ -78,6 +86,8 @@ def effect_of(statement: str) -> SqlEffect:
     bare = TEXT.sub("''", text)
     if "'" in bare.replace("''", "") or ";" in bare:
         raise NotUnderstood("more than one statement")
+    if REVEALING.search(re.sub(r'["`\s]*\.["`\s]*', ".", bare)):
+        return SqlEffect.REVEALS
     if DESTROYING.search(bare):
         return SqlEffect.DESTROYS
     if not (READING.match(bare) or EXPLAINING.match(bare)) or NOT_READING.search(bare):
@@ -87,6 +97,7 @@ def effect_of(statement: str) -> SqlEffect:
 
 
 LEVELS = {
+    SqlEffect.REVEALS: (NEVER, "shows passwords"),
     SqlEffect.READS: (LOOK, ""),
     SqlEffect.CHANGES: (FULL, "may change the database"),
     SqlEffect.DESTROYS: (NEVER, "destroys data"),
@@ -192,12 +203,23 @@ REDIS_NEVER = names("""
 """)
 
 
+REDIS_PORT = re.compile(r"[12]?6[34]\d\d|70\d\d")
+"""Usual ports of redis, its sentinels and clusters."""
+REDIS_SECRETS = ("requirepass", "masterauth", "masteruser", "tls-key-file-pass")
+
+
 def redis(argv: Argv) -> Understanding:
     """Read redis-cli without -x, --pipe (input), --eval, --rdb (a file), -s and -u."""
     line = read(argv[1:], REDIS, to_operand=True)
     # To another service than redis the next line could be a command.
     require(argv, re.compile(r"[^\r\n]*"))
     words = tuple(word.lower() for word in line.operands[:2])
+    if not all(map(REDIS_PORT.fullmatch, line.values("-p"))):
+        # Each word is a line of its own, which another service could take for a command.
+        return acts(argv[0], argv[1:], FULL, "may speak to another service", NETWORK)
+    shown = [word.lower() for word in line.operands[2:]] if words == ("config", "get") else []
+    if any(fnmatchcase(secret, word) for secret in REDIS_SECRETS for word in shown):
+        return acts(argv[0], argv[1:], NEVER, "shows a password", NETWORK)
     if not words:
         if not line.has(*REDIS_ALONE):
             raise NotUnderstood("a session: give a command")

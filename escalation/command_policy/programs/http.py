@@ -56,6 +56,11 @@ URL = re.compile(
 )
 DOCKER_BY_TCP = re.compile(r".*:237[56]")
 """A Docker engine on these ports would be used without the Docker filter."""
+METADATA = re.compile(
+    r"169\.254\.|100\.100\.100\.200|168\.63\.129\.16|fd00:ec2:|\Ametadata\b|\A(?:0x|0\d|\d+(?::|\Z))"
+    r"|\A\d+(?:\.\w+){1,2}(?::|\Z)|\A(?:\d+\.)*0[x\d]|::ffff:"
+)
+"""Metadata services, and numbers that may be the address of one. On another host no proxy asks."""
 DOCKER_SOCKETS = frozenset({"/run/docker.sock", "/var/run/docker.sock"})
 DOCKER_LOOKS = re.compile(
     r"http://\w+/(?:v1\.\d+/)?(?:_ping|version|info|system/df|(?:containers|images)/json"
@@ -91,7 +96,7 @@ def curl(argv: Argv) -> Understanding:
         level = FULL if line.has("-L", "--location") else SAFE
     if mode == "-T" or not LOOKING.union({"POST"}).issuperset(methods):
         level = FULL
-    if level > LOOK and any(map(DOCKER_BY_TCP.match, hosts)):
+    if any(map(DOCKER_BY_TCP.match, hosts)):
         level = NEVER
     if sockets := line.values("--unix-socket"):
         _check_docker(sockets, (*line.operands, *line.values("--url")), level)
@@ -117,7 +122,10 @@ def _hosts(places: Argv) -> Argv:
     found = [URL.fullmatch(place) for place in places]
     if None in found:
         raise NotUnderstood(f"the address `{places[found.index(None)]}`")
-    return tuple(match["host"].lower() for match in found if match)
+    hosts = tuple(match["host"].lower() for match in found if match)
+    if metadata := next(filter(METADATA.search, hosts), ""):
+        raise NotUnderstood(f"{metadata}, which hands out credentials of a cloud,")
+    return hosts
 
 
 def _mode(line: Line) -> str:

@@ -18,7 +18,14 @@ from escalation.command_policy.programs.options import (
     read,
     reader,
 )
-from escalation.command_policy.understanding import FULL, LOOK, Argv, NotUnderstood, Understanding
+from escalation.command_policy.understanding import (
+    FULL,
+    LOOK,
+    NEVER,
+    Argv,
+    NotUnderstood,
+    Understanding,
+)
 
 HARMLESS = """
     ps pgrep pidof pstree pwdx netstat free vmstat iostat mpstat uptime w df lsmod lsns lslocks
@@ -98,6 +105,23 @@ IP_OBJECTS = names("""
 IP_LOOKS = frozenset({"show", "list", "lst", "ls", "sh", "l", "get"})  # "s" may be "set"
 
 
+PS_VALUED = re.compile(
+    r"-[A-Za-z]*[CGgOopqstUu]|[A-Za-z]*[OopqtUk]"
+    r"|--(?:[Gg]roup|[Uu]ser|p?pid|quick-pid|sid|tty|sort|format|cols|columns|width|rows|lines)"
+)
+PS_ENVIRONMENT = re.compile(r"[A-Za-z]*e[A-Za-z]*|-[A-Za-z]*u[A-Za-z]*e[A-Za-z]*")
+"""Options that show the variables of each process: `axe`, and `-auxe`, which ps reads alike."""
+
+
+def ps(argv: Argv) -> Understanding:
+    before = ""
+    for word in argv[1:]:
+        if PS_ENVIRONMENT.fullmatch(word) and not PS_VALUED.fullmatch(before):
+            return acts("ps", argv[1:], NEVER, "shows the variables of processes", PROCESSES)
+        before = word
+    return looks(argv, PROCESSES)
+
+
 def top(argv: Argv) -> Understanding:
     """Read top in batch mode: on a screen it takes commands."""
     if not read(argv[1:], TABLE["top"]).has("-b", "-v", "-h"):
@@ -137,6 +161,7 @@ GRAMMARS: dict[str, Grammar] = {
         name: looking(options, PROCESSES, OPERANDS.get(name, r"[\w.:/@+%,-]+"))
         for name, options in TABLE.items()
     },
+    "ps": ps,
     "top": top,
     "fuser": fuser,
     "lsof": lsof,

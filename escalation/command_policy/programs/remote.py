@@ -5,6 +5,7 @@ In the command sandbox they run unjudged, because they need no grant.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from dataclasses import replace
 from itertools import dropwhile, takewhile
@@ -39,6 +40,16 @@ HARMLESS = """
     whereis lsusb lspci dpkg-query users
 """
 """No option of theirs writes a file or starts a program."""
+READERS = """
+    cat head tail wc cut tr nl tac rev paste comm md5sum sha1sum sha256sum sha512sum cksum base64 od
+    hexdump strings column zcat bzcat xzcat jq
+"""
+"""Those that print the content of files."""
+DEVICE = re.compile(
+    r"(?:/|(?:\.\./)*)(?:dev/(?!null\Z|std(?:in|out|err)\Z|shm/)|proc/(?:.*/)?(?:kcore|kmsg|mem|fd"
+    r"|root|cwd|map_files|environ)(?:/|\Z))"
+)
+"""Disks, memory, watchdogs, files of other processes: to read one may reveal or end everything."""
 DIFF = "-u -q -s -b -w -i -y -B --brief --unified? --ignore-all-space"
 SORT = """
     -b -d -f -g -i -M -h -n -R -r -V -c -C -m -s -u -z -k= -t= -o= --ignore-case --reverse --unique
@@ -48,6 +59,23 @@ UNIQ = "-c -d -D -i -u -z -f= -s= -w= --count --repeated --ignore-case --unique"
 DATE = "-d= --date= -I? --iso-8601? -R --rfc-3339= -u --utc -r= --reference="
 HOST = "-a -A -d -f -i -I -s --fqdn --long --short --domain --ip-address --all-ip-addresses"
 FIND_RUNS = re.compile(r"(?!-(?:exec|ok|delete|fprint|fls|files0)).*", re.DOTALL)
+
+
+def is_device(path: str, end: str = "") -> bool:
+    return bool(DEVICE.match(posixpath.normpath(path).replace("//", "/") + end))
+
+
+def prints(argv: Argv) -> Understanding:
+    if device := next(filter(is_device, argv[1:]), ""):
+        return acts(argv[0], argv[1:], NEVER, f"reads {device}, which may hold everything")
+    return looks(argv)
+
+
+def enters(argv: Argv) -> Understanding:
+    """Read cd: relative paths behind it lie in this directory."""
+    if any(is_device(path, "/") for path in argv[1:]):
+        return acts("cd", argv[1:], NEVER, "leads to devices, which may hold everything")
+    return replace(looks(argv), arguments=tuple(f"./{path}" for path in argv[1:]))
 
 
 def grep(argv: Argv) -> Understanding:
@@ -165,6 +193,8 @@ def timeout(argv: Argv) -> Understanding:
 
 GRAMMARS: dict[str, Grammar] = {
     **dict.fromkeys(HARMLESS.split(), reader()),
+    **dict.fromkeys(READERS.split(), prints),
+    "cd": enters,
     **dict.fromkeys(("grep", "egrep", "fgrep"), grep),
     "diff": looking(DIFF, "", ".*"),
     "sort": sort,

@@ -56,9 +56,10 @@ RESTARTING = names("""
     try-reload-or-restart reload-or-try-restart
 """)
 ENDS_THE_SYSTEM = re.compile(
-    r"(?:reboot|poweroff|halt|kexec|shutdown|rescue|emergency|exit|suspend|hibernate|hybrid-sleep"
-    r"|sleep|ctrl-alt-del|runlevel[016]|debug-shell|systemd-(?:reboot|poweroff|halt|kexec|exit|soft-"
-    r"reboot|suspend|hibernate)|soft-reboot|init|systemd-update-done)(?:\.|\Z)"
+    r"(?:(?:systemd-)?(?:reboot|poweroff|halt|kexec|exit|soft-reboot|suspend|hibernate|hybrid-sleep"
+    r"|suspend-then-hibernate)|shutdown|rescue|emergency|sleep|ctrl-alt-del|runlevel[016]|debug-shell"
+    r"|init|systemd-update-done|initrd-switch-root|single|sendsigs|killprocs|umount(?:fs|root|nfs))"
+    r"(?:\.|\Z)"
 )
 # A path is a mount, too.
 MANY_AT_ONCE = re.compile(r"[*?\[/]|\.(?:slice|target|scope|mount|swap|device)\Z")
@@ -117,7 +118,8 @@ TABLES: dict[str, tuple[str, str, str]] = {
         " cat-config verify condition exit-status",
         "set-log-level log-level set-log-target log-target service-watchdogs",
     ),
-    "busctl": ("list", "list status tree introspect get-property monitor", "set-property"),
+    # Left out: monitor, which prints what others say to each other, passwords too.
+    "busctl": ("list", "list status tree introspect get-property", "set-property"),
     "resolvectl": (
         "status",
         "status query service statistics show-cache show-server-state",

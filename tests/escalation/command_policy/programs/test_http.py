@@ -23,7 +23,7 @@ CURL = [
     ("-G -d q=1 --data-urlencode 'a=b c' https://example.org", LOOK),
     ("-b session=1 -c jar -D headers -o page https://example.org", LOOK),
     ("-O https://example.org/x", LOOK),
-    ("-s http://127.0.0.1:2375/containers/json", LOOK),
+    ("-s http://127.0.0.1:2375/containers/json", NEVER),
     ("--version", LOOK),
     ("-X POST https://example.org", SAFE),
     ("-d a=1 https://example.org", SAFE),

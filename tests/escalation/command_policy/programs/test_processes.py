@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from escalation.command_policy.understanding import FULL, LOOK
+from escalation.command_policy.understanding import FULL, LOOK, NEVER
 from tests.escalation.command_policy.vectors import Row, assert_is, assert_not_understood
 from tests.tables import each_row
 
@@ -12,6 +12,10 @@ from tests.tables import each_row
     [
         "ps aux",
         "ps -eo pid,cmd --sort=-rss",
+        "ps -C redis -o user --sort cmd",
+        "ps axo user,cmd",
+        "ps U postgres",
+        "ps -fe",
         "top -b -n 1",
         "top -bn1 -o %MEM",
         "pgrep -af nginx",
@@ -131,3 +135,8 @@ def test_ip_shows_and_switches_an_interface(command, action, level, grant):
 )
 def test_what_writes_signals_or_runs_is_not_understood(command):
     assert_not_understood(command)
+
+
+@each_row("command", ["ps auxe", "ps axeww", "ps -auxe", "ps e 1", "ps -ef e", "ps -p 1 e"])
+def test_variables_of_processes_are_for_no_tier(command):
+    assert_is(Row(command, "ps", NEVER, "processes"))

@@ -227,3 +227,49 @@ def test_what_looks_like_a_secret_is_read_at_no_tier(command):
 )
 def test_other_files_are_read(command):
     assert judge(f"ssh nas {command}").verdict == "allow"
+
+
+@each_row(
+    "command",
+    [
+        "cat /dev/sda",
+        "head -c 512 //dev/./nvme0n1",
+        "cat ../../dev/mem",
+        "cat /dev/watchdog",
+        "strings /proc/kcore",
+        "cat /proc/1/fd/3",
+        "cat /proc/self/root/etc/hosts",
+        "cd /dev",
+        "cd /proc/1/root",
+    ],
+)
+def test_devices_and_files_of_processes_are_for_no_tier(command):
+    assert_is(Row(command, command.split()[0], NEVER))
+
+
+@each_row("command", ["cat /srv/dev/app.log", "wc -l /dev/null", "cat /proc/meminfo", "cd /srv"])
+def test_ordinary_files_near_them_are_a_look(command):
+    assert_is(Row(command, command.split()[0], LOOK))
+
+
+@each_row(
+    ("command", "allowed"),
+    [
+        ("cat /root/.npmrc", False),
+        ("cat /root/.bash_history", False),
+        ("cat /etc/ppp/chap-secrets", False),
+        ("cat /root/.config/rclone/rclone.conf", False),
+        ("cat /etc/mysql/debian.cnf", False),
+        ("'cd /etc/ssl; cd private; cat server'", False),
+        ("curl -s http://169.254.169.254/latest/", False),
+        ("curl -s http://0xa9fea9fe/", False),
+        ("curl -s http://2852039166/", False),
+        ("curl -s http://127.0.0.1:2375/info", False),
+        ("curl -s http://127.0.0.1:8080/health", True),
+        ("curl -s http://10.0.0.7/", True),
+        ("'cd /var/log; tail -n 3 syslog'", True),
+        ("grep secret /var/log/syslog", True),
+    ],
+)
+def test_keys_and_credentials_of_another_host_stay_there(command, allowed):
+    assert judge(f"ssh nas {command}").is_denied != allowed
