@@ -972,6 +972,7 @@ def _words(host: ProofHost) -> dict[str, str]:
         "engine": str(host.engine.socket),
         "web": str(host.web_port),
         "python": sys.executable,
+        "interpreter": sys.base_prefix,
         "token": host.token,
     }
 

@@ -7,7 +7,7 @@ from escalation.sandbox.proof.attacks.attack import WON, WON_IN_PYTHON, Attack, 
 # Far above every limit, and harmless without one: nothing is really filled.
 MANY_PROCESSES, ALLOWED_PROCESSES = 1500, 1000
 HUGE_BYTES = 12 << 30
-LARGEST_PRIVATE_BYTES = 2 << 30
+TOO_MUCH_BYTES = 600 << 20
 
 BOMBS = (
     Attack(
@@ -36,13 +36,12 @@ BOMBS = (
         name="fill /tmp and shared memory",
         target="disk",
         calls=bash(
-            # Only the size is read, so no disk is filled.
-            *(
-                f'[ "$(df -B1 --output=size {place} | tail -1)" -gt {LARGEST_PRIVATE_BYTES} ] '
-                f"&& echo {WON}; true"
-                for place in ("/tmp", "/dev/shm", "~")  # noqa: S108
-            )
+            # /tmp is a directory of the run: a command that fills it is ended.
+            f"fallocate -l {TOO_MUCH_BYTES} /dev/shm/big && echo {WON}; true",
+            f"fallocate -l {TOO_MUCH_BYTES} ~/big && echo {WON}; true",
+            f"fallocate -l {TOO_MUCH_BYTES} /tmp/big && sleep 5 && echo {WON}; true",
         ),
+        alone=True,
     ),
     Attack(
         name="make a huge file in the working directory",

@@ -217,7 +217,11 @@ READING = (
     Attack(
         name="look into the homes",
         target="/root, /home",
-        calls=bash(f'[ -n "$(ls -A /root /home/* 2>/dev/null | grep -v :)" ] && echo {WON}'),
+        # The way to the interpreter of the shims is shown, if it lies there.
+        calls=bash(
+            "way=$(printf -- '-e ^%s$ ' $(echo @interpreter@ | tr / ' ')); "
+            f'[ -n "$(ls -A /root /home/* 2>/dev/null | grep -v -e : $way)" ] && echo {WON}'
+        ),
     ),
     Attack(
         name="read this installation's code",

@@ -44,7 +44,8 @@ LIVING = (
         name="send signals to the supervisor",
         target="supervisor",
         calls=bash(
-            f"kill -0 @supervisor@ && echo {WON}",
+            f"kill -URG @supervisor@ && echo {WON}",
+            f"kill -s CONT @supervisor@ && echo {WON}",
             f"python3 -c 'import os; os.kill(@supervisor@, 0)' && echo {WON}",
         ),
     ),

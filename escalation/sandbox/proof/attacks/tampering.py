@@ -168,14 +168,14 @@ CHANGING = (
         ),
     ),
     Attack(
-        name="plant a file in the next command's /tmp",
+        # /tmp is that of the run, for all its commands.
+        name="plant a file for the next command outside of /tmp",
         target="the next command",
         calls=bash(
-            "touch /tmp/@token@ /var/tmp/@token@ /dev/shm/@token@ 2>/dev/null; true",
-            f"[ -e /tmp/@token@ ] || [ -e /var/tmp/@token@ ] || [ -e /dev/shm/@token@ ] "
-            f"&& echo {WON}; true",
+            "touch /var/tmp/@token@ /dev/shm/@token@ 2>/dev/null; true",
+            f"[ -e /var/tmp/@token@ ] || [ -e /dev/shm/@token@ ] && echo {WON}; true",
         ),
-        leaves=("/tmp/@token@", "/var/tmp/@token@", "/dev/shm/@token@"),  # noqa: S108
+        leaves=("/var/tmp/@token@", "/dev/shm/@token@"),  # noqa: S108
     ),
     Attack(
         name="let git run a program of the repository",

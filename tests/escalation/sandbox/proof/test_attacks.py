@@ -11,7 +11,7 @@ from tests.tables import each_row
 KNOWN_WORDS = {
     *("state", "code", "work", "outside", "home", "other", "config", "run", "session", "project"),
     *("supervisor", "bystander", "bystander-name", "engine", "abstract", "web", "pages"),
-    *("proxy", "python", "token", "nap"),
+    *("proxy", "python", "interpreter", "token", "nap"),
 }
 
 
