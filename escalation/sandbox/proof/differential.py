@@ -28,7 +28,13 @@ from typing import Any
 
 from escalation.agent.process import Traces
 from escalation.command_policy import grants
-from escalation.command_policy.decision import Decision, ExecRequest, decide
+from escalation.command_policy.decision import (
+    BROKERED,
+    STAND_INS,
+    Decision,
+    ExecRequest,
+    decide,
+)
 from escalation.command_policy.programs import PASSED_VARIABLES, SHIMS
 from escalation.command_policy.understanding import Argv
 from escalation.errors import CannotRun, WhyNot
@@ -487,7 +493,7 @@ def differential(host: ProofHost, tier: int) -> Iterator[Differential]:
     programs.mkdir()
     pipe = RecordPipe(programs / "pipe")
     limits = {"longest": LONGEST_RECORD, "pipe": str(pipe.path)}
-    for name in SHIMS:
+    for name in (*SHIMS, *STAND_INS, *BROKERED):
         write_program(programs / name, _STAND_IN.format(**limits, too_long=TOO_LONG))
     driver = _DRIVER.format(seconds=TEXT_SECONDS, at_once=AT_ONCE)
     write_program(programs / "driver", f"#!{system_python()} -IS\n{driver}")
