@@ -6,7 +6,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ from escalation.queue import installation_lock, start_waiting
 from escalation.sandbox.setup import sandbox_of_installation
 from escalation.web.chart import Chart, Column, chart_of
 from escalation.web.responses import HtmxRequest, wants_fragment
+from escalation.worker.schedules import PROOF_TAKES, next_proof
 from sessions_app.access.permissions import acting, needs
 from sessions_app.access.roles import Right
 from sessions_app.history.commands import (
@@ -109,6 +110,9 @@ class SandboxPage:
     chart: Chart
     only_failed: bool
     tier: str
+    next_proof: datetime | None = None
+    """When the worker makes the first proof."""
+    proof_takes: str = PROOF_TAKES
 
     @property
     def holding(self) -> tuple[SandboxProof, ...]:
@@ -129,8 +133,10 @@ class SandboxPage:
 def load_sandbox(*, only_failed: bool = False, tier: str = "") -> SandboxPage:
     kinds = (_latest(kind) for kind in SandboxProof.Kind)
     days = _days()
+    proofs = tuple(_shown(found, only_failed, tier) for found in kinds if found)
     return SandboxPage(
-        proofs=tuple(_shown(found, only_failed, tier) for found in kinds if found),
+        proofs=proofs,
+        next_proof=None if proofs else next_proof(),
         days=days,
         chart=chart_of(_columns(days), lambda count: f"{count:,.0f}", least_step=Decimal(1)),
         only_failed=only_failed,

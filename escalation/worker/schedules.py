@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -44,8 +44,9 @@ HOUSEKEEPING: dict[str, dict[str, Any]] = {
     },
     SANDBOX_PROOF: {"func": "escalation.tasks.prove_sandbox", "schedule_type": Schedule.HOURLY},
 }
-# The proof keeps all cores busy for minutes, so that the first drill or cycle comes before it.
+# The proof takes minutes, so that the first drill or cycle comes before it.
 FIRST_AFTER = {SANDBOX_PROOF: timedelta(minutes=10)}
+PROOF_TAKES = "about ten minutes of processor time, at low priority and without cost"
 # Names of schedules and their functions up to version 0.2.
 OLD_NAMES = {"walls": SANDBOX_PROOF}
 OLD_FUNCTIONS = {"escalation.tasks.prove_walls": "escalation.tasks.prove_sandbox"}
@@ -96,6 +97,13 @@ def ensure_housekeeping() -> None:
                 Schedule.objects.create(name=name, next_run=first, **facts)
         for watch in Watch.objects.filter(schedule=None):
             keep_schedule_in_step(Watch, watch)
+
+
+def next_proof() -> datetime:
+    """Return when the worker looks next whether a sandbox proof is due."""
+    schedule = Schedule.objects.filter(name=SANDBOX_PROOF).first()
+    found = schedule.next_run if schedule else None
+    return found or timezone.now() + FIRST_AFTER[SANDBOX_PROOF]
 
 
 @receiver(pre_delete, sender=Watch)

@@ -16,10 +16,11 @@ from escalation.agent.capabilities import capabilities_of, forget_capabilities, 
 from escalation.errors import CliMissing
 from escalation.management.output import ExitCode, Refused, TerminalCommand, waiting
 from escalation.sandbox.bubblewrap import ping_in_sandbox
+from escalation.sandbox.proof.proof import proof_ahead
 from escalation.web.sandbox import current_sandbox
 from sessions_app.archive.encryption_key import check_keys, older_keys_status
 from sessions_app.costs.spending import load_budgets
-from sessions_app.models import Watch
+from sessions_app.models import SandboxProof, Watch
 
 
 def current_policy() -> dict[str, Any]:
@@ -70,6 +71,7 @@ class Command(TerminalCommand):
         found = {**capabilities.as_data(binary), **sandbox, **_encryption(), **current_policy()}
         found["login"] = credential_in(login) or NO_CREDENTIALS
         if sandbox["sandbox"]:
+            found["sandbox_proof"] = _proof()
             found["ping_in_sandbox"] = ping_in_sandbox()
         login_works = True
         if options["probe"] and credential_in(login):
@@ -83,6 +85,15 @@ class Command(TerminalCommand):
         refuses = settings.CLAUDEOPS_SANDBOX != "off" and not sandbox["sandbox"]
         if not capabilities.is_usable or refuses or not login_works:
             sys.exit(ExitCode.REFUSED)
+
+
+def _proof() -> str:
+    """Describe the sandbox proof; the database need not be there."""
+    try:
+        ahead, last = proof_ahead(), SandboxProof.objects.defer("rows").first()
+    except DatabaseError:
+        return "none yet"
+    return ahead or (f"{last}" if last else "none yet")
 
 
 def _encryption() -> dict[str, str]:

@@ -23,6 +23,7 @@ from escalation.management.arguments import NOTHING_WATCHED, local_address
 from escalation.management.commands.drill import DEFAULT_SCENARIO
 from escalation.management.output import Refused, TerminalCommand, trouble_with_database, waiting
 from escalation.management.session_text import moment
+from escalation.sandbox.proof.proof import proof_ahead
 from escalation.worker import installation
 from escalation.worker.installation import carry_out, ensure_operator, upgrade_ahead
 from escalation.worker.parent import Instructions, become_parent
@@ -85,7 +86,7 @@ class Command(TerminalCommand):
             version=settings.CLAUDEOPS_VERSION,
             address=address,
             account=account,
-            next_steps=tuple([*self._first_drill(), *_next_runs()]),
+            next_steps=tuple(filter(None, [*self._first_drill(), *_next_runs(), proof_ahead()])),
             log=log,
         )
         lines = list(screen_lines(screen, self.style.SUCCESS))

@@ -69,7 +69,12 @@ TIMEOUT_SECONDS = 30
 
 
 def play_in_scratch(
-    arguments: Sequence[str], *, corpus_text: str = "", progress: bool = False, user: str = ""
+    arguments: Sequence[str],
+    *,
+    corpus_text: str = "",
+    progress: bool = False,
+    user: str = "",
+    low_priority: bool = False,
 ) -> dict[str, Any]:
     """Run `sandbox prove` with these arguments in a scratch installation; return its result.
 
@@ -96,7 +101,8 @@ def play_in_scratch(
             for path in (directory, state, home):
                 os.chown(path, person.pw_uid, person.pw_gid)
             environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-        exit_code = _run(arguments, environment, corpus_text, person, progress=progress)
+        argv = [*(LOW_PRIORITY if low_priority else ()), _python(person), *PROVE, *arguments]
+        exit_code = _run(argv, environment, corpus_text, person, progress=progress)
         try:
             found = json.loads((directory / RESULT).read_text())
         except (OSError, ValueError) as error:
@@ -110,6 +116,8 @@ def play_in_scratch(
     return found
 
 
+PROVE = ("-m", "escalation.management", "sandbox", "prove")
+LOW_PRIORITY = ("nice", "-n", "10")
 SYSTEM_PYTHON = "/usr/bin/python3"
 
 
@@ -142,7 +150,7 @@ def _python(person: pwd.struct_passwd | None) -> str:
 
 
 def _run(
-    arguments: Sequence[str],
+    argv: Sequence[str],
     environment: Mapping[str, str],
     corpus_text: str,
     person: pwd.struct_passwd | None,
@@ -154,7 +162,7 @@ def _run(
         {"user": person.pw_uid, "group": person.pw_gid, "extra_groups": []} if person else {}
     )
     trial = subprocess.Popen(
-        [_python(person), "-m", "escalation.management", "sandbox", "prove", *arguments],
+        argv,
         cwd=settings.BASE_DIR,
         env=dict(environment),
         stdin=subprocess.PIPE,

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 from django.urls import reverse
 from django.utils import timezone
@@ -15,8 +16,10 @@ from django.utils import timezone
 from escalation.agent.binary import find_binary, fingerprint_of
 from escalation.errors import CannotRun, WhyNot
 from escalation.notifications.outbox import notify
+from escalation.sandbox.bubblewrap import sandbox_state
 from escalation.sandbox.proof.play import kernel, play_in_scratch
 from escalation.sandbox.setup import sandbox_or_refusal
+from escalation.worker.schedules import PROOF_TAKES, next_proof
 from sessions_app.models import Notification, SandboxProof
 
 ARGUMENTS = {SandboxProof.Kind.CORPUS: (), SandboxProof.Kind.ATTACKS: ("--attacks",)}
@@ -62,10 +65,11 @@ def accepted_failures(kind: str) -> int:
     return next((proof.failed for proof in proofs if not proof.holds_higher_tiers), 0)
 
 
-def prove(kind: str, *, progress: bool = False) -> SandboxProof:
-    """Play one kind completely in a scratch installation, and store the result."""
+def prove(kind: str) -> SandboxProof:
+    """Play one kind completely in a scratch installation, at low priority; store the result."""
     require_sandbox()
-    return store(kind, play_in_scratch(ARGUMENTS[SandboxProof.Kind(kind)], progress=progress))
+    arguments = ARGUMENTS[SandboxProof.Kind(kind)]
+    return store(kind, play_in_scratch(arguments, low_priority=True))
 
 
 def due_kinds() -> list[str]:
@@ -82,6 +86,18 @@ def due_kinds() -> list[str]:
         for kind in ARGUMENTS
     }
     return [kind for kind, proved in newest.items() if proved != now]
+
+
+def proof_ahead() -> str:
+    """Say when the worker proves the sandboxes, and for how long; empty if nothing is due."""
+    state = sandbox_state(settings.CLAUDEOPS_SANDBOX)
+    if not state.in_force or not due_kinds():
+        return ""
+    at = timezone.localtime(next_proof())
+    return (
+        f"The sandboxes are proved in the background at {at:%H:%M}: {PROOF_TAKES}, once for each "
+        "version of CLI and kernel. `claudeops sandbox prove` does it now."
+    )
 
 
 def prove_if_due() -> Sequence[SandboxProof]:

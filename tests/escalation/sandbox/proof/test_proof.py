@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 from django.utils import timezone
+from django_q.models import Schedule
 
 from escalation.agent.binary import fingerprint_of
 from escalation.errors import CannotRun
 from escalation.sandbox.bubblewrap import SandboxState
 from escalation.sandbox.proof import proof
 from escalation.sandbox.proof.play import kernel
+from escalation.worker.schedules import SANDBOX_PROOF
 from sessions_app.models import Notification, SandboxProof
 from tests.escalation.fake_cli import FakeCli
 from tests.factories import SandboxProofFactory
@@ -106,7 +108,8 @@ def test_without_any_proof_both_are_due(fake_cli):
 def test_due_kinds_are_played_in_scratch_and_stored(fake_cli, monkeypatch):
     asked = []
 
-    def play(arguments, *, progress):
+    def play(arguments, *, low_priority):
+        assert low_priority
         asked.append(arguments)
         return found()
 
@@ -116,6 +119,17 @@ def test_due_kinds_are_played_in_scratch_and_stored(fake_cli, monkeypatch):
 
     assert asked == [(), ("--attacks",)]
     assert [each.kind for each in stored] == [CORPUS, ATTACKS]
+
+
+def test_a_proof_ahead_is_announced_with_its_time(fake_cli):
+    at = timezone.now().replace(hour=7, minute=5)
+    Schedule.objects.create(name=SANDBOX_PROOF, func="x", next_run=at)
+
+    assert f"at {timezone.localtime(at):%H:%M}" in proof.proof_ahead()
+
+
+def test_a_proof_that_is_not_due_is_not_announced(proved):
+    assert proof.proof_ahead() == ""
 
 
 @pytest.fixture
