@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import struct
 import subprocess
-import time
-from collections.abc import Sequence
+import sys
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 BWRAP = "/usr/bin/bwrap"
+NSENTER = "/usr/bin/nsenter"
 OLDEST = (0, 8)
 """The first version with `--disable-userns`."""
 TIMEOUT_SECONDS = 20
@@ -28,6 +31,11 @@ SMALLEST_SANDBOX = (
     *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc"),
     *("--size", "4096", "--tmpfs", "/tmp", "--unshare-net", "--", "/bin/true"),  # noqa: S108
 )
+
+# The mounts that are made once, and those of a command that enters them. A new /proc can be mounted
+# only where one that can be written is seen. Root can write /proc/sys even without any capability.
+FILE_SYSTEM = ("--ro-bind", "/", "/", "--dev", "/dev", "--dev-bind", "/proc", "/proc")
+ENTERED = ("--dev-bind", "/", "/", "--proc", "/proc", "--remount-ro", "/proc")
 
 MISSING = "bubblewrap is not installed. Install it: apt-get install bubblewrap"
 TOO_OLD = "bubblewrap {version} is too old: sandboxes need 0.8 or newer (Debian 12, Ubuntu 24.04)"
@@ -83,15 +91,34 @@ def _detected(program: str) -> SandboxState:
         if _numbers(version) < OLDEST:
             why = TOO_OLD.format(version=version)
             return SandboxState(in_force=False, why=why, version=version)
-        tried = _output_of([program, *SMALLEST_SANDBOX])
-    except FileNotFoundError:
-        return SandboxState(in_force=False, why=MISSING)
+        problem = _problem_of([program, *SMALLEST_SANDBOX]) or _problem_of_entered()
+    except FileNotFoundError as error:
+        missing = OTHER.format(error=error) if error.filename == NSENTER else MISSING
+        return SandboxState(in_force=False, why=missing)
     except (OSError, subprocess.TimeoutExpired) as error:
         return SandboxState(in_force=False, why=OTHER.format(error=error))
-    if tried.returncode == 0:
+    if not problem:
         return SandboxState(in_force=True, why="", version=version)
-    problem = tried.stderr.strip() or f"it ended with code {tried.returncode}"
     return SandboxState(in_force=False, why=explain(problem, kernel_facts()), version=version)
+
+
+def _problem_of(argv: Sequence[str], descriptors: Sequence[int] = ()) -> str:
+    """Return what a sandbox complains about; empty if it works."""
+    tried = _output_of(argv, descriptors)
+    if tried.returncode == 0:
+        return ""
+    return tried.stderr.strip() or f"it ended with code {tried.returncode}"
+
+
+def _problem_of_entered() -> str:
+    """Try the sandbox of a command, whose mounts are made before."""
+    try:
+        mounts = mount_namespace(FILE_SYSTEM)
+    except SandboxNotMade as error:
+        return str(error)
+    options, descriptors = isolation()
+    inside = [*entering(mounts), BWRAP, *options, *ENTERED, "--", "/bin/true"]
+    return _problem_of(inside, descriptors)
 
 
 def explain(error: str, facts: KernelFacts) -> str:
@@ -126,10 +153,13 @@ def kernel_facts(root: Path = Path("/")) -> KernelFacts:
     )
 
 
-def _output_of(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def _output_of(
+    argv: Sequence[str], descriptors: Sequence[int] = ()
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         argv,
         env={},
+        pass_fds=descriptors,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -150,38 +180,158 @@ def _read(path: Path) -> str:
         return ""
 
 
+# Namespaces that are made once. To mount a file takes longer than to start a program, and a sandbox
+# has about a hundred mounts. So the mounts and the network of a sandbox are set up once for a run,
+# by a process that ends at once; descriptors keep them. Each command enters them and gets a process
+# table, a user namespace and few mounts of its own.
+
+# Prints its number when all is mounted, and waits until its namespaces are held.
+HOLD = 'echo $$; read -r _line; exec "$@"'
+HOLD_SECONDS = 20.0
+PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class SandboxNotMade(Exception):
+    """Bubblewrap could not make a namespace or a mount; the message is its own."""
+
+
+class Namespace:
+    """A namespace without processes, which exists as long as this object."""
+
+    def __init__(self, kind: str, path: Path) -> None:
+        self._kind = kind
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self.descriptor)
+
+    @property
+    def option(self) -> str:
+        """The option of nsenter; the descriptor is not passed on to the program."""
+        kind = {"mnt": "mount"}.get(self._kind, self._kind)
+        return f"--{kind}=/proc/{os.getpid()}/fd/{self.descriptor}"
+
+
+def entering(*namespaces: Namespace) -> list[str]:
+    """Return the beginning of a command line that runs in these and in our user namespace."""
+    options = (one.option for one in (user_namespace(), *namespaces))
+    return [NSENTER, *options, "--preserve-credentials", "--"]
+
+
+def mount_namespace(arguments: Sequence[str]) -> Namespace:
+    """Make the mounts of a sandbox."""
+    return _held("mnt", [*entering(), BWRAP, *arguments, "--die-with-parent", "--"])
+
+
+# Lets the ports of brokers listen, and passes the sockets on.
+LISTEN = """
+import socket, sys
+outside = socket.socket(fileno=int(sys.argv[1]))
+listeners = [socket.create_server(("127.0.0.1", int(port)), backlog=64) for port in sys.argv[2:]]
+socket.send_fds(outside, [b"x"], [listener.fileno() for listener in listeners])
+"""
+
+
+def network_namespace(ports: Sequence[int]) -> tuple[Namespace, list[socket.socket]]:
+    """Make a network without any way out, with sockets that listen on these ports."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        listen = [sys.executable, "-IS", "-c", LISTEN, str(theirs.fileno()), *map(str, ports)]
+        namespace = _held(
+            "net",
+            [*entering(), *(BWRAP, "--unshare-net", "--dev-bind", "/", "/", "--die-with-parent")],
+            listen,
+            pass_fds=(theirs.fileno(),),
+        )
+        _data, descriptors, _flags, _address = socket.recv_fds(ours, 1, len(ports))
+    return namespace, [socket.socket(fileno=descriptor) for descriptor in descriptors]
+
+
 # Root in an ordinary user namespace owns the files of root alone: it could not even list the
 # working directory of another user. In a namespace that maps every user, with the capabilities to
 # override permissions, it reads and writes what the mounts permit, as it would by hand.
 
 EVERY_USER = "0 0 4294967295"
 OF_ROOT = ("CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_CHOWN")
-MAP_SECONDS = 5.0
+MAP = f'echo "{EVERY_USER}" > "/proc/$1/uid_map" && echo "{EVERY_USER}" > "/proc/$1/gid_map"'
 
 
 @lru_cache(maxsize=1)
-def all_users_namespace() -> int:
-    """Return the descriptor of a user namespace with all users, made once by a root process."""
-    own = os.stat("/proc/self/ns/user").st_ino
-    with subprocess.Popen(["unshare", "--user", "cat"], stdin=subprocess.PIPE) as holder:
-        home = Path(f"/proc/{holder.pid}")
-        until = time.monotonic() + MAP_SECONDS
-        while (home / "ns/user").stat().st_ino == own:
-            if time.monotonic() > until or holder.poll() is not None:
-                raise OSError("no user namespace could be created for root")
-            time.sleep(0.001)
-        for name in ("uid_map", "gid_map"):
-            (home / name).write_text(EVERY_USER)
-        return os.open(home / "ns/user", os.O_RDONLY | os.O_CLOEXEC)
+def user_namespace() -> Namespace:
+    """Return the user namespace in which this process sets up its sandboxes, made once.
+
+    An ordinary user is user 0 there, and no other user exists.
+    """
+    if os.getuid() == 0:
+        return _namespace_of_all_users(())
+    as_root = ("--unshare-user", "--uid", "0", "--gid", "0")
+    return _held("user", [BWRAP, *as_root, "--dev-bind", "/", "/", "--die-with-parent", "--"])
+
+
+@lru_cache(maxsize=1)
+def _command_user_namespace() -> Namespace:
+    """Return the user namespace of root's commands, in which they own no mount."""
+    return _namespace_of_all_users(entering())
+
+
+def forget_namespaces() -> None:
+    """Make them again, in a process of another user."""
+    user_namespace.cache_clear()
+    _command_user_namespace.cache_clear()
+
+
+def _namespace_of_all_users(inside: Sequence[str]) -> Namespace:
+    def map_users(pid: int) -> None:
+        subprocess.run([*inside, "/bin/sh", "-c", MAP, "sh", str(pid)], check=True)
+
+    return _held("user", [*inside, "unshare", "--user"], when_ready=map_users)
+
+
+def _held(
+    kind: str,
+    argv: Sequence[str],
+    program: Sequence[str] = ("true",),
+    *,
+    pass_fds: Sequence[int] = (),
+    when_ready: Callable[[int], None] = lambda pid: None,
+) -> Namespace:
+    """Run a program in namespaces that `argv` makes, and keep one of them."""
+    with subprocess.Popen(
+        [*argv, "/bin/sh", "-c", HOLD, "sh", *program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={"PATH": PATH},
+        cwd="/",
+        pass_fds=pass_fds,
+        start_new_session=True,
+    ) as holder:
+        assert holder.stdout
+        number = holder.stdout.readline().strip()
+        found = None
+        try:
+            if number:
+                when_ready(int(number))
+                found = Namespace(kind, Path(f"/proc/{int(number)}/ns/{kind}"))
+            _printed, errors = holder.communicate(b"\n", timeout=HOLD_SECONDS)
+        except (OSError, subprocess.SubprocessError) as error:
+            holder.kill()
+            raise SandboxNotMade(f"{argv[0]}: {error}") from error
+    if found is None or holder.returncode:
+        problem = errors.decode(errors="replace").strip()
+        raise SandboxNotMade(problem or f"{argv[0]} ended with code {holder.returncode}")
+    return found
 
 
 def isolation(*, own_processes: bool = True) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Return the options that isolate a command, and the descriptors that they name."""
+    """Return the options that isolate a command, and the descriptors that they name.
+
+    They are for bubblewrap in our user namespace.
+    """
     process_table = ("--unshare-pid",) if own_processes else ()
     if os.getuid() != 0:
-        users = ("--unshare-user", "--disable-userns")
+        user = ("--uid", str(os.getuid()), "--gid", str(os.getgid()))
+        users = ("--unshare-user", "--disable-userns", *user)
         return (*users, *process_table, *NAMESPACES, "--cap-drop", "ALL"), ()
-    namespace = all_users_namespace()
+    namespace = _command_user_namespace().descriptor
     capabilities = (word for name in OF_ROOT for word in ("--cap-add", name))
     options = ("--userns", str(namespace), *process_table, *NAMESPACES, "--cap-drop", "ALL")
     return (*options, *capabilities), (namespace,)

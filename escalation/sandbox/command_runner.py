@@ -38,14 +38,15 @@ from escalation.command_policy import grants
 from escalation.command_policy.decision import Decision, ExecRequest, read_one_command
 from escalation.command_policy.programs import PASSED_VARIABLES
 from escalation.command_policy.understanding import Argv, CommandEffect
+from escalation.sandbox.bubblewrap import Namespace, SandboxNotMade, network_namespace
 from escalation.sandbox.command_sandbox import (
     ENTERED,
     JUDGED_HTTP,
     OWN_PROCESSES,
+    PORTS,
     CommandSandbox,
     CommandSandboxes,
     HostCommand,
-    init_argv,
     program_launcher,
     program_path,
     text_launcher,
@@ -99,7 +100,7 @@ def _short(path: Path) -> Iterator[str]:
 LONGEST_REQUEST = 64 * 1024 * 1024
 LONGEST_DIRECTORY = 4096
 LONGEST_ENVIRONMENT = 4 * 1024 * 1024
-FIRST_LINE = re.compile(rb"(shell|exec|listen) (\d{1,10}) (\d{1,10}) (\d{1,10})\n")
+FIRST_LINE = re.compile(rb"(shell|exec) (\d{1,10}) (\d{1,10}) (\d{1,10})\n")
 FIRST_LINE_BYTES = 48
 DESCRIPTORS = {"shell": 2, "exec": 3}
 MOST_DESCRIPTORS = 16
@@ -115,9 +116,9 @@ class BadRequest(Exception):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
     kind: str
-    """"shell" for a text, "exec" for an argument vector, "listen" for sockets of a sandbox."""
+    """"shell" for a text, "exec" for an argument vector."""
     body: bytes
-    """The text, the arguments with NUL between them, or the names of the brokers."""
+    """The text, or the arguments with NUL between them."""
     cwd: str = ""
     environment: bytes = b""
     descriptors: tuple[int, ...] = ()
@@ -156,12 +157,10 @@ def read_request(connection: socket.socket) -> Request:
     try:
         # Read to the end even if invalid: unread data would reset the connection.
         kind, (body, directory, environment) = _read_parts(connection, data)
-        wanted = DESCRIPTORS.get(kind, body.count(b",") + 1)
+        wanted = DESCRIPTORS[kind]
         if flags & socket.MSG_CTRUNC or len(descriptors) != wanted:
             raise BadRequest(f"a request of the kind {kind} must have {wanted} descriptors")
-        if kind == "listen" and not all(map(_is_listener, descriptors)):
-            raise BadRequest("the descriptors of the request do not listen")
-        if kind != "listen" and not all(map(_is_stream, descriptors)):
+        if not all(map(_is_stream, descriptors)):
             raise BadRequest("the descriptors of the request cannot be written")
     except BaseException:
         _close(descriptors)
@@ -218,14 +217,6 @@ def _more(connection: socket.socket) -> bytes:
 def _is_stream(descriptor: int) -> bool:
     mode = os.fstat(descriptor).st_mode
     return any(is_kind(mode) for is_kind in KINDS)
-
-
-def _is_listener(descriptor: int) -> bool:
-    if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-        return False
-    with socket.socket(fileno=os.dup(descriptor)) as found:
-        accepts = found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-        return bool(accepts) and found.family == socket.AF_INET
 
 
 def _close(descriptors: Iterable[int]) -> None:
@@ -807,6 +798,9 @@ class CommandRunner:
         self._stopping = -1
         self._groups = ControlGroups()
         self._sandboxes: CommandSandboxes | None = None
+        self._networks: dict[tuple[str, ...], Namespace] = {}
+        self._making_network = threading.Lock()
+        self._until_end = ExitStack()
 
     @contextmanager
     def serving(self) -> Iterator[None]:
@@ -816,10 +810,12 @@ class CommandRunner:
             CommandSandboxes(self._paths, self._limits) if self._paths.sandboxed else None
         )
         self._stopping = os.eventfd(0, os.EFD_CLOEXEC)
+        self._paths.calls.mkdir(exist_ok=True)
         listener = self._listener()
         accepting = threading.Thread(target=self._accept, args=(listener,), daemon=True)
         try:
             accepting.start()
+            self._start_thread(self._prepare)
             yield
         finally:
             os.eventfd_write(self._stopping, 1)
@@ -830,8 +826,33 @@ class CommandRunner:
                 thread.join(max(0.0, until - time.monotonic()))
             with contextlib.suppress(OSError):
                 self._paths.socket.unlink()
+            self._until_end.close()
             if not any(thread.is_alive() for thread in self._threads):
                 os.close(self._stopping)
+
+    def _prepare(self) -> None:
+        """Make what the first Bash call needs, while the CLI starts."""
+        if self._sandboxes is None:
+            return
+        try:
+            self._network(self._sandboxes.brokers)
+            self._sandboxes.prepare()
+        except (SandboxNotMade, OSError) as error:
+            logger.info("The sandbox of the first command is not prepared: %s", error)
+
+    def _network(self, brokers: Sequence[str]) -> Namespace | None:
+        """Return the network in which these brokers listen, made once for the run."""
+        known = tuple(name for name in brokers if name in self._brokers)
+        if not known:
+            return None
+        with self._making_network:
+            if known not in self._networks:
+                namespace, listeners = network_namespace([PORTS[name] for name in known])
+                for name, listener in zip(known, listeners, strict=True):
+                    self._until_end.callback(listener.close)
+                    self._until_end.enter_context(self._brokers[name](listener))
+                self._networks[known] = namespace
+            return self._networks[known]
 
     def judge(
         self,
@@ -891,20 +912,22 @@ class CommandRunner:
                 # No descriptor is free, or the client has disconnected.
                 time.sleep(POLL_SECONDS / 10)
                 continue
-            thread = threading.Thread(target=self._serve, args=(connection, "shell"), daemon=True)
-            self._threads = {one for one in self._threads if one.is_alive()} | {thread}
-            thread.start()
+            self._start_thread(self._serve, connection)
 
-    def _serve(
-        self, connection: socket.socket, kind: str, sandbox: _ServedSandbox | None = None
-    ) -> None:
-        """Serve one request of the CLI (`kind` "shell"), or of a sandbox of ours."""
+    def _start_thread(self, act: Callable[..., None], *arguments: object) -> None:
+        """Start a thread for which the end of the run waits."""
+        thread = threading.Thread(target=act, args=arguments, daemon=True)
+        self._threads = {one for one in self._threads if one.is_alive()} | {thread}
+        thread.start()
+
+    def _serve(self, connection: socket.socket, parent: str = "") -> None:
+        """Serve one request: of the CLI, or of a shim in the Bash call `parent`."""
         with connection:
             try:
                 if not is_same_user(connection):
                     raise BadRequest("it comes from another user")
                 request = read_request(connection)
-                if request.kind not in (sandbox.kinds if sandbox else (kind,)):
+                if request.kind != ("exec" if parent else "shell"):
                     request.close()
                     raise BadRequest(f"a request of the kind {request.kind} is not served here")
             except BadRequest as error:
@@ -914,21 +937,12 @@ class CommandRunner:
             # Cleanup that the client need not wait for.
             with ExitStack() as afterwards:
                 with contextlib.closing(request):
-                    exit_code, message = self._handle(request, connection, sandbox, afterwards)
+                    exit_code, message = (
+                        self._program(request, connection, parent, afterwards)
+                        if parent
+                        else self._text(request, connection, afterwards)
+                    )
                 answer(connection, exit_code, message)
-
-    def _handle(
-        self,
-        request: Request,
-        connection: socket.socket,
-        sandbox: _ServedSandbox | None,
-        afterwards: ExitStack,
-    ) -> tuple[int, str]:
-        if sandbox is None:
-            return self._text(request, connection, afterwards)
-        if request.kind == "listen":
-            return sandbox.listen(request)
-        return self._program(request, connection, sandbox.call, afterwards)
 
     # The text of a Bash call.
 
@@ -964,12 +978,12 @@ class CommandRunner:
     ) -> CommandOutcome:
         sandboxes = self._sandboxes
         assert sandboxes is not None, "without sandboxes no text runs"
-        with self._served(record.call, sandboxes.brokers, ("exec", "listen")) as listener:
-            sandbox = sandboxes.for_text(listener.path, request.cwd)
-            first = init_argv(sandboxes.brokers)
+        network = self._network(sandboxes.brokers)
+        with self._listening(record.call) as listener:
+            sandbox = sandboxes.for_text(listener.path, request.cwd, network)
 
             def inside(command: int, report: int) -> list[str]:
-                return [*first, *text_launcher(self._limits, command=command, report=report)]
+                return text_launcher(self._limits, command=command, report=report)
 
             return self._start(
                 sandbox, inside, request, connection, afterwards, text=text, listener=listener
@@ -1034,9 +1048,7 @@ class CommandRunner:
         request = replace(request, no_input=decision.no_input)
 
         def start() -> CommandOutcome:
-            return self._run_program(
-                decision, argv, judged.record.call, request, connection, afterwards
-            )
+            return self._run_program(decision, argv, request, connection, afterwards)
 
         where = "host" if self._runs_on_host(decision) else "sandbox"
         return self._run(judged, self._programs, start, connection, where, shell)
@@ -1045,7 +1057,6 @@ class CommandRunner:
         self,
         decision: Decision,
         argv: Sequence[str],
-        call: str,
         request: Request,
         connection: socket.socket,
         afterwards: ExitStack,
@@ -1062,22 +1073,15 @@ class CommandRunner:
         sandboxes = self._sandboxes
         assert sandboxes is not None, "without sandboxes a program runs on the host"
         grant = JUDGED_HTTP if decision.grant == grants.HTTP else decision.grant
-        brokers = (grant,) if grant == JUDGED_HTTP else ()
-        with self._served(call, brokers, ("listen",)) as listener:
-            sandbox = sandboxes.for_program(grant, listener.path, request.cwd)
-            environment = {**sandbox.environment, **dict(decision.environment)}
+        network = self._network((grant,)) if grant == JUDGED_HTTP else None
+        sandbox = sandboxes.for_program(grant, request.cwd, network)
+        environment = {**sandbox.environment, **dict(decision.environment)}
 
-            def inside(_text: int, report: int) -> list[str]:
-                return [*init_argv(brokers), *program_launcher(argv, self._limits, report)]
+        def inside(_text: int, report: int) -> list[str]:
+            return program_launcher(argv, self._limits, report)
 
-            return self._start(
-                replace(sandbox, environment=environment),
-                inside,
-                request,
-                connection,
-                afterwards,
-                listener=listener,
-            )
+        sandbox = replace(sandbox, environment=environment)
+        return self._start(sandbox, inside, request, connection, afterwards)
 
     def _check_directory(self, decision: Decision, cwd: str) -> Decision:
         """Deny a program on the host outside the directories of the run."""
@@ -1094,18 +1098,13 @@ class CommandRunner:
     # Both.
 
     @contextmanager
-    def _served(
-        self, call: str, brokers: Sequence[str], kinds: tuple[str, ...]
-    ) -> Iterator[CallListener]:
-        """Serve the shims and listeners of one sandbox until the end of the block."""
-        with ExitStack() as stack:
-            known = {name: self._brokers[name] for name in brokers if name in self._brokers}
-            sandbox = _ServedSandbox(call=call, brokers=known, kinds=kinds, stack=stack)
-            listener = CallListener(
-                self._paths.run_directory / f"exec-{secrets.token_hex(8)}.sock",
-                lambda connection: self._serve(connection, "", sandbox),
-            )
-            stack.callback(listener.close)
+    def _listening(self, call: str) -> Iterator[CallListener]:
+        """Serve the shims of one Bash call until the end of the block."""
+        listener = CallListener(
+            self._paths.calls / f"{secrets.token_hex(8)}.sock",
+            lambda connection: self._serve(connection, call),
+        )
+        with contextlib.closing(listener):
             yield listener
 
     def _start(
@@ -1171,13 +1170,7 @@ class CommandRunner:
             return DENIED, OVER
         began = time.monotonic()
         try:
-            outcome = start()
-            for _again in range(TRIES - 1):
-                if outcome.entered or outcome.ended_because or self._sandboxes is None:
-                    break
-                # Nothing ran: a path to hide may have disappeared since the lookup.
-                self._sandboxes = CommandSandboxes(self._paths, self._limits)
-                outcome = start()
+            outcome = self._tried(start)
         except Exception as error:
             logger.exception("Could not start a command")
             outcome = CommandOutcome(exit_code=DENIED, entered=False, ended_because=f"{error}.")
@@ -1196,6 +1189,20 @@ class CommandRunner:
         if shell and shell.directory_file and outcome.directory:
             write_directory(shell.directory_file, outcome.directory, self._paths.temp_directory)
         return exit_code, "\n".join(filter(None, (judged.words, _message(outcome))))
+
+    def _tried(self, start: Callable[[], CommandOutcome]) -> CommandOutcome:
+        """Try again where nothing ran: a path to hide may have disappeared since the lookup."""
+        for left in reversed(range(TRIES)):
+            try:
+                outcome = start()
+            except SandboxNotMade as error:
+                outcome = CommandOutcome(
+                    exit_code=DENIED, entered=False, ended_because="" if left else f"{error}."
+                )
+            if outcome.entered or outcome.ended_because or self._sandboxes is None:
+                break
+            self._sandboxes = CommandSandboxes(self._paths, self._limits)
+        return outcome
 
     def _decision(self, decide: Callable[[], Decision]) -> Decision:
         try:
@@ -1261,30 +1268,6 @@ class CommandRunner:
             if waiting.poll(0):
                 return False
         return True
-
-
-@dataclass(kw_only=True, slots=True)
-class _ServedSandbox:
-    """Describes what the command runner serves to one sandbox."""
-
-    call: str
-    brokers: Mapping[str, Broker]
-    kinds: tuple[str, ...]
-    stack: ExitStack
-    """Ends with the sandbox."""
-    _has_listened: bool = field(default=False, init=False)
-
-    def listen(self, request: Request) -> tuple[int, str]:
-        """Start the brokers on the sockets of the sandbox's first program."""
-        names = [word.partition(b":")[0].decode() for word in request.body.split(b",")]
-        if self._has_listened or any(name not in self.brokers for name in names):
-            return DENIED, "This sandbox has no such broker."
-        self._has_listened = True
-        for name, descriptor in zip(names, request.descriptors, strict=True):
-            listener = socket.socket(fileno=os.dup(descriptor))
-            self.stack.callback(listener.close)
-            self.stack.enter_context(self.brokers[name](listener))
-        return 0, ""
 
 
 def after_sudo(argv: Argv) -> Argv:

@@ -6,9 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from escalation.agent.process import ProcessId, family, process_id, stop_family
@@ -16,7 +17,10 @@ from escalation.command_policy import grants
 from escalation.command_policy.programs import GRAMMARS, SHIMS
 from escalation.command_policy.programs.environment import understood_environment
 from escalation.sandbox import bubblewrap
+from escalation.sandbox.bubblewrap import Namespace
 from escalation.sandbox.layout import (
+    CALLS_NAME,
+    NOTHING,
     OURS,
     SHIM_NAME,
     SHIM_SOCKET_NAME,
@@ -25,11 +29,13 @@ from escalation.sandbox.layout import (
     Mount,
     RunPaths,
     Shown,
+    hidden_by,
     hidden_sockets,
     hiding,
     is_hidden,
     is_inside,
     mount_arguments,
+    own_arguments,
     sandbox_home,
     sandbox_mounts,
     showing,
@@ -249,6 +255,8 @@ class CommandSandbox:
     """The filter of system calls, which bubblewrap reads from a descriptor."""
     as_root: bool = False
     """An ordinary user starts it with sudo, which closes descriptors: `as_root` opens them."""
+    entered: tuple[Namespace, ...] = ()
+    """Named by `argv`; they must exist until the command has started."""
 
 
 class CommandSandboxes:
@@ -263,27 +271,44 @@ class CommandSandboxes:
             *hiding(map(str, own), always=True),
             Hidden(path=self._home, is_kept=True),
         ]
-        self._python = _python(self._mounts)
-        self._shims = shim_mounts(paths, self._mounts)
+        self._in_text = [*self._client(), *shim_mounts(paths, self._mounts)]
+        self._views: dict[str, _View] = {}
+        self._making = threading.Lock()
 
-    def for_text(self, socket: Path, cwd: str) -> CommandSandbox:
+    def for_text(self, socket: Path, cwd: str, network: Namespace | None = None) -> CommandSandbox:
         """Return the sandbox of a Bash call: no grant but the brokers, and shims.
 
-        `socket` is where the command runner serves the shims of this call.
+        `socket`, in the directory of calls, is where the command runner serves the shims of this
+        call; `network` is where the brokers listen.
         """
-        names = self._paths.grants.names
-        granted = [
+        granted = self._granted_to_text()
+        environment = dict(pair for each in granted for pair in each.environment)
+        return self._sandbox(
+            TEXT,
+            self._mounts_of_text(granted),
+            {**environment, **self._proxy(self.brokers)},
+            cwd,
+            network=network,
+            own=(
+                *("--ro-bind", f"{CALLS}/{socket.name}", f"{OURS}/{SHIM_SOCKET_NAME}"),
+                *("--tmpfs", CALLS, "--remount-ro", CALLS),
+            ),
+        )
+
+    def prepare(self) -> None:
+        """Make the view of Bash calls before the first one."""
+        self._view(TEXT, self._mounts_of_text(self._granted_to_text()))
+
+    def _granted_to_text(self) -> list[GrantMounts]:
+        """Return the mounts of brokers, which a text reaches without being judged."""
+        return [
             granted_mounts(name, self._paths, self._mounts)
             for name in (grants.DOCKER, grants.KUBE)
-            if name in names
+            if name in self._paths.grants.names
         ]
-        mounts = [
-            *(mount for each in granted for mount in each.mounts),
-            *self._client(socket),
-            *self._shims,
-        ]
-        environment = dict(pair for each in granted for pair in each.environment)
-        return self._sandbox(mounts, {**environment, **self._proxy(self.brokers)}, cwd)
+
+    def _mounts_of_text(self, granted: list[GrantMounts]) -> tuple[Mount, ...]:
+        return (*(mount for each in granted for mount in each.mounts), *self._in_text)
 
     @property
     def brokers(self) -> tuple[str, ...]:
@@ -294,30 +319,29 @@ class CommandSandboxes:
             *((grants.KUBE,) if grants.KUBE in names and self._paths.kubeconfig else ()),
         )
 
-    def for_program(self, grant: str, socket: Path, cwd: str) -> CommandSandbox:
+    def for_program(self, grant: str, cwd: str, network: Namespace | None = None) -> CommandSandbox:
         """Return the sandbox of one judged program with its grant."""
         if grant == grants.PROCESSES:
             return self._plain_sandbox(cwd)
-        if grant == grants.FILES:
-            return self._root_sandbox(cwd)
+        if grant == grants.FILES and os.getuid() != 0:
+            return self._sudo_sandbox(cwd)
         granted = granted_mounts(grant, self._paths, self._mounts)
-        client = self._client(socket) if grant == JUDGED_HTTP else []
+        environment = dict(granted.environment)
         return self._sandbox(
-            [*granted.mounts, *client],
-            {
-                "PATH": DEFAULT_PATH,
-                **dict(granted.environment),
-                **self._proxy((grant,)),
-            },
+            grant,
+            granted.mounts,
+            {"PATH": DEFAULT_PATH, **environment, **self._proxy((grant,))},
             cwd,
+            network=network,
             host_network=grant in ON_HOST_NETWORK,
         )
 
-    def _client(self, socket: Path) -> list[Mount]:
+    def _client(self) -> list[Mount]:
         return [
-            *self._python,
+            *_python(self._mounts),
             Shown(path=f"{OURS}/{SHIM_NAME}", source=os.path.realpath(self._paths.shim)),
-            Shown(path=f"{OURS}/{SHIM_SOCKET_NAME}", source=str(socket)),
+            Shown(path=f"{OURS}/{SHIM_SOCKET_NAME}", source=NOTHING),
+            Shown(path=CALLS, source=os.path.realpath(self._paths.calls)),
         ]
 
     def _proxy(self, brokers: Sequence[str]) -> dict[str, str]:
@@ -331,34 +355,44 @@ class CommandSandboxes:
 
     def _sandbox(
         self,
-        granted: Sequence[Mount],
+        name: str,
+        granted: tuple[Mount, ...],
         environment: Mapping[str, str],
         cwd: str,
         *,
+        network: Namespace | None = None,
         host_network: bool = False,
+        own: Sequence[str] = (),
     ) -> CommandSandbox:
-        mounts = [*self._mounts, *granted, *_sockets_outside(granted)]
-        options, descriptors = bubblewrap.isolation()
+        """Return a sandbox in the view of this name, with mounts of its `own`."""
+        view = self._view(name, granted)
+        entered = (view.namespace, *((network,) if network else ()))
+        isolation, descriptors = bubblewrap.isolation()
         return CommandSandbox(
             argv=[
-                bubblewrap.BWRAP,
-                *options,
-                *(() if host_network else ("--unshare-net",)),
-                *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
-                *mount_arguments(mounts),
-                # Root can write /proc/sys even without any capability.
-                *("--remount-ro", "/dev", "--remount-ro", "/proc"),
+                *(*bubblewrap.entering(*entered), bubblewrap.BWRAP, *isolation),
+                *(() if host_network or network else ("--unshare-net",)),
+                *(*bubblewrap.ENTERED, *view.own_arguments, *own),
+                *mount_arguments(view.sockets_outside()),
                 *("--chdir", cwd),
             ],
-            environment={
-                **self._paths.tool_environment,
-                "HOME": self._home,
-                "TMPDIR": TEMPORARY,
-                **environment,
-            },
+            environment=self._environment(environment),
             descriptors=descriptors,
             system_calls=bubblewrap.seccomp_program(),
+            entered=entered,
         )
+
+    def _view(self, name: str, granted: tuple[Mount, ...]) -> _View:
+        """Return the mounts of this name, made again if something on the host has changed."""
+        with self._making:
+            view = self._views.get(name)
+            if view is None or view.granted != granted or view.is_outdated():
+                view = self._views[name] = _View(self._mounts, granted)
+            return view
+
+    def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
+        own = {"HOME": self._home, "TMPDIR": TEMPORARY}
+        return {**self._paths.tool_environment, **own, **more}
 
     def _plain_sandbox(self, cwd: str) -> CommandSandbox:
         """Return a sandbox that hides nothing and can write nothing.
@@ -366,32 +400,32 @@ class CommandSandboxes:
         For programs that report on processes, mounts and interfaces and print no file: with hidden
         paths or a process table of its own, what they print would be false.
         """
-        options, descriptors = bubblewrap.isolation(own_processes=False)
+        isolation, descriptors = bubblewrap.isolation(own_processes=False)
         return CommandSandbox(
             argv=[
-                *(bubblewrap.BWRAP, *options, "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev"),
-                *("--chdir", cwd),
+                *(*bubblewrap.entering(), bubblewrap.BWRAP, *isolation),
+                *("--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", "--chdir", cwd),
             ],
-            environment={
-                **self._paths.tool_environment,
-                "PATH": DEFAULT_PATH,
-                "HOME": NO_HOME,
-                "TMPDIR": TEMPORARY,
-            },
+            environment=self._environment({"PATH": DEFAULT_PATH, "HOME": NO_HOME}),
             descriptors=descriptors,
             system_calls=bubblewrap.seccomp_program(signals=False),
         )
 
-    def _root_sandbox(self, cwd: str) -> CommandSandbox:
+    def _sudo_sandbox(self, cwd: str) -> CommandSandbox:
         """Return a sandbox of root in which the granted paths alone can be written."""
-        sandbox = self._sandbox([], {"PATH": DEFAULT_PATH}, cwd)
-        if os.getuid() == 0:
-            return sandbox
-        options, _descriptors = bubblewrap.isolation()
         of_root = (word for name in bubblewrap.OF_ROOT for word in ("--cap-add", name))
-        rest = sandbox.argv[1 + len(options) :]
-        isolated = ("--unshare-pid", *bubblewrap.NAMESPACES, "--cap-drop", "ALL", *of_root)
-        return replace(sandbox, argv=[bubblewrap.BWRAP, *isolated, *rest], as_root=True)
+        return CommandSandbox(
+            argv=[
+                *(bubblewrap.BWRAP, "--unshare-pid", *bubblewrap.NAMESPACES),
+                *("--cap-drop", "ALL", *of_root, "--unshare-net"),
+                *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
+                *mount_arguments([*self._mounts, *hidden_sockets()]),
+                *("--remount-ro", "/dev", "--remount-ro", "/proc", "--chdir", cwd),
+            ],
+            environment=self._environment({"PATH": DEFAULT_PATH}),
+            system_calls=bubblewrap.seccomp_program(),
+            as_root=True,
+        )
 
 
 # The shell stays until sudo has ended, so that the descriptors can be opened again through /proc.
@@ -406,31 +440,63 @@ def with_sudo(argv: Sequence[str], *, report: int, calls: int) -> list[str]:
     return [*BASH, WITH_SUDO, "bash", OPEN_AGAIN.format(report=report, calls=calls), *argv]
 
 
+class _View:
+    """The file system of sandboxes with the same mounts, made once and entered by each command."""
+
+    def __init__(self, common: Sequence[Mount], granted: tuple[Mount, ...]) -> None:
+        mounts = [*common, *granted]
+        self.granted = granted
+        self.own_arguments = own_arguments(mounts)
+        self._granted = [mount.path for mount in granted if isinstance(mount, Shown)]
+        self._shown = {mount.path for mount in mounts if isinstance(mount, Shown)}
+        self._hides = hidden_by(mounts)
+        sources = (mount.origin for mount in mounts if isinstance(mount, Shown))
+        self._paths = sorted({*(mount.path for mount in mounts), *sources})
+        self._state = self._read_state()
+        self.namespace = bubblewrap.mount_namespace(
+            [*bubblewrap.FILE_SYSTEM, *mount_arguments(mounts), "--remount-ro", "/dev"]
+        )
+
+    def is_outdated(self) -> bool:
+        """Return whether the host has new mounts, or a mounted or hidden file was replaced.
+
+        Mounts of the host appear in the view as they are, also writable. A mount over a file ends
+        when the file is replaced.
+        """
+        return self._read_state() != self._state
+
+    def sockets_outside(self) -> list[Mount]:
+        """Return the listening sockets that neither this view hides nor a grant shows."""
+        return [
+            socket
+            for socket in hidden_sockets()
+            if not self._hides(socket.path)
+            and socket.path not in self._shown
+            and not any(is_inside(socket.path, path) for path in self._granted)
+        ]
+
+    def _read_state(self) -> tuple[bytes, list[tuple[int, int] | None]]:
+        return MOUNTED.read_bytes(), [_identity(path) for path in self._paths]
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+MOUNTED = Path("/proc/self/mountinfo")
+TEXT = "text"
+CALLS = f"{OURS}/{CALLS_NAME}"
 NO_HOME = "/nonexistent"
-
-
-def init_argv(brokers: Sequence[str]) -> list[str]:
-    """Return the beginning of a command line that first lets brokers listen in the sandbox."""
-    if not brokers:
-        return []
-    listeners = ",".join(f"{name}:{PORTS[name]}" for name in brokers)
-    return [f"{OURS}/{SHIM_NAME}", "--listen", listeners, "--"]
 
 
 def _python(mounts: list[Mount]) -> list[Mount]:
     """Show the interpreter of the client where a hidden directory holds it."""
     prefix = Path(sys.base_prefix)
     return [*showing(prefix, mounts)] if is_hidden(os.path.realpath(prefix), mounts) else []
-
-
-def _sockets_outside(granted: Sequence[Mount]) -> list[Hidden]:
-    """Return all listening sockets but those that a grant shows."""
-    shown = [mount.path for mount in granted if isinstance(mount, Shown)]
-    return [
-        socket
-        for socket in hidden_sockets()
-        if not any(is_inside(socket.path, path) for path in shown)
-    ]
 
 
 # The environment of a command: never a key.

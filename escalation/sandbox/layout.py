@@ -14,7 +14,7 @@ import logging
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -114,10 +114,42 @@ def mount_arguments(mounts: Iterable[Mount]) -> list[str]:
     return arguments + [word for path in closed for word in ("--remount-ro", path)]
 
 
+def own_arguments(mounts: Iterable[Mount]) -> list[str]:
+    """Return the mounts that each command has for itself, where all others are in place.
+
+    These are the temporary directories, and again the mounts that lie in them.
+    """
+    chosen = list(_needed(_one_for_each_path(mounts)))
+    own = [mount for mount in chosen if isinstance(mount, Private) and not mount.source]
+    arguments: list[str] = []
+    for mount in chosen:
+        if mount in own or isinstance(mount, Linked) and _lies_in(mount, own):
+            arguments += _arguments(mount)
+        elif _lies_in(mount, own):
+            arguments += ["--bind", mount.path, mount.path]
+    return arguments
+
+
+def _lies_in(mount: Mount, others: Iterable[Mount]) -> bool:
+    return any(is_inside(mount.path, other.path) for other in others)
+
+
 def is_hidden(path: str, mounts: Iterable[Mount]) -> bool:
     """Return whether a sandbox with these mounts hides the host's file at this path."""
-    above = [mount for mount in _one_for_each_path(mounts) if is_inside(path, mount.path)]
-    return bool(above) and not isinstance(above[-1], Shown | Linked)
+    return hidden_by(mounts)(path)
+
+
+def hidden_by(mounts: Iterable[Mount]) -> Callable[[str], bool]:
+    """Return a function that tells whether a sandbox with these mounts hides a path."""
+    places = {mount.path: mount for mount in _one_for_each_path(mounts)}
+
+    def hides(path: str) -> bool:
+        while path not in places and path != "/":
+            path = os.path.dirname(path)
+        nearest = places.get(path)
+        return nearest is not None and not isinstance(nearest, Shown | Linked)
+
+    return hides
 
 
 def is_inside(path: str, directory: str) -> bool:
@@ -231,6 +263,7 @@ def _database_files() -> list[Path]:
 CLIENT_NAME, SOCKET_NAME = "tool-client", "tools.sock"
 SHIM_NAME, SHIM_SOCKET_NAME = "shim", "exec.sock"
 SHARED_TEMPORARY_NAME = "shared-tmp"
+CALLS_NAME = "calls"
 OURS = "/run/claudeops"
 """Where a command sandbox has the shim, its socket and, without a home, HOME."""
 
@@ -291,6 +324,11 @@ class RunPaths:
     @property
     def shim(self) -> Path:
         return self.run_directory / SHIM_NAME
+
+    @property
+    def calls(self) -> Path:
+        """The directory with a socket for each Bash call that runs."""
+        return self.run_directory / CALLS_NAME
 
     @property
     def shared_temporary(self) -> Path:

@@ -249,8 +249,7 @@ def _text(path: Path) -> str:
 # The client of the command runner, written into each run directory because sandboxes hide this
 # code. It starts for every command, so it imports built-in modules only. Under its own name it is
 # the program in CLAUDE_CODE_SHELL_PREFIX and passes on a text; under the name of a program it is a
-# shim and passes on its argument vector; with `--listen` it is the first program of a sandbox, and
-# passes on sockets that listen there.
+# shim and passes on its argument vector.
 #
 # A request is a line with its kind and the lengths of three parts, then the parts: the text or the
 # arguments, the working directory, the environment. Its first byte carries the descriptors. Later
@@ -320,28 +319,9 @@ def ask(kind, parts, descriptors):
     return int(words[0])
 
 
-def listen(names, argv):
-    listeners = []
-    for name in names.split(","):
-        listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
-        listener.bind(("127.0.0.1", int(name.partition(":")[2])))
-        listener.listen(64)
-        listeners.append(listener.detach())
-    code = ask(b"listen", (names.encode(), b"", b""), listeners)
-    if code:
-        posix._exit(code)
-    for number in listeners:
-        posix.close(number)
-    for number in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
-        _signal.signal(number, _signal.SIG_DFL)
-    posix.execv(argv[0], argv)
-
-
 def main():
     words = [word.encode(sys.getfilesystemencoding(), "surrogateescape") for word in sys.argv]
     name = words[0].rpartition(b"/")[2]
-    if name == NAME and len(words) > 4 and words[1] == b"--listen":
-        listen(sys.argv[2], sys.argv[4:])
     try:
         directory = posix.getcwdb()
     except OSError:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import pickle
 import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from escalation.sandbox import bubblewrap
+from escalation.sandbox.bubblewrap import SandboxNotMade
 from escalation.sandbox.command_runner import TRIES, memory_file
 from escalation.sandbox.command_sandbox import CommandSandboxes, clean_environment
 from escalation.sandbox.layout import RunPaths
@@ -22,7 +27,16 @@ from escalation.sandbox.setup import write_client
 ORDINARY_USER = "nobody"
 IS_ROOT = os.getuid() == 0
 PATH = "/usr/local/bin:/usr/bin:/bin"
-NO_SOCKET = Path("/dev/null")
+PR_SET_DUMPABLE = 4
+AS_THE_RUNNER: dict[str, Any] = {
+    "stdin": subprocess.DEVNULL,
+    "capture_output": True,
+    "text": True,
+    "errors": "replace",
+    "timeout": 60,
+    "check": False,
+    "cwd": "/",
+}
 
 
 def people() -> list[str]:
@@ -64,13 +78,7 @@ class Host:
         return subprocess.run(
             argv,
             env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=60,
-            check=False,
-            cwd="/",
+            **AS_THE_RUNNER,
             **({**as_user, "extra_groups": []} if IS_ROOT else {}),
             **options,
         )
@@ -84,24 +92,67 @@ class Host:
         disappear.
         """
         paths = self.paths(**changes)
-        write_client(paths.run_directory)
+
+        def run() -> subprocess.CompletedProcess[str]:
+            return _tried(command, grant, paths, limits or SandboxLimits())
+
+        return as_user(self.user, run) if IS_ROOT and self.user != "root" else run()
+
+
+def _tried(
+    command: str, grant: str, paths: RunPaths, limits: SandboxLimits
+) -> subprocess.CompletedProcess[str]:
+    write_client(paths.run_directory)
+    paths.calls.mkdir(exist_ok=True)
+    socket = paths.calls / "nobody-listens.sock"
+    socket.touch()
+    for left in reversed(range(TRIES)):
+        boxes = CommandSandboxes(paths, limits)
         cwd = str(paths.workdir)
-        for _ in range(TRIES):
-            boxes = CommandSandboxes(paths, limits or SandboxLimits())
-            sandbox = (
-                boxes.for_program(grant, NO_SOCKET, cwd)
-                if grant
-                else boxes.for_text(NO_SOCKET, cwd)
+        try:
+            sandbox = boxes.for_program(grant, cwd) if grant else boxes.for_text(socket, cwd)
+        except SandboxNotMade:
+            if left:
+                continue
+            raise
+        with memory_file(sandbox.system_calls) as calls:
+            said = subprocess.run(
+                [*sandbox.argv, "--seccomp", str(calls), "--", "/bin/bash", "-c", command],
+                env=dict(sandbox.environment),
+                pass_fds=(calls, *sandbox.descriptors),
+                **AS_THE_RUNNER,
             )
-            with memory_file(sandbox.system_calls) as calls:
-                said = self.call(
-                    [*sandbox.argv, "--seccomp", str(calls), "--", "/bin/bash", "-c", command],
-                    dict(sandbox.environment),
-                    pass_fds=(*sandbox.descriptors, calls),
-                )
-            if not said.stderr.startswith("bwrap: Can't"):
-                break
-        return said
+        if not said.stderr.startswith("bwrap: Can't"):
+            break
+    return said
+
+
+def as_user(name: str, act: Callable[[], Any]) -> Any:
+    """Call a function in a process of another user, and return its result."""
+    person = pwd.getpwnam(name)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.setgroups([])
+            os.setgid(person.pw_gid)
+            os.setuid(person.pw_uid)
+            # As in a process that this user started: others of the same user can read it.
+            ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1)
+            bubblewrap.forget_namespaces()
+            result = act()
+        except BaseException:
+            result = RuntimeError(traceback.format_exc())
+        with open(writing, "wb") as pipe:
+            pickle.dump(result, pipe)
+        os._exit(0)
+    os.close(writing)
+    with open(reading, "rb") as pipe:
+        result = pickle.load(pipe)  # noqa: S301 (made above)
+    os.waitpid(child, 0)
+    if isinstance(result, RuntimeError):
+        raise result
+    return result
 
 
 @contextmanager

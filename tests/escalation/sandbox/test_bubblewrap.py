@@ -71,11 +71,21 @@ def test_reports_no_sandbox_when_the_kernel_refuses(tmp_path, monkeypatch):
 
 def test_state_is_detected_once_per_process(tmp_path, monkeypatch):
     log = tmp_path / "log"
-    program(tmp_path, f"echo x >> {log}; {VERSION} exit 0", monkeypatch)
+    program(tmp_path, f"echo x >> {log}; {VERSION} exit 1", monkeypatch)
 
     sandbox_state("auto"), sandbox_state("on")
 
     assert log.read_text() == "x\nx\n"  # its version and one sandbox
+
+
+def test_reports_no_sandbox_where_a_command_cannot_enter_one(tmp_path, monkeypatch):
+    refused = (
+        'case "$*" in *--ro-bind*/bin/true) exit 0;; esac; echo "Permission denied" >&2; exit 1'
+    )
+    program(tmp_path, f"{VERSION} {refused}", monkeypatch)
+
+    assert not sandbox_state("on").in_force
+    assert "Permission denied" in sandbox_state("on").why
 
 
 REFUSED = "bwrap: No permissions to create new namespace, likely because the kernel does not allow"

@@ -10,12 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from escalation.command_policy.decision import Decision
 from escalation.command_policy.grants import Grants
+from escalation.sandbox import command_sandbox
+from escalation.sandbox.bubblewrap import Namespace
+from escalation.sandbox.command_sandbox import CommandSandboxes
 from escalation.sandbox.limits import SandboxLimits
+from escalation.sandbox.setup import write_client
 from sessions_app.models.session import Verdict
 from tests.escalation.sandbox.running import (
     DENIED,
@@ -196,7 +201,86 @@ def test_each_broker_listens_at_its_port_in_the_sandbox_of_a_text(own_host):
             "echo; echo $http_proxy $no_proxy"
         )
 
+        again = runner.call("cat < /dev/tcp/127.0.0.1/3128; cat < /dev/tcp/127.0.0.1/6443")
+
     assert said.stdout == "http\nkube\nhttp://127.0.0.1:3128 127.0.0.1:6443\n"
+    assert again.stdout == "httpkube"
+
+
+def replaced(path: Path, text: str) -> None:
+    """Replace a file as editors and package managers do, by another one with its name."""
+    new = path.with_name("new")
+    new.write_text(text)
+    new.rename(path)
+
+
+def test_a_file_that_is_replaced_between_two_calls_is_seen_as_it_is_now(own_host):
+    path = own_host.root / "other/notes.txt"
+    with running(own_host.paths(grants=Grants(readable=(str(path),)))) as runner:
+        before = runner.call(f"cat '{path}'")
+        replaced(path, "new\n")
+        after = runner.call(f"cat '{path}'")
+
+    assert (before.stdout, after.stdout) == ("of another watch\n", "new\n")
+
+
+def test_a_hidden_file_that_is_replaced_between_two_calls_stays_hidden(own_host):
+    path = own_host.root / "system/secret.txt"
+    path.write_text("first\n")
+    with running(own_host.paths(hidden=(path,))) as runner:
+        before = runner.call("cat secret.txt")
+        replaced(path, "second\n")
+        after = runner.call("cat secret.txt")
+
+    assert (before.stdout, after.stdout) == ("", "")
+
+
+def test_a_working_directory_that_is_replaced_between_two_calls_is_seen_as_it_is_now(own_host):
+    workdir = own_host.root / "system"
+    with running(own_host.paths(writable=True)) as runner:
+        runner.call("true")
+        workdir.rename(own_host.root / "old")
+        workdir.mkdir()
+        runner.call("touch made")
+
+    assert (workdir / "made").exists()
+
+
+def test_mounts_are_made_again_after_a_mount_on_the_host(own_host, tmp_path, monkeypatch):
+    """A new mount of the host appears in a sandbox as it is, perhaps writable."""
+    mounted = tmp_path / "mountinfo"
+    mounted.write_text("one\n")
+    monkeypatch.setattr(command_sandbox, "MOUNTED", mounted)
+    write_client(own_host.paths().run_directory)
+    own_host.paths().calls.mkdir()
+    sandboxes = CommandSandboxes(own_host.paths(), SandboxLimits())
+
+    def mounts() -> Namespace:
+        return sandboxes.for_text(Path("any.sock"), "/").entered[0]
+
+    first, second = mounts(), mounts()
+    mounted.write_text("one\ntwo\n")
+
+    assert first is second
+    assert mounts() is not first
+
+
+def test_a_text_sees_no_socket_of_another_call(own_host):
+    with running(own_host.paths()) as runner, runner.start("sleep 1027") as other:
+        wait_until(lambda: living("sleep 1027"))
+        said = runner.call("ls -A /run/claudeops/calls; touch /run/claudeops/calls/x; ls /dev/shm")
+        other.terminate()
+
+    assert said.stdout == ""
+    assert "Read-only" in said.stderr
+
+
+def test_temporary_directories_besides_tmp_are_those_of_one_call(own_host):
+    with running(own_host.paths()) as runner:
+        runner.call("touch /var/tmp/x /dev/shm/x /tmp/x")
+        said = runner.call("ls -d /var/tmp/x /dev/shm/x /tmp/x 2>/dev/null")
+
+    assert said.stdout == "/tmp/x\n"
 
 
 def test_a_text_that_fills_the_temporary_directory_is_ended(own_host):
