@@ -2,14 +2,17 @@
 
 Both sides start the same binary with the same flags and prompts against the same scripted API.
 The bare side is a shell script that runs the three commands one after another; the difference is
-the overhead of queueing, recording and deciding.
+the overhead of queueing, recording, deciding and the sandbox. The scripted API answers at once, or
+after some time, as a real model does.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 import statistics
 import subprocess
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -21,7 +24,7 @@ from django.conf import settings
 
 from escalation.agent.binary import RunRequest, build_argv, cli_environment, find_binary
 from escalation.drills.drill import DRILL_KEY, drill_path, start_drill
-from escalation.drills.scenario import Scenario, load_scenario
+from escalation.drills.scenario import SCENARIO_DIRECTORY, Scenario, load_scenario
 from escalation.drills.scripted_api import ScriptedApi
 from escalation.report import REPORT_SCHEMA_JSON
 from escalation.run.prompts import EarlierRun, PromptContext, operator_context_of, rendered
@@ -48,6 +51,16 @@ class Overhead:
         """The median ratio of pairs that ran back to back."""
         pairs = zip(self.queue_seconds, self.shell_seconds, strict=True)
         return statistics.median(through / bare for through, bare in pairs)
+
+
+@contextmanager
+def slow_answers(seconds: float) -> Iterator[Path]:
+    """Yield a directory of scenarios whose answers take so long."""
+    shipped = (SCENARIO_DIRECTORY / f"{SCENARIO}.toml").read_text()
+    slow = re.sub(r"^(\[\[tier\.\d\]\])$", rf"\1\ndelay = {float(seconds)}", shipped, flags=re.M)
+    with tempfile.TemporaryDirectory(prefix="claudeops-scenarios-") as directory:
+        (Path(directory) / f"{SCENARIO}.toml").write_text(slow)
+        yield Path(directory)
 
 
 def measure(rounds: int, tell: Tell = silent) -> Overhead:

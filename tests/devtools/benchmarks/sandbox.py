@@ -1,4 +1,4 @@
-"""Measures the cost of the sandbox: a Bash call, a decision, the first byte of an answer.
+"""Measures the cost of the sandbox: a Bash call, a program, a decision, the first byte.
 
 Each pair is measured back to back in the same process, so that a slow moment of the machine hits
 both sides.
@@ -33,8 +33,9 @@ from sessions_app.tiers import LOWEST_TIER
 from tests.devtools.benchmarks import Tell, silent
 
 SCENARIO = "all-healthy"
-COMMAND = "ls"
-SHELL_TEXT = f"eval '{COMMAND}' < /dev/null"
+SHELL_TEXT = "eval 'ls' < /dev/null"
+MEDIATED_TEXT = "eval 'df /' < /dev/null"
+"""A program that the command policy judges, and that runs in a sandbox of its own."""
 REQUEST = {
     "model": "haiku",
     "max_tokens": 100,
@@ -47,9 +48,23 @@ REQUEST = {
 class SandboxCost:
     inside_ms: list[float]
     outside_ms: list[float]
+    mediated_ms: list[float]
+    """A Bash call with one program that is judged."""
     decision_ms: list[float]
     api_proxy_ms: list[float]
     direct_ms: list[float]
+
+    @property
+    def call_more_ms(self) -> float:
+        """The median of what a Bash call takes longer inside."""
+        pairs = zip(self.inside_ms, self.outside_ms, strict=True)
+        return statistics.median(inside - outside for inside, outside in pairs)
+
+    @property
+    def program_more_ms(self) -> float:
+        """The median of what a judged program adds to a Bash call."""
+        pairs = zip(self.mediated_ms, self.inside_ms, strict=True)
+        return statistics.median(mediated - inside for mediated, inside in pairs)
 
     @property
     def decision_p99_ms(self) -> float:
@@ -65,16 +80,18 @@ def measure(rounds: int, tell: Tell = silent) -> SandboxCost:
     scenario = load_scenario(SCENARIO)
     with ScriptedApi(scenario).serving() as api, _sandbox(api, scenario.name) as (wanted, sandbox):
         upstream = wanted.login["ANTHROPIC_BASE_URL"]
-        inside, outside, through, direct = [], [], [], []
+        inside, outside, mediated, through, direct = [], [], [], [], []
         for number in range(1, rounds + 1):
             tell(f"Measuring the sandbox: round {number} of {rounds}")
             inside.append(_timed(lambda: _inside(sandbox)))
             outside.append(_timed(lambda: _outside(sandbox)))
+            mediated.append(_timed(lambda: _inside(sandbox, MEDIATED_TEXT)))
             through.append(_timed(lambda: _first_byte(sandbox.environment)))
             direct.append(_timed(lambda: _first_byte(wanted.login, upstream)))
         return SandboxCost(
             inside_ms=inside,
             outside_ms=outside,
+            mediated_ms=mediated,
             decision_ms=_decisions(wanted),
             api_proxy_ms=through,
             direct_ms=direct,
@@ -106,11 +123,11 @@ def _sandbox(api: ScriptedApi, scenario: str) -> Iterator[tuple[SandboxRequest, 
         yield wanted, sandbox
 
 
-def _inside(sandbox: RunSandbox) -> None:
+def _inside(sandbox: RunSandbox, text: str = SHELL_TEXT) -> None:
     """Run a command as the CLI does: client, command policy, sandbox."""
     paths = sandbox.paths
     subprocess.run(
-        [str(paths.client), SHELL_TEXT],
+        [str(paths.client), text],
         cwd=paths.workdir,
         env={"PATH": os.defpath, "TMPDIR": str(paths.temp_directory)},
         stdout=subprocess.DEVNULL,
