@@ -339,16 +339,19 @@ class CommandEvents:
     def _write_end(self, record: DecisionRecord, end: CommandEnd) -> None:
         if record.verdict == Verdict.DENY:
             return
-        where = "on the host" if end.location == "host" else "in its sandbox"
+        status: dict[str, Any] = {"status": end.status} if end.status else {}
+        where = {"host": "on the host", "broker": f"(status {end.status})"}
         self._recorder.note(
             EventKind.COMMAND_END,
-            f"Ended {where} with {end.exit_code}: {record.command}",
+            f"Ended {where.get(end.location, 'in its sandbox')} with {end.exit_code}: "
+            f"{record.command}",
             command=record.command,
             exit_code=end.exit_code,
             call=record.call,
             milliseconds=round(end.run_ms, 1),
             location=end.location,
             has_run=end.has_run,
+            **status,
         )
 
 

@@ -169,6 +169,10 @@ class _Connections:
             self._changed.notify_all()
 
 
+NO_ANSWER = 502
+"""Stands for the status of an answer that did not arrive."""
+
+
 class Exchange:
     """Reads the one request of a connection; a subclass judges it and passes it on."""
 
@@ -177,6 +181,8 @@ class Exchange:
         self._wire = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
         self._until = time.monotonic() + head_seconds
         self._is_head = False
+        self.status = 0
+        """The status of the answer; 0 before it has begun."""
 
     def answer(self) -> None:
         try:
@@ -245,7 +251,10 @@ class Exchange:
     def _relay(self, relay: Relay) -> None:
         """Run a relay; an invalid answer becomes a refusal as long as nothing was passed on."""
         try:
-            relay.run()
+            try:
+                relay.run()
+            finally:
+                self.status = relay.status
         except (OSError, h11.RemoteProtocolError) as problem:
             if relay.is_answering:
                 raise
@@ -253,6 +262,18 @@ class Exchange:
                 raise Refused(400, f"The request cannot be read: {problem}.") from None
             status = 504 if isinstance(problem, TimeoutError) else 502
             raise Refused(status, f"The server gave no valid answer: {problem}.") from None
+
+    @contextmanager
+    def _reporting(self, report: Callable[[int], None]) -> Iterator[None]:
+        """Report the status with which a request is answered that the block passes on."""
+        status = 0
+        try:
+            yield
+        except Refused as refusal:
+            status = refusal.status
+            raise
+        finally:
+            report(status or self.status or NO_ANSWER)
 
     def _refuse(self, refusal: Refused) -> None:
         kind, content = self.refusal_content(refusal)
@@ -266,6 +287,7 @@ class Exchange:
             (b"content-length", str(len(content)).encode()),
             (b"connection", b"close"),
         ]
+        self.status = status
         sent = self._wire.send(h11.Response(status_code=status, headers=headers)) or b""
         if not self._is_head:
             sent += self._wire.send(h11.Data(data=content)) or b""
@@ -317,6 +339,8 @@ class Relay:
         # The whole request, or all input of the terminal, has been read.
         self._client_ended = False
         self._answered = False
+        self.status = 0
+        """The status of the answer; 0 before it has begun."""
         self._upload_until = time.monotonic() + UPLOAD_SECONDS
 
     @property
@@ -428,6 +452,7 @@ class Relay:
             if isinstance(event, h11.InformationalResponse):
                 self._switch(event)
             elif isinstance(event, h11.Response):
+                self.status = event.status_code
                 self._to_client += self._client_wire.send(_closing(event)) or b""
             elif isinstance(event, h11.Data):
                 self._to_client += self._client_wire.send(event) or b""
@@ -439,6 +464,7 @@ class Relay:
         """Become a terminal after status 101; other informational answers are not passed on."""
         if event.status_code != 101:
             return
+        self.status = event.status_code
         self._to_client += self._client_wire.send(event) or b""
         self._to_client += self._upstream_wire.trailing_data[0]
         self._become_raw()

@@ -683,9 +683,11 @@ class CommandEnd:
     exit_code: int
     run_ms: float
     location: str
-    """"sandbox", "host", or "" for a command that did not run."""
+    """"sandbox", "host", "broker", or "" for a command that did not run."""
     has_run: bool = True
     """False if it was denied or its sandbox could not be started."""
+    status: int = 0
+    """The status of HTTP with which a resource behind a broker answered."""
 
 
 # Approval of a command. The thread that serves it only waits; the thread that reads the stream of

@@ -16,6 +16,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, NoReturn
@@ -35,6 +37,7 @@ from escalation.sandbox.broker import (
 )
 from escalation.sandbox.command_runner import connect_to, listening_at
 from escalation.sandbox.docker_rules import (
+    COMPOSE_FILES,
     PROBES,
     PROJECT,
     STARTING,
@@ -46,6 +49,7 @@ from escalation.sandbox.docker_rules import (
     EffectKind,
     Facts,
     JudgeEffect,
+    OnAnswer,
     OnRefusal,
     Probes,
     Rules,
@@ -55,6 +59,7 @@ from escalation.sandbox.docker_rules import (
     compose_service_in,
     containers_in,
     has_effect,
+    ignore_answer,
     ignore_refusal,
     is_hijacked,
     is_paused,
@@ -263,6 +268,8 @@ class RunContainers:
         self._made: dict[str, str] = {}
         """Containers that this run created, with the one in whose place they are, or ""."""
         self._tokens: set[Token] = set()
+        self._networks: dict[str, dict[str, Any]] = {}
+        """Networks that this run removed, by name."""
         self._execs: dict[str, None] = {}
 
     def see(self, details: dict[str, Any]) -> None:
@@ -278,11 +285,20 @@ class RunContainers:
         with self._lock:
             return self._names.get(self._made.get(number) or number) or name_in(details)
 
+    def removes_network(self, details: dict[str, Any]) -> None:
+        with self._lock:
+            self._networks[str(details.get("Name"))] = details
+
+    def network(self, name: str) -> dict[str, Any] | None:
+        with self._lock:
+            return self._networks.get(name)
+
     def predecessors(
         self, name: str, service: tuple[str, str], engine: EngineClient
     ) -> list[tuple[dict[str, Any], bool]]:
         """Return the containers with a name or of a compose service, and whether by name."""
-        for row in engine.containers():
+        rows = engine.containers()
+        for row in rows:
             names = [str(one).lstrip("/") for one in row.get("Names") or ()]
             number = str(row.get("Id"))
             is_namesake = any(_is_namesake(name, one) for one in names)
@@ -295,7 +311,9 @@ class RunContainers:
                 for number, one in self._details.items()
             ]
         meant = [found for found in seen if found[1] or _is_of(service, labels_in(found[0]))]
-        return sorted(meant, key=lambda found: not found[1])
+        existing = {str(row.get("Id")) for row in rows}
+        # One that exists comes before another of its name that was removed.
+        return sorted(meant, key=lambda found: (not found[1], found[0]["Id"] not in existing))
 
     def _knows(self, number: str) -> bool:
         with self._lock:
@@ -460,6 +478,7 @@ class DockerFilter:
         own_container: str = "",
         probes: Probes = PROBES,
         judge_effect: JudgeEffect = allow_effect,
+        on_answer: OnAnswer = ignore_answer,
         on_refusal: OnRefusal = ignore_refusal,
     ) -> None:
         """`paths` are the directories of the watch, which new containers may mount.
@@ -480,6 +499,7 @@ class DockerFilter:
         )
         self._run = RunContainers()
         self._judge = judge_effect
+        self._on_answer = on_answer
         self._on_refusal = on_refusal
 
     @contextmanager
@@ -493,7 +513,14 @@ class DockerFilter:
 
     def _serve(self, client: socket.socket) -> None:
         _DockerExchange(
-            client, self._engine, self._rules, self._own, self._run, self._judge, self._on_refusal
+            client,
+            self._engine,
+            self._rules,
+            self._own,
+            self._run,
+            self._judge,
+            self._on_answer,
+            self._on_refusal,
         ).answer()
 
 
@@ -506,6 +533,7 @@ class _DockerExchange(Exchange):
         own: OwnContainers,
         run: RunContainers,
         judge: JudgeEffect,
+        on_answer: OnAnswer,
         on_refusal: OnRefusal,
     ) -> None:
         super().__init__(client, HEAD_SECONDS)
@@ -514,6 +542,7 @@ class _DockerExchange(Exchange):
         self._own = own
         self._run = run
         self._judge = judge
+        self._on_answer = on_answer
         self._on_refusal = on_refusal
 
     def refusal_content(self, refusal: Refused) -> tuple[bytes, bytes]:
@@ -524,11 +553,19 @@ class _DockerExchange(Exchange):
         try:
             asked, body = self._read(request)
             facts = self._facts(asked)
-            self._permit(asked, facts)
+            effect = self._permit(asked, facts)
         except AmbiguousRequest as problem:
             raise Refused(400, f"the request cannot be read: {problem}") from None
         if facts.target and asked.container:
             asked = asked.with_container(str(facts.target["Id"]))
+        if effect is None:
+            return self._execute(request, asked, facts, body)
+        with self._reporting(partial(self._on_answer, effect)):
+            return self._execute(request, asked, facts, body)
+
+    def _execute(
+        self, request: h11.Request, asked: DockerRequest, facts: Facts, body: bytes | None
+    ) -> None:
         if body is not None and body_kind(asked) in ("container", "exec"):
             return self._create(asked, facts, body)
         return self._pass_on(request, asked, body)
@@ -557,13 +594,41 @@ class _DockerExchange(Exchange):
                 return Facts(is_known_exec=self._run.has_exec(number))
             case ("services", name, *_rest) if name != "create":
                 return Facts(target=self._service(name))
+            case ("networks", "create"):
+                return Facts(was_network=self._run.network(str(value_of(asked.body, "Name"))))
+            case ("networks", name) if asked.method == "DELETE":
+                return Facts(target=self._network(name))
         facts = self._named(asked)
         if asked.container and facts.target is None:
             raise Refused(404, f"No such container: {asked.container}")
         if facts.target:
             self._run.see(facts.target)
-            facts = replace(facts, **self._run.facts_about(str(facts.target["Id"])))
+            known = self._run.facts_about(str(facts.target["Id"]))
+            facts = replace(facts, **known, is_described=self._is_described(facts.target))
         return facts
+
+    def _is_described(self, details: dict[str, Any]) -> bool:
+        """Return whether compose can create a container again as it was: from files of the watch
+        that are older than the container."""
+        labels = labels_in(details)
+        files = [name for name in str(labels.get(COMPOSE_FILES) or "").split(",") if name]
+        if not files or not any(compose_service_in(labels)):
+            return False
+        try:
+            created = datetime.fromisoformat(str(details.get("Created"))).timestamp()
+            return all(
+                self._rules.is_of_watch(os.path.realpath(name))
+                and os.stat(name).st_mtime <= created
+                for name in files
+            )
+        except (OSError, ValueError):
+            return False
+
+    def _network(self, name: str) -> dict[str, Any]:
+        found = self._engine.found(f"/networks/{quote(name, safe='')}")
+        if found is None:
+            raise Refused(404, f"network {name} not found")
+        return found
 
     def _named(self, asked: DockerRequest, *, with_volumes: bool = True) -> Facts:
         found = {name: self._engine.container(name) for name in containers_in(asked)}
@@ -608,24 +673,30 @@ class _DockerExchange(Exchange):
     def _image(self, name: str) -> dict[str, Any] | None:
         return self._engine.found(f"/images/{quote(name)}/json") if name else None
 
-    def _permit(self, asked: DockerRequest, facts: Facts) -> None:
+    def _permit(self, asked: DockerRequest, facts: Facts) -> DockerEffect | None:
         """Raise Refused unless the rules and `judge_effect` permit the request."""
         if objection := self._rules.objection(asked, facts):
             self._refuse_change(asked, objection, lambda rules: rules.objection(asked, facts))
         if not has_effect(asked) or self._rules.is_probe(asked, facts):
-            return
+            return None
         kind, token = self._run.kind_of(asked, facts)
         effect = self._effect(kind, asked, facts)
+        if reason := self._reason_against(effect):
+            self._run.give(token)
+            raise Refused(403, reason)
         # The rules once more: links may have changed while a person was asked.
-        reason = self._reason_against(effect) or self._rules.objection(asked, facts)
-        has_left = self._has_left()
+        reason, has_left = self._rules.objection(asked, facts), self._has_left()
         if reason or has_left:
             self._run.give(token)
+            self._on_answer(effect, 0)
         if reason:
             raise Refused(403, reason)
         if has_left:
             raise ConnectionAbortedError("the client has disconnected")
         self._run.permitted(effect, token)
+        if asked.method == "DELETE" and asked.words[0] == "networks":
+            self._run.removes_network(facts.target)
+        return effect
 
     def _refuse_change(
         self, asked: DockerRequest, objection: str, at_tier: Callable[[Rules], str]

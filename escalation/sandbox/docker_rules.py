@@ -37,6 +37,7 @@ HOST_MODES = ("PidMode", "NetworkMode", "IpcMode", "UsernsMode", "UTSMode", "Cgr
 PROJECT = "com.docker.compose.project"
 SERVICE = "com.docker.compose.service"
 ONE_OFF = "com.docker.compose.oneoff"
+COMPOSE_FILES = "com.docker.compose.project.config_files"
 
 
 class AmbiguousRequest(ValueError):
@@ -148,6 +149,8 @@ def body_kind(asked: DockerRequest) -> str:
             return "exec"
         case ("POST", "networks", _, "connect" | "disconnect"):
             return "network"
+        case ("POST", "networks", "create"):
+            return "new network"
         case ("POST", "services", "create") | ("POST", "services", _, "update"):
             return "service"
         case ("POST", "volumes", "create"):
@@ -294,7 +297,9 @@ class DockerEffect:
         plain: list[tuple[str, ...]] = [("docker", verb, self.service) for verb in halves]
         if self.verb == "create":
             plain.append(("docker", "run", *self.vector[2:]))
-        verbs = (self.verb, *halves, *COMPOSED.get(self.verb, ()))
+        # The removal of a container that was replaced is a part of `up`.
+        is_replaced = self.verb == "rm" and self.kind == EffectKind.OTHER
+        verbs = (self.verb, *halves, *(() if is_replaced else COMPOSED.get(self.verb, ())))
         composed = [("docker", "compose", verb, self.compose_service) for verb in verbs]
         both = (self.vector, *plain, *(composed if self.compose_service else ()))
         return tuple(dict.fromkeys(both))
@@ -315,6 +320,14 @@ happens, from the thread of its request, which it may hold up."""
 
 def allow_effect(effect: DockerEffect) -> str:
     return ""
+
+
+OnAnswer = Callable[[DockerEffect, int], None]
+"""Gets a permitted effect and the status of the engine's answer; 0 if it was not passed on."""
+
+
+def ignore_answer(effect: DockerEffect, status: int) -> None:
+    """Default for a caller that records no answers."""
 
 
 def has_effect(asked: DockerRequest) -> bool:
@@ -490,6 +503,37 @@ _UNNAMED_VOLUME = re.compile(r"[0-9a-f]{64}")
 
 def has_unnamed_volumes(details: Any) -> bool:
     return any(_UNNAMED_VOLUME.fullmatch(mount.source) for mount in mounts_in(details))
+
+
+NETWORK_SETTINGS = (
+    *("Driver", "Internal", "Attachable", "Ingress", "ConfigOnly", "EnableIPv6", "Options"),
+    *("Labels", "IPAM"),
+)
+NEW_NETWORK = {*(name.casefold() for name in NETWORK_SETTINGS), "name", "checkduplicate", "scope"}
+
+
+def is_same_network(body: Any, was: Any) -> bool:
+    """Return whether a new network is as one that was there; nothing given is the default."""
+    if was is None or not isinstance(body, dict):
+        return False
+    given = {name.casefold(): value for name, value in pairs_in(body)}
+    known = {name for name, value in given.items() if value}
+    if known - NEW_NETWORK or given.get("name") != value_of(was, "Name"):
+        return False
+    return all(
+        _is_same_setting(name, given.get(name.casefold()), value_of(was, name))
+        for name in NETWORK_SETTINGS
+    )
+
+
+def _is_same_setting(name: str, asked: Any, had: Any) -> bool:
+    if name == "IPAM":
+        # The engine chooses addresses if none are asked for.
+        asked, had = (value_of(one, "Config") or None for one in (asked, had))
+        return asked is None or bool(asked == had)
+    if name == "Driver":
+        return bool((asked or "bridge") == had)
+    return bool((asked or None) == (had or None))
 
 
 # A container that replaces another one.
@@ -814,6 +858,10 @@ class Facts:
     """Set if this run created another container in the place of the target."""
     stands_for: str = ""
     """The name of the container that the target was created to replace."""
+    is_described: bool = False
+    """Set if the compose file of the target lies in the watch's directories, unchanged since."""
+    was_network: Any = None
+    """The inspection of a network with the name of a new one, which this run removed."""
     is_known_exec: bool = False
     """Set if this run created the program in a container that is to be started."""
 
@@ -938,6 +986,12 @@ class Rules:
                 return "" if is_taken else "only a replacement takes the name of its predecessor"
             case ("DELETE", "containers", _):
                 return self._objection_to_removal(asked, facts)
+            case ("DELETE", "networks", _) if self.level < FULL:
+                labels = value_of(facts.target, "Labels")
+                return "" if value_of(labels, PROJECT) else "only a network of compose is removed"
+            case ("POST", "networks", "create") if self.level < FULL:
+                is_same = is_same_network(asked.body, facts.was_network)
+                return "" if is_same else "a network is created only as this run removed it"
             case ("POST", "exec", _, "start" | "resize"):
                 return "" if facts.is_known_exec else "this run created no such program"
             case ("DELETE", "services", _):
@@ -983,7 +1037,14 @@ class Rules:
         if unknown := _options_in(asked) - REMOVE_OPTIONS:
             return f"a removal is passed on without {min(unknown)}"
         if self.level < FULL and not facts.is_replaced:
-            return "a container is removed only after another one was created in its place"
+            if not facts.is_described:
+                return (
+                    "a container is removed only after another one was created in its place, or if "
+                    "a compose file in the working directory describes it that has not changed "
+                    "since; it can be started and restarted"
+                )
+            if has_unnamed_volumes(facts.target):
+                return "a container with unnamed volumes would lose them: restart it"
         if why := self._objection_to_links(mounts_in(facts.target)):
             return f"it could not be created again: {why}"
         return "" if self.level < FULL else self._objection_to_vanishing(facts)
@@ -1101,7 +1162,7 @@ class Rules:
             real = self._real(written)
             if self._is_withheld(written) or self._is_withheld(real):
                 return f"no container gets {source} of the host"
-            if self.paths and not self._is_of_watch(real):
+            if self.paths and not self.is_of_watch(real):
                 return f"no container gets {source} of the host: it is outside of this watch"
         return ""
 
@@ -1115,16 +1176,16 @@ class Rules:
             if not mount.is_path:
                 continue
             written, real = _normal(mount.source), self._real(mount.source)
-            is_chosen = self._is_withheld(written) and not self._is_of_watch(written)
+            is_chosen = self._is_withheld(written) and not self.is_of_watch(written)
             is_harmless = any(_is_inside(real, place) for place in HARMLESS)
             is_elsewhere = self._is_withheld(real) and not is_harmless and not is_chosen
-            is_moved = is_elsewhere and not self._is_of_watch(real)
+            is_moved = is_elsewhere and not self.is_of_watch(real)
             is_own = self._meets_hidden(real) and not self._meets_hidden(written)
             if real != written and (is_moved or is_own):
                 return f"{mount.source} leads to {real}, which no container gets"
         return ""
 
-    def _is_of_watch(self, path: str) -> bool:
+    def is_of_watch(self, path: str) -> bool:
         return any(_is_inside(path, _normal(place)) for place in self.paths)
 
     def _is_withheld(self, path: str) -> bool:
@@ -1155,6 +1216,8 @@ def _may_be_safe(asked: DockerRequest, level: int) -> bool:
             ("POST", "containers", "create")
             | ("POST", "containers", _, "rename")
             | ("DELETE", "containers", _)
+            | ("DELETE", "networks", _)
+            | ("POST", "networks", "create")
         ):
             return level >= SAFE
     return bool(asked.act) and level >= SAFE

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from functools import partial
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
@@ -604,15 +605,18 @@ class KubeFilter:
         connected: Callable[[], socket.socket],
         judge_effect: Callable[[KubeEffect], str] = lambda effect: "",
         on_refusal: Callable[[KubeEffect, KubeRefusal], None] = lambda effect, refusal: None,
+        on_answer: Callable[[KubeEffect, int], None] = lambda effect, status: None,
     ) -> None:
         """`judge_effect` returns why a change may not happen now; empty if it may.
 
-        `on_refusal` is called for each change that the tier may not make.
+        `on_refusal` is called for each change that the tier may not make, `on_answer` for each
+        other one with the status of the cluster's answer, 0 if it was not passed on.
         """
         self.tier = tier
         self.connected = connected
         self.judge_effect = judge_effect
         self.on_refusal = on_refusal
+        self.on_answer = on_answer
 
     @contextmanager
     def serving(self, listener: socket.socket) -> Iterator[None]:
@@ -660,11 +664,15 @@ class _KubeExchange(Exchange):
             raise Refused(403, decision.message)
         if decision.effect and (reason := self._filter.judge_effect(decision.effect)):
             raise Refused(403, reason)
-        if self._has_left():
-            return
         if body is not None:
             content = json.dumps(body, ensure_ascii=False).encode()
-        self._pass_on(request, asked, decision, content)
+        if decision.effect is None:
+            return self._pass_on(request, asked, decision, content)
+        report = partial(self._filter.on_answer, decision.effect)
+        if self._has_left():
+            return report(0)
+        with self._reporting(report):
+            return self._pass_on(request, asked, decision, content)
 
     def _pass_on(
         self, request: h11.Request, asked: KubeRequest, decision: KubeAllowed, content: bytes

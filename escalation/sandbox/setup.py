@@ -104,6 +104,8 @@ from sessions_app.tiers import FULL, LOOK, LOWEST_TIER, SAFE, highest_tier
 PROC = Path("/proc")
 FIRST_ARGUMENTS = 4
 """Interpreter, options and program; later arguments do not identify a process."""
+BWRAP_NAME, FILTERED = "bwrap", "--seccomp"
+"""The sandbox of a command has a filter of system calls, that of the CLI has none."""
 MADE_BY_AN_ENGINE = re.compile(r"/([0-9a-f]{64})/\S* /etc/(?:hostname|hosts|resolv\.conf) ")
 CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv")
@@ -134,7 +136,7 @@ def alive(places: Iterable[Path], proc: Path = PROC, own: int | None = None) -> 
                 name=one.name,
                 command=" ".join(one.arguments),
                 numbers=frozenset({one.group, *_threads(proc / str(one.pid) / "task")}),
-                is_client=_is_client(one.arguments),
+                is_client=_serves_a_command(one, seen),
             )
             for one in seen.values()
             if one.pid in around and one.pid > 1
@@ -155,10 +157,13 @@ def alive(places: Iterable[Path], proc: Path = PROC, own: int | None = None) -> 
     )
 
 
-def _is_client(arguments: tuple[str, ...]) -> bool:
-    """Return whether a process is the client or a shim, or the shell of the CLI that starts it."""
-    is_shim = arguments[1:2] == (CLIENT_OPTIONS,)
-    return is_shim or any(f"/{CLIENT_NAME}" in word for word in arguments)
+def _serves_a_command(process: _Process, seen: dict[int, _Process]) -> bool:
+    """Return whether a process is a client, the shell of the CLI that starts it, or in the sandbox
+    of a command."""
+    if any(f"/{CLIENT_NAME}" in word for word in process.arguments):
+        return True
+    above = [process, *(seen[pid] for pid in _ancestors(process.pid, seen) if pid in seen)]
+    return any(one.name == BWRAP_NAME and FILTERED in one.arguments for one in above)
 
 
 def _user_of(directory: Path) -> frozenset[str]:
@@ -257,7 +262,6 @@ def _text(path: Path) -> str:
 # stderr, then the message.
 
 LONGEST_SHEBANG = 120
-CLIENT_OPTIONS = "-IS"
 
 PROGRAM = """\
 import _signal, _socket, posix, sys
@@ -364,9 +368,9 @@ def base_python() -> Path:
 def _start_line(python: Path) -> str:
     """Return the first line; it starts a path with blanks through /bin/sh."""
     if " " not in str(python) and len(str(python)) < LONGEST_SHEBANG:
-        return f"#!{python} {CLIENT_OPTIONS}\n"
+        return f"#!{python} -IS\n"
     quoted = str(python).replace("'", "'\"'\"'")
-    return f"#!/bin/sh\n'''exec' '{quoted}' {CLIENT_OPTIONS} \"$0\" \"$@\"\n' '''\n"
+    return f"#!/bin/sh\n'''exec' '{quoted}' -IS \"$0\" \"$@\"\n' '''\n"
 
 
 BASH = "Bash"
@@ -584,7 +588,14 @@ def _alive_in(second: int, places: tuple[Path, ...]) -> Alive:
 
 def decider_for(request: SandboxRequest) -> Callable[[ExecRequest], Decision]:
     """Return the function that decides on the programs of this run."""
-    return partial(judged, policy_of(request), policies_above(request))
+    own, above = policy_of(request), policies_above(request)
+
+    def decide(wanted: ExecRequest) -> Decision:
+        # Processes may have started and ended since the decision before.
+        _alive_in.cache_clear()
+        return judged(own, above, wanted)
+
+    return decide
 
 
 def policies_above(request: SandboxRequest) -> tuple[CommandPolicy, ...]:
@@ -689,6 +700,8 @@ class _Brokers:
         self._policy = policy_of(request)
         self._runner: CommandRunner | None = None
         self._review: Callable[[str, Decision], Decision] = decision_unchanged
+        self._passed: dict[int, tuple[DecisionRecord, float]] = {}
+        """Changes that were passed on, by the identity of their effect, with the time of that."""
         self.docker_socket = self._docker() if grants.DOCKER in self._names else None
         self.ssh_agent = self._agent() if grants.SSH in self._names else None
         self._kube_filter, self.kubeconfig = (
@@ -731,6 +744,7 @@ class _Brokers:
             paths=self._request.writable,
             own_container=own_container(),
             judge_effect=self._judge_docker,
+            on_answer=self._answered,
             on_refusal=partial(self._refused, grants.DOCKER),
         )
         self._stack.enter_context(grant.serving())
@@ -749,15 +763,21 @@ class _Brokers:
             service=effect.service if counts else "",
             action=shlex.join(effect.vector),
         )
-        return self._judged(effect.spellings, meant, grants.DOCKER)
+        return self._judged(effect, effect.spellings, meant, grants.DOCKER)
 
     def _judge_kube(self, effect: KubeEffect) -> str:
         meant = CommandEffect(
             kind=effect.kind, service=effect.service, action=shlex.join(effect.vector)
         )
-        return self._judged((effect.vector,), meant, grants.KUBE)
+        return self._judged(effect, (effect.vector,), meant, grants.KUBE)
 
-    def _judged(self, vectors: Sequence[Argv], effect: CommandEffect, grant: str) -> str:
+    def _judged(
+        self,
+        asked: DockerEffect | KubeEffect,
+        vectors: Sequence[Argv],
+        effect: CommandEffect,
+        grant: str,
+    ) -> str:
         """Judge a change at a broker; return why it may not happen now, or nothing."""
         assert self._runner is not None, "the command runner is made before a sandbox is used"
         command = shlex.join(vectors[0])
@@ -767,8 +787,21 @@ class _Brokers:
 
         judged = self._runner.judge(decide, command, cwd=str(self._request.workdir), parent=grant)
         if judged.may_run:
-            self._runner.record_end(judged.record, PASSED_ON)
+            self._passed[id(asked)] = (judged.record, time.monotonic())
         return "" if judged.may_run else judged.words
+
+    def _answered(self, asked: DockerEffect | KubeEffect, status: int) -> None:
+        """Record how a change ended: with the status of the answer, 0 if it was not made."""
+        assert self._runner is not None, "the command runner is made before a sandbox is used"
+        record, began = self._passed.pop(id(asked))
+        end = CommandEnd(
+            exit_code=0 if 0 < status < FIRST_ERROR else 1,
+            run_ms=(time.monotonic() - began) * 1000,
+            location="broker",
+            has_run=status > 0,
+            status=status,
+        )
+        self._runner.record_end(record, end)
 
     def _refused(self, grant: str, vector: Argv, reason: str, allowed_from: int) -> None:
         """Record a change that the tier may not make."""
@@ -806,11 +839,13 @@ class _Brokers:
             lambda effect, refusal: self._refused(
                 grants.KUBE, effect.vector, refusal.message, refusal.allowed_from
             ),
+            self._answered,
         )
         return kube_filter, path
 
 
-PASSED_ON = CommandEnd(exit_code=0, run_ms=0, location="broker")
+FIRST_ERROR = 400
+"""The least status of HTTP that reports an error."""
 READING = frozenset({"GET", "HEAD"})
 EVERY_METHOD = READING | {"POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 # What programs other than curl and wget may reach by https.

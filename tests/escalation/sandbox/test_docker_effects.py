@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -14,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from escalation.sandbox.docker_rules import DockerEffect
+from escalation.sandbox.docker_rules import COMPOSE_FILES, DockerEffect, is_same_network
 from escalation.sandbox.proof.docker_engine import Container, DockerEngine, docker_engine
 from tests.escalation.sandbox.docker_cases import Judge, curl, docker, filters_before
 from tests.escalation.sandbox.test_docker_filter import raw, status_of
+from tests.tables import each_row
 
 LABELS = {
     "com.docker.compose.project": "shop",
@@ -461,6 +463,117 @@ def test_tier_2_removes_nothing_that_has_no_replacement(engine, filtered):
     assert recreate(path, engine) == [204] * 4
     assert ask(path, "DELETE /containers/shop-api-1") == 403
     assert ask(path, "DELETE /containers/db") == 403
+
+
+def test_the_removal_of_a_replaced_container_is_not_called_down(engine, filtered, judge):
+    path = filtered(2)
+
+    assert recreate(path, engine) == [204] * 4
+    ask(path, "POST /containers/shop-api-1/stop")
+
+    removals = [effect for effect in judge.effects if effect.verb == "rm"]
+    assert [("docker", "compose", "down", "api") in one.spellings for one in removals] == [False]
+
+
+@pytest.fixture
+def described(tmp_path: Path, engine: DockerEngine) -> Path:
+    """The compose file of a service, older than its container."""
+    file = tmp_path / "compose.yaml"
+    file.write_text("services: {api: {image: shop/api}}\n")
+    os.utime(file, (0, 0))
+    labels = {**LABELS, COMPOSE_FILES: str(file)}
+    config = {"Image": "shop/api", "Labels": labels, "HostConfig": {"NetworkMode": "host"}}
+    engine.containers["shop-api-1"] = Container("shop-api-1", config=config)
+    return file
+
+
+def test_tier_2_takes_down_and_brings_up_what_a_compose_file_describes(
+    engine, tmp_path, judge, described
+):
+    config = engine.containers["shop-api-1"].config
+    with filters_before(
+        tmp_path / "engine.sock", judge_effect=judge, paths=(str(tmp_path),)
+    ) as filtered:
+        path = filtered(2)
+        statuses = [
+            ask(path, "POST /containers/shop-api-1/stop"),
+            ask(path, "DELETE /containers/shop-api-1"),
+            ask(path, "POST /containers/create?name=shop-api-1", {**config, "Cmd": ["evil"]}),
+            ask(path, "POST /containers/create?name=shop-api-1", config),
+            ask(path, "POST /containers/shop-api-1/start"),
+            ask(path, "DELETE /containers/db"),
+        ]
+
+    assert statuses == [204, 204, 403, 201, 204, 403]
+    assert engine.containers["shop-api-1"].running
+
+
+@pytest.mark.parametrize("case", ["changed", "elsewhere", "gone"])
+def test_tier_2_removes_no_container_that_its_file_may_not_bring_back(
+    engine, tmp_path, described, case
+):
+    match case:
+        case "changed":
+            os.utime(described)
+        case "gone":
+            described.unlink()
+    watch = tmp_path / "other" if case == "elsewhere" else tmp_path
+    with filters_before(tmp_path / "engine.sock", paths=(str(watch),)) as filtered:
+        assert ask(filtered(2), "DELETE /containers/shop-api-1") == 403
+
+    assert "shop-api-1" in engine.containers
+
+
+NETWORK = {
+    "Name": "shop_default",
+    "Driver": "bridge",
+    "Internal": False,
+    "Attachable": False,
+    "Options": {},
+    "Labels": {"com.docker.compose.project": "shop"},
+    "IPAM": {"Driver": "default", "Config": [{"Subnet": "172.18.0.0/16"}]},
+}
+
+
+@each_row(
+    ("changes", "is_same"),
+    [
+        ({}, True),
+        ({"CheckDuplicate": True, "Options": None, "IPAM": None}, True),
+        ({"IPAM": NETWORK["IPAM"]}, True),
+        ({"Driver": "macvlan"}, False),
+        ({"Options": {"parent": "eth0"}}, False),
+        ({"Internal": True}, False),
+        ({"Labels": {}}, False),
+        ({"IPAM": {"Config": [{"Subnet": "10.0.0.0/8"}]}}, False),
+        ({"ConfigFrom": {"Network": "x"}}, False),
+        ({"Name": "other"}, False),
+    ],
+)
+def test_a_network_is_created_only_as_it_was(changes, is_same):
+    body = {"Name": "shop_default", "Driver": "bridge", "Labels": NETWORK["Labels"], **changes}
+
+    assert is_same_network(body, NETWORK) is is_same
+    assert not is_same_network(body, None)
+
+
+def test_the_answer_of_the_engine_is_reported_for_each_effect(engine, tmp_path):
+    answers: list[tuple[str, int]] = []
+    engine.refusals.append("POST /containers/db/restart")
+    with filters_before(
+        tmp_path / "engine.sock",
+        on_answer=lambda effect, status: answers.append((" ".join(effect.vector), status)),
+    ) as filtered:
+        path = filtered(3)
+        ask(path, "POST /containers/web/restart")
+        ask(path, "POST /containers/db/restart")
+        ask(path, "POST /containers/create?name=new", {"Image": "shop/web"})
+        ask(path, "GET /containers/json")
+
+    assert answers == [
+        *(("docker restart web", 204), ("docker restart db", 409)),
+        ("docker create --name new shop/web", 201),
+    ]
 
 
 def test_a_container_in_the_way_of_compose_is_stopped_freely_only_once(engine, filtered, judge):
