@@ -257,12 +257,15 @@ _DRIVER = """\
 import concurrent.futures, json, os, signal, subprocess, sys, time
 
 texts = json.load(open(sys.argv[1]))
+# Not for the supervisor, whose own programs are no stand-ins.
+variables = dict(os.environ, PATH=os.path.dirname(sys.argv[0]) + ":" + os.environ["PATH"])
 
 
 def run(text):
     shell = subprocess.Popen(
         ["/bin/bash", "--noprofile", "--norc", "-c", text], stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        env=variables,
     )
     try:
         shell.wait({seconds})
@@ -472,6 +475,9 @@ class Differential:
             check=False,
         )
         said = done.stdout.decode(errors="replace").strip()
+        records = self.pipe.taken()
+        if not said.isdigit() and records.asked:
+            said = str(len(batch))  # A text has ended the driver.
         if not said.isdigit():
             told = done.stderr.decode(errors="replace").strip()
             raise CannotRun(
@@ -482,7 +488,7 @@ class Differential:
         not_started = len(self.not_started)
         self.not_started.clear()
         complete = said == "0" and not not_started
-        found = compare(self.tier, self.pipe.taken(), self.decide_on, complete=complete)
+        found = compare(self.tier, records, self.decide_on, complete=complete)
         return replace(found, texts=len(batch), unfinished=int(said), not_started=not_started)
 
 
@@ -499,11 +505,8 @@ def differential(host: ProofHost, tier: int) -> Iterator[Differential]:
     write_program(programs / "driver", f"#!{system_python()} -IS\n{driver}")
     for directory in (host.config, host.run_directory):
         emptied(directory)
-    asked = request_for(host, get_tier(tier), NO_API, Traces())
-    path = f"{programs}:{asked.run_environment['PATH']}"
     request = replace(
-        asked,
-        run_environment={**asked.run_environment, "PATH": path},
+        request_for(host, get_tier(tier), NO_API, Traces()),
         watch_grants=f"read:{programs}",
         stand_ins=(programs,),
     )

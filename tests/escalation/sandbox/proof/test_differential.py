@@ -93,6 +93,13 @@ def test_an_executed_vector_is_seen_at_both_ends(host: ProofHost):
     assert outcome.differences == []
 
 
+def test_a_text_that_ends_the_driver_leaves_its_batch_unfinished(host: ProofHost):
+    with differential(host, 1) as each:
+        outcome = each.run(["systemctl status nginx; kill -9 $PPID"])
+
+    assert (outcome.ran, outcome.unfinished, outcome.differences) == (1, 1, [])
+
+
 def test_what_the_runner_executes_beside_the_policy_is_found(host: ProofHost):
     with differential(host, 1) as each:
         each.decide_on = decide_on
