@@ -26,6 +26,7 @@ from escalation.run.manifest import accept_first
 from escalation.supervisor import approval_answers as answers
 from escalation.supervisor import cycles, manual
 from escalation.supervisor.successors import what_it_waits_for
+from escalation.web.sessions import dollars_in
 from escalation.web.watches import grants_table
 from sessions_app import text
 from sessions_app.access.admin_site import (
@@ -223,7 +224,8 @@ class CycleAdmin(FoundByWords, PastAdmin):
 class RequestActionForm(ActionForm):
     """Text field of the session actions: a question, an approach or a reason."""
 
-    request = forms.CharField(required=False, label="Question, approach or reason:")
+    request = forms.CharField(required=False, label="Question, approach, reason or note:")
+    budget = forms.CharField(required=False, label="Dollars (to allow a tier once):")
 
 
 @admin.register(Session)
@@ -243,7 +245,7 @@ class SessionAdmin(FoundByWords, PastAdmin):
     list_per_page = 30
     search_help_text = "#18, or part of an id, an error, a reason, a request or a name"
     action_form = RequestActionForm
-    actions = ["stop", "retry", "expire", "follow_up", "fork", "escalate"]
+    actions = ["stop", "retry", "expire", "follow_up", "fork", "escalate", "allow_once"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Defers long columns in the list; the page of one session loads all of them."""
@@ -344,6 +346,25 @@ class SessionAdmin(FoundByWords, PastAdmin):
     @admin.action(description="Escalate (with a reason)", permissions=["escalate"])
     def escalate(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
         self._operate(request, queryset, manual.escalate, with_text=True)
+
+    @admin.action(description="Allow the withheld tier once", permissions=["approve"])
+    def allow_once(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
+        for session in queryset:
+            try:
+                created = manual.allow_once(
+                    session,
+                    by=cast(User, request.user),
+                    note=request.POST.get("request", ""),
+                    budget_usd=dollars_in(request.POST.get("budget", "")),
+                )
+            except OperationRefused as refused:
+                self.message_user(request, str(refused), messages.WARNING)
+            else:
+                self.log_change(request, session, f"allow_once: session {created.pk}.")
+                self.message_user(request, what_it_waits_for(created))
+
+    def has_approve_permission(self, request: HttpRequest) -> bool:
+        return may(request.user, Right.APPROVE)
 
     def has_run_permission(self, request: HttpRequest) -> bool:
         return may(request.user, Right.RUN)

@@ -47,7 +47,7 @@ from escalation.sandbox.setup import SandboxRequest, safe_path, sandbox_in_force
 from escalation.supervisor.successors import Lineage, begun, lacks_approval
 from escalation.tiers import Tier, dry_run_sandbox, get_tier, question_sandbox
 from sessions_app.costs.budgets import Budget, Spent, first_spent, least_left
-from sessions_app.costs.spending import budgets_of_cycle
+from sessions_app.costs.spending import budgets_of_session
 from sessions_app.history.resume import Continuation, Fresh, Guard, Handoff, Resume
 from sessions_app.models import Conversation, Session, Watch
 from sessions_app.models.autonomy import refusal
@@ -222,7 +222,7 @@ def effective_tier(session: Session) -> Tier:
         max_turns=min(tier.max_turns, session.max_turns or tier.max_turns),
         max_budget_usd=min(tier.max_budget_usd, session.max_budget_usd or tier.max_budget_usd),
     )
-    if (session.cycle.policy.dry_run or session.is_plan) and tier.number > LOWEST_TIER:
+    if (session.policy.dry_run or session.is_plan) and tier.number > LOWEST_TIER:
         tier = dry_run_sandbox(tier, get_tier(LOWEST_TIER))
     return question_sandbox(tier) if session.is_question else tier
 
@@ -275,7 +275,7 @@ def _require_permission(lineage: Lineage) -> None:
     """Check again: the policy or an approval may have changed since the session was queued."""
     session = lineage.session
     is_restricted = session.tier > LOWEST_TIER and not session.is_question
-    if is_restricted and (why := refusal(session.tier, session.cycle.current_policy())):
+    if is_restricted and (why := refusal(session.tier, session.current_policy())):
         raise CannotRun(why, WhyNot.POLICY)
     if why := lacks_approval(session, lineage.path):
         raise CannotRun(why, WhyNot.APPROVAL)
@@ -283,7 +283,7 @@ def _require_permission(lineage: Lineage) -> None:
 
 def _budget(lineage: Lineage, tier: Tier) -> RunBudget:
     session = lineage.session
-    shared = budgets_of_cycle(session.cycle, without=session)
+    shared = budgets_of_session(session)
     if spent := first_spent(shared):
         cause = WhyNot.CHAIN_BUDGET if spent.period is None else WhyNot.BUDGET
         raise CannotRun(f"The budget is spent: {spent.refusal}", cause)
@@ -334,7 +334,7 @@ def _sandbox(
         traces=traces,
         watch_grants=watch.grants if watch else "",
         ask=tuple(dict.fromkeys((*tier.ask, *session.cycle.ask_rules))),
-        changes_nothing=not session.traits.may_change or session.cycle.current_policy().dry_run,
+        changes_nothing=not session.traits.may_change or session.current_policy().dry_run,
         other_watches=tuple(map(Path, others)),
         objection=budget.objection,
         stand_ins=(Path(session.workdir) / "bin",) if session.is_drill else (),

@@ -156,7 +156,7 @@ def prompt_context_of(
         tier=tier,
         continuation=continuation,
         purpose=_purpose(lineage),
-        dry_run=session.cycle.policy.dry_run or session.is_plan,
+        dry_run=session.policy.dry_run or session.is_plan,
         line=_line(lineage),
         attempts=tuple(earlier_run(run) for run in lineage.attempts if _ended_badly(run)),
         failed_remedies=_failed_remedies_of(session),

@@ -71,7 +71,7 @@ from escalation.sandbox.setup import RunSandbox, decider_for, in_sandbox
 from escalation.supervisor import budgets
 from escalation.supervisor.budgets import waits_for_others
 from escalation.supervisor.successors import Lineage, lineage_of
-from sessions_app.costs.spending import budgets_of_cycle
+from sessions_app.costs.spending import budgets_of_session
 from sessions_app.models import (
     Approval,
     Conversation,
@@ -577,7 +577,7 @@ class CliRun:
         """Renew the shared budgets; without an API proxy, stop here when one is spent."""
         budget, cycle = self.plan.budget, self.session.cycle
         with contextlib.suppress(OperationalError):
-            shared = budgets_of_cycle(cycle, without=self.session)
+            shared = budgets_of_session(self.session)
             budget.renew(shared)
             budgets.notify_of_use(shared, cycle.watch)
         if self.sandbox.api_proxy is None and (why := budget.objection(self.sandbox.spending)):

@@ -125,6 +125,7 @@ def _closed(approvals: QuerySet[Approval], state: str) -> int:
 
 
 LONGEST_PLAN = 4_000
+LONGEST_WHY = 300
 BY_STARTING = "Approved by the confirmed start."
 
 
@@ -187,6 +188,26 @@ def approved_by_starting(session: Session, why: str, by: User) -> Approval:
         decided_by=by,
         note=BY_STARTING,
     )
+
+
+def allowed_once(session: Session, why: str, *, by: User, note: str) -> Approval:
+    """Stores that a person allowed the tier of a session once. Raises OperationRefused."""
+    now = timezone.now()
+    approval = Approval(
+        kind=Approval.Kind.TIER,
+        session=session,
+        why=one_line(redacted(why), LONGEST_WHY),
+        budget_usd=session.max_budget_usd,
+        state=Approval.State.APPROVED,
+        expires_at=now,
+        decided_at=now,
+        decided_by=by,
+        note=redacted(note),
+    )
+    if refused := objection_to(approval, _locked(by)):
+        raise refused
+    approval.save()
+    return approval
 
 
 def carried_over(session: Session, to: Session) -> None:

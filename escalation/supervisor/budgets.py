@@ -16,16 +16,19 @@ from escalation.supervisor import cooldowns
 from escalation.supervisor.cooldowns import Reached
 from escalation.tiers import get_tier
 from sessions_app.costs.budgets import Budget, Scope, Spent, first_spent
-from sessions_app.costs.spending import budgets_of_cycle, budgets_of_watch
+from sessions_app.costs.spending import budgets_of_cycle, budgets_of_session, budgets_of_watch
 from sessions_app.models import BudgetNotice, Cycle, Incident, Notification, Session, Watch
 from sessions_app.models.autonomy import Policy
 
 NEARLY, WHOLLY = 80, 100
 
 
-def require_budget(cycle: Cycle) -> None:
-    """Refuses a start over a spent budget."""
-    if spent := first_spent(budgets_of_cycle(cycle)):
+def require_budget(cycle: Cycle, *, with_chain: bool = True) -> None:
+    """Refuses a start over a spent budget. `with_chain`: that of the chain counts, too."""
+    budgets = budgets_of_cycle(cycle)
+    if spent := first_spent(
+        budget for budget in budgets if with_chain or budget.scope != Scope.CHAIN
+    ):
         raise OperationRefused(RefusalCode.BUDGET, f"Nothing was started: {spent.refusal}")
 
 
@@ -117,7 +120,7 @@ def waits_for_others(session: Session) -> str:
     budget that is spent already is refused elsewhere."""
     if session.is_drill:
         return ""
-    budgets = budgets_of_cycle(session.cycle, without=session)
+    budgets = budgets_of_session(session)
     return promised_away(budgets, session.cycle, _under_way(session)) if budgets else ""
 
 

@@ -1,6 +1,6 @@
-"""Actions of a person: follow up, fork, retry, escalate, stop and expire.
+"""Actions of a person: follow up, fork, retry, escalate, allow once, stop and expire.
 
-The first four create a session in the same cycle, which is reopened, so that the chain stays one
+The first five create a session in the same cycle, which is reopened, so that the chain stays one
 tree and a watch has one active cycle. If the tier needs approval, a start that is confirmed by an
 account that may approve counts as approval; for any other account it is requested.
 """
@@ -8,6 +8,7 @@ account that may approve counts as approval; for any other account it is request
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,14 @@ from django.db import IntegrityError
 
 from escalation.errors import OperationRefused, RefusalCode, WhyNot
 from escalation.incidents import recorder
-from escalation.queue import installation_lock, start_waiting
+from escalation.queue import enqueue_session, installation_lock, start_waiting
 from escalation.supervisor import approvals
 from escalation.supervisor.budgets import require_budget
 from escalation.supervisor.conclude import finish_cycle
 from escalation.supervisor.successors import AS_USUAL, RunChoice, begin, give_up, sibling, successor
-from sessions_app.history.session_actions import LONGEST_REASON, LONGEST_REQUEST
+from escalation.tiers import get_tier
+from sessions_app.history.chain import chain_of
+from sessions_app.history.session_actions import LONGEST_REASON, LONGEST_REQUEST, withheld_tier
 from sessions_app.models import Approval, Cycle, Session
 from sessions_app.models.autonomy import refusal
 from sessions_app.models.session import RETRIED, IllegalTransition, purposes_where
@@ -28,6 +31,9 @@ from sessions_app.redaction.redact import redacted
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+
+
+FOR_REAL = "Carry out for real what you proposed in the dry run, as far as it is still needed."
 
 
 def stop(session: Session, *, by: str) -> bool:
@@ -133,6 +139,48 @@ def escalate(
     return _started(session, next_tier, by=requested_by, confirmed=confirmed)
 
 
+def allow_once(
+    session: Session, *, by: User, note: str = "", budget_usd: Decimal | None = None
+) -> Session:
+    """Starts the tier that was withheld after a session, by one approval of a person.
+
+    The tier continues the same conversation, whatever the policy of the watch and the budget of
+    the chain; it may spend `budget_usd`. Every other limit applies. A tier that ran as a dry run is
+    run for real. Of two requests, one wins.
+    """
+    note = _checked(note, LONGEST_REASON)
+
+    def withheld() -> Session:
+        runs = chain_of(session).sessions
+        found = withheld_tier(next(run for run in runs if run.pk == session.pk), runs)
+        if found is None:
+            raise OperationRefused(
+                RefusalCode.SESSION_STATUS,
+                f"Session {session.pk} is {session.get_status_display()}: no tier waits to be "
+                "allowed after it, or it has run already.",
+            )
+        origin, tier = found.origin, found.tier
+        why = origin.escalation_reason or f"Tier {tier} did not follow."
+        if not found.is_dry_run:
+            said = f"Tier {tier} was allowed once by {by.get_username()}. {note}".strip()
+            origin.mark_escalated(redacted(said))
+        recorder.note_escalation(origin, tier)
+        limit = budget_usd if budget_usd is not None else get_tier(tier).max_budget_usd
+        created = successor(
+            origin,
+            tier,
+            Session.Purpose.FORK if found.is_dry_run else Session.Purpose.TIER,
+            request=note or (FOR_REAL if found.is_dry_run else ""),
+            requested_by=by,
+            allowed_once=True,
+            **RunChoice(max_budget_usd=limit).fields(tier),
+        )
+        approvals.allowed_once(created, why, by=by, note=note)
+        return created
+
+    return _started(session, withheld, by=by, confirmed=True, with_chain_budget=False)
+
+
 def require_policy(session: Session, tier: int) -> None:
     if why := refusal(tier, session.cycle.current_policy()):
         raise OperationRefused(RefusalCode.POLICY, why)
@@ -175,13 +223,14 @@ def _started(
     *,
     by: User | None,
     confirmed: bool,
+    with_chain_budget: bool = True,
 ) -> Session:
     if session.cycle.is_active:
         raise OperationRefused(
             RefusalCode.CYCLE_ACTIVE,
             f"Cycle {session.cycle_id} is still {session.cycle.get_state_display()}; wait for it.",
         )
-    require_budget(session.cycle)
+    require_budget(session.cycle, with_chain=with_chain_budget)
     try:
         with installation_lock():
             if not session.cycle.reopen():
@@ -190,7 +239,10 @@ def _started(
                     f"Cycle {session.cycle_id} has just been reopened by another request.",
                 )
             created = create()
-            begin(created, by=by, confirmed=confirmed)
+            if created.allowed_once:
+                enqueue_session(created)
+            else:
+                begin(created, by=by, confirmed=confirmed)
     except IntegrityError as error:
         raise OperationRefused(
             RefusalCode.CYCLE_ACTIVE,
@@ -200,15 +252,19 @@ def _started(
 
 
 def _require_text(text: str, what: str, at_most: int = LONGEST_REQUEST) -> None:
-    # A form sends a line end as two characters and counts one.
-    said = text.strip().replace("\r\n", "\n")
-    if not said:
+    if not _checked(text, at_most, what):
         raise OperationRefused(RefusalCode.TEXT_MISSING, f"Say {what}.")
+
+
+def _checked(text: str, at_most: int, what: str = "it") -> str:
+    """Returns the stripped text. A form sends a line end as two characters and counts one."""
+    said = text.strip().replace("\r\n", "\n")
     if len(said) > at_most:
         raise OperationRefused(
             RefusalCode.TEXT_TOO_LONG,
             f"Say {what} in at most {at_most} characters: this has {len(said)}.",
         )
+    return said
 
 
 Status = Session.Status

@@ -117,6 +117,7 @@ def successor(session: Session, tier: int, purpose: str, **fields: Any) -> Sessi
             "continued_by": Session.ContinuedBy.RESUME,
             "continued_why": session.escalation_reason,
             **(carried_over(session) if tier == session.tier else AS_USUAL.fields(tier)),
+            "allowed_once": session.allowed_once and Session.Purpose(purpose).traits.continues_tier,
             **fields,
         }
     )
@@ -133,6 +134,7 @@ def sibling(session: Session, **fields: Any) -> Session:
             "request": session.request,
             "requested_by": session.requested_by,
             "force_fresh": session.force_fresh,
+            "allowed_once": session.allowed_once and "purpose" not in fields,
             **carried_over(session),
             "workdir": session.workdir,
             **fields,
@@ -247,7 +249,8 @@ def lacks_approval(session: Session, path: Iterable[Session]) -> str:
     """
     if not session.traits.may_change:
         return ""
-    if not session.cycle.current_policy().needs_approval(session.tier):
+    needed = session.allowed_once or session.cycle.current_policy().needs_approval(session.tier)
+    if not needed:
         return ""
     began = _first_of_tier(session, tuple(path))
     approved = Approval.objects.filter(

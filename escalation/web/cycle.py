@@ -150,7 +150,7 @@ def load_chain_details(page: ChainPage, rights: frozenset[Right]) -> ChainDetail
         changes=changes_of_cycle(cycle.pk),
         report=_report(page),
         answers=answers_in(chain.sessions),
-        actions=offered_actions(_last_worker(chain), rights) if chain.sessions else None,
+        actions=offered_actions(last_worker(chain), chain, rights) if chain.sessions else None,
         dry_commands=_dry_commands(page) if Right.SEE_OUTPUT in rights else None,
     )
 
@@ -199,7 +199,7 @@ def _report(page: ChainPage) -> ChainReport | None:
     return None
 
 
-def _last_worker(chain: Chain) -> Session:
+def last_worker(chain: Chain) -> Session:
     """Returns the last session that was neither a question nor a plan session."""
     workers = [session for session in chain.sessions if session.traits.may_change]
     return max(workers or chain.sessions, key=lambda session: session.pk)

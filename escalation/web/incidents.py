@@ -20,11 +20,14 @@ from django.views.decorators.vary import vary_on_headers
 from escalation.errors import OperationRefused, RefusalCode
 from escalation.incidents import recorder
 from escalation.web.changes import ChangeRow, changes_of_incident
+from escalation.web.cycle import last_worker
 from escalation.web.lists import KeysetPage, address_without_page, page_of, position_in
 from escalation.web.overview import InboxRow, row_of
 from escalation.web.responses import HtmxRequest, back_or_to, wants_fragment
+from escalation.web.sessions import OfferedActions, offered_actions
 from sessions_app.access.permissions import acting, needs
 from sessions_app.access.roles import Right, accounts_that_may, rights_of
+from sessions_app.history.chain import chain_of_cycle
 from sessions_app.history.incidents import (
     LONGEST_NOTE,
     SNOOZES,
@@ -49,6 +52,7 @@ LONGEST_STORY = 1_000
 FIGURES_OVER = timedelta(days=30)
 Step = IncidentEvent.Kind
 UNRESOLVED = "unresolved"
+NEXT_TIER = ("escalate_session", "allow_session")
 
 
 class IncidentFilter(forms.Form):
@@ -119,6 +123,8 @@ class IncidentPage:
     """Users who can take it over."""
     snoozes: dict[str, str]
     longest_note: int
+    going_on: OfferedActions | None
+    """Starts of the next tier in the conversation of its last cycle."""
 
     @property
     def time_to_repair(self) -> timedelta | None:
@@ -175,7 +181,23 @@ def load_incident(incident: Incident, rights: frozenset[Right]) -> IncidentPage:
         hands=tuple(accounts_that_may(Right.HANDLE_INCIDENTS)) if may_handle else (),
         snoozes=SNOOZES,
         longest_note=LONGEST_NOTE,
+        going_on=_going_on(incident, rights),
     )
+
+
+def _going_on(incident: Incident, rights: frozenset[Right]) -> OfferedActions | None:
+    """Loads the chain of the last cycle, if the user may start its next tier."""
+    cycle = incident.last_cycle
+    if cycle is None or cycle.is_active or not incident.is_unresolved:
+        return None
+    if not rights & {Right.ESCALATE, Right.APPROVE}:
+        return None
+    chain = chain_of_cycle(cycle)
+    if not chain.sessions:
+        return None
+    offered = offered_actions(last_worker(chain), chain, rights)
+    starts = tuple(action for action in offered.actions if action.name in NEXT_TIER)
+    return replace(offered, actions=starts)
 
 
 def told(events: Iterable[IncidentEvent]) -> list[StoryLine]:
@@ -220,7 +242,9 @@ def incidents(request: HtmxRequest) -> HttpResponse:
 @needs(Right.SEE)
 @require_safe
 def incident(request: HtmxRequest, pk: int) -> HttpResponse:
-    related = Incident.objects.select_related("watch__schedule", "owner", "resolved_by")
+    related = Incident.objects.select_related(
+        "watch__schedule", "owner", "resolved_by", "last_cycle__watch"
+    )
     found = get_object_or_404(related, pk=pk)
     page = load_incident(found, rights_of(request.user))
     return render(request, "web/incident_detail.html", {"page": page, "incident": found})

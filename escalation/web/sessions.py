@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import cast
 
 from django.conf import settings
@@ -18,7 +18,7 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 from django.views.decorators.vary import vary_on_headers
 
-from escalation.errors import OperationRefused
+from escalation.errors import OperationRefused, RefusalCode
 from escalation.supervisor import manual
 from escalation.supervisor.successors import what_it_waits_for
 from escalation.web.lists import (
@@ -39,6 +39,7 @@ from escalation.web.sandbox import load_commands
 from sessions_app.access.permissions import acting, needs
 from sessions_app.access.roles import Right, rights_of
 from sessions_app.costs.check import CostCheck, check_costs
+from sessions_app.costs.spending import chain_limit
 from sessions_app.history.chain import Chain, chain_of
 from sessions_app.history.claims import (
     ReportItem,
@@ -85,6 +86,7 @@ ACTION_RIGHTS = {
     "fork_session": Right.RUN,
     "retry_session": Right.RUN,
     "escalate_session": Right.ESCALATE,
+    "allow_session": Right.APPROVE,
 }
 
 
@@ -95,12 +97,13 @@ class OfferedActions:
     held_back: str
 
 
-def offered_actions(session: Session, rights: frozenset[Right]) -> OfferedActions:
+def offered_actions(session: Session, chain: Chain, rights: frozenset[Right]) -> OfferedActions:
+    limit = chain_limit(session.cycle)
+    spent = limit is not None and chain.total_cost_usd + chain.estimated_cost_usd >= limit
+    offered = actions_for(session, chain.sessions, chain_is_spent=spent)
     return OfferedActions(
         session=session,
-        actions=tuple(
-            action for action in actions_for(session) if ACTION_RIGHTS[action.name] in rights
-        ),
+        actions=tuple(action for action in offered if ACTION_RIGHTS[action.name] in rights),
         held_back=held_back(session),
     )
 
@@ -191,7 +194,7 @@ def load_details(overview: Overview, rights: frozenset[Right]) -> Details:
         conversation=conversation,
         continuation_facts=read_facts(session.continuation_facts),
         handoff=indented(session.handoff),
-        actions=offered_actions(session, rights),
+        actions=offered_actions(session, overview.chain, rights),
         incidents=tuple(session.cycle.incidents.order_by("pk")[:INCIDENTS_SHOWN]),
         dry_commands=_dry_commands(session) if Right.SEE_OUTPUT in rights else None,
         context_limit=limits.context_threshold,
@@ -421,6 +424,34 @@ def escalate_session(request: HttpRequest, pk: int) -> HttpResponse:
         ),
         changes=lambda session: True,
     )
+
+
+@acting(Right.APPROVE)
+def allow_session(request: HttpRequest, pk: int) -> HttpResponse:
+    return _act(
+        request,
+        pk,
+        lambda session, user, text: manual.allow_once(
+            session, by=user, note=text, budget_usd=dollars_in(request.POST.get("budget", ""))
+        ),
+        changes=lambda session: True,
+    )
+
+
+def dollars_in(text: str) -> Decimal | None:
+    """Reads an amount of dollars; empty text means the limit of the tier."""
+    if not text.strip():
+        return None
+    try:
+        amount = Decimal(text.strip())
+    except InvalidOperation:
+        amount = Decimal("NaN")
+    if not amount.is_finite():
+        raise OperationRefused(
+            RefusalCode.INVALID_CHOICE,
+            f"{text[:40]!r} is not an amount of dollars, such as 0.50.",
+        )
+    return amount
 
 
 @acting(Right.STOP)

@@ -108,6 +108,17 @@ def budgets_of_cycle(cycle: Cycle, *, without: Session | None = None) -> tuple[B
     )
 
 
+def budgets_of_session(session: Session) -> tuple[Budget, ...]:
+    """Return the budgets that a session shares with others, without what it spends itself.
+
+    A session that a person allowed once has its own limit instead of the chain's.
+    """
+    budgets = budgets_of_cycle(session.cycle, without=session)
+    if not session.allowed_once:
+        return budgets
+    return tuple(budget for budget in budgets if budget.scope != Scope.CHAIN)
+
+
 def budgets_of_watch(watch: Watch) -> tuple[Budget, ...]:
     return budgets_of_cycle(Cycle(watch=watch))
 

@@ -5,12 +5,15 @@ The endpoints check again if an action is permitted.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 
+from sessions_app.history.commands import is_dry
 from sessions_app.models import Session
-from sessions_app.models.autonomy import objection_to, refusal
+from sessions_app.models.autonomy import objection_to
 from sessions_app.models.session import RETRIED, sources_of
-from sessions_app.tiers import SAFE, highest_tier, tier_title
+from sessions_app.tiers import LOWEST_TIER, SAFE, highest_tier, tier_row, tier_title
 
 # A reason is part of an escalation prompt, which has a limit of 500 tokens.
 LONGEST_REASON = 200
@@ -29,8 +32,11 @@ class SessionAction:
     """Tier of the new session."""
     request_label: str = ""
     """Label of the text field; empty without one."""
+    request_is_optional: bool = False
     longest_request: int = LONGEST_REQUEST
     offers_fresh: bool = False
+    most_usd: Decimal | None = None
+    """Largest budget that a person may choose; None without a choice."""
     is_harmless: bool = False
 
     @property
@@ -38,7 +44,13 @@ class SessionAction:
         return self.tier >= SAFE and not self.is_harmless
 
 
-def actions_for(session: Session) -> tuple[SessionAction, ...]:
+def actions_for(
+    session: Session, chain: Iterable[Session] = (), *, chain_is_spent: bool = False
+) -> tuple[SessionAction, ...]:
+    """Return the actions in the order of a page.
+
+    `chain`: the sessions of its cycle. `chain_is_spent`: the budget of the chain is used up.
+    """
     if session.is_open or session.cycle.is_active:
         return ()
     may_run_again = not objection_to(session.tier, session.cycle.policy)
@@ -52,17 +64,76 @@ def actions_for(session: Session) -> tuple[SessionAction, ...]:
         offered.append(_fork(session))
     if session.status in RETRIED and (may_run_again or session.is_question):
         offered.append(_retry(session))
-    if _is_finished(session) and not objection_to(session.tier + 1, session.cycle.policy):
+    may_escalate = not objection_to(session.tier + 1, session.cycle.policy)
+    if _is_finished(session) and may_escalate and not chain_is_spent:
         offered.append(_escalate(session))
+    withheld = withheld_tier(session, chain)
+    if withheld is not None and (_escalate_is_less(session, withheld) or chain_is_spent):
+        offered.append(_allow(session, withheld))
     return tuple(offered)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WithheldTier:
+    """A tier that a person can allow once, whatever the policy."""
+
+    tier: int
+    origin: Session
+    """Session whose conversation it continues."""
+
+    @property
+    def is_dry_run(self) -> bool:
+        """True if the tier ran already, as a dry run."""
+        return self.origin.tier == self.tier
+
+
+def withheld_tier(session: Session, chain: Iterable[Session] = ()) -> WithheldTier | None:
+    """Return the tier that did not follow a session, or None. `chain`: the sessions of its cycle.
+
+    The tier was held back, or its session waited for an answer and never began, or it ran as a dry
+    run. What ran for real is not withheld.
+    """
+    if session.is_question or session.is_plan or session.is_open:
+        return None
+    runs = tuple(chain)
+    if _never_began(session):
+        parent = next((run for run in runs if run.pk == session.parent_session_id), None)
+        is_below = parent is not None and parent.tier == session.tier - 1
+        return withheld_tier(parent, runs) if parent is not None and is_below else None
+    ran_dry = session.tier > LOWEST_TIER and is_dry(session) and _is_finished(session)
+    tier = session.tier if ran_dry else session.tier + 1
+    if tier > highest_tier() or not (_is_finished(session) or session.status == "escalated"):
+        return None
+    followed = [run for run in runs if run.parent_session_id == session.pk and run.tier == tier]
+    if any(run.is_open or not (_never_began(run) or _looked_only(run)) for run in followed):
+        return None
+    return WithheldTier(tier=tier, origin=session)
+
+
+def _never_began(session: Session) -> bool:
+    """Return True if no conversation was started for the session."""
+    return not session.is_open and not session.session_id
+
+
+def _looked_only(session: Session) -> bool:
+    return session.is_question or session.is_plan
+
+
+def _escalate_is_less(session: Session, withheld: WithheldTier) -> bool:
+    """Return True if escalating as usual would not run the tier for real."""
+    policy = session.cycle.policy
+    is_usual = withheld.origin.pk == session.pk and _is_finished(session)
+    return not is_usual or policy.dry_run or bool(objection_to(withheld.tier, policy))
 
 
 def held_back(session: Session) -> str:
     """Return why the policy forbids the next tier, or an empty string."""
-    is_highest = session.tier >= highest_tier()
-    if is_highest or not _is_finished(session):
+    tier = session.tier + 1
+    if tier > highest_tier() or not _is_finished(session):
         return ""
-    return refusal(session.tier + 1, session.cycle.policy)
+    why = objection_to(tier, session.cycle.policy)
+    advice = "An approver can allow it once, in this conversation, or change the watch."
+    return f"Tier {tier} is not started: {why}. {advice}" if why else ""
 
 
 def _is_finished(session: Session) -> bool:
@@ -125,4 +196,22 @@ def _escalate(session: Session) -> SessionAction:
         request_label="Reason",
         longest_request=LONGEST_REASON,
         offers_fresh=True,
+    )
+
+
+def _allow(session: Session, withheld: WithheldTier) -> SessionAction:
+    tier, origin = withheld.tier, withheld.origin
+    where = "this conversation" if origin.pk == session.pk else f"that of session #{origin.pk}"
+    return SessionAction(
+        name="allow_session",
+        title=f"Allow Tier {tier} once",
+        effect=f"Runs {tier_title(tier)}, in {where}, for real, whatever the autonomy of the "
+        "watch. This is your approval, once, for the amount below. The budgets of the day, "
+        "cooldowns and the sandbox stay in force.",
+        button=f"Allow Tier {tier} once",
+        tier=tier,
+        request_label="Note, which the agent is told",
+        request_is_optional=True,
+        longest_request=LONGEST_REASON,
+        most_usd=tier_row(tier).max_budget_usd,
     )

@@ -65,6 +65,15 @@ class Approval(models.Model):
         help_text="Plan session that made the plan.",
     )
 
+    budget_usd = models.DecimalField(
+        "budget in US dollars",
+        max_digits=20,
+        decimal_places=10,
+        null=True,
+        blank=True,
+        help_text="Budget of a tier that was allowed once, whatever the policy of its watch.",
+    )
+
     state = models.CharField(max_length=20, choices=State.choices, default=State.WAITING)
     asked_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField()

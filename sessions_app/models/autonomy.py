@@ -6,7 +6,7 @@ that need approval. Other combinations are "by hand".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from sessions_app.tiers import LOWEST_TIER, SAFE, full_tiers, highest_tier, tier_numbers
@@ -23,6 +23,10 @@ class Policy:
 
     def needs_approval(self, tier: int) -> bool:
         return tier in self.approval_tiers
+
+    def allowing(self, tier: int) -> Policy:
+        """Return the policy of a session whose tier a person allowed once: it runs for real."""
+        return replace(self, max_tier=max(self.max_tier, tier), dry_run=False)
 
     def narrowed_by(self, other: Policy) -> Policy:
         return Policy(

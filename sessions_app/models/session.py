@@ -18,6 +18,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.functional import cached_property
 
+from sessions_app.models.autonomy import Policy
 from sessions_app.models.costs import COUNTED_FIELDS, PeriodCost
 from sessions_app.models.cycle import Cycle
 from sessions_app.models.fields import OutsideCharField, OutsideJSONField, OutsideTextField
@@ -430,6 +431,11 @@ class Session(models.Model):
     force_fresh = models.BooleanField(
         default=False, help_text="Start a new conversation by handoff instead of resume."
     )
+    allowed_once = models.BooleanField(
+        default=False,
+        help_text="A person allowed this tier once, whatever the policy of the watch and the "
+        "budget of the chain; the approval has the limits.",
+    )
     handoff = OutsideJSONField(
         null=True, blank=True, help_text="Handoff that the session started with."
     )
@@ -607,6 +613,18 @@ class Session(models.Model):
     @property
     def is_drill(self) -> bool:
         return bool(self.cycle.drill)
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of the cycle, widened for a session that a person allowed once."""
+        return self._widened(self.cycle.policy)
+
+    def current_policy(self) -> Policy:
+        """Return the policy with the watch read from the database again."""
+        return self._widened(self.cycle.current_policy())
+
+    def _widened(self, policy: Policy) -> Policy:
+        return policy.allowing(self.tier) if self.allowed_once else policy
 
     @property
     def total_tokens(self) -> int:

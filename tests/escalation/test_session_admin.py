@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission
 from django.urls import reverse
 from django_q.models import OrmQ
 
-from sessions_app.models import Session
+from sessions_app.models import Approval, Session
 from tests.factories import CycleFactory, SessionFactory, user_with
 
 # Every page names the CLI, so there is one to name.
@@ -173,3 +175,17 @@ def test_refused_action_is_not_logged(operator_client):
     act(operator_client, "expire", SessionFactory())
 
     assert not LogEntry.objects.exists()
+
+
+def test_a_withheld_tier_is_allowed_once_for_an_amount(operator_client, operator):
+    withheld = SessionFactory(cycle=CycleFactory(max_tier=1))
+    form = {"action": "allow_once", "_selected_action": [withheld.pk], "budget": "0.75"}
+
+    operator_client.post(reverse(LIST), form)
+
+    (run,) = queued()
+    approval = Approval.objects.get()
+    assert (run.tier, run.allowed_once, approval.session) == (2, True, run)
+    assert (approval.budget_usd, approval.decided_by) == (Decimal("0.75"), operator)
+    operator_client.post(reverse(LIST), form)
+    assert len(queued()) == 1

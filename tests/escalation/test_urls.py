@@ -140,6 +140,7 @@ PAGES = {
     "web:fork_session": OPERATOR,
     "web:retry_session": OPERATOR,
     "web:escalate_session": OPERATOR,
+    "web:allow_session": APPROVER,
     "admin:login": STRANGER,
     "admin:index": OPERATOR,
     "admin:logout": OPERATOR,

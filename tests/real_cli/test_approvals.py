@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from queue import SimpleQueue
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from escalation.drills.drill import drill_directory, start_drill
 from escalation.drills.scenario import Reply, ScriptedToolCall
+from escalation.queue import leave_to_caller
 from escalation.run.command_checks import CommandApprovals
 from escalation.run.runner import run_to_end
 from escalation.supervisor import cycles, manual
@@ -19,7 +21,7 @@ from escalation.supervisor.approval_answers import approve, reject
 from sessions_app.models import Approval, Cycle, Notification, Session
 from tests.escalation.rows import notes_of
 from tests.factories import WatchFactory, user_with
-from tests.real_cli.conftest import report_call
+from tests.real_cli.conftest import CLIS, report_call
 from tests.real_cli.playing import tool_outputs
 
 State = Approval.State
@@ -276,3 +278,33 @@ def test_a_plan_session_stores_its_plan_and_changes_nothing(
     planned = cycle.sessions.get(purpose=Session.Purpose.PLAN)
     assert planned.cost_usd is not None
     assert planned.session_id != cycle.sessions.get(tier=2, purpose="tier").session_id
+
+
+@pytest.mark.parametrize("version", ["2.1.197", "bundled"])
+def test_a_withheld_tier_that_is_allowed_once_resumes_the_conversation_of_tier_1(
+    scripted_api, watch_cycle, approver, settings, version
+):
+    settings.CLAUDEOPS_CLAUDE_BIN = CLIS[version]
+    api = scripted_api(
+        Reply(say="The marker is 4711.", calls=(report_call(status="down", escalate="restart"),)),
+        bash("touch mended"),
+        DONE,
+    )
+    cycle = watch_cycle.run(max_tier=1, dry_run=True)
+    first = cycle.sessions.get()
+    assert (first.status, cycle.outcome) == ("completed", Cycle.Outcome.NEEDS_PERSON)
+    before = len(api.requests)
+
+    with leave_to_caller():
+        second = manual.allow_once(first, by=approver, budget_usd=Decimal("1"))
+    run_to_end(cycle, lambda line: None)
+
+    second.refresh_from_db()
+    first.refresh_from_db()
+    resumed = [request for request in api.requests[before:] if request.main]
+    assert "The marker is 4711." in resumed[0].text()
+    assert (second.status, second.continued_by) == ("completed", "resume")
+    assert (watch_cycle.workdir / "mended").exists()
+    assert first.cost_usd
+    assert second.cost_usd
+    assert Approval.objects.get(session=second).used_at is not None

@@ -14,7 +14,7 @@ from escalation.management.output import Cell, Refused, TerminalCommand, write_t
 from escalation.supervisor import approval_answers as answers
 from escalation.web.approvals import with_subject
 from sessions_app.models import Approval
-from sessions_app.text import json_text, one_line
+from sessions_app.text import json_text, money, one_line
 
 HEADINGS = ("approval", "state", "time", "for", "what")
 
@@ -39,6 +39,7 @@ def show_lines(approval: Approval) -> list[str]:
         "Does": "; ".join(map(str, approval.actions)),
         "Grants": ", ".join(map(str, approval.grants)),
         "In": approval.cwd,
+        "Allowed": "" if approval.budget_usd is None else f"once, for {money(approval.budget_usd)}",
         "By": approval.decided_by.get_username() if approval.decided_by else "",
         "Note": approval.note,
         "Plan": approval.plan,
@@ -72,6 +73,7 @@ def approval_in_full(approval: Approval) -> dict[str, Any]:
         "decided_by": approval.decided_by.get_username() if approval.decided_by else None,
         "decided_at": approval.decided_at,
         "used_at": approval.used_at,
+        "budget_usd": approval.budget_usd,
     }
 
 

@@ -11,6 +11,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from escalation.errors import OperationRefused, RefusalCode
 from escalation.management.arguments import (
     SESSION_HELP,
+    account_named,
     add_choice_options,
     add_stretch_options,
     choice_in,
@@ -130,8 +131,12 @@ class Command(TerminalCommand):
         asked_again = options["verb"] == "retry" and session.purpose == Session.Purpose.FOLLOW_UP
         if options["verb"] == "follow_up" or asked_again:
             return
-        manual.require_policy(session, tier)
-        choice_in(options).fields(tier)
+        if options.get("once"):
+            _require_no_other_choice(options)
+            account_named(options["as"])
+        else:
+            manual.require_policy(session, tier)
+            choice_in(options).fields(tier)
         if tier > LOWEST_TIER and not options["no_input"]:
             confirm_or_stop(self, f"Tier {tier} may change {session.workdir}. Start it? [y/N] ")
 
@@ -152,8 +157,16 @@ def _add_showing(parser: ArgumentParser, verb: str) -> None:
 
 def _add_going_on(parser: ArgumentParser, verb: str) -> None:
     parser.add_argument("id", help=SESSION_HELP)
-    if verb != "retry":
-        parser.add_argument("text", help="the question, the approach or the reason")
+    if verb == "escalate":
+        parser.add_argument("text", nargs="?", default="", help="the reason; a note with --once")
+        parser.add_argument(
+            "--once",
+            action="store_true",
+            help="approve the withheld tier once, whatever the policy of the watch",
+        )
+        parser.add_argument("--as", metavar="USER", help="the account that approves, with --once")
+    elif verb != "retry":
+        parser.add_argument("text", help="the question or the approach")
     if verb in {"retry", "escalate"}:
         parser.add_argument("--fresh", action="store_true", help="a new conversation, by handoff")
     if verb != "follow_up":
@@ -165,6 +178,16 @@ def _add_going_on(parser: ArgumentParser, verb: str) -> None:
     parser.add_argument("--json", action="store_true", help="print the chain as JSON")
 
 
+def _require_no_other_choice(options: dict[str, Any]) -> None:
+    """Refuse options that an approval does not record."""
+    if options["model"] or options["max_turns"] or options["fresh"]:
+        raise Refused(
+            RefusalCode.INVALID_ARGUMENTS,
+            "With --once only --budget can be chosen: the tier continues the conversation with its "
+            "own model and turns.",
+        )
+
+
 def _operate(session: Session, options: dict[str, Any]) -> Session:
     choice = choice_in(options)
     match options["verb"]:
@@ -174,4 +197,11 @@ def _operate(session: Session, options: dict[str, Any]) -> Session:
             return manual.fork(session, options["text"], choice=choice)
         case "retry":
             return manual.retry(session, choice=choice, force_fresh=options["fresh"])
+        case "escalate" if options["once"]:
+            return manual.allow_once(
+                session,
+                by=account_named(options["as"]),
+                note=options["text"],
+                budget_usd=options["budget"],
+            )
     return manual.escalate(session, options["text"], choice=choice, force_fresh=options["fresh"])

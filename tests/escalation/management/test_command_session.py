@@ -15,7 +15,7 @@ from sessions_app.models import Cycle, Session
 from tests.escalation.refusals import command_refused
 from tests.escalation.rows import ESCALATE, HEALTHY, a_report
 from tests.escalation.runs import run
-from tests.factories import CycleFactory, SessionFactory
+from tests.factories import CycleFactory, SessionFactory, user_with
 
 pytestmark = pytest.mark.django_db
 Status, Purpose = Session.Status, Session.Purpose
@@ -222,3 +222,42 @@ def test_a_cycle_can_be_started_fresh_from_the_terminal(command, settings, workd
     call_command(command, "--fresh", "--queue", stdout=io.StringIO())
 
     assert Cycle.objects.get().force_fresh
+
+
+def test_a_withheld_tier_is_allowed_once_by_an_account(fake_cli, session):
+    Cycle.objects.filter(pk=session.cycle_id).update(max_tier=1)
+    user_with("approver", username="grace")
+    fake_cli.reports(ESCALATE)
+    first = run(session)
+    fake_cli.reports(HEALTHY)
+    arguments = ("escalate", first.pk, "--once", "--as", "grace", "--budget", "1.25", "--no-input")
+
+    ended = session_command(*arguments)
+
+    second = first.children.get()
+    assert (ended.code, second.status, second.allowed_once) == (0, Status.COMPLETED, True)
+    assert fake_cli.calls[1].flag("--resume") == first.session_id
+    with command_refused(RefusalCode.SESSION_STATUS):
+        session_command(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (("--as", "grace", "--fresh"), RefusalCode.INVALID_ARGUMENTS),
+        (("--as", "nobody"), RefusalCode.ACCOUNT_MISSING),
+        (("--as", "ada"), RefusalCode.NOT_PERMITTED),
+    ],
+)
+def test_a_tier_is_not_allowed_once_with_a_wrong_option_or_account(options, code):
+    user_with("approver", username="grace")
+    user_with("operator", username="ada")
+    withheld = SessionFactory(cycle=CycleFactory(max_tier=1))
+
+    with command_refused(code):
+        session_command("escalate", withheld.pk, "--once", *options, "--no-input")
+
+
+def test_an_escalation_without_a_reason_is_refused(finished):
+    with command_refused(RefusalCode.TEXT_MISSING):
+        session_command("escalate", finished.pk, "--no-input")

@@ -77,6 +77,34 @@ except OperationRefused as refused:
     assert successors == 1
 
 
+def test_of_concurrent_requests_to_allow_a_tier_one_starts_it(contest):
+    answers, (sessions, approvals) = contest.race(
+        setup="""
+from django.contrib.auth.models import User
+from escalation.supervisor import manual
+from escalation.errors import OperationRefused
+session = queued("allowed")
+session.claim()
+session.finish("completed", "done", session_id="0a0a0a0a-0000-4000-8000-000000000001")
+session.cycle.finish("needs_person", "withheld")
+user, _new = User.objects.get_or_create(username="grace", is_superuser=True)
+""",
+        before="mine = Session.objects.select_related('cycle').get(pk=session.pk)",
+        attempt="""
+try:
+    answer = manual.allow_once(mine, by=user).tier
+except OperationRefused as refused:
+    answer = refused.code
+""",
+        look="""
+seen = [session.children.count(), Approval.objects.filter(session__parent_session=session).count()]
+""",
+    )
+
+    assert answers.count(2) == sessions == approvals == 1
+    assert {answer for answer in answers if answer != 2} == {"cycle_active"}
+
+
 def test_concurrent_endings_end_a_session_once(contest):
     answers, ends = contest.race(
         setup="""

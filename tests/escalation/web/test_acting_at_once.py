@@ -23,7 +23,9 @@ pytestmark = pytest.mark.timeout(240)
 LEFT_OUT = {"healthz", "readyz", "add_watch", "first_watch"}
 ENDPOINTS = [str(route.name) for route in urlpatterns if route.name not in LEFT_OUT]
 OF_A_RUN = ["stop_session", "conclude", "put back"]
-OF_A_FINISHED_CYCLE = ["follow_up", "fork_session", "retry_session", "escalate_session"]
+OF_A_FINISHED_CYCLE = [
+    *("follow_up", "fork_session", "retry_session", "escalate_session", "allow_session"),
+]
 OF_THE_LINE = ["begin", "expire"]
 OF_A_WORKER = ["conclude", "put back", *OF_THE_LINE, "start waiting"]
 # They change channels, messages and notifications alone, so nothing else is raced with them.

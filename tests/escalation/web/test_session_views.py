@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 from django.contrib.messages import get_messages
 from django.urls import reverse
@@ -9,7 +11,7 @@ from django_q.models import OrmQ
 
 from escalation.web.sessions import UNCONFIRMED
 from sessions_app.models import Cycle, Session
-from tests.factories import CycleFactory, SessionFactory, WatchFactory
+from tests.factories import CycleFactory, IncidentFactory, SessionFactory, WatchFactory, user_with
 
 # Every page names the CLI, so there is one to name.
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
@@ -159,3 +161,46 @@ def test_a_drill_can_be_started_fresh_at_every_tier(operator_client):
     operator_client.post(reverse("web:start_drill"), {"scenario": "all-healthy", "fresh": "on"})
 
     assert Cycle.objects.get().force_fresh
+
+
+@pytest.fixture
+def withheld(workdir) -> Session:
+    """A Tier 1 whose watch may only look."""
+    return SessionFactory(workdir=str(workdir), cycle=CycleFactory(max_tier=1))
+
+
+def test_an_approver_allows_a_withheld_tier_once_for_an_amount(operator_client, withheld):
+    form = {"request": "", "budget": "1.25", "confirm": "on"}
+
+    response = operator_client.post(address("allow_session", withheld), form)
+
+    run = created()
+    assert (run.tier, run.allowed_once, run.max_budget_usd) == (2, True, Decimal("1.25"))
+    assert response.url == run.get_absolute_url()
+
+
+@pytest.mark.parametrize("form", [{}, {"confirm": "on", "budget": "much"}])
+def test_a_tier_is_not_allowed_without_confirmation_or_with_a_wrong_amount(
+    operator_client, withheld, form
+):
+    operator_client.post(address("allow_session", withheld), form)
+
+    assert nothing_was_created()
+
+
+def test_the_pages_of_session_cycle_and_incident_offer_to_allow_the_tier(operator_client, withheld):
+    incident = IncidentFactory(watch=withheld.cycle.watch, last_cycle=withheld.cycle)
+    form = f'action="{address("allow_session", withheld)}"'
+
+    for row in (withheld, withheld.cycle, incident):
+        page = operator_client.get(row.get_absolute_url()).content.decode()
+        assert form in page
+        assert 'max="5.00"' in page
+
+
+def test_an_operator_is_not_offered_to_allow_a_tier(client, withheld):
+    client.force_login(user_with("operator"))
+
+    page = client.get(withheld.get_absolute_url()).content.decode()
+
+    assert address("allow_session", withheld) not in page

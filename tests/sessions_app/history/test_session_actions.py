@@ -8,8 +8,9 @@ from tests.factories import CycleFactory, SessionFactory, WatchFactory
 pytestmark = pytest.mark.django_db
 
 
-def offered(session) -> dict[str, SessionAction]:
-    return {action.name: action for action in actions_for(session)}
+def offered(session, **facts) -> dict[str, SessionAction]:
+    chain = session.cycle.sessions.all()
+    return {action.name: action for action in actions_for(session, chain, **facts)}
 
 
 def test_a_finished_session_offers_follow_up_fork_and_escalation():
@@ -36,7 +37,7 @@ def test_an_active_cycle_offers_no_action():
 
 
 def test_a_session_that_never_ran_offers_no_follow_up():
-    session = SessionFactory(status="cancelled", started_at=None)
+    session = SessionFactory(status="cancelled", started_at=None, session_id="")
 
     assert list(offered(session)) == ["retry_session"]
 
@@ -60,8 +61,9 @@ def test_in_a_dry_run_the_next_tier_is_offered():
 def test_above_the_limit_a_dry_run_offers_no_escalation():
     cycle = CycleFactory(dry_run=True, max_tier=1)
 
-    assert list(offered(SessionFactory(cycle=cycle))) == ["follow_up", "fork_session"]
-    assert list(offered(SessionFactory(cycle=cycle, tier=2, status="failed"))) == ["follow_up"]
+    assert "escalate_session" not in offered(SessionFactory(cycle=cycle))
+    second = SessionFactory(cycle=cycle, tier=2, status="failed")
+    assert list(offered(second)) == ["follow_up", "allow_session"]
 
 
 def test_a_policy_that_was_tightened_since_applies():
@@ -119,3 +121,45 @@ def test_a_retry_shows_where_it_starts():
     assert f"from where session #{parent.pk} ended" in offered(child)["retry_session"].effect
     first = SessionFactory(status="failed")
     assert "from the beginning" in offered(first)["retry_session"].effect
+
+
+def test_a_tier_above_the_policy_can_be_allowed_once():
+    action = offered(SessionFactory(cycle=CycleFactory(max_tier=1)))["allow_session"]
+
+    assert (action.tier, action.needs_confirmation, action.request_is_optional) == (2, True, True)
+    assert action.most_usd == 5
+
+
+def test_a_tier_that_the_policy_allows_is_escalated_and_not_allowed_once():
+    assert "allow_session" not in offered(SessionFactory())
+
+
+def test_with_a_spent_chain_the_next_tier_is_allowed_once_and_not_escalated():
+    actions = offered(SessionFactory(), chain_is_spent=True)
+
+    assert list(actions) == ["follow_up", "fork_session", "allow_session"]
+
+
+@pytest.mark.parametrize("status", ["expired", "cancelled", "failed"])
+def test_a_tier_that_never_began_can_be_allowed_once_from_both_sessions(status):
+    parent = SessionFactory(escalated=True)
+    child = SessionFactory(tier=2, parent_session=parent, status=status, session_id="")
+
+    assert [offered(run)["allow_session"].tier for run in (parent, child)] == [2, 2]
+
+
+def test_a_tier_that_ran_is_not_offered_again():
+    parent = SessionFactory(escalated=True, cycle=CycleFactory(max_tier=1))
+    SessionFactory(tier=2, parent_session=parent, status="failed")
+
+    assert "allow_session" not in offered(parent)
+
+
+def test_a_dry_run_can_be_allowed_for_real_in_its_own_tier():
+    session = SessionFactory(
+        tier=2,
+        cycle=CycleFactory(dry_run=True),
+        sandbox={"in_force": True, "changes_nothing": True},
+    )
+
+    assert offered(session)["allow_session"].tier == 2
