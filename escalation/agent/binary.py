@@ -29,6 +29,7 @@ from sessions_app.models.watch import CONFIGURATION_FILES
 
 QUESTION_TIMEOUT_SECONDS = 20
 FORK_FLAG = "--fork-session"
+INPUT_FLAG = "--input-format"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +47,11 @@ class ClaudeBinary:
     @property
     def can_fork(self) -> bool:
         return FORK_FLAG in self.flags
+
+    @property
+    def takes_messages(self) -> bool:
+        """True if it can be told something while it runs."""
+        return INPUT_FLAG in self.flags
 
     @property
     def can_forget(self) -> bool:
@@ -171,6 +177,8 @@ class RunRequest:
     """Save the conversation, so that it can be resumed."""
     config_directory: str = ""
     """Configuration and conversations of the CLI, which its tools must not edit."""
+    takes_messages: bool = False
+    """Pass the prompt as a message, so that others can follow while it runs."""
 
 
 def build_argv(binary: ClaudeBinary, request: RunRequest) -> list[str]:
@@ -182,6 +190,7 @@ def build_argv(binary: ClaudeBinary, request: RunRequest) -> list[str]:
         *_conversation_flags(binary, request),
         *(() if request.is_kept or not binary.can_forget else ("--no-session-persistence",)),
         *("--model", tier.model),
+        *((INPUT_FLAG, "stream-json") if request.takes_messages else ()),
         *("--output-format", "stream-json", "--verbose"),
         *(("--json-schema", request.report_schema) if request.report_schema else ()),
         *("--max-turns", str(tier.max_turns)),

@@ -100,6 +100,8 @@ def _from_supervisor(kind: str, data: Mapping[str, Any]) -> EventLine:
         return EventLine("noise", "Command · ended", text or _command_end(data))
     if kind == EventKind.STATUS:
         text = "\n".join(filter(None, [_status_change(data), text]))
+    if kind == EventKind.TOLD:
+        return EventLine("said", f"{as_text(data.get('by')) or 'A person'} to the session", text)
     return EventLine(level, f"Claude Ops · {kind or 'note'}", text)
 
 

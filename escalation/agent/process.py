@@ -11,6 +11,7 @@ knows no sessions, and stops reading an environment at the first gap.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import selectors
@@ -190,6 +191,56 @@ class ReaderWakeup:
             os.eventfd_read(self._descriptor)
 
 
+class StreamInput:
+    """Standard input of a CLI that takes messages while it runs (`--input-format stream-json`).
+
+    The CLI ends when its input is closed, which happens after its result.
+    """
+
+    def __init__(self, prompt: str) -> None:
+        self._unsent = bytearray()
+        self._pipe: IO[bytes] | None = None
+        self._is_over = False
+        self.send(prompt)
+
+    def send(self, text: str) -> bool:
+        """Add a message of the user. Return False if the input is closed."""
+        if self._is_over:
+            return False
+        content = [{"type": "text", "text": text}]
+        line = {"type": "user", "message": {"role": "user", "content": content}}
+        self._unsent += json.dumps(line).encode() + b"\n"
+        return True
+
+    def open(self, pipe: IO[bytes]) -> None:
+        os.set_blocking(pipe.fileno(), False)
+        self._pipe = pipe
+
+    @property
+    def waiting(self) -> IO[bytes] | None:
+        """The pipe, if something waits to be written."""
+        return self._pipe if self._unsent else None
+
+    def flush(self) -> None:
+        """Write what the pipe takes now. A CLI that has ended takes nothing any more."""
+        if self._pipe is None:
+            return
+        try:
+            del self._unsent[: os.write(self._pipe.fileno(), self._unsent)]
+        except BlockingIOError:
+            return
+        except OSError:
+            self.close()
+
+    def close(self) -> None:
+        self._is_over = True
+        self._unsent.clear()
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
 READ_BYTES = 256 * 1024
 TICK_SECONDS = 0.1
 # Time to end tools and write the transcript before the CLI is killed.
@@ -290,7 +341,7 @@ def run_process(
     *,
     environment: Mapping[str, str],
     cwd: Path,
-    prompt: str,
+    prompt: str | StreamInput,
     timeout_seconds: float,
     watcher: Watcher,
     traces: Traces = Traces(),  # noqa: B008 - frozen
@@ -298,19 +349,21 @@ def run_process(
     """Run a process to its end. Raise OSError if it cannot be started."""
     with watcher.wakeup.opened():
         process = _started(argv, environment, cwd, prompt)
-        return _read_to_end(_StartedProcess(process, watcher, traces), timeout_seconds)
+        stdin = prompt if isinstance(prompt, StreamInput) else None
+        return _read_to_end(_StartedProcess(process, watcher, traces, stdin), timeout_seconds)
 
 
 def _started(
-    argv: Sequence[str], environment: Mapping[str, str], cwd: Path, prompt: str
+    argv: Sequence[str], environment: Mapping[str, str], cwd: Path, prompt: str | StreamInput
 ) -> subprocess.Popen[bytes]:
     with tempfile.TemporaryFile() as stdin:
-        # A file: a long prompt in a pipe could block while output is unread.
-        stdin.write(prompt.encode("utf-8", "replace"))
-        stdin.seek(0)
-        return subprocess.Popen(
+        if isinstance(prompt, str):
+            # A file: a long prompt in a pipe could block while output is unread.
+            stdin.write(prompt.encode("utf-8", "replace"))
+            stdin.seek(0)
+        process = subprocess.Popen(
             argv,
-            stdin=stdin,
+            stdin=stdin if isinstance(prompt, str) else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=cwd,
@@ -319,6 +372,9 @@ def _started(
             # Files that an agent writes must be readable for services.
             umask=ORDINARY_UMASK,
         )
+    if isinstance(prompt, StreamInput) and process.stdin is not None:
+        prompt.open(process.stdin)
+    return process
 
 
 def _read_to_end(run: _StartedProcess, timeout_seconds: float) -> Ended:
@@ -341,14 +397,21 @@ def _read_to_end(run: _StartedProcess, timeout_seconds: float) -> Ended:
 class _StartedProcess:
     """A started process with its pipes and child processes."""
 
-    def __init__(self, process: subprocess.Popen[bytes], watcher: Watcher, traces: Traces) -> None:
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        watcher: Watcher,
+        traces: Traces,
+        stdin: StreamInput | None,
+    ) -> None:
         assert process.stdout is not None
         assert process.stderr is not None
         self._process = process
         self._watcher = watcher
         self._traces = traces
         self._root = process_id(process.pid)
-        self._reader = _PipeReader(process.stdout, process.stderr, watcher)
+        self._stdin = stdin
+        self._reader = _PipeReader(process.stdout, process.stderr, watcher, stdin)
 
     @property
     def exit_code(self) -> int | None:
@@ -363,6 +426,8 @@ class _StartedProcess:
         gone_since: float | None = None
         while self._reader.is_open:
             self._reader.read(TICK_SECONDS)
+            if self._stdin is not None and self._watcher.has_result():
+                self._stdin.close()
             now = time.monotonic()
             if stopped := self._reason_to_stop(now, deadline):
                 self.stop()
@@ -395,6 +460,8 @@ class _StartedProcess:
 
     def close(self) -> None:
         """Kill what is left of the CLI's process group and close the pipes."""
+        if self._stdin is not None:
+            self._stdin.close()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         for pipe in (self._process.stdout, self._process.stderr):
@@ -430,8 +497,15 @@ class _StartedProcess:
 class _PipeReader:
     """Reads both pipes at once, so that neither fills up. A wakeup ends the wait, too."""
 
-    def __init__(self, stdout: IO[bytes], stderr: IO[bytes], watcher: Watcher) -> None:
+    def __init__(
+        self,
+        stdout: IO[bytes],
+        stderr: IO[bytes],
+        watcher: Watcher,
+        stdin: StreamInput | None = None,
+    ) -> None:
         self._selector = selectors.DefaultSelector()
+        self._stdin = stdin
         self._wakeup = watcher.wakeup
         self._selector.register(self._wakeup, selectors.EVENT_READ)
         self._splitters = []
@@ -448,7 +522,12 @@ class _PipeReader:
         return bool(self._pipes)
 
     def read(self, timeout: float) -> None:
-        for key, _mask in self._selector.select(timeout):
+        with self._writing():
+            ready = self._selector.select(timeout)
+        for key, _mask in ready:
+            if self._stdin is not None and key.data is self._stdin:
+                self._stdin.flush()
+                continue
             if key.fileobj is self._wakeup:
                 self._wakeup.clear()
                 continue
@@ -461,6 +540,19 @@ class _PipeReader:
             splitter, receive = key.data
             for line in splitter.feed(data):
                 receive(line)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Wait for the standard input, too, while something is to be written."""
+        pipe = self._stdin.waiting if self._stdin is not None else None
+        if pipe is None:
+            yield
+            return
+        self._selector.register(pipe, selectors.EVENT_WRITE, self._stdin)
+        try:
+            yield
+        finally:
+            self._selector.unregister(pipe)
 
     def finish(self) -> None:
         """Pass on what stands after the last line end."""

@@ -122,6 +122,8 @@ class RunPlan:
     sandbox: SandboxRequest
     workdir: Path
     prompt: str
+    takes_messages: bool
+    """The CLI can be told something while it runs."""
     traces: Traces
     session_id: str
     """Id that the conversation will have."""
@@ -162,6 +164,7 @@ def prepare(lineage: Lineage, recorder: Recorder, run_environment: Mapping[str, 
         max_budget_usd=budget.left,
         is_kept=not session.cycle.ephemeral,
         config_directory=str(config_directory),
+        takes_messages=binary.takes_messages,
     )
     environment = cli_environment(
         around,
@@ -181,6 +184,7 @@ def prepare(lineage: Lineage, recorder: Recorder, run_environment: Mapping[str, 
         sandbox=sandbox,
         workdir=Path(session.workdir),
         prompt=prompt,
+        takes_messages=request.takes_messages,
         traces=traces,
         session_id=session_id,
         stored={

@@ -259,7 +259,7 @@ SHARED_PROMPTS = (
     *("earlier_attempt", "earlier_attempts", "traces", "cut_calls", "failed_remedies"),
     "unaccepted_manifest",
     *("task_escalation", "task_report", "task_continuation", "task_interrupted", "task_findings"),
-    *("task_fork", "task_plan", "follow_up"),
+    *("task_fork", "task_plan", "follow_up", "told"),
 )
 TASKS = {
     Session.Purpose.TIER: "task_escalation",
@@ -511,6 +511,11 @@ def role(context: PromptContext) -> str:
 
 def _dry_run(context: PromptContext) -> str:
     return fill("dry_run" if context.dry_run else "live_run")
+
+
+def told(by: str, text: str) -> str:
+    """Message for a running session that a person tells something."""
+    return fill("told", by=disarmed(by), text=disarmed(text))
 
 
 def _paragraphs(*parts: str) -> str:

@@ -30,6 +30,7 @@ from typing import Any, cast
 from django.apps import apps
 from django.conf import settings
 from django.db import OperationalError, connection
+from django.db.models import Max
 from django.utils import timezone
 
 from escalation.agent.event_text import describe_event, summary_line
@@ -39,6 +40,7 @@ from escalation.agent.process import (
     ProcessId,
     ReaderWakeup,
     StopAsked,
+    StreamInput,
     Watcher,
     boot_id,
     run_process,
@@ -66,6 +68,7 @@ from escalation.run.command_checks import (
 )
 from escalation.run.finish import NOTHING_HEARD, close, ending_without_facts, finish, finish_run
 from escalation.run.prepare import RunPlan, prepare
+from escalation.run.prompts import told
 from escalation.run.recorder import Listener, Recorder, persistently, timeout
 from escalation.sandbox.setup import RunSandbox, decider_for, in_sandbox
 from escalation.supervisor import budgets
@@ -85,6 +88,7 @@ from sessions_app.models import (
 from sessions_app.models.installation import shared_now
 from sessions_app.models.session import EventKind
 from sessions_app.redaction.encryption import learn_addresses
+from sessions_app.text import as_text
 from sessions_app.tiers import LOWEST_TIER
 
 LOOK_SECONDS = 0.5
@@ -116,6 +120,44 @@ class StopRequest:
         return StopAsked(cause, words) if cause else None
 
 
+class ToldMessages:
+    """Passes on to the CLI what people tell a running session, from its stored events."""
+
+    def __init__(self, session: Session, stdin: StreamInput) -> None:
+        self._session = session
+        self._stdin = stdin
+        self._next_look = time.monotonic() + LOOK_SECONDS
+        self._seen = 0
+        """Number of the last event that was looked at."""
+
+    def pass_on(self) -> None:
+        """Look at intervals. What is not passed on is found by `undelivered` after the end."""
+        if time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + LOOK_SECONDS
+        with contextlib.suppress(OperationalError):
+            for number, payload in self._new():
+                if not self._stdin.send(told(as_text(payload["by"]), as_text(payload["text"]))):
+                    return
+                self._seen = number
+
+    def undelivered(self) -> int:
+        return len(self._new())
+
+    def _new(self) -> list[tuple[int, Any]]:
+        later = self._session.events.filter(sequence__gt=self._seen)
+        last = later.aggregate(last=Max("sequence"))["last"]
+        if last is None:
+            return []
+        found = later.filter(
+            sequence__lte=last, source=SessionEvent.Source.SUPERVISOR, kind=EventKind.TOLD
+        )
+        rows = list(found.order_by("sequence").values_list("sequence", "payload"))
+        if not rows:
+            self._seen = last
+        return rows
+
+
 @contextmanager
 def stop_on_signals(cause: str, words: str) -> Iterator[AskedToStop]:
     """Stop the session on Ctrl-C or SIGTERM, with its record kept."""
@@ -145,6 +187,10 @@ def run_environment_of(session: Session) -> Iterator[Mapping[str, str]]:
 
 
 TAKEN = "it was already taken"
+TOO_LATE = (
+    "The session had ended before it was told the last message. Ask a follow-up question, or try "
+    "another approach from here."
+)
 
 
 def objection(session: Session) -> str:
@@ -317,6 +363,7 @@ class TierRun:
         self._began: float | None = None
         self._ended: Ended | None = None
         self._api_limits = NOTHING_HEARD
+        self._told: ToldMessages | None = None
 
     @cached_property
     def lineage(self) -> Lineage:
@@ -332,8 +379,12 @@ class TierRun:
             ) from away
         commands = RunCommands.of(plan, self.lineage, self._recorder)
         with commands.in_sandbox(plan) as sandbox, contextlib.closing(commands.changes):
+            stdin = StreamInput(plan.prompt) if plan.takes_messages else None
+            self._told = ToldMessages(self._session, stdin) if stdin else None
             cli = CliRun(
                 plan=plan,
+                stdin=stdin,
+                told=self._told,
                 sandbox=sandbox,
                 commands=commands,
                 session=self._session,
@@ -368,6 +419,9 @@ class TierRun:
     def finish(self) -> None:
         assert self._ended is not None, "finish() needs a session whose process has ended"
         self._finish_as(self._ended)
+        # Nothing can be said to an ended session, so this finds everything.
+        if self._told is not None and persistently(self._told.undelivered):
+            self._session.note(EventKind.WARNING, TOO_LATE, "warning")
 
     def finish_unstarted(self, missing: CannotRun | RecordTooThin) -> None:
         """End a session whose process was not started; it has spent and changed nothing."""
@@ -509,6 +563,9 @@ class CliRun:
     """The CLI's process while it runs: reads its output, and stops it at its limits."""
 
     plan: RunPlan
+    stdin: StreamInput | None
+    """None for a CLI that takes its prompt as plain text."""
+    told: ToldMessages | None
     sandbox: RunSandbox
     commands: RunCommands
     session: Session
@@ -548,6 +605,8 @@ class CliRun:
         def on_tick() -> StopAsked | None:
             self.commands.tick()
             self.recorder.tick()
+            if self.told is not None:
+                self.told.pass_on()
             if heartbeat.beat():
                 self._renew_budget()
             faults = self._fault or self._spent()
@@ -557,7 +616,7 @@ class CliRun:
             sandbox.around(plan.argv),
             environment={**plan.environment, **sandbox.environment},
             cwd=plan.workdir,
-            prompt=plan.prompt,
+            prompt=self.stdin or plan.prompt,
             timeout_seconds=plan.tier.timeout_seconds,
             watcher=Watcher(
                 on_stdout=self._observe,

@@ -26,7 +26,7 @@ from sessions_app.history.chain import chain_of
 from sessions_app.history.session_actions import LONGEST_REASON, LONGEST_REQUEST, withheld_tier
 from sessions_app.models import Approval, Cycle, Session
 from sessions_app.models.autonomy import refusal
-from sessions_app.models.session import RETRIED, IllegalTransition, purposes_where
+from sessions_app.models.session import RETRIED, EventKind, IllegalTransition, purposes_where
 from sessions_app.redaction.redact import redacted
 
 if TYPE_CHECKING:
@@ -44,6 +44,32 @@ def stop(session: Session, *, by: str) -> bool:
     return bool(
         Session.objects.filter(pk=session.pk).ask_to_stop(Session.StopCause.PERSON, redacted(by))
     )
+
+
+def tell(session: Session, text: str, *, by: str) -> None:
+    """Tells a running session something. Its runner passes it on before the next request.
+
+    Secrets are redacted for the agent, too.
+    """
+    said = _checked(text, LONGEST_REQUEST)
+    if not said:
+        raise OperationRefused(RefusalCode.TEXT_MISSING, "Say what to tell the session.")
+    with installation_lock():
+        # The row is locked: a session that ends meanwhile has it in its record, or is refused.
+        row = Session.objects.select_for_update(of=("self",), no_key=True).get(pk=session.pk)
+        if row.status != Session.Status.RUNNING or row.stop_cause:
+            raise OperationRefused(
+                RefusalCode.SESSION_STATUS,
+                f"Session {session.pk} is {row.get_status_display()}, or is being stopped: only a "
+                "running session can be told something.",
+            )
+        if not row.takes_messages:
+            raise OperationRefused(
+                RefusalCode.NOT_SUPPORTED,
+                f"Session {session.pk} cannot be told anything: it has not begun yet, or its CLI "
+                "takes no messages while it runs. Stop it and try another approach.",
+            )
+        row.note(EventKind.TOLD, redacted(said), by=redacted(by))
 
 
 def follow_up(

@@ -454,6 +454,18 @@ def dollars_in(text: str) -> Decimal | None:
     return amount
 
 
+@acting(Right.RUN)
+def tell_session(request: HttpRequest, pk: int) -> HttpResponse:
+    session = get_object_or_404(Session, pk=pk)
+    try:
+        manual.tell(session, request.POST.get("text", ""), by=request.user.get_username())
+    except OperationRefused as refused:
+        messages.warning(request, str(refused))
+    else:
+        messages.success(request, f"Session {session.pk} is told it before its next request.")
+    return redirect(session)
+
+
 @acting(Right.STOP)
 def stop_session(request: HttpRequest, pk: int) -> HttpResponse:
     session = get_object_or_404(Session, pk=pk)

@@ -91,6 +91,7 @@ actions = [
     path("sessions/<int:pk>/fork/", sessions.fork_session, name="fork_session"),
     path("sessions/<int:pk>/retry/", sessions.retry_session, name="retry_session"),
     path("sessions/<int:pk>/escalate/", sessions.escalate_session, name="escalate_session"),
+    path("sessions/<int:pk>/tell/", sessions.tell_session, name="tell_session"),
     path("sessions/<int:pk>/allow/", sessions.allow_session, name="allow_session"),
     *(
         path(f"incidents/<int:pk>/{address}/", view, name=view.__name__)

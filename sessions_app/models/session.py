@@ -219,6 +219,8 @@ class EventKind(StrEnum):
     APPROVAL = "approval"
     """A command waits for approval, or was approved or rejected."""
     COMPACTION = "compaction"
+    TOLD = "told"
+    """A person told the running session something; the payload has the name in `by`."""
     WARNING = "warning"
     SPOOL = "spool"
     """Spooled events were stored after the database had been unavailable."""
@@ -613,6 +615,11 @@ class Session(models.Model):
     @property
     def is_drill(self) -> bool:
         return bool(self.cycle.drill)
+
+    @property
+    def takes_messages(self) -> bool:
+        """True if the CLI of the session can be told something while it runs."""
+        return "--input-format" in self.argv
 
     @property
     def policy(self) -> Policy:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from escalation.agent.process import Ended, StopAsked, Watcher, run_process
+from escalation.agent.process import Ended, StopAsked, StreamInput, Watcher, run_process
 
 
 @dataclass
@@ -41,7 +41,7 @@ def run_argv(
     argv: list[str],
     directory: Path,
     *,
-    prompt: str = "",
+    prompt: str | StreamInput = "",
     timeout: float = 20,
     stop: Callable[[Ran], StopAsked | None] = lambda ran: None,
     result: Callable[[Ran], bool] = lambda ran: False,

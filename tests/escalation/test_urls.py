@@ -141,6 +141,7 @@ PAGES = {
     "web:retry_session": OPERATOR,
     "web:escalate_session": OPERATOR,
     "web:allow_session": APPROVER,
+    "web:tell_session": OPERATOR,
     "admin:login": STRANGER,
     "admin:index": OPERATOR,
     "admin:logout": OPERATOR,

@@ -17,6 +17,7 @@ from escalation.management.arguments import (
     choice_in,
     of_watch,
     session_named,
+    terminal_user,
 )
 from escalation.management.commands.run_cycle import confirm_or_stop, finish_command
 from escalation.management.output import Refused, TerminalCommand, write_table
@@ -42,6 +43,7 @@ SHOWING = {
     "messages": "the messages of its conversation, as they are stored",
 }
 STOP = "stop a running session, or cancel one that waits; nothing follows it"
+TELL = "tell a running session something; it reads it before its next step"
 COMMAND_LINE = "the command line"
 GOING_ON = {
     "follow_up": "ask a question in the same conversation, with reading tools only",
@@ -59,6 +61,9 @@ class Command(TerminalCommand):
         for verb, meaning in SHOWING.items():
             _add_showing(verbs.add_parser(verb, help=meaning), verb)
         verbs.add_parser("stop", help=STOP).add_argument("id", help=SESSION_HELP)
+        telling = verbs.add_parser("tell", help=TELL)
+        telling.add_argument("id", help=SESSION_HELP)
+        telling.add_argument("text", help="what to tell it")
         for verb, meaning in GOING_ON.items():
             _add_going_on(verbs.add_parser(verb, help=meaning), verb)
 
@@ -72,6 +77,8 @@ class Command(TerminalCommand):
                 self._messages(session_named(options["id"]), options)
             case "stop":
                 self._stop(session_named(options["id"]))
+            case "tell":
+                self._tell(session_named(options["id"]), options["text"])
             case _:
                 self._go_on(session_named(options["id"]), options)
 
@@ -113,6 +120,13 @@ class Command(TerminalCommand):
                 RefusalCode.SESSION_STATUS,
                 f"Session {session.pk} is not running, or is being stopped already.",
             )
+
+    def _tell(self, session: Session, text: str) -> None:
+        try:
+            manual.tell(session, text, by=terminal_user())
+        except OperationRefused as refused:
+            raise Refused(refused.code, refused) from refused
+        self.stdout.write(f"Session {session.pk} is told it before its next request.")
 
     def _go_on(self, session: Session, options: dict[str, Any]) -> None:
         try:

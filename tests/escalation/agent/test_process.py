@@ -10,7 +10,7 @@ import time
 import pytest
 
 from escalation.agent import process
-from escalation.agent.process import Manner, StopAsked
+from escalation.agent.process import Manner, StopAsked, StreamInput
 from tests.escalation.processes import (
     Ran,
     group_is_gone_soon,
@@ -278,3 +278,32 @@ def _written(path, content, mode):
     path.write_text(content)
     path.chmod(mode)
     return path
+
+
+ECHO = """
+import json, sys
+for line in sys.stdin:
+    print(len(json.loads(line)["message"]["content"][0]["text"]), flush=True)
+"""
+
+
+def test_messages_reach_the_process_while_it_runs_until_it_has_a_result(tmp_path):
+    stdin = StreamInput("x" * 3_000_000)
+
+    def speak(ran: Ran) -> None:
+        if ran.stdout == [b"3000000"]:
+            stdin.send("hello")
+
+    ran = run_python(
+        ECHO, tmp_path, prompt=stdin, stop=speak, result=lambda ran: b"5" in ran.stdout
+    )
+
+    assert ran.stdout[:2] == [b"3000000", b"5"]
+    assert (ran.end.manner, ran.end.exit_code) == (Manner.EXITED, 0)
+    assert stdin.send("too late") is False
+
+
+def test_a_process_that_ends_without_reading_its_messages_is_no_error(tmp_path):
+    ran = run_sh("exit 3", tmp_path, prompt=StreamInput("x" * 3_000_000))
+
+    assert (ran.end.manner, ran.end.exit_code) == (Manner.EXITED, 3)

@@ -261,3 +261,13 @@ def test_a_tier_is_not_allowed_once_with_a_wrong_option_or_account(options, code
 def test_an_escalation_without_a_reason_is_refused(finished):
     with command_refused(RefusalCode.TEXT_MISSING):
         session_command("escalate", finished.pk, "--no-input")
+
+
+def test_a_running_session_is_told_something_from_a_terminal():
+    session = SessionFactory(running=True, argv=["claude", "--input-format", "stream-json"])
+
+    assert session_command("tell", session.pk, "Leave db alone.").code == 0
+
+    assert session.events.get().payload["text"] == "Leave db alone."
+    with command_refused(RefusalCode.SESSION_STATUS):
+        session_command("tell", SessionFactory().pk, "Leave db alone.")

@@ -340,3 +340,36 @@ def test_the_requester_is_stored(operator: User):
 
 def _refuse(session: Session) -> None:
     raise RuntimeError("the queue is gone")
+
+
+TAKES_MESSAGES = ["claude", "-p", "--input-format", "stream-json"]
+
+
+def test_a_running_session_is_told_something_with_the_name_and_without_secrets():
+    session = SessionFactory(running=True, argv=TAKES_MESSAGES)
+
+    manual.tell(session, "Leave db alone. password=hunter2hunter2", by="grace")
+
+    event = session.events.get()
+    assert (event.kind, event.payload["by"]) == ("told", "grace")
+    assert event.payload["text"].startswith("Leave db alone.")
+    assert "hunter2hunter2" not in event.payload["text"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "text", "code"),
+    [
+        ({"running": True}, " ", RefusalCode.TEXT_MISSING),
+        ({"running": True}, "x" * (LONGEST_REQUEST + 1), RefusalCode.TEXT_TOO_LONG),
+        ({"running": True, "argv": ["claude", "-p"]}, "Wait.", RefusalCode.NOT_SUPPORTED),
+        ({"running": True, "stop_cause": "person"}, "Wait.", RefusalCode.SESSION_STATUS),
+        ({}, "Wait.", RefusalCode.SESSION_STATUS),
+        ({"status": Status.QUEUED}, "Wait.", RefusalCode.SESSION_STATUS),
+    ],
+)
+def test_a_message_that_cannot_be_told_is_refused(fields, text, code):
+    session = SessionFactory(**{"argv": TAKES_MESSAGES, **fields})
+
+    with refused(code):
+        manual.tell(session, text, by="grace")
+    assert not session.events.exists()

@@ -204,3 +204,25 @@ def test_an_operator_is_not_offered_to_allow_a_tier(client, withheld):
     page = client.get(withheld.get_absolute_url()).content.decode()
 
     assert address("allow_session", withheld) not in page
+
+
+def test_a_running_session_is_told_something_on_its_page(operator_client, operator):
+    argv = ["claude", "--input-format", "stream-json"]
+    session = SessionFactory(running=True, argv=argv)
+    url = address("tell_session", session)
+
+    assert f'action="{url}"' in operator_client.get(session.get_absolute_url()).content.decode()
+    operator_client.post(url, {"text": "Leave db alone."})
+
+    event = session.events.get()
+    assert (event.kind, event.payload["by"]) == ("told", operator.get_username())
+    page = operator_client.get(session.get_absolute_url()).content.decode()
+    assert "Leave db alone." in page
+
+
+def test_a_session_that_has_ended_is_not_told_anything(operator_client, failed):
+    url = address("tell_session", failed)
+
+    assert url not in operator_client.get(failed.get_absolute_url()).content.decode()
+    operator_client.post(url, {"text": "Leave db alone."})
+    assert not failed.events.exists()
