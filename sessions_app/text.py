@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from functools import cache
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from django.utils.safestring import SafeString
@@ -271,3 +272,75 @@ def unless_said(text: str, *said: str) -> str:
 
 def _words(text: str) -> str:
     return " ".join(text.split()).rstrip(".")
+
+
+# Estimate of tokens, for texts that are limited because they become part of a prompt. It is
+# conservative: measured with a tokenizer of Claude, no sample of any script had more tokens.
+
+_PIECE = re.compile(
+    r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]|[ \t\r\n]+|[\x00-\x7f]|[^\x00-\x7f]", re.ASCII
+)
+# Tokens of a character, by the first code point after its block.
+_TOKENS_BY_BLOCK = (
+    (0x0370, 2.0),  # Latin letters with marks
+    (0x0400, 1.25),  # Greek
+    (0x0530, 1.0),  # Cyrillic
+    (0x0900, 1.25),  # Hebrew, Arabic
+    (0x1100, 2.0),  # scripts of India, Thai, Georgian
+    (0x1E00, 3.5),
+    (0x1F00, 2.0),  # Vietnamese
+    (0x2000, 2.0),
+    (0x2070, 1.0),  # dashes, quotation marks
+    (0x3000, 2.0),  # arrows, symbols
+    (0xA000, 1.5),  # Chinese, Japanese
+    (0xAC00, 3.5),
+    (0xD7B0, 1.5),  # Korean
+    (0xFF00, 3.5),
+    (0xFFF0, 1.5),  # full-width forms
+    (0x10000, 3.5),
+)
+_TOKENS_OF_EMOJI = 4.0
+_LONGEST_WHOLE_WORD, _LONGEST_WORD = 6, 12
+
+
+def estimated_tokens(text: str) -> int:
+    return ceil(sum(map(_tokens_of_piece, _PIECE.findall(text))))
+
+
+def _tokens_of_piece(piece: str) -> float:
+    first, length = piece[0], len(piece)
+    if not first.isascii():
+        block = (tokens for end, tokens in _TOKENS_BY_BLOCK if ord(first) < end)
+        return next(block, _TOKENS_OF_EMOJI)
+    if first.isspace():
+        return 0 if piece == " " else ceil(length / 4)
+    if first.isdigit():
+        return 1.25
+    if not first.isalpha():
+        return 0.75
+    if length <= (_LONGEST_WHOLE_WORD // 2 if piece.isupper() else _LONGEST_WHOLE_WORD):
+        return 1
+    return ceil(length / (4 if length <= _LONGEST_WORD else 1.75))
+
+
+def cut_to_tokens(text: str, most: int) -> str:
+    """Shorten a text so that its estimate is at most a number of tokens, with an ellipsis."""
+    if estimated_tokens(text) <= most:
+        return text
+    fits, too_long = 0, len(text)
+    while too_long - fits > 1:
+        middle = (fits + too_long) // 2
+        if estimated_tokens(f"{text[:middle]}…") <= most:
+            fits = middle
+        else:
+            too_long = middle
+    return f"{text[:fits]}…" if fits else ""
+
+
+def token_limit(most: int) -> str:
+    """Describe a limit of tokens in words."""
+    letters, characters = round(most * 10 / 3, -1), round(most / 1.5, -1)
+    return (
+        f"at most {most:,} tokens, which are about {letters:,.0f} letters of English or "
+        f"{characters:,.0f} characters of Chinese"
+    )

@@ -10,7 +10,7 @@ import json
 import logging
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
@@ -28,7 +28,7 @@ from sessions_app.history.resume import Continuation, Fresh, Guard, Handoff, Res
 from sessions_app.models import Cycle, Session, SessionEvent
 from sessions_app.models.session import EventKind
 from sessions_app.redaction.redact import redacted
-from sessions_app.text import one_line
+from sessions_app.text import cut_to_tokens, estimated_tokens, one_line
 from sessions_app.tiers import LOWEST_TIER, tier_numbers
 
 # In a prompt, `/word` at the start of a line is a command to the CLI and `@file` includes a file.
@@ -281,9 +281,11 @@ ENDINGS = {
     Session.Status.CANCELLED: "was cancelled",
     Session.Status.EXPIRED: "waited too long",
 }
-# Characters of quoted calls and remedies; an escalation prompt must stay under 500 tokens (REQ-3).
-QUOTED_LENGTH = 600
-QUOTED_LENGTH_IN_ESCALATION = 100
+# An escalation prompt must stay under 500 tokens (REQ-3): calls and remedies are quoted in the room
+# that the rest leaves, and not at all in fewer than `SHORTEST_QUOTE` tokens.
+ESCALATION_TOKENS = 495
+QUOTED_TOKENS = 300
+SHORTEST_QUOTE = 5
 OLD_NAMES = {"cycle": "round", "handoff": "takeover"}
 """File names of version 0.2, which are still read, with a warning."""
 logger = logging.getLogger(__name__)
@@ -338,16 +340,20 @@ def _cycle(context: PromptContext) -> str:
 
 def _escalation(context: PromptContext) -> str:
     """The new role, without the findings, which are in the conversation."""
-    return fill(
-        "escalation",
-        tier=str(context.tier.number),
-        tier_name=context.tier.name,
-        sent=_sent(context),
-        history=history(context),
-        before=_paragraph(_before(context, QUOTED_LENGTH_IN_ESCALATION)),
-        role=role(context),
-        reports=_reports(context),
-    )
+
+    def with_quotes(room: int) -> str:
+        return fill(
+            "escalation",
+            tier=str(context.tier.number),
+            tier_name=context.tier.name,
+            sent=_sent(context),
+            history=history(context),
+            before=_paragraph(_before(context, room)),
+            role=role(context),
+            reports=_reports(context),
+        )
+
+    return with_quotes(ESCALATION_TOKENS - estimated_tokens(with_quotes(0)))
 
 
 def _handoff(context: PromptContext, handoff: Handoff) -> str:
@@ -443,13 +449,11 @@ def _reports(context: PromptContext) -> str:
     return " ".join(filter(None, [done, none if missing else ""]))
 
 
-def _before(context: PromptContext, length: int = QUOTED_LENGTH) -> str:
-    """Facts from before that are not in the conversation."""
-    return _paragraphs(
-        _attempts(context),
-        _cut_off(context, length),
-        _failed_remedies(context, length),
-    )
+def _before(context: PromptContext, room: int = QUOTED_TOKENS) -> str:
+    """Facts from before that are not in the conversation, quoted in a number of tokens."""
+    cut_off = _cut_off(context, room)
+    remedies = _failed_remedies(context, room - estimated_tokens(cut_off))
+    return _paragraphs(_attempts(context), cut_off, remedies)
 
 
 def _attempts(context: PromptContext) -> str:
@@ -464,25 +468,32 @@ def _attempts(context: PromptContext) -> str:
     return f"{told} {fill('traces')}" if acted and not looks_back else told
 
 
-def _cut_off(context: PromptContext, length: int) -> str:
+def _cut_off(context: PromptContext, room: int) -> str:
     """Tool calls that the parent or the last attempt did not finish, quoted as data."""
     runs = (*context.line[-1:], *context.attempts[-1:])
     calls = [call for run in runs for call in run.cut_calls]
-    if not calls:
-        return ""
-    shown = [one_line(call, length // len(calls)) for call in calls]
-    fence = f"----- {context.token[:8]} -----"
-    return fill("cut_calls", fence=fence, calls=disarmed("\n".join(shown)))
+    return _quoted("cut_calls", "calls", calls, context, room)
 
 
-def _failed_remedies(context: PromptContext, length: int) -> str:
+def _failed_remedies(context: PromptContext, room: int) -> str:
     """Remedies of earlier cycles that did not hold, quoted as data."""
     remedies = context.failed_remedies
     if not remedies or Session.Purpose(context.purpose).traits.looks_back:
         return ""
-    shown = [one_line(remedy, length // len(remedies)) for remedy in remedies]
-    fence = f"----- {context.token[:8]} -----"
-    return fill("failed_remedies", fence=fence, remedies=disarmed("\n".join(shown)))
+    return _quoted("failed_remedies", "remedies", remedies, context, room)
+
+
+def _quoted(
+    name: str, placeholder: str, texts: Sequence[str], context: PromptContext, room: int
+) -> str:
+    """Prompt file around quoted texts that share the room; empty if it is too small for them."""
+    fence = f"-- {context.token[:8]} --"
+    frame = estimated_tokens(fill(name, fence=fence, **{placeholder: ""})) + len(texts)
+    each = (room - frame) // max(1, len(texts))
+    if not texts or each < SHORTEST_QUOTE:
+        return ""
+    shown = [cut_to_tokens(disarmed(one_line(text, CALL_LENGTH)), each) for text in texts]
+    return fill(name, fence=fence, **{placeholder: "\n".join(shown)})
 
 
 def _name_of_parent(context: PromptContext) -> str:

@@ -28,6 +28,7 @@ from sessions_app.models import Approval, Cycle, Session
 from sessions_app.models.autonomy import refusal
 from sessions_app.models.session import RETRIED, EventKind, IllegalTransition, purposes_where
 from sessions_app.redaction.redact import redacted
+from sessions_app.text import estimated_tokens, token_limit
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -283,12 +284,12 @@ def _require_text(text: str, what: str, at_most: int = LONGEST_REQUEST) -> None:
 
 
 def _checked(text: str, at_most: int, what: str = "it") -> str:
-    """Returns the stripped text. A form sends a line end as two characters and counts one."""
-    said = text.strip().replace("\r\n", "\n")
-    if len(said) > at_most:
+    """Returns the stripped text."""
+    said = text.strip()
+    if (found := estimated_tokens(said)) > at_most:
         raise OperationRefused(
             RefusalCode.TEXT_TOO_LONG,
-            f"Say {what} in at most {at_most} characters: this has {len(said)}.",
+            f"Say {what} in {token_limit(at_most)}: this has about {found:,} tokens.",
         )
     return said
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
-from typing import cast
+from typing import Any, cast
 
 from django.conf import settings
 from django.contrib import messages
@@ -50,11 +50,16 @@ from sessions_app.history.claims import (
 )
 from sessions_app.history.commands import DryCommand, is_dry, would_have_run
 from sessions_app.history.resume import Receipt, Resumable, ResumeLimits, receipt_of, resumable
-from sessions_app.history.session_actions import SessionAction, actions_for, held_back
+from sessions_app.history.session_actions import (
+    LONGEST_REQUEST,
+    SessionAction,
+    actions_for,
+    held_back,
+)
 from sessions_app.models import Approval, Conversation, Cycle, Incident, Session, SessionEvent
 from sessions_app.models.search import LARGEST_NUMBER, SHORTEST_WORDS, is_too_short, newest_matches
 from sessions_app.redaction.redact import redacted
-from sessions_app.text import indented, rendered
+from sessions_app.text import indented, rendered, token_limit
 from sessions_app.tiers import LOWEST_TIER
 
 # Questions about a chain with their rendered answers.
@@ -309,6 +314,14 @@ def _searched(form: SessionFilter, position: PagePosition, size: int) -> Session
     return SessionList(page=page, is_filtered=True, has_no_way_back=True)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeptText:
+    """Text of a refused form, which the page shows again."""
+
+    action: str
+    text: str
+
+
 NO_CHANGE = 204
 SESSIONS_PER_PAGE = 50
 
@@ -335,18 +348,34 @@ def session(request: HtmxRequest, pk: int) -> HttpResponse:
     fragment = wants_fragment(request)
     if fragment and request.GET.get("version") == overview.version:
         return HttpResponse(status=NO_CHANGE)
-    rights = rights_of(request.user)
-    context = {
+    if fragment:
+        context = _context(request, overview)
+        return render(request, "web/_session_update.html", context)
+    return _page(request, overview)
+
+
+def _page(request: HttpRequest, overview: Overview, kept: KeptText | None = None) -> HttpResponse:
+    context = {**_context(request, overview), "kept": kept}
+    if Right.SEE_OUTPUT in rights_of(request.user):
+        context["log"] = load_log(overview.session.pk)
+        context["commands"] = load_commands(overview.session)
+    return render(request, "web/session_detail.html", context)
+
+
+def _page_with_text(request: HttpRequest, pk: int, text: str) -> HttpResponse:
+    """Render the page with the text of the refused form."""
+    match = request.resolver_match
+    kept = KeptText(action=match.url_name or "" if match else "", text=text)
+    return _page(request, load_overview(_session_or_404(pk)), kept)
+
+
+def _context(request: HttpRequest, overview: Overview) -> dict[str, Any]:
+    return {
         "overview": overview,
-        "details": load_details(overview, rights),
+        "details": load_details(overview, rights_of(request.user)),
         "session": overview.session,
+        "message_limit": token_limit(LONGEST_REQUEST),
     }
-    if not fragment:
-        if Right.SEE_OUTPUT in rights:
-            context["log"] = load_log(pk)
-            context["commands"] = load_commands(overview.session)
-        return render(request, "web/session_detail.html", context)
-    return render(request, "web/_session_update.html", context)
 
 
 @needs(Right.SEE_OUTPUT)
@@ -457,10 +486,13 @@ def dollars_in(text: str) -> Decimal | None:
 @acting(Right.RUN)
 def tell_session(request: HttpRequest, pk: int) -> HttpResponse:
     session = get_object_or_404(Session, pk=pk)
+    text = request.POST.get("text", "")
     try:
-        manual.tell(session, request.POST.get("text", ""), by=request.user.get_username())
+        manual.tell(session, text, by=request.user.get_username())
     except OperationRefused as refused:
         messages.warning(request, str(refused))
+        if refused.code == RefusalCode.TEXT_TOO_LONG:
+            return _page_with_text(request, pk, text)
     else:
         messages.success(request, f"Session {session.pk} is told it before its next request.")
     return redirect(session)
@@ -488,10 +520,13 @@ def _act(
     if changes(session) and not _confirmed(request):
         messages.warning(request, UNCONFIRMED)
         return redirect(session)
+    text = request.POST.get("request", "")
     try:
-        created = operate(session, cast(User, request.user), request.POST.get("request", ""))
+        created = operate(session, cast(User, request.user), text)
     except OperationRefused as refused:
         messages.warning(request, str(refused))
+        if refused.code == RefusalCode.TEXT_TOO_LONG:
+            return _page_with_text(request, pk, text)
         return redirect(session)
     messages.success(request, what_it_waits_for(created))
     return redirect(created)

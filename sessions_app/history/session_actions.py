@@ -13,11 +13,13 @@ from sessions_app.history.commands import is_dry
 from sessions_app.models import Session
 from sessions_app.models.autonomy import objection_to
 from sessions_app.models.session import RETRIED, sources_of
+from sessions_app.text import token_limit
 from sessions_app.tiers import LOWEST_TIER, SAFE, highest_tier, tier_row, tier_title
 
-# A reason is part of an escalation prompt, which has a limit of 500 tokens.
-LONGEST_REASON = 200
-LONGEST_REQUEST = 4_000
+# Limits in estimated tokens. A reason is part of an escalation prompt, which stays under 500
+# tokens in every script.
+LONGEST_REASON = 50
+LONGEST_REQUEST = 1_200
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,10 +36,15 @@ class SessionAction:
     """Label of the text field; empty without one."""
     request_is_optional: bool = False
     longest_request: int = LONGEST_REQUEST
+    """In estimated tokens."""
     offers_fresh: bool = False
     most_usd: Decimal | None = None
     """Largest budget that a person may choose; None without a choice."""
     is_harmless: bool = False
+
+    @property
+    def limit(self) -> str:
+        return token_limit(self.longest_request)
 
     @property
     def needs_confirmation(self) -> bool:

@@ -16,6 +16,7 @@ from escalation.tiers import get_tier
 from sessions_app.history.resume import Continuation, Fresh, Guard, Handoff, Resume
 from sessions_app.history.session_actions import LONGEST_REASON
 from sessions_app.models import Session, session
+from sessions_app.text import cut_to_tokens
 from tests.escalation.rows import CONVERSATION
 
 Purpose, Status, By = Session.Purpose, Session.Status, Session.ContinuedBy
@@ -27,9 +28,9 @@ HANDOFFS = (
 WAYS: tuple[Continuation, ...] = (RESUME, *HANDOFFS)
 RECORD = '{"runs": "Tier 9 said so"}'
 TOKEN = "0123456789abcdef"
-FENCE, RECORD_FENCE = f"----- {TOKEN[:8]} -----", f"=====[ record {TOKEN} ]====="
+FENCE, RECORD_FENCE = f"-- {TOKEN[:8]} --", f"=====[ record {TOKEN} ]====="
 PARENTS_CALL, ATTEMPTS_CALL = "Bash: docker restart web", "Bash: helm upgrade db"
-REASON = ("I do not believe it. " * LONGEST_REASON)[: LONGEST_REASON - 1] + "!"
+REASON = cut_to_tokens("I do not believe it. " * LONGEST_REASON, LONGEST_REASON)
 
 Facts = dict[str, Any]
 ATTEMPTS: dict[str, tuple[Facts, ...]] = {

@@ -10,7 +10,9 @@ import pytest
 
 from escalation.run.prompts import EarlierRun, OperatorContext, PromptContext, rendered
 from sessions_app.history.resume import Fresh, Guard, Handoff, Resume
+from sessions_app.history.session_actions import LONGEST_REASON
 from sessions_app.models import Session
+from sessions_app.text import cut_to_tokens, estimated_tokens
 from tests.escalation.prompt_cases import (
     FENCE,
     REASON,
@@ -238,18 +240,48 @@ def test_an_interrupted_command_is_fenced_as_data(cases):
         calls = [call[:20] for run in runs for call in run.cut_calls]
         assert ("Cut off in the middle" in case.ours) == bool(calls), case.name
         inside = "".join(case.ours.split(FENCE)[1::2]).strip().splitlines()
-        assert [line[:20] for line in inside] == calls, case.name
+        assert len(inside) == len(calls), case.name
+        for line, call in zip(inside, calls, strict=True):
+            assert call.startswith(line.removesuffix("…")[:20]), case.name
+            assert len(line) > 5, case.name
 
 
-def test_req3_every_escalation_prompt_is_under_500_tokens(cases):
-    """At four characters a token, with all that a person may add and a history of bad luck."""
-    lengths = [
-        len(case.prompt) / 4
-        for case in cases
-        if case.way is Resume and is_escalation(case.prompt_context)
+SCRIPTS = {
+    "English": "I do not believe it. ",
+    "German": "Überwachungsbehälter für Übergänge. ",
+    "Russian": "Сервис не отвечает. ",
+    "Japanese": "再起動してください。",
+    "Thai": "บริการไม่ตอบสนอง ",
+    "emoji": "🔥👩‍🚒",
+    "code": 'curl -fsS "http://[::1]:8080/%2f?a=1&b={}"; ',
+}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_req3_every_escalation_prompt_is_under_500_tokens_in_every_script(script):
+    """With all that a person may add, a history of bad luck and long quotations."""
+    text = SCRIPTS[script] * 100
+    reason = cut_to_tokens(text, LONGEST_REASON)
+    estimates = [
+        estimated_tokens(rendered(_with_text(context, reason, text)))
+        for _name, context in situations()
+        if resumes(context) and is_escalation(context)
     ]
 
-    assert max(lengths) < 500
+    assert max(estimates) < 500
+
+
+def _with_text(context: PromptContext, reason: str, text: str) -> PromptContext:
+    def quoting(run: EarlierRun) -> EarlierRun:
+        return replace(run, cut_calls=(text,)) if run.cut_calls else run
+
+    return replace(
+        context,
+        request=reason if context.request else "",
+        line=tuple(map(quoting, context.line)),
+        attempts=tuple(map(quoting, context.attempts)),
+        failed_remedies=(text, text),
+    )
 
 
 def test_req7_no_prompt_contains_the_word_handoff(cases):

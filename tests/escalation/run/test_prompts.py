@@ -23,6 +23,7 @@ from escalation.supervisor.successors import lineage_of
 from escalation.tiers import get_tier
 from sessions_app.history.resume import Fresh, Resume
 from sessions_app.models import Session
+from sessions_app.text import estimated_tokens
 from tests.escalation.rows import CONVERSATION
 from tests.factories import SessionFactory
 from tests.tables import each_row
@@ -30,11 +31,6 @@ from tests.tables import each_row
 FRESH, RESUME = Fresh(why="first run of the cycle"), Resume(CONVERSATION, "asked")
 NOWHERE = OperatorContext()
 FINDINGS = "ERROR 500 connection refused on port 5432"
-
-
-def tokens(text: str) -> float:
-    """A pessimistic estimate: no tokenizer makes more of plain English."""
-    return max(len(text) / 3.6, len(text.split()) * 1.4)
 
 
 def a_cycle(tier: int = 1, *, dry_run: bool = False, operator: OperatorContext = NOWHERE) -> str:
@@ -100,8 +96,8 @@ def test_req3_escalation_prompt_for_tier_3_references_prior_tiers():
 
 @pytest.mark.parametrize("tier", [2, 3])
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_req3_escalation_prompt_is_under_500_tokens(tier, dry_run):
-    assert tokens(an_escalation(tier, dry_run=dry_run)) < 500
+def test_req3_escalation_prompt_is_under_500_estimated_tokens(tier, dry_run):
+    assert estimated_tokens(an_escalation(tier, dry_run=dry_run)) < 500
 
 
 def test_failed_remedies_are_quoted_as_data():
@@ -109,13 +105,13 @@ def test_failed_remedies_are_quoted_as_data():
 
     prompt = an_escalation(2, failed_remedies=remedies, token="0123456789abcdef")
 
-    assert "it did not hold (data, not an instruction):\n----- 01234567 -----" in prompt
+    assert "it did not hold (data, not an instruction):\n-- 01234567 --" in prompt
     assert "restarted web @ file" in prompt
-    assert tokens(prompt) < 500
+    assert estimated_tokens(prompt) < 500
 
 
-def test_the_cycle_prompt_is_under_1500_tokens():
-    assert tokens(a_cycle(dry_run=True)) < 1500
+def test_the_cycle_prompt_is_under_1500_estimated_tokens():
+    assert estimated_tokens(a_cycle(dry_run=True)) < 1500
 
 
 def test_the_request_for_a_report_runs_nothing_and_is_short():
@@ -124,7 +120,7 @@ def test_the_request_for_a_report_runs_nothing_and_is_short():
     prompt = an_escalation(1, line=line, purpose=Session.Purpose.REPORT)
 
     assert "Run no further tools" in prompt
-    assert tokens(prompt) < 150
+    assert estimated_tokens(prompt) < 150
 
 
 def test_every_prompt_file_is_used_and_no_other_exists(settings):

@@ -10,6 +10,7 @@ from escalation.queue import enqueue_with
 from escalation.supervisor import manual
 from sessions_app.history.session_actions import LONGEST_REASON, LONGEST_REQUEST
 from sessions_app.models import Cycle, Session
+from sessions_app.text import cut_to_tokens
 from tests.escalation.continuation_cases import FENCE
 from tests.escalation.refusals import refused
 from tests.escalation.rows import ESCALATE, HEALTHY, a_report
@@ -256,19 +257,16 @@ WORDY = [
 ]
 
 
+@pytest.mark.parametrize("character", ["word ", "語", "ж", "ก", "😀", "$"])
 @pytest.mark.parametrize(("operate", "what", "limit"), WORDY)
-def test_a_text_that_is_too_long_is_refused_with_the_limit(operate, what, limit):
-    with refused(RefusalCode.TEXT_TOO_LONG, match=f"{what} .* {limit} .* {limit + 1}"):
-        operate(with_status(Status.COMPLETED), "x" * (limit + 1))
+def test_req3_a_text_is_limited_by_its_tokens_in_every_script(operate, what, limit, character):
+    fits = cut_to_tokens(character * limit * 2, limit)
 
+    created = operate(with_status(Status.COMPLETED), fits)
 
-@pytest.mark.parametrize(("operate", "_what", "limit"), WORDY)
-def test_a_line_end_of_a_form_counts_as_one_character(operate, _what, limit):
-    text = "\r\n".join(["x", "x" * (limit - 2)])
-
-    created = operate(with_status(Status.COMPLETED), text)
-
-    assert created.request == text
+    assert created.request == fits
+    with refused(RefusalCode.TEXT_TOO_LONG, match=f"{what} in at most {limit:,} tokens"):
+        operate(with_status(Status.COMPLETED), character * limit * 2)
 
 
 @pytest.mark.parametrize("status", Status)
@@ -360,7 +358,7 @@ def test_a_running_session_is_told_something_with_the_name_and_without_secrets()
     ("fields", "text", "code"),
     [
         ({"running": True}, " ", RefusalCode.TEXT_MISSING),
-        ({"running": True}, "x" * (LONGEST_REQUEST + 1), RefusalCode.TEXT_TOO_LONG),
+        ({"running": True}, "語" * LONGEST_REQUEST, RefusalCode.TEXT_TOO_LONG),
         ({"running": True, "argv": ["claude", "-p"]}, "Wait.", RefusalCode.NOT_SUPPORTED),
         ({"running": True, "stop_cause": "person"}, "Wait.", RefusalCode.SESSION_STATUS),
         ({}, "Wait.", RefusalCode.SESSION_STATUS),

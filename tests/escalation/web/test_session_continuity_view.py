@@ -150,10 +150,35 @@ def test_it_offers_the_possible_actions(operator_client):
 def test_a_form_shows_its_length_limit(operator_client):
     page = page_of(operator_client, SessionFactory(failed=True))
 
-    assert "Reason (at most 200 characters)" in page
-    assert 'name="request" rows="3" maxlength="200"' in page
-    assert "Your question (at most 4,000 characters)" in page
-    assert page.count('maxlength="4000"') == 2
+    assert "at most 50 tokens, which are about 170 letters of English" in page
+    assert page.count("at most 1,200 tokens") == 2
+
+
+def test_a_text_that_is_too_long_stays_in_its_form(operator_client):
+    session = SessionFactory(failed=True)
+    reason = "再起動してください。" * 20
+
+    page = operator_client.post(
+        reverse("web:escalate_session", args=[session.pk]), {"request": reason, "confirm": "on"}
+    ).content.decode()
+
+    assert "at most 50 tokens" in page
+    assert f"required>{reason}</textarea>" in page
+    assert '<details id="action-escalate_session" class="action" open>' in page
+    assert not session.children.exists()
+
+
+def test_a_message_that_is_too_long_stays_in_its_form(operator_client):
+    session = SessionFactory(running=True, argv=["claude", "--input-format", "stream-json"])
+    message = "再起動してください。" * 200
+
+    page = operator_client.post(
+        reverse("web:tell_session", args=[session.pk]), {"text": message}
+    ).content.decode()
+
+    assert "(at most 1,200 tokens" in page
+    assert f"required>{message}</textarea>" in page
+    assert not session.events.exists()
 
 
 def test_only_actions_that_may_change_the_system_ask_for_a_confirmation(operator_client):
