@@ -41,9 +41,10 @@ from escalation.agent.messages_api import (
     is_auxiliary,
     serve_messages,
 )
-from escalation.agent.stream import LineSplitter, StreamFacts, parse_line
-from escalation.tiers import DEFAULT_TIERS
+from escalation.agent.stream import LineSplitter, StreamFacts, Tokens, parse_line
+from escalation.tiers import DEFAULT_TIERS, get_tier
 from sessions_app.credentials import API_KEY
+from sessions_app.tiers import tier_numbers
 
 # Other versions are judged by the probe alone.
 STUDIED_VERSIONS = ("2.0.77", "2.1.197", "2.1.325")
@@ -86,6 +87,8 @@ class Capabilities:
     """Parts of its requests that the API proxy does not know."""
     betas_removed: tuple[str, ...] = ()
     """Values of `anthropic-beta` that the API proxy does not pass on."""
+    prices: Mapping[str, str] = field(default_factory=dict)
+    """Dollars for an input token by model, by its alias and its full name; empty if unknown."""
     problem: str = ""
 
     @property
@@ -97,6 +100,11 @@ class Capabilities:
         """True if the probe answered every question and need not be repeated."""
         costs = (self.accumulates_on_resume, self.accumulates_on_fork)
         return self.is_usable and (self.states_own_share or None not in costs)
+
+    def price_of(self, model: str) -> Decimal | None:
+        """Return the dollars for an input token of a model; None if the probe did not learn it."""
+        price = self.prices.get(model)
+        return Decimal(price) if price else None
 
     @property
     def verdict(self) -> str:
@@ -128,12 +136,23 @@ def capabilities_of(binary: ClaudeBinary) -> Capabilities:
     """Return capabilities from memory, the state directory or a new probe, which takes seconds."""
     fingerprint = fingerprint_of(Path(binary.path))
     known = known_capabilities(binary)
-    if known is None:
-        known = find_out(binary)
+    if known is None or _models_without_price(known):
+        known = with_prices(binary, find_out(binary) if known is None else known)
         if known.is_settled:
             _store(known, fingerprint)
+        _forget(binary, fingerprint)
     _remember(binary, fingerprint, known)
     return known
+
+
+def _models_without_price(known: Capabilities) -> list[str]:
+    """Return the models of the tiers whose price was not asked for; a change of settings adds
+    some.
+    """
+    if not known.is_usable:
+        return []
+    models = dict.fromkeys(get_tier(number).model for number in tier_numbers())
+    return [model for model in models if model not in known.prices]
 
 
 def known_capabilities(binary: ClaudeBinary) -> Capabilities | None:
@@ -166,6 +185,10 @@ def _recall(binary: ClaudeBinary, fingerprint: str) -> Capabilities | None:
     if known is None or known.is_settled or time.monotonic() - since < TRY_AGAIN_SECONDS:
         return known
     return None
+
+
+def _forget(binary: ClaudeBinary, fingerprint: str) -> None:
+    _remembered.pop((binary, fingerprint), None)
 
 
 def _remember(binary: ClaudeBinary, fingerprint: str, known: Capabilities) -> None:
@@ -230,7 +253,8 @@ class ProbeApi:
         if is_auxiliary(request) or PROMPT not in _newest_words(request):
             return ScriptedAnswer(say="ok", usage=NO_USAGE)
         self.system_prompts.append(json.dumps(request.get("system", "")))
-        usage = {"input_tokens": 1000 * self.weight, "output_tokens": 10 * self.weight}
+        tokens = usage_of(self.weight)
+        usage = {"input_tokens": tokens.input, "output_tokens": tokens.output}
         return ScriptedAnswer(say="ok", usage={**NO_USAGE, **usage})
 
 
@@ -249,6 +273,44 @@ class _ProbeHandler(MessagesHandler):
 
 class ProbeFailed(Exception):
     """A run of the probe failed."""
+
+
+def with_prices(binary: ClaudeBinary, known: Capabilities) -> Capabilities:
+    """Add the prices of the tiers' models that are not known, with one run for each model."""
+    missing = _models_without_price(known)
+    if not missing:
+        return known
+    api = ProbeApi()
+    with (
+        tempfile.TemporaryDirectory(prefix="claudeops-probe-") as directory,
+        serve_messages(_ProbeHandler, api) as port,
+    ):
+        runs = ProbeRuns(Path(directory), api, port)
+        found = [_prices(binary, runs, model) for model in missing]
+    together = {name: price for prices in found for name, price in prices.items()}
+    return replace(known, prices={**known.prices, **together})
+
+
+def _prices(binary: ClaudeBinary, runs: ProbeRuns, model: str) -> dict[str, str]:
+    """Return the price of a model by its alias and its full name; empty if the run fails."""
+    request = _request(str(uuid.uuid4()))
+    request = replace(request, tier=replace(request.tier, model=model))
+    try:
+        return _price_in(runs.run("priced", binary, FIRST, request, FIRST_WORDS), model)
+    except ProbeFailed:
+        return {model: ""}
+
+
+def _price_in(first: ProbeRun, model: str) -> dict[str, str]:
+    """Read the price from the first run of a conversation."""
+    reported = first.facts.reported_cost_usd
+    price = str(reported / usage_of(FIRST).weighted) if reported else ""
+    return {first.facts.model or model: price, model: price}
+
+
+def usage_of(weight: int) -> Tokens:
+    """Return the tokens of a run of the probe."""
+    return Tokens(input=1000 * weight, output=10 * weight)
 
 
 def probe(binary: ClaudeBinary) -> Capabilities:
@@ -287,6 +349,7 @@ def _watched(binary: ClaudeBinary, runs: ProbeRuns, api: ProbeApi) -> Capabiliti
         accumulates_on_fork=on_resume,
         states_own_share=resumed.facts.own_share is not None,
         appended_prompt_sticks=not heard_later,
+        prices=_price_in(first, beginning.tier.model),
     )
     if not binary.can_fork:
         return found

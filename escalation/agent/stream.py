@@ -397,6 +397,10 @@ def storable(value: Any) -> Any:
     return value
 
 
+# Prices relative to an input token, the same for every model so far.
+OUTPUT_WEIGHT, CACHE_WRITE_WEIGHT, CACHE_READ_WEIGHT = Decimal(5), Decimal("1.25"), Decimal("0.1")
+
+
 @dataclass(frozen=True, slots=True)
 class Tokens:
     input: int = 0
@@ -410,6 +414,16 @@ class Tokens:
             output=min(MAX_COUNT, self.output + other.output),
             cache_read=min(MAX_COUNT, self.cache_read + other.cache_read),
             cache_creation=min(MAX_COUNT, self.cache_creation + other.cache_creation),
+        )
+
+    @property
+    def weighted(self) -> Decimal:
+        """Number of input tokens of the same price."""
+        return (
+            Decimal(self.input)
+            + OUTPUT_WEIGHT * self.output
+            + CACHE_WRITE_WEIGHT * self.cache_creation
+            + CACHE_READ_WEIGHT * self.cache_read
         )
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from django.db.models import Q, QuerySet, Sum
+from django.db.models import Count, Q, QuerySet, Sum
 from django.utils import timezone
 
 from escalation.agent.event_text import describe_event, summary_line
@@ -192,7 +192,14 @@ CYCLE_TONES = {
 
 
 def listed_cycles(watch: str | None, outcome: str | None, *, drills: bool) -> QuerySet[Cycle]:
-    cycles = Cycle.objects.select_related("watch").annotate(cost=Sum("sessions__cost_usd"))
+    unpriced = Q(
+        sessions__cost_usd=None,
+        sessions__started_at__isnull=False,
+        sessions__finished_at__isnull=False,
+    )
+    cycles = Cycle.objects.select_related("watch").annotate(
+        cost=Sum("sessions__cost_usd"), unpriced=Count("sessions", filter=unpriced)
+    )
     cycles = cycles.order_by("-pk")
     if watch:
         cycles = cycles.filter(_of_watch(watch))
@@ -212,15 +219,22 @@ def _of_watch(name: str) -> Q:
 
 def cycle_row(cycle: Cycle) -> tuple[Cell | str, ...]:
     said = str(cycle.get_outcome_display() or cycle.get_state_display())
-    cost: Decimal | None = getattr(cycle, "cost", None)
     return (
         str(cycle.pk),
         moment(cycle.created_at),
         cycle.subject,
         Cell(said, CYCLE_TONES.get(Cycle.Outcome(cycle.outcome), "") if cycle.outcome else "live"),
-        "nothing" if cycle.drill else money(cost or Decimal(0)),
+        "nothing" if cycle.drill else _cycle_cost(cycle),
         cycle.outcome_reason,
     )
+
+
+def _cycle_cost(cycle: Cycle) -> str:
+    """Return the known cost, and that another part of it is unknown."""
+    known: Decimal | None = getattr(cycle, "cost", None)
+    if not getattr(cycle, "unpriced", 0):
+        return money(known or Decimal(0))
+    return "unknown" if known is None else f"{money(known)} + unknown"
 
 
 def cycle_as_data(cycle: Cycle) -> dict[str, Any]:

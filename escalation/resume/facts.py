@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import socket
+import struct
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -68,7 +71,7 @@ def parent_facts(parent: Session, session: Session, binary: ClaudeBinary) -> Par
     return replace(
         recorded_facts(parent, conversation, timezone.now()),
         same_binary=not same_host or _same_binary(parent, binary),
-        same_directory=_same_file(parent.workdir, session.workdir),
+        same_directory=_same_directory(parent, session, same_host=same_host),
         same_host=same_host,
         context_tokens=last_known_occupancy(parent),
     )
@@ -134,6 +137,34 @@ def _same_binary(parent: Session, binary: ClaudeBinary) -> bool:
     if not _same_file(parent.cli_path, binary.path):
         return False
     return parent.cli_fingerprint in ("", fingerprint_of(Path(binary.path)))
+
+
+def _same_directory(parent: Session, session: Session, *, same_host: bool) -> bool:
+    """Compare the directories: another one may have taken the place of the parent's."""
+    if not _same_file(parent.workdir, session.workdir):
+        return False
+    return not same_host or parent.workdir_identity in ("", directory_identity(session.workdir))
+
+
+# Of `struct statx` in <linux/stat.h>: its size, and where the mask and the time of creation are.
+STATX_SIZE, STATX_BTIME, BTIME_OFFSET, AT_FDCWD = 256, 0x800, 80, -100
+
+
+def directory_identity(path: str) -> str:
+    """Return inode and time of creation, because a new directory may get the inode of a removed
+    one. The time is 0 where the file system does not store it.
+    """
+    try:
+        inode = os.stat(path).st_ino
+    except OSError:
+        return ""
+    found = ctypes.create_string_buffer(STATX_SIZE)
+    status = ctypes.CDLL(None).statx(AT_FDCWD, os.fsencode(path), 0, STATX_BTIME, found)
+    (mask,) = struct.unpack_from("=I", found)
+    if status != 0 or not mask & STATX_BTIME:
+        return f"{inode}:0"
+    seconds, nanoseconds = struct.unpack_from("=qI", found, BTIME_OFFSET)
+    return f"{inode}:{seconds}.{nanoseconds:09d}"
 
 
 def _same_file(one: str, other: str) -> bool:

@@ -2,26 +2,26 @@
 
 Newer CLIs count the whole conversation and also state each session's own share; older ones count
 the session. The probed capabilities of the CLI decide which, never the figures. A session without
-a result line has no figure: its cost is estimated from its tokens, and marked as an estimate.
+a result line has no figure: its cost is the tokens that the API proxy counted at the prices of the
+CLI, marked as measured. Where nothing was counted, the stream gives an estimate that is not added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 
 from escalation.agent.binary import find_binary, fingerprint_of
-from escalation.agent.capabilities import capabilities_of
+from escalation.agent.capabilities import Capabilities, capabilities_of, known_capabilities
 from escalation.agent.stream import COST_STEP, StreamFacts, Tokens
 from escalation.errors import CannotRun
 from escalation.resume import transcripts
+from escalation.sandbox.api_proxy import Spending
 from sessions_app.models import Session
 from sessions_app.models.costs import TOKEN_FIELDS
 
-# Prices relative to an input token, the same for every model so far.
-OUTPUT_WEIGHT, CACHE_WRITE_WEIGHT, CACHE_READ_WEIGHT = Decimal(5), Decimal("1.25"), Decimal("0.1")
 # Sessions searched for one of the same CLI version.
 LATEST_RUNS = 100
 
@@ -35,11 +35,15 @@ class OwnCost:
     estimated_cost_usd: Decimal | None = None
 
 
-def settled_cost(session: Session, facts: StreamFacts, counted: Tokens) -> OwnCost:
-    """Cost by the result line, by the total in the CLI's transcript, or by an estimate.
+Price = Callable[[str], Decimal | None]
+"""Returns the dollars for an input token of a model."""
+NOTHING = OwnCost(cost_usd=Decimal(0), reported_cost_usd=None, basis=Session.CostBasis.MEASURED)
 
-    Where the API proxy has counted the tokens, only the price is estimated.
-    """
+
+def settled_cost(session: Session, facts: StreamFacts, counted: Spending | None) -> OwnCost:
+    """Cost by the result line, by the total in the CLI's transcript, or by the counted tokens."""
+    if not (session.argv or session.cli_pid or facts.answered or facts.result):
+        return NOTHING  # it was cut off before its process was started
     if not facts.result and not facts.writes_lost and (by_total := _by_total(session, facts)):
         return by_total
     return own_cost(
@@ -47,18 +51,18 @@ def settled_cost(session: Session, facts: StreamFacts, counted: Tokens) -> OwnCo
         resumed=session.resumed,
         accumulates=lambda: _accumulates(session),
         baseline=lambda: session.baseline_cost_usd,
-        unit_price=lambda: last_unit_price(session.model, session.cli_version),
+        unit_price=lambda model: unit_price_of(session, model),
         counted=counted,
     )
 
 
-def tokens_of(facts: StreamFacts, cost: OwnCost, counted: Tokens) -> Tokens:
+def tokens_of(facts: StreamFacts, cost: OwnCost, counted: Spending | None) -> Tokens:
     """Tokens of the session. The CLI's figures by model include subagents.
 
     A session that was cut off reported nothing: the API proxy's count is used.
     """
-    if not facts.result and counted != Tokens():
-        return counted
+    if not facts.result and counted is not None and counted.tokens != Tokens():
+        return counted.tokens
     if cost.basis == Session.CostBasis.PER_RUN and facts.reported_tokens is not None:
         return facts.reported_tokens
     return facts.own_tokens
@@ -76,15 +80,42 @@ def _by_total(session: Session, facts: StreamFacts) -> OwnCost | None:
     return _by_difference(total, before)
 
 
-def _accumulates(session: Session) -> bool | None:
-    """Return whether the CLI that ran the session reports totals; None if that CLI is gone."""
+def _capabilities(session: Session) -> Capabilities | None:
+    """Return the capabilities of the CLI that ran the session; None if that CLI is gone."""
     try:
         binary = find_binary()
         is_same = session.cli_fingerprint in ("", fingerprint_of(Path(binary.path)))
     except (CannotRun, OSError):
         return None
-    capabilities = capabilities_of(binary) if is_same else None
-    if capabilities is None or not capabilities.works:
+    found = capabilities_of(binary) if is_same else None
+    return found if found is not None and found.works else None
+
+
+def unit_price_of(session: Session, model: str) -> Decimal | None:
+    """Return the price that the session's CLI has for a model, or for that of the tier.
+
+    Without the CLI it is the price in the last session with a reported cost.
+    """
+    capabilities = _capabilities(session)
+    learned = (capabilities.price_of(name) for name in (model, session.model) if capabilities)
+    known = next((price for price in learned if price is not None), None)
+    return known if known is not None else last_unit_price(session.model, session.cli_version)
+
+
+def expected_unit_price(model: str) -> Decimal | None:
+    """Return the price that the CLI of this host has for a model, without a probe."""
+    try:
+        known = known_capabilities(find_binary())
+    except (CannotRun, OSError):
+        known = None
+    learned = known.price_of(model) if known else None
+    return learned if learned is not None else last_unit_price(model)
+
+
+def _accumulates(session: Session) -> bool | None:
+    """Return whether the CLI that ran the session reports totals; None if that CLI is gone."""
+    capabilities = _capabilities(session)
+    if capabilities is None:
         return None
     parent = session.parent_session
     keeps_id = parent is not None and parent.session_id == session.session_id
@@ -97,8 +128,8 @@ def own_cost(
     resumed: bool,
     accumulates: Callable[[], bool | None],
     baseline: Callable[[], Decimal | None],
-    unit_price: Callable[[], Decimal | None],
-    counted: Tokens = Tokens(),  # noqa: B008 (frozen: nothing can be shared by mistake)
+    unit_price: Price,
+    counted: Spending | None = None,
 ) -> OwnCost:
     """Cost of a session. The callables may be expensive and are called only when needed.
 
@@ -140,32 +171,31 @@ def _by_difference(reported: Decimal, before: Decimal | None) -> OwnCost:
     )
 
 
-def _without_figure(
-    facts: StreamFacts, unit_price: Callable[[], Decimal | None], counted: Tokens
-) -> OwnCost:
-    spent = counted if counted != Tokens() else facts.streamed_tokens
-    if not facts.answered and spent == Tokens():
-        return OwnCost(cost_usd=None, reported_cost_usd=None, basis=Session.CostBasis.UNKNOWN)
-    price = unit_price()
-    if price is None:
-        return OwnCost(cost_usd=None, reported_cost_usd=None, basis=Session.CostBasis.UNKNOWN)
-    estimate = (weighted_tokens(spent) * price).quantize(COST_STEP)
-    return OwnCost(
-        cost_usd=None,
-        reported_cost_usd=None,
-        estimated_cost_usd=estimate,
-        basis=Session.CostBasis.ESTIMATE,
-    )
+def _without_figure(facts: StreamFacts, unit_price: Price, counted: Spending | None) -> OwnCost:
+    unknown = OwnCost(cost_usd=None, reported_cost_usd=None, basis=Session.CostBasis.UNKNOWN)
+    if counted is not None and counted.tokens != Tokens():
+        cost = priced(counted.by_model, unit_price)
+        return unknown if cost is None else replace(NOTHING, cost_usd=cost)
+    if not facts.answered:
+        # A request without an answer may have been charged.
+        return NOTHING if counted is not None and not counted.answers else unknown
+    estimate = priced({facts.model: facts.streamed_tokens}, unit_price)
+    if estimate is None or facts.streamed_tokens == Tokens():
+        return unknown
+    return replace(unknown, estimated_cost_usd=estimate, basis=Session.CostBasis.ESTIMATE)
 
 
-def weighted_tokens(tokens: Tokens) -> Decimal:
-    """Convert all kinds of tokens to a number of input tokens of the same price."""
-    return (
-        Decimal(tokens.input)
-        + OUTPUT_WEIGHT * tokens.output
-        + CACHE_WRITE_WEIGHT * tokens.cache_creation
-        + CACHE_READ_WEIGHT * tokens.cache_read
-    )
+def priced(by_model: Mapping[str, Tokens], unit_price: Price) -> Decimal | None:
+    """Return the dollars for tokens; None if the price of a model is unknown."""
+    total = Decimal(0)
+    for model, tokens in by_model.items():
+        if tokens == Tokens():
+            continue
+        price = unit_price(model)
+        if price is None:
+            return None
+        total += tokens.weighted * price
+    return total.quantize(COST_STEP)
 
 
 def last_unit_price(model: str, cli_version: str = "") -> Decimal | None:
@@ -186,4 +216,4 @@ def last_unit_price(model: str, cli_version: str = "") -> Decimal | None:
     tokens = Tokens(
         seen.input_tokens, seen.output_tokens, seen.cache_read_tokens, seen.cache_creation_tokens
     )
-    return seen.cost_usd / weighted_tokens(tokens)
+    return seen.cost_usd / tokens.weighted

@@ -28,7 +28,7 @@ from escalation.agent.stream import Edit, RecordedLine, StreamFacts, Tokens, edi
 from escalation.report import checked_report
 from escalation.resume import transcripts
 from escalation.resume.transcripts import is_torn, own_and_unheard
-from escalation.run.cost import OwnCost, settled_cost, tokens_of
+from escalation.run.cost import NOTHING, OwnCost, settled_cost, tokens_of
 from escalation.run.prepare import (
     SMALLEST_BUDGET,
     effective_tier,
@@ -362,8 +362,10 @@ def ending_without_facts(
     answered: bool = False,
     record_too_thin: bool = False,
     why_not: str = "",
+    was_started: bool = False,
 ) -> Ending:
     """Build the ending of a session whose process was not started or left no facts."""
+    cost = {} if was_started else _spent(NOTHING, Tokens())
     session = lineage.session
     return Ending(
         tier=session.tier,
@@ -376,7 +378,7 @@ def ending_without_facts(
         is_plan=session.is_plan,
         record_too_thin=record_too_thin,
         why_not=why_not,
-        stored={} if record_too_thin else {"error": error},
+        stored=cost if record_too_thin else {**cost, "error": error},
     )
 
 
@@ -580,7 +582,8 @@ def finish_run(
         record_edits(session)
     # Not earlier: a CLI that is still alive may write more.
     facts.writes_lost = facts.writes_lost or is_torn(session, facts.tool_ids)
-    counted = read_ledger(ledger_of(session)).tokens
+    ledger = ledger_of(session)
+    counted = read_ledger(ledger) if ledger.exists() else None
     cost = settled_cost(session, facts, counted)
     ending = ending_of(
         lineage,

@@ -36,9 +36,9 @@ from escalation.command_policy.grants import grants_for
 from escalation.errors import CannotRun, RecordTooThin, WhyNot
 from escalation.report import REPORT_SCHEMA_JSON
 from escalation.resume import handoff, transcripts
-from escalation.resume.facts import decide_continuation
+from escalation.resume.facts import decide_continuation, directory_identity
 from escalation.resume.transcripts import TranscriptState
-from escalation.run.cost import last_unit_price, weighted_tokens
+from escalation.run.cost import expected_unit_price
 from escalation.run.prompts import prompt_for
 from escalation.run.recorder import Recorder, persistently
 from escalation.sandbox.api_proxy import Spending
@@ -96,7 +96,7 @@ class RunBudget:
         """None while no session of the model has reported a cost: then the price is unknown."""
         if self._price is None:
             return None
-        return (weighted_tokens(spending.tokens) * self._price).quantize(COST_STEP)
+        return (spending.tokens.weighted * self._price).quantize(COST_STEP)
 
     def objection(self, spending: Spending) -> str:
         """Reason to refuse further API requests, or an empty string."""
@@ -192,6 +192,7 @@ def prepare(lineage: Lineage, recorder: Recorder, run_environment: Mapping[str, 
             "prompt": prompt,
             "argv": argv,
             "host": socket.gethostname(),
+            "workdir_identity": directory_identity(session.workdir),
             "cli_path": binary.path,
             "cli_version": binary.version,
             "cli_fingerprint": fingerprint,
@@ -291,7 +292,9 @@ def _budget(lineage: Lineage, tier: Tier) -> RunBudget:
     if spent := first_spent(shared):
         cause = WhyNot.CHAIN_BUDGET if spent.period is None else WhyNot.BUDGET
         raise CannotRun(f"The budget is spent: {spent.refusal}", cause)
-    return RunBudget(price=last_unit_price(tier.model), own=budget_of(lineage, tier), shared=shared)
+    return RunBudget(
+        price=expected_unit_price(tier.model), own=budget_of(lineage, tier), shared=shared
+    )
 
 
 def _require_workdir(session: Session) -> None:

@@ -473,6 +473,7 @@ class TierRun:
             answered=self._facts.answered,
             record_too_thin=record_too_thin,
             why_not=why_not,
+            was_started=self._began is not None,
         )
         finish(self._session, self._recorder, ending)
 

@@ -401,6 +401,11 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
+        # The file exists from the start: without one, nobody has counted the requests.
+        try:
+            _append(path, b"")
+        except OSError as problem:
+            logger.warning("Could not create %s: %s", path, problem)
         # Complete answers are summed once, because every request needs the sum.
         answers = _read(path)
         self._settled = _sum(usage for usage in answers.values() if usage.complete)
@@ -441,7 +446,8 @@ def _append(path: Path, line: bytes) -> None:
     try:
         size = os.fstat(descriptor).st_size
         torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-        os.write(descriptor, b"\n" * torn + line)
+        if line:
+            os.write(descriptor, b"\n" * torn + line)
     finally:
         os.close(descriptor)
 

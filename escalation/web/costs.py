@@ -1,7 +1,8 @@
 """Page of costs, read from sums by day and month, so that its time does not depend on the number of
 sessions.
 
-A cost is what the CLI reported. Estimated and unknown costs are shown beside it and never added.
+A cost is what the CLI reported, or the measured tokens of a killed session. Estimated and unknown
+costs are shown beside it and never added.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ class CostCheckResult(StrEnum):
     PENDING = "pending"
     UNKNOWN = "unknown"
     ESTIMATED = "estimated"
+    MEASURED = "measured"
     NOT_REPORTED = "not_reported"
 
 
@@ -68,6 +69,12 @@ class CostCheck:
                 return (
                     f"Sum of tiers {total}, without {runs}: no result was printed, and ≈ {guess} "
                     "is an estimate. The total cannot be checked."
+                )
+            case CostCheckResult.MEASURED:
+                measured = exact_money(_sum(session.cost_usd for session in self.missing))
+                return (
+                    f"Sum of tiers {total}. {measured} of it, in {runs}, are measured tokens at "
+                    "the prices of the CLI, because no result was printed."
                 )
             case CostCheckResult.UNKNOWN:
                 return (
@@ -110,7 +117,10 @@ def _obstacle(path: Sequence[Session]) -> tuple[CostCheckResult, tuple[Session, 
         guessed = all(session.estimated_cost_usd is not None for session in without)
         return CostCheckResult.ESTIMATED if guessed else CostCheckResult.UNKNOWN, without
     silent = tuple(s for s in path if s.reported_cost_usd is None and not _did_nothing(s))
-    return (CostCheckResult.NOT_REPORTED, silent) if silent else None
+    if not silent:
+        return None
+    measured = all(session.cost_basis == Session.CostBasis.MEASURED for session in silent)
+    return CostCheckResult.MEASURED if measured else CostCheckResult.NOT_REPORTED, silent
 
 
 def _conversations(path: Sequence[Session]) -> list[list[Session]]:

@@ -151,7 +151,9 @@ def session_cost(session: Session) -> str:
     """Format the cost of a session: "pending" while it is open, "unknown" without a figure."""
     if session.cost_usd is None and session.is_open:
         return "pending"
-    return cost(session.cost_usd, session.estimated_cost_usd)
+    is_measured = session.cost_basis == Session.CostBasis.MEASURED and session.cost_usd
+    mark = " (measured)" if is_measured else ""
+    return f"{cost(session.cost_usd, session.estimated_cost_usd)}{mark}"
 
 
 def chain_of(session: Session) -> Chain:

@@ -169,7 +169,9 @@ def _other_runtime(parent: ParentFacts, run: NextRun, limits: ResumeLimits) -> s
 
 
 def _other_directory(parent: ParentFacts, run: NextRun, limits: ResumeLimits) -> str:
-    return "" if parent.same_directory else "the earlier run worked in another directory"
+    if parent.same_directory:
+        return ""
+    return "the earlier run worked in another directory, or it was replaced since"
 
 
 def _in_use(parent: ParentFacts, run: NextRun, limits: ResumeLimits) -> str:
@@ -354,9 +356,14 @@ def _time(seconds: Any) -> str:
 
 
 def _context(facts: Facts) -> str:
-    used, window = facts.parent.get("context_tokens"), facts.run.get("context_window")
+    used = as_text(facts.parent.get("context_tokens"))
+    window = as_text(facts.run.get("context_window"))
     most = as_text(facts.limits.get("context_threshold"))
-    return f"{as_text(used)} of {as_text(window)} tokens; at most a share of {most}"
+    try:
+        share = f" ({Decimal(used) / Decimal(window):.1%}), at most {exact_percent(Decimal(most))}"
+    except ArithmeticError:
+        share = ""
+    return f"{used} of {window} tokens{share}"
 
 
 def _versions(facts: Facts) -> str:

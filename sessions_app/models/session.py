@@ -110,6 +110,7 @@ class CostBasis(models.TextChoices):
     OWN_SHARE = "own_share", "reported by the CLI for this session"
     PER_RUN = "per_run", "reported by a CLI that counts each session separately"
     DIFFERENCE = "difference", "reported total minus the total of the parent"
+    MEASURED = "measured", "measured: counted tokens at the prices of the CLI, without a result"
     ESTIMATE = "estimate", "estimated from the stream, without a result"
     UNKNOWN = "unknown", "unknown, without a result"
 
@@ -446,6 +447,11 @@ class Session(models.Model):
     model_used = OutsideCharField(max_length=100, blank=True)
     argv = OutsideJSONField(default=list, blank=True)
     workdir = models.CharField("working directory", max_length=1000, blank=True)
+    workdir_identity = models.CharField(
+        max_length=64,
+        blank=True,
+        help_text="Inode and time of creation of the directory, which tell a replaced one.",
+    )
     host = models.CharField(max_length=255, blank=True)
     cli_path = models.CharField("CLI", max_length=1000, blank=True)
     cli_version = OutsideCharField("CLI version", max_length=100, blank=True)

@@ -15,6 +15,8 @@ from typing import Any
 from escalation.agent import capabilities
 from escalation.agent.binary import fingerprint_of
 from escalation.report import Report
+from escalation.tiers import get_tier
+from sessions_app.tiers import tier_numbers
 from tests.escalation.rows import ESCALATE, HEALTHY
 
 LAUNCHER = """\
@@ -162,7 +164,8 @@ class FakeCli:
         settings.CLAUDEOPS_CLAUDE_BIN = str(self.path)
         kept = capabilities._kept(fingerprint_of(self.path))
         kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(json.dumps({**PER_RUN, **found}))
+        prices = {get_tier(number).model: "" for number in tier_numbers()}
+        kept.write_text(json.dumps({**PER_RUN, "prices": prices, **found}))
         return self
 
     def then(self, program: str) -> FakeCli:

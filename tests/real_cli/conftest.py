@@ -81,16 +81,20 @@ def play_once(
     state = tmp_path_factory.mktemp("played") / "state"
     played: dict[str, PlayedDrill] = {}
 
-    def once(name: str, text: str = "") -> PlayedDrill:
-        if name not in played:
+    def once(name: str, text: str = "", binary: str = "") -> PlayedDrill:
+        if (key := f"{name} {binary}") not in played:
             with pytest.MonkeyPatch.context() as patch:
                 if text:
                     patch.setattr(scenario, "SCENARIO_DIRECTORY", tmp_path_factory.mktemp(name))
                     (scenario.SCENARIO_DIRECTORY / f"{name}.toml").write_text(text)
-                with override_settings(CLAUDEOPS_STATE_DIR=state, CLAUDEOPS_API_RETRIES=1):
+                with override_settings(
+                    CLAUDEOPS_STATE_DIR=state,
+                    CLAUDEOPS_API_RETRIES=1,
+                    CLAUDEOPS_CLAUDE_BIN=binary,
+                ):
                     forget_login(patch)
-                    played[name] = play(name)
-        return played[name]
+                    played[key] = play(name)
+        return played[key]
 
     with django_db_blocker.unblock(), transaction.atomic():
         yield once

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -167,6 +169,10 @@ def cli(settings, tmp_path):
     return write
 
 
+PROBE_RUNS = 5
+"""A new, a resumed and a forked run with the model of Tier 1, and one for each other model."""
+
+
 def runs_in(directory: Path) -> int:
     log = directory / "runs"
     return len(log.read_text()) if log.exists() else 0
@@ -326,7 +332,27 @@ def test_capabilities_are_stored_and_not_probed_again(cli, tmp_path):
     capabilities._remembered.clear()
 
     assert capabilities_of(binary) == first
-    assert runs_in(tmp_path) == 3
+    assert runs_in(tmp_path) == PROBE_RUNS
+
+
+def test_req5_the_price_of_every_tiers_model_is_learned(cli):
+    found = capabilities_of(cli(PER_RUN))
+
+    price = Decimal("0.00101") / Decimal(1050)
+    assert [found.price_of(model) for model in ("haiku", "sonnet", "opus")] == [price] * 3
+    assert found.price_of("other") is None
+
+
+def test_req5_a_new_model_of_a_tier_needs_one_more_run(cli, tmp_path, settings):
+    binary = cli(PER_RUN)
+    capabilities_of(binary)
+
+    tiers = dict(settings.CLAUDEOPS_TIERS)
+    settings.CLAUDEOPS_TIERS = {**tiers, 3: replace(tiers[3], model="newest")}
+    found = capabilities_of(binary)
+
+    assert found.price_of("newest") == found.price_of("haiku")
+    assert runs_in(tmp_path) == PROBE_RUNS + 1
 
 
 def test_a_replaced_binary_is_probed_again(cli, tmp_path):
@@ -335,7 +361,7 @@ def test_a_replaced_binary_is_probed_again(cli, tmp_path):
     after = capabilities_of(cli(PER_RUN))
 
     assert (before.accumulates_on_fork, after.accumulates_on_fork) == (True, False)
-    assert runs_in(tmp_path) == 6
+    assert runs_in(tmp_path) == 2 * PROBE_RUNS
 
 
 def test_forgotten_capabilities_are_probed_again(cli, tmp_path):
@@ -345,7 +371,7 @@ def test_forgotten_capabilities_are_probed_again(cli, tmp_path):
     forget_capabilities(binary)
     capabilities_of(binary)
 
-    assert runs_in(tmp_path) == 6
+    assert runs_in(tmp_path) == 2 * PROBE_RUNS
 
 
 @pytest.mark.parametrize("content", ["", "{broken", "[]", "{}", '{"missing_flags": 7}'])

@@ -145,6 +145,19 @@ def test_cycles_are_listed_newest_first_without_drills():
     assert "drill three-tiers" in output_of("cycles", "--drills")
 
 
+def test_an_unknown_cost_of_a_cycle_is_listed_as_unknown():
+    first = SessionFactory(escalated=True)
+    SessionFactory(tier=2, parent_session=first, failed=True)
+    SessionFactory(failed=True)
+
+    *rows, _end = output_of("cycles").splitlines()
+    partly, wholly = sorted(rows, key=lambda line: "$" not in line)
+
+    assert "$0.03 + unknown" in partly
+    assert "unknown" in wholly
+    assert "$" not in wholly
+
+
 def test_cycles_as_json_have_reports_services_actions_times_and_reasons():
     report = {
         "summary": "web was down",

@@ -10,8 +10,9 @@ import pytest
 from escalation.agent.stream import StreamFacts, Tokens
 from escalation.resume import transcripts
 from escalation.run import cost as cost_module
-from escalation.run.cost import OwnCost, last_unit_price, own_cost, weighted_tokens
+from escalation.run.cost import OwnCost, last_unit_price, own_cost
 from escalation.run.prepare import conversation_total
+from escalation.sandbox.api_proxy import Spending
 from sessions_app.models import Session
 from tests.escalation.fake_cli import FakeCli
 from tests.escalation.rows import ESCALATE, HEALTHY
@@ -22,7 +23,7 @@ from tests.tables import each_row
 Basis = Session.CostBasis
 
 
-def never() -> Any:
+def never(*_asked: Any) -> Any:
     raise AssertionError("nobody had to ask")
 
 
@@ -48,6 +49,7 @@ def cost_of(facts: StreamFacts, **answers: Any) -> OwnCost:
         accumulates=answers.get("accumulates", never),
         baseline=answers.get("baseline", never),
         unit_price=answers.get("unit_price", never),
+        counted=answers.get("counted"),
     )
 
 
@@ -132,10 +134,44 @@ def test_req5_cost_is_unknown_without_a_baseline():
     assert cost.reported_cost_usd == Decimal("0.5")
 
 
-def test_req5_a_run_without_a_result_is_an_estimate_and_never_a_cost():
+def test_req5_counted_tokens_at_the_prices_of_their_models_are_the_cost():
+    prices = {"opus": Decimal("0.000004"), "haiku": Decimal("0.0000001")}
+    spending = Spending(
+        by_model={"opus": Tokens(input=1000, output=10), "haiku": Tokens(input=2000)}, answers=2
+    )
+
+    cost = cost_of(facts_with(), counted=spending, unit_price=prices.get)
+
+    assert (cost.cost_usd, cost.basis) == (Decimal("0.0044"), Basis.MEASURED)
+    assert cost.estimated_cost_usd is None
+
+
+def test_req5_counted_tokens_without_a_price_have_an_unknown_cost():
+    spending = Spending(by_model={"opus": Tokens(input=1000)}, answers=1)
+
+    cost = cost_of(facts_with(), counted=spending, unit_price=lambda model: None)
+
+    assert (cost.cost_usd, cost.basis) == (None, Basis.UNKNOWN)
+
+
+def test_req5_a_run_without_a_single_request_cost_nothing():
+    cost = cost_of(facts_with(answered=False), counted=Spending())
+
+    assert (cost.cost_usd, cost.basis) == (Decimal(0), Basis.MEASURED)
+
+
+def test_req5_a_request_without_an_answer_has_an_unknown_cost():
+    unseen = Spending(by_model={"opus": Tokens()}, answers=1, cut_off=1)
+
+    cost = cost_of(facts_with(answered=False), counted=unseen)
+
+    assert (cost.cost_usd, cost.basis) == (None, Basis.UNKNOWN)
+
+
+def test_req5_without_a_count_a_run_without_a_result_is_an_estimate_and_never_a_cost():
     price = Decimal("0.000001")
 
-    cost = cost_of(facts_with(), unit_price=lambda: price)
+    cost = cost_of(facts_with(), unit_price=lambda model: price)
 
     assert (cost.cost_usd, cost.basis) == (None, Basis.ESTIMATE)
     assert cost.estimated_cost_usd == price * (1000 + 5 * 100 + 200)
@@ -144,7 +180,7 @@ def test_req5_a_run_without_a_result_is_an_estimate_and_never_a_cost():
 @pytest.mark.parametrize(
     ("facts", "answers"),
     [
-        (facts_with(), {"unit_price": lambda: None}),
+        (facts_with(), {"unit_price": lambda model: None}),
         (facts_with(answered=False), {}),
     ],
 )
@@ -157,7 +193,7 @@ def test_req5_without_evidence_the_cost_is_unknown(facts, answers):
 
 @each_row("odd", [None, "much", True, -1, [], {}])
 def test_a_result_without_a_usable_figure_has_no_cost(odd):
-    cost = cost_of(facts_with({"total_cost_usd": odd}), unit_price=lambda: None)
+    cost = cost_of(facts_with({"total_cost_usd": odd}), unit_price=lambda model: None)
 
     assert (cost.cost_usd, cost.reported_cost_usd) == (None, None)
 
@@ -165,7 +201,7 @@ def test_a_result_without_a_usable_figure_has_no_cost(odd):
 def test_tokens_are_weighted_by_price():
     tokens = Tokens(input=100, output=10, cache_read=1000, cache_creation=80)
 
-    assert weighted_tokens(tokens) == 100 + 50 + 100 + 100
+    assert tokens.weighted == 100 + 50 + 100 + 100
 
 
 @pytest.mark.django_db

@@ -69,10 +69,11 @@ def move_to_another_host(child: Session, fake: FakeCli) -> None:
     change(child.parent_session, host="another-host")
 
 
-def elsewhere(child: Session, fake: FakeCli) -> None:
-    other = Path(child.workdir).parent / "elsewhere"
-    other.mkdir()
-    change(child, workdir=str(other))
+def replace_the_directory(child: Session, fake: FakeCli) -> None:
+    """Another directory takes the place of the one in which Tier 1 worked."""
+    workdir = Path(child.workdir)
+    workdir.rename(workdir.with_name("earlier"))
+    workdir.mkdir()
 
 
 def fill_the_context(child: Session, fake: FakeCli) -> None:
@@ -96,7 +97,7 @@ SPOIL: dict[Guard, Callable[[Session, FakeCli], None]] = {
     Guard.RETIRED: lambda child, fake: Conversation.retire(conversation_of(child), "refused"),
     Guard.EXPIRED: expire,
     Guard.OTHER_RUNTIME: replace_the_cli,
-    Guard.OTHER_DIRECTORY: elsewhere,
+    Guard.OTHER_DIRECTORY: replace_the_directory,
     Guard.IN_USE: use_the_conversation,
     Guard.CONTEXT_FULL: fill_the_context,
     Guard.TRANSCRIPT_UNREADABLE: make_unreadable,

@@ -262,10 +262,10 @@ def test_without_a_figure_the_stream_gives_an_estimate(tmp_path):
     assert after.estimated_cost_usd == Decimal("0.15")
 
 
-def test_session_without_output_has_an_unknown_cost(tmp_path):
+def test_req5_a_session_whose_process_was_not_started_cost_nothing(tmp_path):
     after, _done = recovered(orphan(tmp_path))
 
-    assert (after.cost_usd, after.cost_basis) == (None, Basis.UNKNOWN)
+    assert (after.cost_usd, after.cost_basis) == (Decimal(0), Basis.MEASURED)
 
 
 def test_tokens_of_imported_messages_are_counted(tmp_path):

@@ -114,7 +114,7 @@ def test_the_guards_of_a_resumed_run_have_all_passed():
 
     assert {line.verdict for line in lines} == {PASSED}
     facts = {line.name: line.fact for line in lines}
-    assert facts["context_full"] == "50000 of 200000 tokens; at most a share of 0.80"
+    assert facts["context_full"] == "50000 of 200000 tokens (25.0%), at most 80%"
     assert facts["expired"] == "7.0 s of at most 24 h 00 min"
 
 

@@ -15,6 +15,12 @@ def test_nothing_was_spent_where_there_is_no_ledger(tmp_path):
     assert read_ledger(tmp_path / "none") == Spending()
 
 
+def test_a_ledger_is_there_before_the_first_answer(tmp_path):
+    Ledger(tmp_path / "ledger")
+
+    assert (tmp_path / "ledger").read_bytes() == b""
+
+
 def test_the_last_line_of_an_answer_counts(tmp_path):
     ledger = Ledger(tmp_path / "ledger")
 
