@@ -30,6 +30,7 @@ from django.core.management.base import (
 from django.db import OperationalError, ProgrammingError, connection, connections
 from django.db.utils import Error
 
+from claudeops.state import user_name
 from escalation.errors import RefusalCode, WhyNot
 from sessions_app.redaction.redact import redacted, redacted_data
 from sessions_app.text import clean, one_line
@@ -80,6 +81,15 @@ def refused_for(code: RefusalCode, reasons: Iterable[str]) -> Refused:
 
 
 LONGEST = 300
+
+
+def trouble_with_rights(error: PermissionError) -> str:
+    """Describe a file or directory that the user of this process may not use."""
+    path, reason = error.filename or "A file", error.strerror or error
+    return (
+        f"{path}: {reason} for the user {user_name(os.getuid())}. "
+        "Give another path, or give that user the right."
+    )
 
 
 def trouble_with_database(error: Error) -> str:
@@ -196,6 +206,8 @@ class TerminalCommand(BaseCommand):
             return super().execute(*args, **options)
         except (OperationalError, ProgrammingError) as error:
             raise Refused(RefusalCode.DATABASE, trouble_with_database(error)) from error
+        except PermissionError as error:
+            raise Refused(RefusalCode.FILE, trouble_with_rights(error)) from error
 
     def write_rendered(self, what: RenderableType, *, is_whole: bool) -> None:
         """Write what rich renders, in the colours that this command may use."""

@@ -327,13 +327,25 @@ def put(name: str, content: bytes) -> str:
     if path.exists() and path.read_bytes() == content:
         return ""
     said = ""
-    if name == ENV and path.exists():
-        path = path.with_name(path.name + FROM_BACKUP)
-        said = f"Your settings stay as they are; those of the backup are in {path}."
+    if name == ENV and (path.exists() or not _can_be_made(path)):
+        # The state directory: the one of the settings may belong to another user.
+        path = Path(settings.CLAUDEOPS_STATE_DIR) / (path.name + FROM_BACKUP)
+        said = f"The settings in use stay as they are; those of the backup are in {path}."
     elif path.exists():
         keep_beside(path)
     _write(path, content)
     return said
+
+
+def put_all(files: Iterable[tuple[str, bytes]]) -> list[str]:
+    """Writes files. Returns messages for the operator."""
+    return [sentence for name, content in files if (sentence := put(name, content))]
+
+
+def _can_be_made(path: Path) -> bool:
+    """Tests whether this user may make a file, and the directories that are missing for it."""
+    nearest = next(one for one in path.parents if one.exists())
+    return os.access(nearest, os.W_OK | os.X_OK)
 
 
 def keep_beside(path: Path) -> Path:
@@ -511,11 +523,8 @@ def restore(path: Path, heading: Heading, tell: Tell) -> list[str]:
             carry_out()
         if not is_a_file:
             with beside(stage) as source:
-                _copy_from(source, tell)
-        said = [sentence for name, content in files if (sentence := put(name, content))]
-        if is_a_file:
-            said += _put_in_place(stage, keeping=has_tables)
-    return said
+                return _copy_from(source, files, tell)
+        return put_all(files) + _put_in_place(stage, keeping=has_tables)
 
 
 def _load(path: Path, old: Apps, tell: Tell) -> list[tuple[str, bytes]]:
@@ -541,8 +550,11 @@ def _load(path: Path, old: Apps, tell: Tell) -> list[tuple[str, bytes]]:
     return files
 
 
-def _copy_from(source: str, tell: Tell) -> None:
-    """Copies all rows into PostgreSQL, in one transaction."""
+def _copy_from(source: str, files: list[tuple[str, bytes]], tell: Tell) -> list[str]:
+    """Copies all rows into PostgreSQL and writes the files, in one transaction.
+
+    A file that cannot be written takes the rows back.
+    """
     carry_out()
     models = tables(apps)
     with transaction.atomic():
@@ -555,6 +567,7 @@ def _copy_from(source: str, tell: Tell) -> None:
             for statement in connection.ops.sequence_reset_sql(no_style(), list(models.values())):
                 cursor.execute(statement)
         rebuild_search_text()
+        return put_all(files)
 
 
 def _put_in_place(stage: Path, *, keeping: bool) -> list[str]:

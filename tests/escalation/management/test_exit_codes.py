@@ -1,8 +1,21 @@
 from __future__ import annotations
 
-import pytest
+import errno
+import os
+from typing import ClassVar
 
-from escalation.management.output import MEANINGS, ExitCode, exit_code_of
+import pytest
+from django.core.management import call_command
+
+from claudeops.state import user_name
+from escalation.errors import RefusalCode
+from escalation.management.output import (
+    MEANINGS,
+    ExitCode,
+    Refused,
+    TerminalCommand,
+    exit_code_of,
+)
 from sessions_app.models import Cycle
 from tests.tables import each_row
 
@@ -28,3 +41,18 @@ def test_a_cycle_that_has_not_ended_exits_with_2(state):
 
 def test_every_code_has_a_meaning():
     assert set(MEANINGS) == set(ExitCode)
+
+
+def test_a_path_without_rights_is_refused_with_the_path_and_the_user(tmp_path):
+    class Reading(TerminalCommand):
+        requires_system_checks: ClassVar[list[str]] = []
+
+        def handle(self, *args, **options):
+            raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path))
+
+    with pytest.raises(Refused) as refused:
+        call_command(Reading())
+
+    assert refused.value.code == RefusalCode.FILE
+    assert str(tmp_path) in str(refused.value)
+    assert user_name(os.getuid()) in str(refused.value)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -75,8 +76,20 @@ def test_the_settings_of_the_operator_are_not_replaced(state, tmp_path):
     said = put("env", b"THEIRS=1")
 
     assert (tmp_path / ".env").read_text() == "MINE=1"
-    assert (tmp_path / ".env.from-backup").read_text() == "THEIRS=1"
-    assert ".env.from-backup" in said
+    assert (state / ".env.from-backup").read_text() == "THEIRS=1"
+    assert str(state / ".env.from-backup") in said
+
+
+def test_settings_that_this_user_may_not_write_go_into_the_state_directory(
+    state, settings, monkeypatch
+):
+    settings.CLAUDEOPS_ENV_FILE = Path("/proc/self/no-such-directory/env")
+    monkeypatch.setattr(os, "access", lambda path, mode: path != Path("/proc/self"))
+
+    said = put("env", b"THEIRS=1")
+
+    assert (state / "env.from-backup").read_text() == "THEIRS=1"
+    assert str(state / "env.from-backup") in said
 
 
 def test_an_archived_file_without_an_archive_directory_is_reported(state, settings):
