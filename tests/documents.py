@@ -47,6 +47,11 @@ class Example:
     typed: tuple[Typed, ...]
 
 
+def shell_blocks(text: str) -> list[str]:
+    """Return the blocks `sh` of a page, in order."""
+    return [body for info, body in FENCE.findall(text) if info == "sh"]
+
+
 def example_in(text: str) -> Example:
     """A block `console` is a session at a terminal; one that names a file after its language
     (```toml mine.toml) is that file."""

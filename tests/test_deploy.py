@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from escalation.management.command_line import BY_NAME
+from tests.documents import shell_blocks
 from tests.tables import each_row
 
 DEPLOY = Path(__file__).resolve().parent.parent / "docs" / "deploy"
@@ -53,6 +54,26 @@ def test_the_web_server_has_minimal_rights():
 
     assert (told["ProtectSystem"], told["NoNewPrivileges"]) == ("strict", "yes")
     assert told["CapabilityBoundingSet"] == ""
+
+
+def test_every_sample_is_listed_on_the_page():
+    page = (DEPLOY / "README.md").read_text()
+    samples = {path.name for path in DEPLOY.iterdir()} - {"README.md"}
+
+    assert {name for name in samples if f"({name})" not in page} == set()
+
+
+def test_the_steps_copy_every_unit_and_the_command_before_they_start_the_services():
+    steps = "".join(shell_blocks((DEPLOY / "README.md").read_text()))
+    before, _start, _after = steps.partition("systemctl enable --now")
+
+    assert "install -m 644 docs/deploy/claudeops-*.service /etc/systemd/system/" in before
+    assert "install -m 755 docs/deploy/claudeops /usr/local/bin/claudeops" in before
+
+
+@each_row("name", ["compose.yaml", "nginx.conf", "README.md"])
+def test_the_address_in_notifications_is_set(name):
+    assert "CLAUDEOPS_URL" in (DEPLOY / name).read_text()
 
 
 @each_row("path", sorted(DEPLOY.iterdir()), ids=lambda path: path.name)
