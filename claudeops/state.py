@@ -135,9 +135,9 @@ def complaints(paths: Iterable[Path]) -> Iterator[tuple[str, str]]:
         mode, where = stat.S_IMODE(found.st_mode), shlex.quote(str(path))
         if found.st_uid != os.geteuid():
             yield (
-                f"{path} belongs to {user_name(found.st_uid)}, but Claude Ops runs as "
-                f"{user_name(os.geteuid())}.",
-                f"sudo chown -R {user_name(os.geteuid())} {where}, or run it as its owner.",
+                f"{path} belongs to {_user(found.st_uid)}, but Claude Ops runs as "
+                f"{_user(os.geteuid())}.",
+                f"sudo chown -R {_user(os.geteuid())} {where}, or run it as its owner.",
             )
         if mode & OTHERS:
             wanted = f"{mode & ~OTHERS:o}"
@@ -169,8 +169,8 @@ def _is_plain(path: Path) -> bool:
     return path.exists() and not path.is_symlink()
 
 
-def user_name(number: int) -> str:
+def _user(number: int) -> str:
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:
-        return str(number)
+        return f"user {number}"

@@ -30,7 +30,6 @@ from django.core.management.base import (
 from django.db import OperationalError, ProgrammingError, connection, connections
 from django.db.utils import Error
 
-from claudeops.state import user_name
 from escalation.errors import RefusalCode, WhyNot
 from sessions_app.redaction.redact import redacted, redacted_data
 from sessions_app.text import clean, one_line
@@ -87,7 +86,7 @@ def trouble_with_rights(error: PermissionError) -> str:
     """Describe a file or directory that the user of this process may not use."""
     path, reason = error.filename or "A file", error.strerror or error
     return (
-        f"{path}: {reason} for the user {user_name(os.getuid())}. "
+        f"{path}: {reason} for this command, which runs as user id {os.getuid()}. "
         "Give another path, or give that user the right."
     )
 
