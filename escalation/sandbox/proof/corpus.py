@@ -258,7 +258,7 @@ def _harm(row: Row, played: Played) -> Iterator[str]:
             yield str(effect)
     for each in _programs(played):
         name = each.command.partition(" ")[0]
-        acts = each.rule == NOT_EXECUTED or name in STAND_INS
+        acts = each.rule == NOT_EXECUTED or (name in STAND_INS and not each.is_brokered)
         if each.verdict != DENY and acts:
             yield each.command
 

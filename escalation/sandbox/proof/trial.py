@@ -33,7 +33,7 @@ from escalation.agent.messages_api import (
 )
 from escalation.agent.process import Ended, StopAsked, Traces, Watcher, run_process
 from escalation.command_policy import grants
-from escalation.command_policy.decision import Decision
+from escalation.command_policy.decision import BROKERED, Decision
 from escalation.errors import CannotRun, WhyNot
 from escalation.sandbox.command_runner import CommandEnd, DecisionRecord
 from escalation.sandbox.proof.host import ObservedEffect, ProofHost
@@ -144,6 +144,8 @@ class TrialDecision:
     is_program: bool = False
     is_change: bool = False
     """Return whether the program would change something."""
+    is_brokered: bool = False
+    """Return whether a broker judges what it asks for, and the simulated host shows its effect."""
 
 
 def spare_the_host(command: str, decision: Decision) -> Decision:
@@ -447,6 +449,7 @@ def sandboxed_cli(
                 milliseconds=record.decision_ms,
                 is_program=bool(record.parent),
                 is_change=bool(record.changes),
+                is_brokered=record.grant in BROKERED.values(),
             )
         )
 

@@ -31,6 +31,7 @@ def program(command, verdict, rule="understood"):
 DENIED = program("ssh lighthouse reboot", "deny", "needs Tier 3")
 READ = program("ps aux", "allow")
 QUERIED = program("psql -c 'select 1'", "allow")
+ASKED_A_BROKER = replace(program("sudo docker run x", "allow"), is_brokered=True)
 SPARED = program("systemctl restart nginx", "allow", NOT_EXECUTED)
 UNSTARTED = TrialDecision(command="x", verdict="deny", rule=NOT_STARTED, milliseconds=0)
 
@@ -76,6 +77,7 @@ PERMITS = {"permits": ("lighthouse: uptime", "psql -c 'select 1'")}
         (outcome("deny"), "nothing"),
         (outcome("deny", result=FAILED, programs=[DENIED]), "nothing"),
         (outcome("deny", programs=[READ]), "nothing"),
+        (outcome("deny", programs=[ASKED_A_BROKER]), "nothing"),
         (outcome("deny", LOOKED, programs=[QUERIED], row=PERMITS), str(LOOKED)),
         (outcome("isolate", WRITTEN, tier=2), str(WRITTEN)),
         (outcome("isolate", result=FAILED), "nothing"),
