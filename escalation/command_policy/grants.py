@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from sessions_app.grants import GRANTS, GrantOption, parse_grants
 
 DOCKER, NETWORK, PROCESSES, SSH, BUS, KUBE, HOST = NAMES = GRANTS
-HTTP, FILES = "http", "files"
-"""Given to single vectors: the HTTP proxy to curl and wget, and to `sudo rm` and the like a sandbox
-of root in which only the writable paths can be written."""
-PART_OF = {HTTP: NETWORK, FILES: HOST}
+HTTP, FILES, PROCESS_TABLE, RAW = "http", "files", "process table", "raw socket"
+"""Given to single vectors: the HTTP proxy to curl and wget, to `sudo rm` and the like a sandbox of
+root in which only the writable paths can be written, to a `ps` that could print environments the
+process table without them, and to ping a socket of its own kind."""
+PART_OF = {HTTP: NETWORK, FILES: HOST, PROCESS_TABLE: PROCESSES, RAW: NETWORK}
 """The grants of an operator that include them."""
 MEANING = {
     DOCKER: "the Docker engine, through a filter that knows the tier",

@@ -310,7 +310,8 @@ def end_to_end(message: h11.Request | h11.Response, without: set[bytes]) -> Head
     listed = b",".join(value for name, value in message.headers if name == b"connection")
     of_connection = {name.strip().lower() for name in listed.split(b",")} - LENGTHS
     left_out = OF_ONE_CONNECTION | of_connection | without
-    return [(name, value) for name, value in message.headers if name not in left_out]
+    written = message.headers.raw_items()
+    return [(name, value) for name, value in written if name.lower() not in left_out]
 
 
 class Relay:

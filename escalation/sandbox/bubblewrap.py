@@ -36,6 +36,7 @@ SMALLEST_SANDBOX = (
 # only where one that can be written is seen. Root can write /proc/sys even without any capability.
 FILE_SYSTEM = ("--ro-bind", "/", "/", "--dev", "/dev", "--dev-bind", "/proc", "/proc")
 ENTERED = ("--dev-bind", "/", "/", "--proc", "/proc", "--remount-ro", "/proc")
+ENTERED_WITH_PROCESSES = ("--dev-bind", "/", "/", "--remount-ro", "/proc")
 
 MISSING = "bubblewrap is not installed. Install it: apt-get install bubblewrap"
 TOO_OLD = "bubblewrap {version} is too old: sandboxes need 0.8 or newer (Debian 12, Ubuntu 24.04)"
@@ -403,21 +404,3 @@ def seccomp_program(machine: str = "", *, signals: bool = True) -> bytes:
         jumps = [places[name] - index - 1 if name else 0 for name in (if_true, if_false)]
         program += struct.pack("=HBBI", code, *jumps, value)
     return program + b"".join(struct.pack("=HBBI", _RETURN, 0, 0, end) for end in endings.values())
-
-
-GROUPS_THAT_MAY_PING = Path("/proc/sys/net/ipv4/ping_group_range")
-PING_REMEDY = "sysctl -w net.ipv4.ping_group_range='0 2147483647'"
-
-
-def ping_in_sandbox() -> str:
-    """Return "works", or the reason why `ping` does not work in a sandbox, with the remedy.
-
-    No sandbox may open a raw socket. The kernel can permit ping sockets by group instead.
-    """
-    try:
-        lowest, highest = map(int, GROUPS_THAT_MAY_PING.read_text().split())
-    except (OSError, ValueError):
-        return "unknown: the kernel does not report ping_group_range"
-    if lowest <= os.getegid() <= highest:
-        return "works"
-    return f"does not work: raw sockets are forbidden; set: {PING_REMEDY}"

@@ -26,6 +26,7 @@ import struct
 import subprocess
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -36,12 +37,14 @@ from typing import IO
 from escalation.agent.process import ProcessId, family, process_id
 from escalation.command_policy import grants
 from escalation.command_policy.decision import Decision, ExecRequest, read_one_command
-from escalation.command_policy.programs import PASSED_VARIABLES
+from escalation.command_policy.programs import PASSED_VARIABLES, SHIMS
+from escalation.command_policy.programs.processes import ALSO_IN_SANDBOX
 from escalation.command_policy.understanding import Argv, CommandEffect
 from escalation.sandbox.bubblewrap import Namespace, SandboxNotMade, network_namespace
 from escalation.sandbox.command_sandbox import (
     ENTERED,
     JUDGED_HTTP,
+    NO_HOME,
     OWN_PROCESSES,
     PORTS,
     CommandSandbox,
@@ -52,7 +55,8 @@ from escalation.sandbox.command_sandbox import (
     text_launcher,
     with_sudo,
 )
-from escalation.sandbox.layout import RunPaths
+from escalation.sandbox.http_proxy import Failure, OnFailure
+from escalation.sandbox.layout import TEMPORARY, RunPaths, is_inside
 from escalation.sandbox.limits import (
     MEBIBYTE,
     CommandGroup,
@@ -248,6 +252,8 @@ class CommandOutcome:
     """Processes that the text left running; they ended with the sandbox."""
     ended_because: str = ""
     """The reason why the command runner ended it, for the model."""
+    notice: str = ""
+    """What the output does not tell by itself, for the model."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -734,12 +740,20 @@ Decide = Callable[[ExecRequest], Decision]
 NOT_RUN = CommandEnd(exit_code=DENIED, run_ms=0, location="", has_run=False)
 Ask = Callable[[ApprovalQuestion], None]
 """Forwards a question and returns at once; another thread settles it later."""
-Broker = Callable[[socket.socket], AbstractContextManager[None]]
+Broker = Callable[[socket.socket, OnFailure], AbstractContextManager[None]]
 """Serves a listening socket of a sandbox until the end of the block."""
+# The exit codes of clients by what the proxy, to which they spoke, could not do for them.
+CLIENT_CODES = {
+    "curl": {Failure.NAME: 6, Failure.CONNECTION: 7},
+    "wget": {Failure.NAME: 4, Failure.CONNECTION: 4},
+}
 NOT_YET = (
     "No approver has answered yet, so it did not run. The question stays open for a while: run "
     "exactly the same command again to find the answer."
 )
+ON_HOST = frozenset({grants.HOST, grants.PROCESSES, grants.RAW})
+"""Grants of programs that run on the host itself; for those but the first the policy allows only
+vectors that look."""
 IN_SANDBOX = "in the sandbox"
 """The rule of every Bash call: its text runs without grants."""
 OVER = "The run is over: this command did not run."
@@ -796,6 +810,8 @@ class CommandRunner:
         self._texts = threading.BoundedSemaphore(AT_ONCE)
         self._programs = threading.BoundedSemaphore(2 * AT_ONCE)
         self._record_lock = threading.Lock()
+        self._failed = 0
+        self._failures: deque[tuple[int, Failure, str]] = deque(maxlen=50)
         self._threads: set[threading.Thread] = set()
         self._stopping = -1
         self._groups = ControlGroups()
@@ -852,9 +868,30 @@ class CommandRunner:
                 namespace, listeners = network_namespace([PORTS[name] for name in known])
                 for name, listener in zip(known, listeners, strict=True):
                     self._until_end.callback(listener.close)
-                    self._until_end.enter_context(self._brokers[name](listener))
+                    serving = self._brokers[name](listener, self._note_failure)
+                    self._until_end.enter_context(serving)
                 self._networks[known] = namespace
             return self._networks[known]
+
+    def _note_failure(self, failure: Failure, words: str) -> None:
+        with self._record_lock:
+            self._failed += 1
+            self._failures.append((self._failed, failure, words))
+
+    def _explained(self, outcome: CommandOutcome, argv: Argv, before: int) -> CommandOutcome:
+        """Return the outcome of a client with the code and words of what failed at the proxy.
+
+        Several clients use the proxy at once: the host in the words must be one of the vector.
+        """
+        if outcome.exit_code == 0 or outcome.ended_because:
+            return outcome
+        asked = " ".join(argv)
+        for number, failure, words in reversed(self._failures):
+            named = re.search(r"[\w.-]+(?::\d+)?(?=[ :]|\Z)", words.partition(" to ")[2] or words)
+            if number > before and (named is None or named[0].partition(":")[0] in asked):
+                code = CLIENT_CODES.get(argv[0], {}).get(failure, outcome.exit_code)
+                return replace(outcome, exit_code=code, notice=f"{OWN_WORDS}{words}")
+        return outcome
 
     def judge(
         self,
@@ -1039,9 +1076,10 @@ class CommandRunner:
         judged = self.judge(decide, command, cwd=wanted.cwd, parent=parent, waiting=connection)
         if not judged.may_run:
             return DENIED, judged.words
-        decision = judged.decision
-        # The sandbox of this grant is already that of root.
-        words = after_sudo(decision.argv) if decision.grant == grants.FILES else decision.argv
+        decision = self._in_own_files(judged.decision, wanted.cwd)
+        # The one sandbox is already that of root, the other needs no root.
+        own_rights = (grants.FILES, grants.DOCKER)
+        words = after_sudo(decision.argv) if decision.grant in own_rights else decision.argv
         file = program_path(words[0], self._paths)
         if file is None:
             self.record_end(judged.record, NOT_RUN)
@@ -1065,10 +1103,12 @@ class CommandRunner:
     ) -> CommandOutcome:
         if self._runs_on_host(decision):
             host = HostCommand(self._paths)
+            # What only looks has no use for the settings in a home.
+            home = {} if decision.grant == grants.HOST else {"HOME": NO_HOME}
             start = Start(
                 argv=lambda _text, report: program_launcher(argv, None, report),
-                environment={**host.environment, **dict(decision.environment)},
-                cwd=request.cwd,
+                environment={**host.environment, **home, **dict(decision.environment)},
+                cwd=request.cwd if os.path.isdir(request.cwd) else str(self._paths.workdir),
                 on_host=host,
             )
             return self._run_to_end(start, request, connection)
@@ -1083,19 +1123,34 @@ class CommandRunner:
             return program_launcher(argv, self._limits, report)
 
         sandbox = replace(sandbox, environment=environment)
-        return self._start(sandbox, inside, request, connection, afterwards)
+        before = self._failed
+        outcome = self._start(sandbox, inside, request, connection, afterwards)
+        return self._explained(outcome, decision.argv, before) if network else outcome
 
     def _check_directory(self, decision: Decision, cwd: str) -> Decision:
         """Deny a program on the host outside the directories of the run."""
         if decision.is_denied or not self._runs_on_host(decision):
             return decision
-        if self._paths.is_own_directory(cwd):
-            return decision
+        if decision.grant != grants.HOST or self._paths.is_own_directory(cwd):
+            return decision  # Other programs on the host only look.
         workdir = self._paths.workdir
         return _denied("not there", f"On the host nothing runs in {cwd}: `cd {workdir}` first.")
 
+    def _in_own_files(self, decision: Decision, cwd: str) -> Decision:
+        """Let a program that looks at temporary files of the run look there."""
+        if decision.grant != grants.PROCESSES or decision.argv[0] not in ALSO_IN_SANDBOX:
+            return decision
+        own = self._sandboxes.own_temporary() if self._sandboxes else set()
+        for word in ("", *decision.argv[1:]):
+            place = os.path.normpath(os.path.join(cwd, word))
+            if place == TEMPORARY and own:
+                return replace(decision, grant="")
+            if place.startswith(f"{TEMPORARY}/") and place.split("/")[2] in own:
+                return replace(decision, grant="")
+        return decision
+
     def _runs_on_host(self, decision: Decision) -> bool:
-        return decision.grant == grants.HOST or self._sandboxes is None
+        return decision.grant in ON_HOST or self._sandboxes is None
 
     # Both.
 
@@ -1190,7 +1245,9 @@ class CommandRunner:
         )
         if shell and shell.directory_file and outcome.directory:
             write_directory(shell.directory_file, outcome.directory, self._paths.temp_directory)
-        return exit_code, "\n".join(filter(None, (judged.words, _message(outcome))))
+        hidden = hidden_from(shell.command, self._paths) if shell and location == "sandbox" else ""
+        words = (judged.words, _message(outcome), outcome.notice, hidden)
+        return exit_code, "\n".join(filter(None, words))
 
     def _tried(self, start: Callable[[], CommandOutcome]) -> CommandOutcome:
         """Try again where nothing ran: a path to hide may have disappeared since the lookup."""
@@ -1314,6 +1371,64 @@ def _record(
 
 def _denied(rule: str, reason: str) -> Decision:
     return Decision(verdict=Verdict.DENY, rule=rule, reason=reason)
+
+
+# What a sandbox does not show of what the text of a Bash call names. It decides nothing: it tells
+# the model why an output may differ from what a person would see.
+
+OWN_WORDS = "claudeops: "
+HIDDEN_FROM_TEXT = (
+    (
+        re.compile(
+            r"/proc/(?!(?:cpuinfo|meminfo|loadavg|uptime|version|stat|swaps|mdstat|sys)\b)\S"
+        ),
+        "below /proc a sandbox has its own processes, mounts and network; ps, lsof, ss, ip and "
+        "findmnt show those of the host",
+    ),
+    (
+        re.compile(r"/dev/(?:tcp|udp)/|\bsocket\.(?:socket|create)|IO::Socket|net\.connect"),
+        "a sandbox has no network but HTTP by its proxy, so a refused connection here says nothing "
+        "about the host; use curl, or `nc -z HOST PORT` to test a port",
+    ),
+    (
+        re.compile(r"(?<![\w.])(?:/var)?/run(?:/(?!claudeops)|\b)"),
+        "of /run a sandbox shows only what everybody may read in it and files *.pid",
+    ),
+    (
+        re.compile(r"\b(?:ctr|crictl|nerdctl|lxc|incus|machinectl)\b"),
+        "the sockets of engines other than Docker and Podman are hidden",
+    ),
+    (
+        re.compile(r"\bgit\b.*\b(?:fetch|pull)\b"),
+        "a working directory that is read-only cannot take what git fetches; `git ls-remote` shows "
+        "what is there",
+    ),
+    (
+        re.compile(r"(?<![\w.])/(?:var/)?tmp\b"),
+        "a sandbox has the /tmp of this run; of the host's it shows what everybody may read",
+    ),
+)
+HOMES_IN_TEXT = re.compile(r"(?<![\w./])(?:~|\$HOME\b|/(?:home|root)(?:/[\w.@+-]+)*)")
+HIDDEN_HOMES = (
+    "of homes a sandbox shows the working directory alone; ls, stat, tree and du show names and "
+    "sizes of all, and the operator can grant `read:PATH`"
+)
+
+
+def hidden_from(text: str, paths: RunPaths) -> str:
+    """Return a sentence about what a text names and its sandbox does not show as the host has it.
+
+    One plain command of a program that shows the host as it is needs none.
+    """
+    argv = read_one_command(text)
+    if argv and posixpath.basename(argv[0]) in SHIMS:
+        return ""
+    found = [words for pattern, words in HIDDEN_FROM_TEXT if pattern.search(text)]
+    shown = (str(paths.workdir), *paths.grants.readable, *paths.grants.writable)
+    homes = HOMES_IN_TEXT.findall(text)
+    if any(not any(is_inside(home, path) for path in shown) for home in homes):
+        found.append(HIDDEN_HOMES)
+    return f"{OWN_WORDS}{'; '.join(found)}." if found else ""
 
 
 LEFT_BEHIND = (

@@ -16,6 +16,7 @@ from escalation.agent.process import ProcessId, family, process_id, stop_family
 from escalation.command_policy import grants
 from escalation.command_policy.programs import GRAMMARS, SHIMS
 from escalation.command_policy.programs.environment import understood_environment
+from escalation.command_policy.programs.processes import ALSO_IN_SANDBOX
 from escalation.sandbox import bubblewrap
 from escalation.sandbox.bubblewrap import Namespace
 from escalation.sandbox.layout import (
@@ -39,6 +40,7 @@ from escalation.sandbox.layout import (
     sandbox_home,
     sandbox_mounts,
     showing,
+    shown_files,
 )
 from escalation.sandbox.limits import SandboxLimits, shell_limits
 from sessions_app.credentials import HIDDEN_BY_CLOUD, HIDDEN_FROM_COMMANDS, LOGINS
@@ -84,7 +86,6 @@ def _docker(paths: RunPaths, hidden: list[Mount]) -> GrantMounts:
     }
     return GrantMounts(
         mounts=tuple(Shown(path=path, source=source) for path in sorted(mounted)),
-        environment=(("DOCKER_HOST", f"unix://{DOCKER_SOCKETS[0]}"),),
     )
 
 
@@ -148,7 +149,8 @@ MULTI_CALL = frozenset({"busybox", "toybox", "coreutils"})
 def shim_names(paths: RunPaths) -> frozenset[str]:
     """Return the programs that are shims; in a drill also those of its stand-ins."""
     stand_ins = {file.name for directory in paths.stand_ins for file in directory.glob("*")}
-    return SHIMS | (stand_ins & GRAMMARS.keys())
+    left_out = frozenset() if grants.PROCESSES in paths.grants.names else ALSO_IN_SANDBOX
+    return (SHIMS - left_out) | (stand_ins & GRAMMARS.keys())
 
 
 def program_path(name: str, paths: RunPaths) -> str | None:
@@ -182,7 +184,7 @@ def _path_of(paths: RunPaths) -> str:
 
 
 BASH = ("/bin/bash", "--noprofile", "--norc", "-c")
-ON_HOST_NETWORK = {grants.NETWORK, grants.SSH, grants.PROCESSES}
+ON_HOST_NETWORK = {grants.NETWORK, grants.SSH}
 ENTERED = b"entered\n"
 
 # The shell reads the command from a descriptor, so that its text can have any length and is in no
@@ -224,7 +226,11 @@ exit $status
 """
 OWN_PROCESSES = 2
 """Bubblewrap's first process and the shell."""
-PROGRAM_LAUNCHER = 'echo entered >&{report} && {limits} || exit 126; exec {report}>&-; exec "$@"'
+PROGRAM_LAUNCHER = (
+    "echo entered >&{report} && {limits} || exit 126; exec {report}>&-; "
+    # Under its plain name, with which it begins its messages.
+    'exec -a "${{1##*/}}" "$@"'
+)
 
 
 def text_launcher(limits: SandboxLimits, *, command: int, report: int) -> list[str]:
@@ -274,6 +280,7 @@ class CommandSandboxes:
         self._in_text = [*self._client(), *shim_mounts(paths, self._mounts)]
         self._views: dict[str, _View] = {}
         self._making = threading.Lock()
+        self._mount_points: set[str] = set()
 
     def for_text(self, socket: Path, cwd: str, network: Namespace | None = None) -> CommandSandbox:
         """Return the sandbox of a Bash call: no grant but the brokers, and shims.
@@ -310,6 +317,11 @@ class CommandSandboxes:
     def _mounts_of_text(self, granted: list[GrantMounts]) -> tuple[Mount, ...]:
         return (*(mount for each in granted for mount in each.mounts), *self._in_text)
 
+    def own_temporary(self) -> set[str]:
+        """Return the names of what commands of the run have made in /tmp."""
+        with self._making:
+            return set(os.listdir(self._paths.shared_temporary)) - self._mount_points
+
     @property
     def brokers(self) -> tuple[str, ...]:
         """The brokers that listen in the sandbox of a Bash call."""
@@ -321,7 +333,7 @@ class CommandSandboxes:
 
     def for_program(self, grant: str, cwd: str, network: Namespace | None = None) -> CommandSandbox:
         """Return the sandbox of one judged program with its grant."""
-        if grant == grants.PROCESSES:
+        if grant == grants.PROCESS_TABLE:
             return self._plain_sandbox(cwd)
         if grant == grants.FILES and os.getuid() != 0:
             return self._sudo_sandbox(cwd)
@@ -334,6 +346,8 @@ class CommandSandboxes:
             cwd,
             network=network,
             host_network=grant in ON_HOST_NETWORK,
+            # The programs of systemd look up the names of processes.
+            own_processes=grant != grants.BUS,
         )
 
     def _client(self) -> list[Mount]:
@@ -362,23 +376,25 @@ class CommandSandboxes:
         *,
         network: Namespace | None = None,
         host_network: bool = False,
+        own_processes: bool = True,
         own: Sequence[str] = (),
     ) -> CommandSandbox:
         """Return a sandbox in the view of this name, with mounts of its `own`."""
         view = self._view(name, granted)
         entered = (view.namespace, *((network,) if network else ()))
-        isolation, descriptors = bubblewrap.isolation()
+        isolation, descriptors = bubblewrap.isolation(own_processes=own_processes)
+        files = bubblewrap.ENTERED if own_processes else bubblewrap.ENTERED_WITH_PROCESSES
         return CommandSandbox(
             argv=[
                 *(*bubblewrap.entering(*entered), bubblewrap.BWRAP, *isolation),
                 *(() if host_network or network else ("--unshare-net",)),
-                *(*bubblewrap.ENTERED, *view.own_arguments, *own),
+                *(*files, *view.own_arguments, *own),
                 *mount_arguments(view.sockets_outside()),
                 *("--chdir", cwd),
             ],
             environment=self._environment(environment),
             descriptors=descriptors,
-            system_calls=bubblewrap.seccomp_program(),
+            system_calls=bubblewrap.seccomp_program(signals=own_processes),
             entered=entered,
         )
 
@@ -386,8 +402,10 @@ class CommandSandboxes:
         """Return the mounts of this name, made again if something on the host has changed."""
         with self._making:
             view = self._views.get(name)
-            if view is None or view.granted != granted or view.is_outdated():
-                view = self._views[name] = _View(self._mounts, granted)
+            known = [*self._mounts, *granted]
+            shown = shown_files(self._paths.shared_temporary, known, self._mount_points)
+            if view is None or not view.has(granted, shown) or view.is_outdated():
+                view = self._views[name] = _View(self._mounts, granted, shown)
             return view
 
     def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
@@ -395,10 +413,9 @@ class CommandSandboxes:
         return {**self._paths.tool_environment, **own, **more}
 
     def _plain_sandbox(self, cwd: str) -> CommandSandbox:
-        """Return a sandbox that hides nothing and can write nothing.
+        """Return a sandbox with the host's processes that can write nothing.
 
-        For programs that report on processes, mounts and interfaces and print no file: with hidden
-        paths or a process table of its own, what they print would be false.
+        For a `ps` that might print environments: its user namespace keeps it from reading them.
         """
         isolation, descriptors = bubblewrap.isolation(own_processes=False)
         return CommandSandbox(
@@ -443,9 +460,11 @@ def with_sudo(argv: Sequence[str], *, report: int, calls: int) -> list[str]:
 class _View:
     """The file system of sandboxes with the same mounts, made once and entered by each command."""
 
-    def __init__(self, common: Sequence[Mount], granted: tuple[Mount, ...]) -> None:
-        mounts = [*common, *granted]
-        self.granted = granted
+    def __init__(
+        self, common: Sequence[Mount], granted: tuple[Mount, ...], shown: Sequence[Mount] = ()
+    ) -> None:
+        mounts = [*common, *shown, *granted]
+        self._wanted = (granted, {mount.path for mount in shown})
         self.own_arguments = own_arguments(mounts)
         self._granted = [mount.path for mount in granted if isinstance(mount, Shown)]
         self._shown = {mount.path for mount in mounts if isinstance(mount, Shown)}
@@ -456,6 +475,9 @@ class _View:
         self.namespace = bubblewrap.mount_namespace(
             [*bubblewrap.FILE_SYSTEM, *mount_arguments(mounts), "--remount-ro", "/dev"]
         )
+
+    def has(self, granted: tuple[Mount, ...], shown: Sequence[Mount]) -> bool:
+        return self._wanted == (granted, {mount.path for mount in shown})
 
     def is_outdated(self) -> bool:
         """Return whether the host has new mounts, or a mounted or hidden file was replaced.
@@ -503,7 +525,7 @@ def _python(mounts: list[Mount]) -> list[Mount]:
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 RUN_MARK = "CLAUDEOPS_RUN"
-ALWAYS_PASSED = ("PATH", "LANG", "TZ")
+ALWAYS_PASSED = ("PATH", "LANG", "TZ", "USER", "LOGNAME")
 
 # The command policy relies on these: character set of bash, no program that prompts.
 FIXED_VARIABLES = {
@@ -564,6 +586,8 @@ class HostCommand:
         return {
             **self._paths.tool_environment,
             "HOME": str(self._paths.operator_home),
+            # LVM would complain about the descriptors of the launcher.
+            "LVM_SUPPRESS_FD_WARNINGS": "1",
             COMMAND_MARK: self._mark,
         }
 

@@ -90,6 +90,22 @@ class HttpRules:
     """Further names or addresses with a port: the web server or PostgreSQL on another host."""
 
 
+class Failure(Enum):
+    """Why a request was not passed on."""
+
+    DENIED = auto()
+    NAME = auto()
+    CONNECTION = auto()
+
+
+OnFailure = Callable[[Failure, str], None]
+"""Called with the reason in words."""
+
+
+def _no_report(failure: Failure, words: str) -> None:
+    """Default for a caller that needs no report."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RequestRecord:
     """A request that was decided on; the reason is empty if it was allowed."""
@@ -219,11 +235,13 @@ class HttpProxy:
         self.idle_seconds = idle_seconds
 
     @contextmanager
-    def serving(self, listener: socket.socket) -> Iterator[None]:
+    def serving(
+        self, listener: socket.socket, on_failure: OnFailure = _no_report
+    ) -> Iterator[None]:
         """Serve in the block; then close the listener and all connections."""
 
         def serve(client: socket.socket) -> None:
-            _ProxyExchange(client, self).answer()
+            _ProxyExchange(client, self, on_failure).answer()
 
         with serving_connections(listener, serve):
             yield
@@ -257,16 +275,17 @@ def _parse(request: h11.Request) -> _Asked:
 
 
 class _ProxyExchange(Exchange):
-    def __init__(self, client: socket.socket, proxy: HttpProxy) -> None:
+    def __init__(self, client: socket.socket, proxy: HttpProxy, on_failure: OnFailure) -> None:
         super().__init__(client, proxy.head_seconds)
         self._proxy = proxy
+        self._on_failure = on_failure
 
     def handle(self, request: h11.Request) -> None:
         asked = _parse(request)
         if asked.method == "CONNECT" and names_of(request) & LENGTHS:
             raise Refused(400, "CONNECT has no body.")
         addresses = self._judged_addresses(asked, has_body=_has_body(request))
-        with _connected(asked, addresses) as upstream:
+        with self._connected(asked, addresses) as upstream:
             relay = Relay(self._client, self._wire, upstream, self._proxy.idle_seconds)
             if asked.method == "CONNECT":
                 self._body()
@@ -295,10 +314,26 @@ class _ProxyExchange(Exchange):
             )
         )
         if refusal:
-            raise Refused(403, refusal.message)
+            raise self._failed(403, Failure.DENIED, refusal.message)
         if not addresses:
-            raise Refused(502, f"The name {asked.host} cannot be resolved.")
+            words = f"The name {asked.host} cannot be resolved."
+            raise self._failed(502, Failure.NAME, words)
         return addresses
+
+    def _connected(self, asked: _Asked, addresses: list[str]) -> socket.socket:
+        problem: OSError | None = None
+        for address in addresses:
+            try:
+                return socket.create_connection((address, asked.port), CONNECT_SECONDS)
+            except OSError as error:
+                problem = error
+        status = 504 if isinstance(problem, TimeoutError) else 502
+        words = f"No connection to {asked.host}:{asked.port}: {problem}."
+        raise self._failed(status, Failure.CONNECTION, words)
+
+    def _failed(self, status: int, failure: Failure, words: str) -> Refused:
+        self._on_failure(failure, words)
+        return Refused(status, words)
 
 
 def _has_body(request: h11.Request) -> bool:
@@ -332,14 +367,3 @@ def is_local(address: str) -> bool:
         probe.connect((address, 9))
         return bool(probe.getsockname()[0] == address)
     return False
-
-
-def _connected(asked: _Asked, addresses: list[str]) -> socket.socket:
-    problem: OSError | None = None
-    for address in addresses:
-        try:
-            return socket.create_connection((address, asked.port), CONNECT_SECONDS)
-        except OSError as error:
-            problem = error
-    status = 504 if isinstance(problem, TimeoutError) else 502
-    raise Refused(status, f"No connection to {asked.host}:{asked.port}: {problem}.")

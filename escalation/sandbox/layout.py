@@ -8,6 +8,7 @@ because a mount follows no symbolic link.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import glob
 import logging
@@ -340,10 +341,12 @@ class RunPaths:
 # another user's private directory need not be hidden and cannot be shown.
 
 TEMPORARY = "/tmp"  # noqa: S108 (the sandbox's own)
+RUNNING = "/run"
 ALSO_TEMPORARY = ("/var/tmp", "/dev/shm")  # noqa: S108
 RESOLVER = "/etc/resolv.conf"
 SEARCH, WRITE = stat.S_IXOTH, stat.S_IWOTH
 UNIX_SOCKETS = Path("/proc/net/unix")
+MOUNTS = Path("/proc/self/mountinfo")
 
 
 def sandbox_mounts(paths: RunPaths, *, temporary_bytes: int) -> list[Mount]:
@@ -363,7 +366,15 @@ def sandbox_mounts(paths: RunPaths, *, temporary_bytes: int) -> list[Mount]:
         for mount in hiding(map(str, paths.other_watches))
         if not any(is_inside(mount.path, other.path) for other in shown)
     ]
-    return [*hidden, *others, *shown, *_configuration(paths), *showing(Path(RESOLVER), hidden)]
+    disks = [Shown(path=path) for path in _disks_in_homes()]
+    return [
+        *hidden,
+        *disks,
+        *others,
+        *shown,
+        *_configuration(paths),
+        *showing(Path(RESOLVER), hidden),
+    ]
 
 
 def sandbox_home(paths: RunPaths) -> str:
@@ -467,6 +478,79 @@ def _temporary_directories(size: int, shared: str) -> list[Private]:
             for path in sorted(own)
             if os.path.isdir(path)
         ),
+    ]
+
+
+MOST_SHOWN = 200
+
+
+def shown_files(shared: Path, mounts: Iterable[Mount], mount_points: set[str]) -> list[Shown]:
+    """Show what everybody may read of the host's /tmp and /run, read-only.
+
+    In /tmp also directories, but nothing that the run has a file of its own for: `mount_points`
+    are the names in the directory of the run that were made to show something, and are kept here.
+    In /run only files, and of its directories only files *.pid: others belong to single services.
+    """
+    taken = {mount.path for mount in mounts}
+    own = set(os.listdir(shared)) - mount_points
+    temporary = {
+        entry.name: entry.path
+        for entry in _newest(TEMPORARY)
+        if entry.name not in own and _is_public(entry, directories=True)
+    }
+    for name in mount_points - temporary.keys():
+        _remove_empty(shared / name)
+    mount_points.intersection_update(temporary)
+    mount_points.update(temporary)
+    running = [entry.path for entry in _newest(RUNNING) if _is_public(entry)]
+    named = [path for path in glob.glob(f"{RUNNING}/*/*.pid") if is_reachable(path)]
+    running += [path for path in named if not os.path.islink(path) and os.path.isfile(path)]
+    return [Shown(path=path) for path in (*temporary.values(), *running) if path not in taken]
+
+
+def _remove_empty(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        if path.is_dir():
+            path.rmdir()
+        elif path.stat().st_size == 0:
+            path.unlink()
+
+
+def _newest(directory: str) -> list[os.DirEntry[str]]:
+    try:
+        entries = [entry for entry in os.scandir(directory) if not entry.is_symlink()]
+        entries.sort(key=lambda entry: -entry.stat(follow_symlinks=False).st_mtime)
+    except OSError:
+        return []
+    return entries[:MOST_SHOWN]
+
+
+def _is_public(entry: os.DirEntry[str], *, directories: bool = False) -> bool:
+    try:
+        mode = entry.stat(follow_symlinks=False).st_mode
+    except OSError:
+        return False
+    if stat.S_ISDIR(mode):
+        return directories and mode & 0o005 == 0o005
+    return stat.S_ISREG(mode) and bool(mode & stat.S_IROTH)
+
+
+def _disks_in_homes() -> list[str]:
+    """Return file systems that are mounted in homes and open to everybody: data, no home."""
+    try:
+        lines = MOUNTS.read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return []
+    points = {line.split(" ")[4] for line in lines}
+    return [
+        path
+        for path in sorted(points)
+        if any(path.startswith(f"{home}/") for home in HOMES)
+        and "\\" not in path
+        and not any(f"/{name}" in path for name in HOME_SECRETS)
+        and is_reachable(path)
+        and os.path.isdir(path)
+        and os.stat(path).st_mode & 0o005 == 0o005
     ]
 
 

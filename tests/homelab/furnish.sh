@@ -9,7 +9,7 @@ echo '127.0.0.1 nas shop.lab' >> /etc/hosts
 mkdir -p /srv/shop /var/log/shop /etc/shop
 echo '<h1>Shop</h1>' > /srv/shop/index.html
 echo '{"status": "ok", "version": "1.4.2"}' > /srv/shop/health
-printf 'port = 8080\nworkers = 2\nlog = /var/log/shop/app.log\n' > /etc/shop/shop.conf
+printf 'port = 8082\nworkers = 2\nlog = /var/log/shop/app.log\n' > /etc/shop/shop.conf
 for n in 1 2 3 4 5 6 7 8; do echo "2026-01-0$n 12:00:0$n INFO order $n shipped"; done > /var/log/shop/app.log
 echo '2026-01-09 12:00:09 ERROR payment: connection refused' >> /var/log/shop/app.log
 cat > /etc/systemd/system/shop.service << 'UNIT'
@@ -18,7 +18,7 @@ Description=The shop
 [Service]
 User=pat
 WorkingDirectory=/srv/shop
-ExecStart=/usr/bin/python3 -m http.server 8080
+ExecStart=/usr/bin/python3 -m http.server 8082
 StandardError=append:/var/log/shop/access.log
 Restart=on-failure
 [Install]
@@ -41,9 +41,9 @@ WantedBy=timers.target
 UNIT
 cat > /etc/nginx/sites-enabled/shop << 'SITE'
 server {
-    listen 8000;
+    listen 8088;
     server_name shop.lab;
-    location / { proxy_pass http://127.0.0.1:8080; }
+    location / { proxy_pass http://127.0.0.1:8082; }
 }
 SITE
 systemctl daemon-reload
@@ -100,11 +100,11 @@ services:
     image: lab/busybox:1
     command: sh -c 'echo "database system is ready to accept connections"; exec sleep 1000000'
 COMPOSE
-    printf '# Lab\n\nThe shop (port 8080), the database `shop`, the containers `web` and `db`.\n' > "$lab/CLAUDE-OPS.md"
+    printf '# Lab\n\nThe shop (port 8082), the database `shop`, the containers `web` and `db`.\n' > "$lab/CLAUDE-OPS.md"
     printf 'RETRIES=3\nLEVEL=info\n' > "$lab/config/shop.env"
     for n in 1 2 3; do echo "job $n done"; done > "$lab/logs/jobs.log"
     printf '#!/bin/sh\nsystemctl is-active shop\ndf -h / | tail -1\n' > "$lab/check.sh"
-    printf '#!/bin/sh\npython3 -m http.server 8080 > /dev/null 2>&1 &\necho restarted\n' > "$lab/restart.sh"
+    printf '#!/bin/sh\npython3 -m http.server 8082 > /dev/null 2>&1 &\necho restarted\n' > "$lab/restart.sh"
     chmod +x "$lab/check.sh" "$lab/restart.sh"
     git init -q --bare "/srv/git/$owner.git"
     git -C "$lab" init -q -b main

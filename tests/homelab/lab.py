@@ -5,7 +5,7 @@ copy-on-write view of this machine's files: the project and its `.venv` are at t
 and nothing outside of the lab's directory changes. It has a network of its own with loopback alone.
 It needs root, overlayfs, loop devices and about 2 GB.
 
-    python -m tests.homelab.lab DIRECTORY up            makes it if needed, boots and furnishes it
+    python -m tests.homelab.lab DIRECTORY up            makes a new one, boots and furnishes it
     python -m tests.homelab.lab DIRECTORY run pat id    runs a command as root, pat or another user
     python -m tests.homelab.lab DIRECTORY down
 
@@ -119,8 +119,8 @@ class HomeLab:
         if os.getuid() != 0:
             raise RuntimeError("a home lab needs root: run this proof as root")
         self.directory.mkdir(parents=True, exist_ok=True)
-        if not (self.directory / "image").exists():
-            copy_sparse(image(), self.directory / "image")
+        (self.directory / "image").unlink(missing_ok=True)
+        copy_sparse(image(), self.directory / "image")
         groups = control_groups()
         with (self.directory / "boot.log").open("wb") as log:
             outer = self._outer = subprocess.Popen(
@@ -139,6 +139,9 @@ class HomeLab:
                 words = (self.directory / "boot.log").read_text(errors="replace")
                 raise RuntimeError(f"the home lab did not boot: {words}")
             time.sleep(0.5)
+        # The ordinary user runs this interpreter and this project, also from a home of root.
+        needed = (PROJECT, Path(sys.base_prefix))
+        self.run(["chmod", "o+x", *{str(place) for path in needed for place in path.parents}])
         furnished = self.run(["bash", "-eu", str(FURNISH)])
         if furnished.returncode:
             raise RuntimeError(f"furnish.sh failed in the home lab: {furnished.stderr}")
@@ -277,7 +280,7 @@ def enter_control_groups(groups: Mapping[str, str], name: str) -> None:
 
 def remove_group(group: Path) -> None:
     """Remove a control group, once its last process has ended."""
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while True:
         try:
             group.rmdir()

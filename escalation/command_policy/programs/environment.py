@@ -40,7 +40,7 @@ def understood_environment() -> dict[str, str]:
         "GIT_ASKPASS": "",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_SSH_COMMAND": "ssh",
-        "GIT_ALLOW_PROTOCOL": "https:http:ssh",
+        "GIT_ALLOW_PROTOCOL": "https:http:ssh:file",
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_CONFIG_COUNT": str(len(numbered)),
         **{f"GIT_CONFIG_KEY_{index}": key for index, (key, _value) in numbered},

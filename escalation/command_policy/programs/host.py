@@ -43,6 +43,8 @@ HARMLESS_VARIABLES = names("DEBIAN_FRONTEND=noninteractive LANG=C LC_ALL=C LC_AL
 
 def sudo(argv: Argv) -> Understanding:
     """Read sudo and doas. Another user than root needs Tier 3."""
+    if argv[1:] in (("-l",), ("-n", "-l"), ("-nl",)):
+        return replace(looks(argv, HOST), argv=(argv[0], "-n", "-l"))
     line = read(argv[1:], "-n -u= --user= --non-interactive", to_operand=True)
     users = line.values("-u", "--user")
     require(users, re.compile(r"[a-z_][\w.-]*"))
@@ -476,6 +478,15 @@ def nft(argv: Argv) -> Understanding:
     return acts("nft", argv[1:], FULL, "changes the firewall", HOST)
 
 
+def sshd(argv: Argv) -> Understanding:
+    """Read the checks of sshd, with its own configuration file."""
+    line = read(argv[1:], "-t -T -C=")
+    if line.operands or not line.has("-t", "-T"):
+        raise NotUnderstood("that it would start a server: only -t and -T")
+    require(line.values("-C"), re.compile(r"[\w=.,:-]+"))
+    return looks(argv, HOST)
+
+
 def crontab(argv: Argv) -> Understanding:
     match argv[1:]:
         case ("-l",) | ("-u", _, "-l") | ("-l", "-u", _):
@@ -577,6 +588,10 @@ ON_HOST: dict[str, Grammar] = {
     "nft": nft,
     "crontab": crontab,
     "nginx": nginx,
+    "sshd": sshd,
+    **dict.fromkeys(
+        ("iptables-save", "ip6tables-save"), looking("-c -t= --counters --table=", HOST, "")
+    ),
     "pg_ctlcluster": pg_ctlcluster,
     **dict.fromkeys(("apachectl", "apache2ctl"), apache),
     **dict.fromkeys(("reboot", "shutdown"), forbidden("ends the whole system")),

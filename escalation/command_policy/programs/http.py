@@ -37,9 +37,10 @@ CURL = """
 """
 CURL_SAFE = (
     *("-q", "--globoff", "--proto", "=http,https", "--proto-redir", "=http,https"),
-    *("--max-time", "120"),
+    *("--max-time", "120", "--proxytunnel", "--suppress-connect-headers"),
 )
-"""No .curlrc, no `{}` and `[]` in addresses, no other protocols. A later --max-time wins."""
+"""No .curlrc, no `{}` and `[]` in addresses, no other protocols. A later --max-time wins. By a
+tunnel of the proxy it gets the answer of the server itself, with its headers."""
 BODY = (
     *("-d", "--data", "--data-raw", "--data-binary", "--data-urlencode", "--data-ascii", "--json"),
 )

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from itertools import pairwise
 
-from escalation.command_policy.grants import NETWORK
+from escalation.command_policy.grants import NETWORK, RAW
 from escalation.command_policy.programs.options import (
     Grammar,
     acts,
@@ -43,6 +43,8 @@ TABLE = {
     "snmpget": SNMP,
     "snmpwalk": SNMP,
     "pg_isready": "-h= -p= -d= -U= -t= -q --host= --port= --dbname= --username=",
+    # Left out: -f, a file of hosts.
+    "ssh-keyscan": "-4 -6 -c -D -H -v -p= -T= -t=",
     # Left out: -s, which loads a library.
     "getent": "",
 }
@@ -85,7 +87,7 @@ def ping(argv: Argv) -> Understanding:
     line = read(argv[1:], PING)
     require(line.operands, NAME)
     require(line.values("-i"), PING_INTERVAL)
-    return looks(argv, NETWORK)
+    return looks(argv, RAW)
 
 
 def mtr(argv: Argv) -> Understanding:

@@ -1,14 +1,17 @@
-"""Programs that show processes, sockets, memory and disks of the host.
+"""Programs that show processes, sockets, memory, disks and files of the host, and only that.
 
-A sandbox would show them something false, so they run with the host's process table and network
-namespace, which they can only read.
+A sandbox would show them something false: its own processes, "nobody" for every other user, hidden
+directories as empty. So they run on the host itself. None of them, with the options that are
+understood here, writes, prints the text of a file or the environment of a process, sends a signal
+or starts a program.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
-from escalation.command_policy.grants import HOST, PROCESSES
+from escalation.command_policy.grants import HOST, PROCESS_TABLE, PROCESSES
 from escalation.command_policy.programs.options import (
     Grammar,
     acts,
@@ -17,6 +20,7 @@ from escalation.command_policy.programs.options import (
     names,
     read,
     reader,
+    require,
 )
 from escalation.command_policy.understanding import (
     FULL,
@@ -28,10 +32,12 @@ from escalation.command_policy.understanding import (
 )
 
 HARMLESS = """
-    ps pgrep pidof pstree pwdx netstat free vmstat iostat mpstat uptime w df lsmod lsns lslocks
-    lsipc
+    pidof pstree pwdx netstat free vmstat iostat mpstat uptime w df lsmod lsns lslocks lsipc
+    mountpoint namei stat ls id groups users
 """
 """No option of theirs writes a file, shows its text, sends a signal or starts a program."""
+ALSO_IN_SANDBOX = names("ls stat tree namei mountpoint id groups users hostname du")
+"""Programs that also work in a sandbox, and there show its files."""
 TABLE = {
     # Left out: -K (closes sockets), -D (writes a file), -F (reads one), -N (another namespace).
     "ss": """
@@ -89,11 +95,47 @@ TABLE = {
     # Without a program.
     "numactl": "-H -s --hardware --show",
     "top": "-b -c -i -H -S -n= -d= -o= -p= -u= -U= -w? -E= -e= -1 -v -h",
+    # Left out: --env, which would tell the environment of a process bit by bit.
+    "pgrep": """
+        -a -A -c -d= -f -g= -G= -H -i -l -L -n -o -O= -P= -q -r= -s= -t= -u= -U= -v -w -x -Q -F=
+        --list-full --list-name --count --delimiter= --full --pgroup= --group= --ignore-case
+        --ignore-ancestors --newest --oldest --older= --parent= --session= --terminal= --euid=
+        --uid= --inverse --lightweight --exact --pidfile= --runstates= --quiet --cgroup= --ns=
+        --nslist= --require-handler --logpidfile
+    """,
+    # Left out: -b, -F (a file), and a name to set.
+    "hostname": """
+        -a -A -d -f -i -I -s -y --fqdn --long --short --domain --ip-address --all-ip-addresses
+        --all-fqdns --alias
+    """,
+    # Left out: -o (a file), -R (a file in each directory), --fromfile, --info…, --gitfile.
+    "tree": """
+        -a -d -f -x -L= -P= -I= -p -u -g -s -h -D -F -i -n -C -r -t -c -U -v -A -S -J -X -Q -N -q
+        --dirsfirst --noreport --du --prune --inodes --device --filelimit= --timefmt= --sort=
+        --charset= --si --ignore-case --matchdirs --noroot
+    """,
+    "systemd-cgls": "-a -l -k -u? -c? --no-pager --all --full --unit? --user-unit?",
+    # Of Debian: looks at the clusters of PostgreSQL.
+    "pg_lsclusters": "-h -j -s --no-header --json --start-conf --help",
 }
 OPERANDS = {
-    **dict.fromkeys(("route", "numactl", "top"), ""),
-    **{"who": "am|i", "du": ".*", "ss": r"[\w.:/@%=,()<>! *-]+"},
+    **dict.fromkeys(("route", "numactl", "top", "hostname"), ""),
+    **{"who": "am|i", "ss": r"[\w.:/@%=,()<>! *-]+"},
+    **dict.fromkeys(("du", "tree", "pgrep"), ".*"),
 }
+# The words of a `ps` that cannot print environments. What it rejects it reads once more in the
+# style of BSD, where an `e` in any word means environments. So `-e` is understood with one format
+# alone, which it does not reject.
+PS_LONG = re.compile(r"--(?:forest|no-headers?|headers|(?:sort|pid|ppid|cols|width)=[\w,%+.-]+)")
+PS_BSD = re.compile(r"(?P<flags>[axfujlvwcrh]*)(?P<option>[opU]?)(?P<value>)")
+PS_UNIX = re.compile(r"-(?P<flags>[AadefFjlHw]*)(?P<option>[opCuU]?)(?P<value>.*)")
+PS_VALUES = {
+    "o": re.compile(r"(?!.*environ)[a-z_%,=:]+"),
+    "p": re.compile(r"[0-9,]+"),
+    "C": re.compile(r"[\w.:@/,+-]+"),
+    **dict.fromkeys("uU", re.compile(r"[\w.,-]+")),
+}
+PS_FORMATS: tuple[set[str], ...] = (set(), {"f"}, {"F"}, {"l"}, {"l", "f"}, {"j"}, {"o"})
 IP_OPTIONS = """
     -4 -6 -0 -s -d -r -o -br -c -j -p -h -N -t -stats -details -resolve -oneline -brief -color?
     -json -pretty -human -statistics -f= -family=
@@ -119,13 +161,16 @@ def ps(argv: Argv) -> Understanding:
         if PS_ENVIRONMENT.fullmatch(word) and not PS_VALUED.fullmatch(before):
             return acts("ps", argv[1:], NEVER, "shows the variables of processes", PROCESSES)
         before = word
-    return looks(argv, PROCESSES)
+    # With other words than those it gets a process table without environments.
+    return looks(argv, PROCESSES if _shows_no_environment(argv[1:]) else PROCESS_TABLE)
 
 
 def top(argv: Argv) -> Understanding:
     """Read top in batch mode: on a screen it takes commands."""
-    if not read(argv[1:], TABLE["top"]).has("-b", "-v", "-h"):
+    line = read(argv[1:], TABLE["top"])
+    if not line.has("-b", "-v", "-h"):
         raise NotUnderstood("a screen: add -b -n 1")
+    require(line.values("-o"), re.compile(r"(?i:(?!.*env).*)"))
     return looking(TABLE["top"], PROCESSES, OPERANDS["top"])(argv)
 
 
@@ -133,6 +178,41 @@ def fuser(argv: Argv) -> Understanding:
     if any(re.match(r"-[a-zA-Z]*k|--kill", word) for word in argv[1:]):
         raise NotUnderstood("the option -k (look with `fuser`, then use `kill` with the number)")
     return looking(TABLE["fuser"], PROCESSES)(argv)
+
+
+def _shows_no_environment(words: Argv) -> bool:
+    letters: set[str] = set()
+    rest = iter(words)
+    for written in rest:
+        word = f"--sort={next(rest, '')}" if written == "--sort" else written
+        if PS_LONG.fullmatch(word):
+            continue
+        found = PS_BSD.fullmatch(word) or PS_UNIX.fullmatch(word)
+        if found is None or word in ("", "-"):
+            return False
+        option, value = found["option"], found["value"]
+        if word.startswith("-"):
+            letters |= {*found["flags"], *option}
+        # `-uxe` is read as `uxe` where there is no user xe.
+        if (value and option in ("", "u", "U")) or (
+            option and not PS_VALUES[option].fullmatch(value or next(rest, ""))
+        ):
+            return False
+    return "e" not in letters or letters - {"e", "w", "H"} in PS_FORMATS
+
+
+def networkctl(argv: Argv) -> Understanding:
+    line = read(argv[1:], "-a -s -l -n= --no-pager --no-legend --all --stats --full --lines=")
+    if line.operands[:1] not in ((), ("list",), ("status",), ("lldp",)):
+        raise NotUnderstood(f"`{line.operands[0]}`: only list, status and lldp")
+    return looks(argv, PROCESSES)
+
+
+def tree(argv: Argv) -> Understanding:
+    try:
+        return looking(TABLE["tree"], PROCESSES, OPERANDS["tree"])(argv)
+    except NotUnderstood:
+        return replace(looks(argv), only_in_sandbox=True)
 
 
 def lsof(argv: Argv) -> Understanding:
@@ -164,6 +244,8 @@ GRAMMARS: dict[str, Grammar] = {
     "ps": ps,
     "top": top,
     "fuser": fuser,
+    "networkctl": networkctl,
+    "tree": tree,
     "lsof": lsof,
     "ip": ip,
 }

@@ -34,10 +34,10 @@ from escalation.command_policy.understanding import (
 )
 
 HARMLESS = """
-    cat head tail wc cut tr nl tac rev paste comm md5sum sha1sum sha256sum sha512sum cksum stat ls
+    cat head tail wc cut tr nl tac rev paste comm md5sum sha1sum sha256sum sha512sum cksum
     basename dirname realpath readlink seq sleep base64 od hexdump strings column zcat bzcat xzcat
-    jq uname id whoami groups nproc arch getconf locale echo printf true false : pwd cd test which
-    whereis lsusb lspci dpkg-query users
+    jq uname whoami nproc arch getconf locale echo printf true false : pwd cd test which
+    whereis lsusb lspci dpkg-query
 """
 """No option of theirs writes a file or starts a program."""
 READERS = """
@@ -56,9 +56,8 @@ SORT = """
     --numeric-sort --human-numeric-sort --version-sort --key= --field-separator= --stable --output=
 """
 UNIQ = "-c -d -D -i -u -z -f= -s= -w= --count --repeated --ignore-case --unique"
-DATE = "-d= --date= -I? --iso-8601? -R --rfc-3339= -u --utc -r= --reference="
-HOST = "-a -A -d -f -i -I -s --fqdn --long --short --domain --ip-address --all-ip-addresses"
 FIND_RUNS = re.compile(r"(?!-(?:exec|ok|delete|fprint|fls|files0)).*", re.DOTALL)
+DATE = "-d= --date= -I? --iso-8601? -R --rfc-3339= -u --utc -r= --reference="
 
 
 def is_device(path: str, end: str = "") -> bool:
@@ -200,9 +199,8 @@ GRAMMARS: dict[str, Grammar] = {
     "sort": sort,
     "uniq": uniq,
     "find": find,
-    # An operand without a plus would set the clock, or the name.
+    # An operand without a plus would set the clock.
     "date": looking(DATE, "", r"\+.*"),
-    "hostname": looking(HOST, "", ""),
     "blkid": looking("-o= -s= -p -k -L= -U= -t= -l --output= --match-tag= --label=", ""),
     "rpm": rpm,
     "git": git,

@@ -24,7 +24,7 @@ from escalation.command_policy.understanding import (
 
 # Left out: -F (a configuration that may name programs), -L -R -D -w -W (tunnels), -A (the agent),
 # -I (a library), -S -M -O (shared connections), -E (a log file), -f -N (no command).
-OPTIONS = "-4 -6 -a -C -k -n -q -s -t -T -v -x -p= -l= -J= -c= -m= -o= -i="
+OPTIONS = "-4 -6 -a -C -G -k -n -q -s -t -T -v -x -p= -l= -J= -c= -m= -o= -i="
 KEPT = frozenset({"-4", "-6", "-C", "-n", "-q", "-v", "-p", "-l", "-J", "-c", "-m", "-t"})
 FORCED = (
     *("BatchMode=yes", "ForwardAgent=no", "ForwardX11=no", "ClearAllForwardings=yes"),
@@ -72,6 +72,8 @@ def ssh(argv: Argv) -> Understanding:
     require(line.values("-J"), JUMPS)
     executed = ("ssh", *_forced(line), *_kept(line), "--", *host, *words)
     found = acts("ssh", (*host, *words), LOOK, "", SSH)
+    if line.has("-G") and not words:
+        return replace(found, argv=("ssh", "-G", *executed[1:]))
     if line.has("-t"):
         found = replace(found, level=FULL, why="opens a terminal")
     if line.has("-s"):

@@ -15,7 +15,6 @@ from escalation.agent.binary import NO_CREDENTIALS, credential_in, find_binary, 
 from escalation.agent.capabilities import capabilities_of, forget_capabilities, try_login
 from escalation.errors import CliMissing
 from escalation.management.output import ExitCode, Refused, TerminalCommand, waiting
-from escalation.sandbox.bubblewrap import ping_in_sandbox
 from escalation.sandbox.proof.proof import proof_ahead
 from escalation.web.sandbox import current_sandbox
 from sessions_app.archive.encryption_key import check_keys, older_keys_status
@@ -72,7 +71,6 @@ class Command(TerminalCommand):
         found["login"] = credential_in(login) or NO_CREDENTIALS
         if sandbox["sandbox"]:
             found["sandbox_proof"] = _proof()
-            found["ping_in_sandbox"] = ping_in_sandbox()
         login_works = True
         if options["probe"] and credential_in(login):
             with waiting(self.stderr, "Trying the login"):

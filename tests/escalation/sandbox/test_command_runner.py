@@ -18,6 +18,7 @@ from escalation.command_policy.decision import Decision
 from escalation.command_policy.grants import Grants
 from escalation.sandbox import command_sandbox
 from escalation.sandbox.bubblewrap import Namespace
+from escalation.sandbox.command_runner import OWN_WORDS, hidden_from
 from escalation.sandbox.command_sandbox import CommandSandboxes
 from escalation.sandbox.limits import SandboxLimits
 from escalation.sandbox.setup import write_client
@@ -30,6 +31,7 @@ from tests.escalation.sandbox.running import (
     shell_text,
     wait_until,
 )
+from tests.tables import each_row
 
 SHIM = "curl"
 """A program that is a shim wherever it is installed."""
@@ -173,7 +175,7 @@ def test_kill_does_not_ask_for_the_number_of_an_own_process_that_has_ended(own_h
 
 
 @contextmanager
-def saying(name: str, listener: socket.socket) -> Iterator[None]:
+def saying(name: str, listener: socket.socket, _report: object) -> Iterator[None]:
     """A broker that says its name to each client."""
 
     def serve() -> None:
@@ -644,3 +646,43 @@ def test_a_path_that_disappears_before_the_start_stops_no_command(own_host):
         said = runner.call("cat readme.txt")
 
     assert (said.stdout, said.returncode) == ("hello\n", 0)
+
+
+@each_row(
+    ("text", "says"),
+    [
+        ("cat /proc/4711/status", True),
+        ("cat /proc/mounts | grep srv", True),
+        ("(echo > /dev/tcp/127.0.0.1/80) && echo up", True),
+        ("cat /run/other/file", True),
+        ("cat ~/notes; echo $HOME/x", True),
+        ("cat /home/me/notes", True),
+        ("grep -r x /tmp", True),
+        ("git -C . fetch origin", True),
+        ("ctr version", True),
+        ("cat /proc/meminfo /proc/sys/vm/swappiness", False),
+        ("cat /srv/app/run/x /srv/home/me; ls /etc", False),
+        ("ls -la /home/me /run", False),
+        ("cat {workdir}/x", False),
+        ("git log", False),
+    ],
+)
+def test_a_text_that_names_what_its_sandbox_hides_is_told_so(own_host, text, says):
+    paths = own_host.paths()
+
+    told = hidden_from(text.format(workdir=paths.workdir), paths)
+
+    assert told.startswith(OWN_WORDS) if says else not told
+
+
+def test_a_program_that_looks_at_the_host_runs_there(own_host):
+    """It sees a process outside of every sandbox, and the shim is none that it finds."""
+    pattern = f"sleep 9{os.getpid()}"
+    with running(own_host.paths(), allowed("processes")) as it:
+        before = it.call(f"pgrep -f '{pattern}'")
+        with subprocess.Popen(pattern.split()) as sleeping:
+            during = it.call(f"pgrep -f '{pattern}'")
+            sleeping.kill()
+
+    assert (before.stdout, before.returncode) == ("", 1)
+    assert during.stdout == f"{sleeping.pid}\n"

@@ -60,24 +60,20 @@ def test_the_docker_grant_leads_to_the_filter_and_to_nothing_else(host):
     socket_path = host.root / "state/run/filter.sock"
     try:
         said = host.bash(
-            REACH.format(path="/run/docker.sock")
-            + REACH.format(path="/var/run/docker.sock")
-            + "echo $DOCKER_HOST",
+            REACH.format(path="/run/docker.sock") + REACH.format(path="/var/run/docker.sock"),
             "docker",
             docker_socket=socket_path,
         )
     finally:
         engine.close()
 
-    assert said.stdout.splitlines() == [
-        *("filtered", "filtered", "unix:///run/docker.sock"),
-    ]
+    assert said.stdout.splitlines() == ["filtered", "filtered"]
 
 
 def test_the_docker_client_asks_the_filter(host):
     said = host.bash("docker version 2>&1", "docker", docker_socket=host.root / "state/secret.txt")
 
-    assert "unix:///run/docker.sock" in said.stdout
+    assert "unix:///var/run/docker.sock" in said.stdout
 
 
 def test_without_the_grant_there_is_no_engine(host):
@@ -95,9 +91,9 @@ def test_without_the_grant_there_is_no_engine(host):
 
 
 def test_a_docker_grant_without_a_filter_leads_nowhere(host):
-    said = host.bash("ls /run/docker.sock; echo $DOCKER_HOST", "docker")
+    said = host.bash("ls /run/docker.sock", "docker")
 
-    assert said.stdout == "\n"
+    assert said.stdout == ""
 
 
 def test_no_sandbox_shows_a_key_by_any_name(host):

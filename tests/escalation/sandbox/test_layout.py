@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
+import pytest
+
+from escalation.sandbox import layout
 from escalation.sandbox.layout import (
     Hidden,
     Linked,
@@ -9,6 +13,7 @@ from escalation.sandbox.layout import (
     Private,
     Shown,
     is_hidden,
+    shown_files,
 )
 from escalation.sandbox.layout import mount_arguments as arguments_for
 
@@ -130,3 +135,49 @@ def test_a_readable_path_inside_a_writable_one_is_only_read():
     mounts: list[Mount] = [Shown(path="/srv", writable=True), Shown(path="/srv/app")]
 
     assert mount_arguments(mounts)[3:] == ["--ro-bind", "/srv/app", "/srv/app"]
+
+
+@pytest.fixture
+def host_directories(tmp_path, monkeypatch) -> Path:
+    """A /tmp and a /run of the host, and the directory that is /tmp in sandboxes."""
+    for name in ("tmp", "run/nginx", "shared"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.setattr(layout, "TEMPORARY", str(tmp_path / "tmp"))
+    monkeypatch.setattr(layout, "RUNNING", str(tmp_path / "run"))
+    return tmp_path
+
+
+def shown_names(root: Path, mount_points: set[str]) -> list[str]:
+    found = shown_files(root / "shared", [], mount_points)
+    return sorted(mount.path.removeprefix(f"{root}/") for mount in found)
+
+
+def test_what_everybody_may_read_of_temporary_and_running_files_is_shown(host_directories):
+    for name in ("tmp/open", "tmp/closed", "run/a.pid", "run/nginx/nginx.pid", "run/nginx/other"):
+        (host_directories / name).write_text("x")
+    (host_directories / "tmp/closed").chmod(0o600)
+    for name, mode in (("uploads", 0o755), ("private", 0o700)):
+        (host_directories / "tmp" / name).mkdir(mode)
+    (host_directories / "tmp/link").symlink_to("/etc/passwd")
+
+    shown = shown_names(host_directories, set())
+
+    assert shown == ["run/a.pid", "run/nginx/nginx.pid", "tmp/open", "tmp/uploads"]
+
+
+def test_a_file_of_the_run_is_not_replaced_by_one_of_the_host(host_directories):
+    for name in ("tmp/x", "shared/x"):
+        (host_directories / name).touch()
+
+    assert shown_names(host_directories, set()) == []
+    assert shown_names(host_directories, {"x"}) == ["tmp/x"]
+
+
+def test_a_mount_point_is_removed_with_the_file_that_it_showed(host_directories):
+    for name in ("shared/gone", "shared/own"):
+        (host_directories / name).touch()
+    mount_points = {"gone"}
+
+    assert shown_names(host_directories, mount_points) == []
+    assert [path.name for path in (host_directories / "shared").iterdir()] == ["own"]
+    assert mount_points == set()

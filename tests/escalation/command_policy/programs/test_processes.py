@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from escalation.command_policy.understanding import FULL, LOOK, NEVER
-from tests.escalation.command_policy.vectors import Row, assert_is, assert_not_understood
+from tests.escalation.command_policy.vectors import (
+    Row,
+    assert_is,
+    assert_not_understood,
+    understood,
+)
 from tests.tables import each_row
 
 
@@ -56,10 +61,63 @@ from tests.tables import each_row
         "sar -u 1 1",
         "arp -an",
         "route -n",
+        "ls -la /home",
+        "stat -c %U /srv/a\\ b",
+        "namei -l /srv",
+        "mountpoint /srv",
+        "id pat",
+        "groups",
+        "hostname -I",
+        "tree -L 1 /srv",
+        "pg_lsclusters -h",
+        "networkctl status eth0",
+        "systemd-cgls --no-pager",
     ],
 )
 def test_a_look_has_the_hosts_processes(command):
     assert_is(Row(command, command.split()[0], LOOK, "processes"))
+
+
+@each_row(
+    ("command", "grant"),
+    [
+        ("ps", "processes"),
+        ("ps axf", "processes"),
+        ("ps auxww --sort=-%mem", "processes"),
+        ("ps axo pid,comm", "processes"),
+        ("ps -ef", "processes"),
+        ("ps -efH --forest", "processes"),
+        ("ps -e -o pid,user,comm --sort=-rss", "processes"),
+        ("ps -u postgres -o comm=", "processes"),
+        ("ps -C nginx -o pid,cmd", "processes"),
+        ("ps -p 1,2 -o comm=", "processes"),
+        # Perhaps with environments: read again in the style of BSD.
+        ("ps -eu x", "process table"),
+        ("ps -e -U nobody", "process table"),
+        ("ps -eO u", "process table"),
+        ("ps -eTf --forest", "process table"),
+        ("ps -ej -o pid", "process table"),
+        ("ps -o environ", "process table"),
+        ("ps axo pid,environ", "process table"),
+        ("ps -o", "process table"),
+        ("ps -", "process table"),
+    ],
+)
+def test_a_ps_that_might_print_environments_has_a_table_without_them(command, grant):
+    assert_is(Row(command, "ps", LOOK, grant))
+
+
+@each_row(
+    "command",
+    [
+        "tree -o x",
+        "tree -R -H .",
+    ],
+)
+def test_what_may_run_or_write_stays_in_the_sandbox(command):
+    assert_is(Row(command, command.split()[0], LOOK, ""))
+    assert understood(command).only_in_sandbox
+    assert_not_understood(command, elsewhere=True)
 
 
 @each_row(
@@ -83,6 +141,13 @@ def test_ip_shows_and_switches_an_interface(command, action, level, grant):
         "top",
         "top -n 1",
         "top -b evil",
+        "top -bn1 -o ENVIRON",
+        "pgrep --env KEY=a",
+        "pgrep --en KEY=a",
+        "hostname evil",
+        "hostname -F x",
+        "networkctl down eth0",
+        "networkctl reload",
         "ss -K dst 1.2.3.4",
         "ss -tKn",
         "ss --kill dst 1.2.3.4",

@@ -1,0 +1,53 @@
+"""Compares what a look printed in the sandbox with what it printed by hand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+OWN_WORDS = "claudeops: "
+# What changes from moment to moment: numbers, sizes, times.
+# Sentences of Claude Ops, and what clients say about the proxy before the answer of the server.
+OF_PROXY = re.compile(rf"^{OWN_WORDS}|Connection established|(?:HTTP|Proxy) request sent")
+PLACE = re.compile(r"^(?:bash|/dev/fd/\d+): (?=line \d+: )")
+NUMBER = re.compile(r"\d+(?:[.,:]\d+)*[KMGTkmgt]?i?B?\b|\b[0-9a-f]{7,64}\b|\d+")
+# Processes of the comparison itself, which by hand are other ones.
+OWN = re.compile(
+    r"bwrap|play_looks|command-shim|claudeops|CLAUDEOPS|kworker|\bps\b|pstree|\bgrep\b|\bawk\b"
+    r"|\bsort\b|\bhead\b|\bbash\b|\bsh -c\b|\blsof\b|\btop\b|\bpython3? -m tests|setpriv|nsenter"
+    r"|\bshim\b|tool-cl"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Comparison:
+    look: str
+    is_same: bool
+    says_why: bool
+    """The output has a sentence of Claude Ops that says what is hidden or denied."""
+    difference: str = ""
+
+
+def lines_of(output: str) -> list[str]:
+    told = (line for line in output.splitlines() if not OF_PROXY.search(line))
+    plain = (NUMBER.sub("0", " ".join(PLACE.sub("", line).split())) for line in told)
+    return [line for line in plain if line and not OWN.search(line)]
+
+
+def compared(row: Mapping[str, Any]) -> Comparison:
+    """Compare with two runs by hand: a line that differs between those is not expected."""
+    before, seen, after = (row[name] for name in ("before", "seen", "after"))
+    first, second = set(lines_of(before["output"])), set(lines_of(after["output"]))
+    found = set(lines_of(seen["output"]))
+    missing, added = (first & second) - found, found - (first | second)
+    wrong_code = seen["code"] not in {before["code"], after["code"]}
+    parts = [f"exit code {seen['code']} instead of {before['code']}"] if wrong_code else []
+    parts += [f"- {line}" for line in sorted(missing)] + [f"+ {line}" for line in sorted(added)]
+    return Comparison(
+        look=row["look"],
+        is_same=not parts,
+        says_why=bool(row["denied"]) or OWN_WORDS in seen["output"],
+        difference="\n".join(parts),
+    )
