@@ -1404,9 +1404,14 @@ HIDDEN_FROM_TEXT = (
         "what is there",
     ),
     (
-        re.compile(r"(?<![\w.])/(?:var/)?tmp\b"),
+        re.compile(r"\A[^>]*(?<![\w.])/(?:var/)?tmp\b[^>]*\Z"),
         "a sandbox has the /tmp of this run; of the host's it shows what everybody may read",
     ),
+)
+PGREP = re.compile(r"\bpgrep\b[^|;&]* -[a-zA-Z]*f")
+FINDS_ITSELF = (
+    "`pgrep -f` also finds the processes of this call (bash, tool-client), whose words "
+    "match; `pgrep -x NAME` and `systemctl status` do not"
 )
 HOMES_IN_TEXT = re.compile(r"(?<![\w./])(?:~|\$HOME\b|/(?:home|root)(?:/[\w.@+-]+)*)")
 HIDDEN_HOMES = (
@@ -1420,10 +1425,11 @@ def hidden_from(text: str, paths: RunPaths) -> str:
 
     One plain command of a program that shows the host as it is needs none.
     """
+    found = [FINDS_ITSELF] if PGREP.search(text) else []
     argv = read_one_command(text)
     if argv and posixpath.basename(argv[0]) in SHIMS:
-        return ""
-    found = [words for pattern, words in HIDDEN_FROM_TEXT if pattern.search(text)]
+        return f"{OWN_WORDS}{found[0]}." if found else ""
+    found += [words for pattern, words in HIDDEN_FROM_TEXT if pattern.search(text)]
     shown = (str(paths.workdir), *paths.grants.readable, *paths.grants.writable)
     homes = HOMES_IN_TEXT.findall(text)
     if any(not any(is_inside(home, path) for path in shown) for home in homes):

@@ -91,7 +91,7 @@ class HttpRules:
 
 
 class Failure(Enum):
-    """Why a request was not passed on."""
+    """Reasons for which a request is not passed on."""
 
     DENIED = auto()
     NAME = auto()

@@ -12,7 +12,7 @@ OWN_WORDS = "claudeops: "
 # Sentences of Claude Ops, and what clients say about the proxy before the answer of the server.
 OF_PROXY = re.compile(rf"^{OWN_WORDS}|Connection established|(?:HTTP|Proxy) request sent")
 PLACE = re.compile(r"^(?:bash|/dev/fd/\d+): (?=line \d+: )")
-NUMBER = re.compile(r"\d+(?:[.,:]\d+)*[KMGTkmgt]?i?B?\b|\b[0-9a-f]{7,64}\b|\d+")
+NUMBER = re.compile(r"\d+(?:[.,:]\d+)*[KMGTkmgt]?i?B?\b|\b[0-9a-fA-F]{7,64}\b|\d+")
 # Processes of the comparison itself, which by hand are other ones.
 OWN = re.compile(
     r"bwrap|play_looks|command-shim|claudeops|CLAUDEOPS|kworker|\bps\b|pstree|\bgrep\b|\bawk\b"

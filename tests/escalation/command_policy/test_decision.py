@@ -162,7 +162,7 @@ def test_the_vector_to_execute_has_what_makes_it_safe(command, argv):
         ("sudo curl http://shop/", "works in the sandbox"),
         ("sudo ssh nas uptime", "works in the sandbox"),
         ("sudo psql -h db -c 'SELECT 1'", "works in the sandbox"),
-        ("sudo ps auxe", "works in the sandbox"),
+        ("sudo ps auxe", "for no tier"),
         ("sudo sudo dmesg", "works in the sandbox"),
         ("sudo git status", "works in the sandbox"),
         ("sudo rm /tmp/x", "writes outside"),

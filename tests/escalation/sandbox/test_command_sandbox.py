@@ -181,13 +181,15 @@ def test_git_finds_the_repository_around_a_working_directory_that_is_written(hos
     assert said.returncode == 0
 
 
-def test_the_temporary_directory_is_empty_and_the_sandboxes_own(host):
-    with tempfile.NamedTemporaryFile(dir="/tmp") as file:
+def test_the_temporary_directory_is_the_runs_own_and_shows_what_everybody_may_read(host):
+    with tempfile.NamedTemporaryFile(dir="/tmp") as file, tempfile.NamedTemporaryFile() as closed:
         os.chmod(file.name, 0o644)
-        name = Path(file.name).name
-        said = host.bash(f'ls -A /tmp; echo x > "$TMPDIR/{name}.x" && cat /tmp/{name}.x')
+        said = host.bash(
+            f"ls {file.name} {closed.name} 2>/dev/null; echo x >> {file.name} || echo read-only; "
+            f'echo x > "$TMPDIR/{Path(file.name).name}.x" && cat {file.name}.x'
+        )
 
-    assert said.stdout == "x\n"
+    assert said.stdout == f"{file.name}\nread-only\nx\n"
     assert not Path(f"{file.name}.x").exists()
 
 
@@ -205,7 +207,7 @@ def test_without_a_grant_only_the_sandboxes_own_processes_are_seen(host):
     count = "ls /proc | grep -c '^[0-9]'"
 
     assert int(host.bash(count).stdout) < 10
-    assert int(host.bash(count, "processes").stdout) > 10
+    assert int(host.bash(count, "process table").stdout) > 10
 
 
 def test_through_the_grant_processes_are_seen_and_neither_touched_nor_read(host):
@@ -213,7 +215,7 @@ def test_through_the_grant_processes_are_seen_and_neither_touched_nor_read(host)
         said = host.bash(
             f"ps -o args= -p {process.pid}; cat /proc/{process.pid}/environ; "
             f"ls -l /proc/{process.pid}/fd/; kill -9 {process.pid}; cat /proc/{process.pid}/maps",
-            "processes",
+            "process table",
         )
         assert process.poll() is None
 
