@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ from urllib.parse import quote
 
 import h11
 
+from escalation.command_policy.programs import understand
+from escalation.command_policy.understanding import NotUnderstood
 from escalation.sandbox.broker import (
     HEAD_SECONDS,
     LENGTHS,
@@ -466,6 +469,33 @@ def _with_real(places: tuple[str, ...]) -> tuple[str, ...]:
     return (*places, *map(os.path.realpath, places))
 
 
+def peer_command(client: socket.socket) -> tuple[str, ...]:
+    """Return the command line of the client, as it says itself; empty if it has ended."""
+    size = struct.calcsize("3i")
+    credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    pid, _user, _group = struct.unpack("3i", credentials)
+    try:
+        line = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return ()
+    return tuple(line.decode(errors="replace").rstrip("\0").split("\0"))
+
+
+def takes_down(argv: tuple[str, ...]) -> bool:
+    """Return whether a command line is `docker compose down`, also as docker starts its plugin.
+
+    A client can hide that. Then its removal is refused after its stops, as for `docker rm`.
+    """
+    program = os.path.basename(argv[0]) if argv else ""
+    if program not in ("docker", "docker-compose"):
+        return False
+    try:
+        words = ("docker" if "compose" in argv[1:] else program, *argv[1:])
+        return understand(words).action == "docker compose down"
+    except NotUnderstood:
+        return False
+
+
 class DockerFilter:
     def __init__(
         self,
@@ -733,6 +763,7 @@ class _DockerExchange(Exchange):
             vector=vector,
             options=options_in(asked),
             compose_service=compose_service_in(labels)[1],
+            is_part_of_down=takes_down(peer_command(self._client)),
         )
 
     def _create(self, asked: DockerRequest, facts: Facts, body: bytes) -> None:

@@ -280,6 +280,8 @@ class DockerEffect:
     options: tuple[str, ...] = ()
     """Options that `vector` leaves out, for people: ("--signal=HUP",)."""
     compose_service: str = ""
+    is_part_of_down: bool = False
+    """The client is `docker compose down`, which stops everything before it removes anything."""
 
     @property
     def counted(self) -> Change.Kind:
@@ -299,7 +301,8 @@ class DockerEffect:
             plain.append(("docker", "run", *self.vector[2:]))
         # The removal of a container that was replaced is a part of `up`.
         is_replaced = self.verb == "rm" and self.kind == EffectKind.OTHER
-        verbs = (self.verb, *halves, *(() if is_replaced else COMPOSED.get(self.verb, ())))
+        wholes = () if is_replaced else COMPOSED.get(self.verb, ())
+        verbs = (self.verb, *halves, *wholes, *(("down",) if self.is_part_of_down else ()))
         composed = [("docker", "compose", verb, self.compose_service) for verb in verbs]
         both = (self.vector, *plain, *(composed if self.compose_service else ()))
         return tuple(dict.fromkeys(both))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from escalation.sandbox.docker_filter import takes_down
 from escalation.sandbox.docker_rules import COMPOSE_FILES, DockerEffect, is_same_network
 from escalation.sandbox.proof.docker_engine import Container, DockerEngine, docker_engine
 from tests.escalation.sandbox.docker_cases import Judge, curl, docker, filters_before
@@ -473,6 +476,50 @@ def test_the_removal_of_a_replaced_container_is_not_called_down(engine, filtered
 
     removals = [effect for effect in judge.effects if effect.verb == "rm"]
     assert [("docker", "compose", "down", "api") in one.spellings for one in removals] == [False]
+
+
+STOPS = """
+import http.client, socket
+connection = http.client.HTTPConnection("docker")
+connection.sock = socket.socket(socket.AF_UNIX)
+connection.sock.connect("tier2.sock")
+connection.request("POST", "/containers/shop-api-1/stop")
+print(connection.getresponse().status)
+"""
+
+
+@pytest.mark.parametrize(("verb", "status", "running"), [("down", 403, True), ("stop", 204, False)])
+def test_a_down_that_is_denied_stops_nothing(engine, tmp_path, verb, status, running):
+    def deny_down(effect: DockerEffect) -> str:
+        return "denied" if ("docker", "compose", "down", "api") in effect.spellings else ""
+
+    (tmp_path / verb).write_text(STOPS)
+    with filters_before(tmp_path / "engine.sock", judge_effect=deny_down) as filtered:
+        filtered(2)
+        # Python under another name: it runs the file that its first word names.
+        printed = subprocess.check_output(
+            ["docker-compose", verb, "-t", "1"], executable=sys.executable, cwd=tmp_path, timeout=30
+        )
+
+    assert int(printed) == status
+    assert engine.containers["shop-api-1"].running is running
+
+
+@each_row(
+    ("command", "expected"),
+    [
+        ("docker compose down", True),
+        ("docker-compose -f compose.yaml down -t 1", True),
+        ("/usr/libexec/docker/cli-plugins/docker-compose compose -p shop down", True),
+        ("docker-compose -f down stop", False),
+        ("docker compose up -d --remove-orphans", False),
+        ("docker stop down", False),
+        ("python3 compose down", False),
+        ("", False),
+    ],
+)
+def test_the_command_line_of_a_client_tells_whether_it_takes_down(command, expected):
+    assert takes_down(tuple(command.split())) is expected
 
 
 @pytest.fixture
