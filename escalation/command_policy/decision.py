@@ -26,7 +26,7 @@ from escalation.command_policy.grants import (
     Grants,
 )
 from escalation.command_policy.plain_shell import read_commands
-from escalation.command_policy.programs.host import FILE_PROGRAMS
+from escalation.command_policy.programs.host import AS_OWNER, FILE_PROGRAMS
 from escalation.command_policy.protected import (
     Supervisor,
     chosen,
@@ -51,6 +51,8 @@ STAND_INS = frozenset({"docker", "ansible-playbook"})
 """Programs of drills that are shims, too."""
 BROKERED = {"docker": DOCKER, "docker-compose": DOCKER, "kubectl": KUBE, "helm": KUBE}
 """Clients whose requests a broker judges: behind `sudo` they run as without it."""
+AS_OTHERS = frozenset({HOST, BUS, PROCESSES, *BROKERED.values()})
+"""Grants of programs that run as another user as they run as root."""
 CLEARS = frozenset({"rm", "rmdir", "truncate", "mkdir", "touch", "find"})
 """Programs that free or prepare a directory: as root for Tier 2 where the operator names it."""
 _SCRIPT = re.compile(r"/etc/init\.d/([\w@:][\w@:.-]*)")
@@ -264,6 +266,11 @@ def in_short(words: Argv) -> str:
     return plain if len(plain) <= 120 else f"{plain[:117]}…"
 
 
+def owner_in(argv: Argv) -> str:
+    """Return the user of `sudo -n -u USER --`; empty for root and other programs."""
+    return argv[3] if argv[1:3] == ("-n", "-u") and argv[4:] == ("--",) else ""
+
+
 def program_name(word: str, policy: CommandPolicy) -> str:
     """Return the plain name of a trusted program."""
     directory, name = posixpath.split(word)
@@ -368,9 +375,18 @@ class _Judge:
         return tuple(passed)
 
     def vector(
-        self, argv: Argv, place: _Place, *, depth: int = 0, allowed: bool = False
+        self,
+        argv: Argv,
+        place: _Place,
+        *,
+        depth: int = 0,
+        allowed: bool = False,
+        owner: str = "",
     ) -> Understanding | None:
-        """Judge a vector and those inside it; return it with the vector to execute."""
+        """Judge a vector and those inside it; return it with the vector to execute.
+
+        `owner` is the user, other than root, as whom `sudo` runs it.
+        """
         shown = in_short(argv)
         try:
             if depth > _DEEPEST:
@@ -408,11 +424,17 @@ class _Judge:
         else:
             self._level(understood.level, shown, understood.why)
         inside = [
-            self.vector(inner, self._below(understood, place), depth=depth + 1, allowed=allowed)
+            self.vector(
+                inner,
+                self._below(understood, place),
+                depth=depth + 1,
+                allowed=allowed,
+                owner=owner_in(understood.argv),
+            )
             for inner in understood.inner
         ]
         if place is _Place.SUDO:
-            return self._with_sudo(understood, shown)
+            return self._with_sudo(understood, shown, owner)
         if place is _Place.HERE:
             return self._here(understood, inside, shown)
         return understood
@@ -493,7 +515,28 @@ class _Judge:
                     f"operator can grant `write:{path}`: say so in your report.",
                 )
 
-    def _with_sudo(self, understood: Understanding, shown: str) -> Understanding:
+    def _as_owner(self, understood: Understanding, shown: str, owner: str) -> Understanding:
+        """Let a user of the host read its database, with the variables that sudo removes."""
+        if understood.argv[0] not in AS_OWNER:
+            self._deny(
+                "not as another user",
+                f"`{shown}` does not run as {owner}: only services, processes and databases are "
+                "reached as another user. Without `sudo` it runs as the user of the watch; if "
+                "that is not enough, leave it to a person, and say so in your report.",
+            )
+        if understood.sends_to:
+            self._deny(
+                "not as another user",
+                f"`{shown}` names a host: as another user only the database of this host is "
+                "reached. Leave out the host, or leave out `sudo`.",
+            )
+        variables = (f"{name}={value}" for name, value in understood.environment)
+        argv = ("env", *variables, *understood.argv) if understood.environment else understood.argv
+        return replace(understood, argv=argv, environment=(), grant=HOST)
+
+    def _with_sudo(self, understood: Understanding, shown: str, owner: str) -> Understanding:
+        if owner and not understood.writes and understood.grant not in AS_OTHERS:
+            return self._as_owner(understood, shown, owner)
         program = understood.argv[0]
         if understood.grant in BROKERED.values():
             return understood

@@ -128,13 +128,16 @@ def psql(argv: Argv) -> Understanding:
     texts = line.values("-c", "--command")
     if not texts and not line.has("-l", "--list", "-V", "--version"):
         raise NotUnderstood("a session: give one statement with -c")
-    require((*line.operands, *line.values("-d", "--dbname", "-h", "--host")), DATABASE)
+    hosts = line.values("-h", "--host")
+    databases = (*line.operands, *line.values("-d", "--dbname"))
+    require((*databases, *hosts), DATABASE)
     statements = tuple(text for text in texts if not PSQL_LISTS.fullmatch(text))
     found = _statements(argv, statements)
     return replace(
         found,
         argv=("psql", "-X", "--no-password", *argv[1:]),
         environment=READ_ONLY if found.level == LOOK else (),
+        sends_to=(*hosts, *(name for name in databases if "://" in name)),
     )
 
 

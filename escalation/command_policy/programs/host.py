@@ -54,15 +54,20 @@ def sudo(argv: Argv) -> Understanding:
     if not inner:
         raise NotUnderstood("no command")
     is_root = set(users) <= {"root"}
+    is_plain = is_root or posixpath.basename(inner[0]) in AS_OWNER
     return Understanding(
         action=argv[0],
         arguments=argv[1:],
-        level=LOOK if is_root else FULL,
-        why="" if is_root else "acts as another user",
+        level=LOOK if is_plain else FULL,
+        why="" if is_plain else "acts as another user",
         grant=HOST,
         argv=(argv[0], "-n", *(() if is_root else ("-u", users[-1])), "--"),
         inner=(_without_shell(inner),),
     )
+
+
+AS_OWNER = frozenset({"psql"})
+"""Programs whose own level counts, also as another user: a database knows its users by name."""
 
 
 def _without_shell(argv: Argv) -> Argv:

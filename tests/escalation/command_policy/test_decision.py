@@ -515,3 +515,41 @@ def test_the_shims_are_the_programs_that_need_a_grant():
 
     assert [name for name in named.split() if name not in SHIMS] == []
     assert [name for name in sandboxed.split() if name in SHIMS] == []
+
+
+READ_ONLY = "PGOPTIONS=-c default_transaction_read_only=on"
+
+
+@each_row(
+    ("command", "lowest", "executed"),
+    [
+        ("psql -l", 1, ("env", READ_ONLY, "psql", "-X", "--no-password", "-l")),
+        (
+            "psql -c 'select count(*) from a'",
+            1,
+            ("env", READ_ONLY, "psql", "-X", "--no-password", "-c", "select count(*) from a"),
+        ),
+        ("psql -c 'VACUUM a'", 3, ("psql", "-X", "--no-password", "-c", "VACUUM a")),
+    ],
+)
+def test_another_user_reads_the_database_of_this_host(command, lowest, executed):
+    decisions = [judge(f"sudo -u postgres {command}", tier) for tier in (1, 2, 3)]
+
+    assert [one.verdict is ALLOW for one in decisions] == [tier >= lowest for tier in (1, 2, 3)]
+    assert decisions[-1].argv == ("sudo", "-n", "-u", "postgres", "--", *executed)
+    assert decisions[-1].grant == "host"
+
+
+@each_row(
+    ("command", "rule"),
+    [
+        ("sudo -u postgres psql -h db -l", "not as another user"),
+        ("sudo -u postgres psql -Ath db -l", "not as another user"),
+        ("sudo -u postgres psql -d postgres://db/a -l", "not as another user"),
+        ("sudo -u postgres psql -c 'drop table a'", "for no tier"),
+        ("sudo -u www git status", "not as another user"),
+        ("sudo psql -l", "works in the sandbox"),
+    ],
+)
+def test_another_user_reaches_nothing_else(command, rule):
+    assert judge(command, 3).rule == rule
