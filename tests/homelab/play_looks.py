@@ -47,7 +47,9 @@ def output_of(argv: list[str], workdir: Path, environment: Mapping[str, str]) ->
 
 
 @contextmanager
-def client_at_tier_1(state: Path, workdir: Path) -> Iterator[tuple[Path, list[str]]]:
+def serving_client(
+    state: Path, workdir: Path, tier: int, *, grants: str = ""
+) -> Iterator[tuple[Path, list[str]]]:
     """Serve the sandbox of a run; give its command client, and the denials as they happen."""
     from escalation.agent.process import Traces
     from escalation.sandbox.setup import SandboxRequest, in_sandbox
@@ -59,13 +61,14 @@ def client_at_tier_1(state: Path, workdir: Path) -> Iterator[tuple[Path, list[st
         directory.mkdir(mode=0o700, parents=True)
     denials: list[str] = []
     request = SandboxRequest(
-        tier=get_tier(1),
+        tier=get_tier(tier),
         workdir=workdir,
         config_directory=state / "config",
         run_directory=run,
         run_environment=dict(os.environ),
         login={},
-        traces=Traces(mark="looks", tool_log=run / "tools"),
+        watch_grants=grants,
+        traces=Traces(mark=f"tier {tier}", tool_log=run / "tools"),
     )
     with in_sandbox(
         request,
@@ -101,7 +104,7 @@ def main() -> None:
             "DJANGO_SETTINGS_MODULE": "claudeops.settings",
         }
         django.setup()
-        with client_at_tier_1(state, workdir) as (client, denials):
+        with serving_client(state, workdir, 1) as (client, denials):
             for look in looks:
                 before = output_of(["bash", "-c", look], workdir, by_hand)
                 denials.clear()
