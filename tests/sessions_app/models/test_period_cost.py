@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from importlib import import_module
 from typing import Any
 
 import pytest
 import time_machine
+from django.apps import apps
 from django.db import transaction
 
 from sessions_app.costs.rollups import check
@@ -158,3 +160,29 @@ def test_each_day_has_its_own_row():
         started().finish("completed", **FACTS)
 
     assert PeriodCost.objects.filter(span="day").count() == 2
+
+
+def test_the_migration_counts_measured_costs_and_keeps_the_sums_right():
+    guess: dict[str, Any] = {"estimated_cost_usd": Decimal("0.50"), "cost_basis": "estimate"}
+    cycle = CycleFactory()
+    measured, streamed, asked, unstarted = (started(cycle=cycle) for _number in range(4))
+    measured.finish("timed_out", spent_so_far_usd=Decimal("0.40"), **guess)
+    streamed.finish("timed_out", **guess)
+    asked.finish("timed_out", cli_version="2.1", cost_basis="unknown")
+    unstarted.finish("failed", cli_version="", cost_basis="unknown")
+
+    migration = import_module("sessions_app.migrations.0032_measured_costs")
+    migration.count_measured_costs(apps, None)
+
+    assert list(
+        Session.objects.order_by("pk").values_list("cost_usd", "estimated_cost_usd", "cost_basis")
+    ) == [
+        (Decimal("0.50"), None, "measured"),
+        (None, Decimal("0.50"), "estimate"),
+        (None, None, "unknown"),
+        (Decimal(0), None, "measured"),
+    ]
+    total = of_day()
+    assert (total.cost_usd, total.estimated_usd) == (Decimal("0.50"), Decimal("0.50"))
+    assert (total.estimated, total.unknown) == (1, 1)
+    assert check().differences == ()
