@@ -51,7 +51,7 @@ def settled_cost(session: Session, facts: StreamFacts, counted: Spending | None)
         resumed=session.resumed,
         accumulates=lambda: _accumulates(session),
         baseline=lambda: session.baseline_cost_usd,
-        unit_price=lambda model: unit_price_of(session, model),
+        unit_price=lambda model: unit_price_of(session, model, probe=counted is not None),
         counted=counted,
     )
 
@@ -80,23 +80,28 @@ def _by_total(session: Session, facts: StreamFacts) -> OwnCost | None:
     return _by_difference(total, before)
 
 
-def _capabilities(session: Session) -> Capabilities | None:
-    """Return the capabilities of the CLI that ran the session; None if that CLI is gone."""
+def _capabilities(session: Session, *, probe: bool = True) -> Capabilities | None:
+    """Return the capabilities of the CLI that ran the session; None if that CLI is gone.
+
+    Without `probe` only what an earlier probe found is used.
+    """
     try:
         binary = find_binary()
         is_same = session.cli_fingerprint in ("", fingerprint_of(Path(binary.path)))
     except (CannotRun, OSError):
         return None
-    found = capabilities_of(binary) if is_same else None
+    look_up = capabilities_of if probe else known_capabilities
+    found = look_up(binary) if is_same else None
     return found if found is not None and found.works else None
 
 
-def unit_price_of(session: Session, model: str) -> Decimal | None:
+def unit_price_of(session: Session, model: str, *, probe: bool) -> Decimal | None:
     """Return the price that the session's CLI has for a model, or for that of the tier.
 
-    Without the CLI it is the price in the last session with a reported cost.
+    Without the CLI it is the price in the last session with a reported cost. A probe takes seconds,
+    which a measured cost is worth and an estimate is not.
     """
-    capabilities = _capabilities(session)
+    capabilities = _capabilities(session, probe=probe)
     learned = (capabilities.price_of(name) for name in (model, session.model) if capabilities)
     known = next((price for price in learned if price is not None), None)
     return known if known is not None else last_unit_price(session.model, session.cli_version)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from escalation.agent.binary import find_binary
+from escalation.agent.capabilities import known_capabilities
 from escalation.resume.transcripts import own_and_unheard
 from escalation.run import recorder
 from sessions_app.models import Conversation, Session, SessionEvent
@@ -260,6 +262,7 @@ def test_without_a_figure_the_stream_gives_an_estimate(tmp_path):
 
     assert (after.cost_usd, after.cost_basis) == (None, Basis.ESTIMATE)
     assert after.estimated_cost_usd == Decimal("0.15")
+    assert known_capabilities(find_binary()) is None  # no probe for an estimate
 
 
 def test_req5_a_session_whose_process_was_not_started_cost_nothing(tmp_path):
