@@ -87,8 +87,14 @@ def test_another_working_directory_is_recognised(child, tmp_path):
     assert not facts_of(child).same_directory
 
 
-def test_directories_that_are_both_gone_are_compared_by_name(child):
-    change(parent_of(child), workdir="/gone/shop")
+def test_a_working_directory_that_is_gone_is_not_the_same(child):
+    Path(child.workdir).rename(f"{child.workdir}-moved")
+
+    assert not facts_of(child).same_directory
+
+
+def test_gone_directories_of_an_earlier_version_are_compared_by_name(child):
+    change(parent_of(child), workdir="/gone/shop", workdir_identity="")
     change(child, workdir="/gone/shop")
     same = facts_of(child).same_directory
     change(child, workdir="/gone/lab")
