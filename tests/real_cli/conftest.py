@@ -78,7 +78,7 @@ def play_once(
     The rows are there until the last test of the module: every test's own transaction lies within
     the one that is rolled back here.
     """
-    state = tmp_path_factory.mktemp("played") / "state"
+    states = tmp_path_factory.mktemp("played")
     played: dict[str, PlayedDrill] = {}
 
     def once(name: str, text: str = "", binary: str = "") -> PlayedDrill:
@@ -88,7 +88,7 @@ def play_once(
                     patch.setattr(scenario, "SCENARIO_DIRECTORY", tmp_path_factory.mktemp(name))
                     (scenario.SCENARIO_DIRECTORY / f"{name}.toml").write_text(text)
                 with override_settings(
-                    CLAUDEOPS_STATE_DIR=state,
+                    CLAUDEOPS_STATE_DIR=states / ("other-cli" if binary else "bundled-cli"),
                     CLAUDEOPS_API_RETRIES=1,
                     CLAUDEOPS_CLAUDE_BIN=binary,
                 ):
