@@ -668,8 +668,19 @@ LONGEST_LINE = 90
 
 @admin.register(Change)
 class ChangeAdmin(PastAdmin):
-    list_display = ["id", "page", "what", "kind", "service", "exit_code", "is_cleared", "at"]
+    list_display = [
+        "id",
+        "page",
+        "what",
+        "kind",
+        "service",
+        "exit_code",
+        "is_cleared",
+        "undone_at",
+        "at",
+    ]
     list_filter = ["kind", "is_cleared", "watch", "at"]
+    exclude = ["before_content"]
     search_fields = ["service", "action", "command"]
     list_select_related = ["session"]
 

@@ -28,11 +28,13 @@ class Tier:
     """Grants that are added to or removed from the defaults (`command_policy/grants.py`)."""
     ask: tuple[str, ...] = ()
     """`Bash(prefix:*)` rules for commands that need approval."""
+    denied_tools: tuple[str, ...] = ()
+    """Tools that the model sees, and whose calls the CLI denies: those that write, in a dry run."""
 
     @property
     def tool_names(self) -> tuple[str, ...]:
         """Names of the tools that the model sees."""
-        return tuple(dict.fromkeys(map(_tool_of, self.allowed_tools)))
+        return tuple(dict.fromkeys(map(_tool_of, (*self.allowed_tools, *self.denied_tools))))
 
 
 def bash_rules(*prefixes: str) -> tuple[str, ...]:
@@ -40,7 +42,8 @@ def bash_rules(*prefixes: str) -> tuple[str, ...]:
 
 
 READING_TOOLS = ("Bash", "Read", "Grep", "Glob", "Task", "WebFetch", "WebSearch")
-WRITING_TOOLS = (*READING_TOOLS, "Write", "Edit")
+EDITING_TOOLS = ("Write", "Edit")
+WRITING_TOOLS = (*READING_TOOLS, *EDITING_TOOLS)
 QUESTION_TOOLS = ("Read", "Grep", "Glob")
 # Nobody answers questions during a run: always denied at every tier.
 UNANSWERED_TOOLS = ("AskUserQuestion",)
@@ -129,8 +132,13 @@ def _tool_of(entry: str) -> str:
 
 
 def dry_run_sandbox(tier: Tier, observer: Tier) -> Tier:
-    """Restrict a tier to the tools of the observing tier; its model and limits stay."""
+    """Restrict a tier to the tools of the observing tier; its model and limits stay.
+
+    The tools that write stay visible, so that their denied calls show what would have been written.
+    """
     allowed = tuple(tool for tool in tier.allowed_tools if tool in observer.allowed_tools)
     denied = [tool for tool in tier.tool_names if tool not in observer.tool_names]
-    blocked = dict.fromkeys((*denied, *tier.disallowed_tools, *observer.disallowed_tools))
-    return replace(tier, allowed_tools=allowed, disallowed_tools=tuple(blocked))
+    shown = tuple(tool for tool in denied if tool in EDITING_TOOLS)
+    hidden = [tool for tool in denied if tool not in shown]
+    blocked = dict.fromkeys((*hidden, *tier.disallowed_tools, *observer.disallowed_tools))
+    return replace(tier, allowed_tools=allowed, denied_tools=shown, disallowed_tools=tuple(blocked))

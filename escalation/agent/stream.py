@@ -239,8 +239,8 @@ class RecordedLine:
     at: datetime
 
 
-def edits_in(lines: Iterable[RecordedLine]) -> list[Edit]:
-    """Return edits in the order of their results."""
+def edits_in(lines: Iterable[RecordedLine], *, denied: bool = False) -> list[Edit]:
+    """Return edits in the order of their results; with `denied`, those that were not made."""
     begun: dict[str, Mapping[str, Any]] = {}
     done: dict[str, Edit] = {}
     for line in lines:
@@ -252,7 +252,7 @@ def edits_in(lines: Iterable[RecordedLine]) -> list[Edit]:
         }
         for result in results_of(data):
             call = text_in(result.get("tool_use_id"))
-            if call in begun and call not in done and not result.get("is_error"):
+            if call in begun and call not in done and bool(result.get("is_error")) == denied:
                 done[call] = _edit(call, begun[call], data, line.at)
     return list(done.values())
 

@@ -15,7 +15,7 @@ from django.db.models import Q
 from escalation.errors import RefusalCode
 from escalation.management.output import Refused
 from escalation.supervisor.successors import RunChoice
-from sessions_app.models import Incident, Session, Watch
+from sessions_app.models import Change, Incident, Session, Watch
 
 LATEST = "latest:"
 NOTHING_WATCHED = "There is no watch yet. Add one: claudeops watch add NAME DIRECTORY."
@@ -52,6 +52,20 @@ def incident_named(reference: str) -> Incident:
     if incident is None:
         raise Refused(RefusalCode.NOT_FOUND, f"There is no incident {number}.")
     return incident
+
+
+def change_named(reference: str) -> Change:
+    number = _number(reference)
+    if number is None:
+        raise Refused(
+            RefusalCode.INVALID_ARGUMENTS,
+            f"{reference!r} is not a change. Give its number: see `claudeops change list`.",
+        )
+    related = ("session__cycle__watch", "before_content", "undone_by")
+    change = Change.objects.select_related(*related).filter(pk=number).first()
+    if change is None:
+        raise Refused(RefusalCode.NOT_FOUND, f"There is no change {number}.")
+    return change
 
 
 def _number(reference: str) -> int | None:

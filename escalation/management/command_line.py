@@ -50,6 +50,7 @@ COMMANDS = (
     Entry("rate_limit", "run", "show whether sessions wait for the rate limit; --lift ends that"),
     Entry("status", "look", "show what runs, is next and needs you, and today's cost", (0, 1, 2)),
     Entry("incident", "look", "list and show incidents; acknowledge, snooze, resolve", (0, 1, 2)),
+    Entry("change", "look", "list and show what was changed; undo an edit of a file"),
     Entry("cycles", "look", "list the latest cycles with their outcome"),
     Entry("chain", "look", "show the chain of a session"),
     Entry("logs", "look", "print the events of a session, or of all; -f follows"),

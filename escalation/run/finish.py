@@ -11,11 +11,15 @@ missing one.
 from __future__ import annotations
 
 import logging
+import os
 import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -34,9 +38,20 @@ from escalation.run.prepare import (
     effective_tier,
     ledger_of,
     remove_run_directory,
+    run_directory_of,
 )
 from escalation.run.recorder import Recorder, persistently
 from escalation.sandbox.api_proxy import ApiLimits, read_ledger
+from escalation.sandbox.edited_files import (
+    ABSENT,
+    FileCopy,
+    WrittenFile,
+    digest_at,
+    digest_of,
+    noted_roots,
+    read_copies,
+    written_files,
+)
 from escalation.supervisor.conclude import conclude, decision_after
 from escalation.supervisor.decision import (
     AfterInterruption,
@@ -51,9 +66,18 @@ from escalation.supervisor.decision import (
 from escalation.supervisor.successors import Lineage
 from escalation.tiers import Tier
 from sessions_app.credentials import API_KEY
-from sessions_app.models import Change, RateLimit, Session, SessionEvent, WorkerHeartbeat
+from sessions_app.history.commands import is_dry
+from sessions_app.models import (
+    Change,
+    FileContent,
+    RateLimit,
+    Session,
+    SessionEvent,
+    WorkerHeartbeat,
+)
 from sessions_app.models.installation import moment_text
-from sessions_app.models.session import SPOKEN, EventKind
+from sessions_app.models.session import SPOKEN, EventKind, Verdict
+from sessions_app.redaction.encryption import encrypt
 from sessions_app.redaction.redact import redacted, redacted_data
 
 API_ADVICE = {
@@ -526,29 +550,76 @@ def _id_warning(session: Session, facts: StreamFacts) -> str:
 
 logger = logging.getLogger(__name__)
 
+COMMANDS_WROTE = "commands"
+"""Takes the place of the id of a call in the changes that commands made to files."""
+MOST_WRITTEN = 50
 
-def record_edits(session: Session) -> None:
-    """Store the file edits of a session as changes; an error must not prevent its ending."""
+
+def record_files(session: Session) -> None:
+    """Store the edits of a session, and what its commands wrote, as changes.
+
+    An error must not prevent the end of the session.
+    """
     try:
-        persistently(lambda: _write_edits(session))
+        persistently(lambda: _write_files(session))
     except DatabaseError:
         logger.exception("Session %s: could not store its edits", session.pk)
 
 
-def _write_edits(session: Session) -> None:
-    events = session.events.filter(source=SessionEvent.Source.STREAM, kind__in=SPOKEN).order_by(
-        "sequence"
-    )
-    lines = (
-        RecordedLine(payload=event.payload, at=event.created_at)
-        for event in events.only("payload", "created_at").iterator()
-    )
-    rows = [_row(session, edit) for edit in edits_in(lines)]
+def _write_files(session: Session) -> None:
+    edits = edits_in(_spoken(session))
+    run_directory = run_directory_of(session)
+    copies = {copy.call: copy for copy in read_copies(run_directory)}
+    left = _left(list(copies.values()), noted_roots(run_directory))
+    rows = [_edit_row(session, edit, copies.get(edit.call), left) for edit in edits]
+    edited = {os.path.realpath(Path(session.cycle.workdir) / edit.path) for edit in edits}
+    written = [file for file in written_files(run_directory) if file.path not in edited]
+    rows += [_file_row(session, number, file) for number, file in enumerate(written[:MOST_WRITTEN])]
+    if len(written) > MOST_WRITTEN:
+        rows.append(_rest_row(session, len(written) - MOST_WRITTEN))
     Change.objects.bulk_create(rows, ignore_conflicts=True)
 
 
-def _row(session: Session, edit: Edit) -> Change:
-    return Change(
+def _spoken(session: Session) -> Iterator[RecordedLine]:
+    events = session.events.filter(source=SessionEvent.Source.STREAM, kind__in=SPOKEN)
+    for event in events.order_by("sequence").only("payload", "created_at").iterator():
+        yield RecordedLine(payload=event.payload, at=event.created_at)
+
+
+def record_denied_edits(session: Session) -> None:
+    """Record the edits that a dry run would have made, as denied commands, each once."""
+    commands = session.events.filter(kind=EventKind.COMMAND)
+    recorded = set(commands.values_list("payload__call", flat=True))
+    for edit in edits_in(_spoken(session), denied=True):
+        if edit.call not in recorded:
+            session.note(
+                EventKind.COMMAND,
+                "",
+                call=edit.call,
+                command=redacted(f"{edit.tool} {edit.path}"),
+                verdict=Verdict.DENY,
+                rule="dry_run",
+                reason="Nothing may be changed in a dry run.",
+                allowed_from=session.tier,
+                diff=redacted(edit.diff),
+            )
+
+
+def _left(copies: Sequence[FileCopy], roots: Sequence[str]) -> dict[str, str]:
+    """Return the digest of each edited file after the edit, by its call."""
+    left: dict[str, str] = {}
+    latest: dict[str, str] = {}
+    for copy in reversed(copies):
+        left[copy.call] = latest.get(copy.path) or digest_at(Path(copy.path), roots)
+        is_absent = copy.before == Change.Before.ABSENT
+        latest[copy.path] = ABSENT if is_absent else digest_of(copy.content)
+    return left
+
+
+def _edit_row(
+    session: Session, edit: Edit, copy: FileCopy | None, left: Mapping[str, str]
+) -> Change:
+    row = Change(
         session=session,
         watch_id=session.cycle.watch_id,
         call=edit.call,
@@ -558,6 +629,47 @@ def _row(session: Session, edit: Edit) -> Change:
         path=redacted(edit.path),
         diff=redacted(edit.diff),
         at=edit.at,
+    )
+    # A path that contains a secret is stored without it, and cannot be found again.
+    if copy is not None and row.path == edit.path:
+        row.before, row.left_digest = copy.before, left.get(edit.call, "")
+        if copy.before == Change.Before.KEPT:
+            row.before_content = _kept(copy.content)
+    return row
+
+
+def _kept(content: bytes) -> FileContent:
+    row, _created = FileContent.objects.get_or_create(
+        digest=digest_of(content), defaults={"content": encrypt(zlib.compress(content))}
+    )
+    return row
+
+
+def _file_row(session: Session, number: int, file: WrittenFile) -> Change:
+    path = redacted(file.path)
+    return Change(
+        session=session,
+        watch_id=session.cycle.watch_id,
+        call=COMMANDS_WROTE,
+        number=number,
+        kind=Change.Kind.FILE,
+        action=f"{file.verb} {path}",
+        command=f"{file.verb} {path}",
+        path=path,
+        at=timezone.now(),
+    )
+
+
+def _rest_row(session: Session, count: int) -> Change:
+    return Change(
+        session=session,
+        watch_id=session.cycle.watch_id,
+        call=COMMANDS_WROTE,
+        number=MOST_WRITTEN,
+        kind=Change.Kind.FILE,
+        action=f"write {count} more files",
+        command=f"write {count} more files",
+        at=timezone.now(),
     )
 
 
@@ -577,9 +689,11 @@ def finish_run(
     session = lineage.session
     if not facts.result:
         read_from_transcript(session, recorder, facts)
-    if facts.edits_begun:
+    if facts.edits_begun or noted_roots(run_directory_of(session)):
         close(session, recorder)
-        record_edits(session)
+        record_files(session)
+    if facts.edits_begun and is_dry(session):
+        persistently(lambda: record_denied_edits(session))
     # Not earlier: a CLI that is still alive may write more.
     facts.writes_lost = facts.writes_lost or is_torn(session, facts.tool_ids)
     ledger = ledger_of(session)

@@ -501,13 +501,58 @@ def _sum(answers: Iterable[Usage], before: Spending = Spending()) -> Spending:  
 MAX_EVENT_BYTES = 1024 * 1024
 MAX_BODY_BYTES = 16 * 1024 * 1024
 _COUNTED = (b'"message_start"', b'"message_delta"', b'"message_stop"')
+_TOOL_BLOCKS = (b'"content_block_start"', b'"content_block_delta"', b'"content_block_stop"')
+
+OnCall = Callable[[str, str, Any], None]
+"""Called with the id, the tool and the input of a call, before the CLI gets it."""
+
+
+def ignore_call(call: str, tool: str, given: Any) -> None:
+    """Do nothing with a call."""
+
+
+class ToolCalls:
+    """Reads the tool calls of one answer, from its stream or as a whole."""
+
+    def __init__(self, on_call: OnCall) -> None:
+        self._on_call = on_call
+        self._open: dict[Any, tuple[str, str, list[str]]] = {}
+
+    def read_event(self, event: dict[str, Any]) -> None:
+        number = event.get("index")
+        match event.get("type"):
+            case "content_block_start":
+                block = event.get("content_block")
+                if isinstance(block, dict) and block.get("type") == "tool_use":
+                    self._open[number] = (str(block.get("id")), str(block.get("name")), [])
+            case "content_block_delta" if number in self._open:
+                delta = event.get("delta")
+                if isinstance(delta, dict):
+                    self._open[number][2].append(str(delta.get("partial_json") or ""))
+            case "content_block_stop" if number in self._open:
+                call, tool, parts = self._open.pop(number)
+                self._on_call(call, tool, _object("".join(parts).encode()))
+
+    def read_message(self, message: dict[str, Any]) -> None:
+        content = message.get("content")
+        for block in content if isinstance(content, list) else []:
+            if isinstance(block, dict) and block.get("type") == "tool_use":
+                self._on_call(str(block.get("id")), str(block.get("name")), block.get("input"))
 
 
 class Meter:
     """Reads the pieces of one answer; `usage` is the usage up to now."""
 
-    def __init__(self, *, model: str, content_type: str, encoding: str = "") -> None:
+    def __init__(
+        self,
+        *,
+        model: str,
+        content_type: str,
+        encoding: str = "",
+        on_call: OnCall = ignore_call,
+    ) -> None:
         self._model = model
+        self._calls = ToolCalls(on_call)
         self._is_stream = content_type.strip().lower().startswith("text/event-stream")
         self._unpack = _unpacking(encoding)
         self._lines = LineSplitter(MAX_EVENT_BYTES)
@@ -538,6 +583,7 @@ class Meter:
                 return
             message = _object(self._body)
             self._read_message(message)
+            self._calls.read_message(message)
             self._complete = isinstance(message.get("usage"), dict)
             return
         for line in self._lines.rest():
@@ -547,10 +593,11 @@ class Meter:
         if (
             self._complete
             or not line.startswith(b"data:")
-            or not any(event in line for event in _COUNTED)
+            or not any(event in line for event in (*_COUNTED, *_TOOL_BLOCKS))
         ):
             return
         event = _object(line.removeprefix(b"data:"))
+        self._calls.read_event(event)
         match event.get("type"):
             case "message_start":
                 self._read_message(event.get("message"))
@@ -852,6 +899,7 @@ class ApiProxyHandler(BaseHTTPRequestHandler):
             model=model,
             content_type=answer.getheader("content-type", ""),
             encoding=answer.getheader("content-encoding", ""),
+            on_call=self.api_proxy.on_call,
         )
         noted = None
         try:
@@ -1048,7 +1096,9 @@ class ApiProxy:
         tools: Collection[str],
         objection: Callable[[Spending], str],
         ledger: Path,
+        on_call: OnCall = ignore_call,
     ) -> None:
+        self.on_call = on_call
         self.web_search = "WebSearch" in tools
         self.connections = Connections(upstream)
         self.ledger = Ledger(ledger)

@@ -69,6 +69,7 @@ from escalation.sandbox.command_sandbox import (
 )
 from escalation.sandbox.docker_filter import DockerFilter, engine_socket
 from escalation.sandbox.docker_rules import DockerEffect
+from escalation.sandbox.edited_files import BeforeEdits, note_files
 from escalation.sandbox.http_proxy import Connect, HttpProxy, HttpRules
 from escalation.sandbox.kube_filter import (
     KubectlProxy,
@@ -502,6 +503,8 @@ def in_sandbox(
     The callbacks are called from threads of the command runner: `on_decision` and `on_end` one at a
     time, `review` (which may replace a decision), `ask` and `objection` concurrently.
     """
+    if request.writable:
+        note_files(request.run_directory, request.writable)
     with ExitStack() as stack:
         api_proxy, credentials = _api_proxy(request, stack)
         brokers = _Brokers(request, stack)
@@ -701,6 +704,7 @@ def _api_proxy(
         tools=set(request.tier.tool_names) - set(request.tier.disallowed_tools),
         objection=request.objection,
         ledger=request.run_directory / "usage.jsonl",
+        on_call=BeforeEdits(request.run_directory, request.workdir, request.writable),
     )
     return api_proxy, stack.enter_context(api_proxy.serving()).environment
 

@@ -1,20 +1,24 @@
-"""Page of changes: commands with an effect and file edits, newest first."""
+"""Pages of changes: commands with an effect and written files, newest first; undo of an edit."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from django import forms
+from django.contrib import messages
+from django.contrib.auth.models import User
 from django.db.models import QuerySet
-from django.http import HttpResponse, QueryDict
-from django.shortcuts import render
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_safe
 from django.views.decorators.vary import vary_on_headers
 
 from escalation.agent.stream import is_cut
+from escalation.errors import OperationRefused
+from escalation.run.undo import undo, undo_now
 from escalation.web.lists import (
     KeysetPage,
     PagePosition,
@@ -26,7 +30,7 @@ from escalation.web.lists import (
     position_in,
 )
 from escalation.web.responses import HtmxRequest, wants_fragment
-from sessions_app.access.permissions import needs
+from sessions_app.access.permissions import acting, needs
 from sessions_app.access.roles import Right
 from sessions_app.history.services import one_spelling
 from sessions_app.models import Change, Incident, Watch
@@ -39,6 +43,7 @@ from sessions_app.text import clean
 NOT_KNOWN = "not known"
 NOTHING_LEFT = "nothing to take back: it runs again as before"
 BACKWARDS = "put back what the diff takes away, and take away what it adds (patch -R)"
+NOTHING_UNDONE = "nothing to take back: it was undone"
 COMPUTED = "…"
 
 OPPOSITES = {
@@ -284,7 +289,9 @@ class ChangeRow:
 
     @property
     def result(self) -> str:
-        if self.change.is_edit:
+        if self.change.undone_at is not None:
+            return "undone"
+        if self.change.is_file:
             return "done"
         if self.change.exit_code is None:
             return "running" if self.change.session.is_open else "end not known"
@@ -295,11 +302,15 @@ class ChangeRow:
     def tone(self) -> str:
         if self.change.has_failed:
             return "bad"
-        is_known = self.change.is_edit or self.change.exit_code is not None
+        if self.change.undone_at is not None:
+            return "quiet"
+        is_known = self.change.is_file or self.change.exit_code is not None
         return "good" if is_known else "quiet"
 
     @property
     def sign(self) -> str:
+        if self.change.undone_at is not None:
+            return "↶"
         return {"bad": "✕", "good": "✓"}.get(self.tone, "?")
 
     @property
@@ -376,6 +387,10 @@ def _page(form: ChangeFilter, position: PagePosition) -> tuple[KeysetPage[Change
 
 
 def _reversal(change: Change) -> Reversal:
+    if change.undone_at is not None:
+        return Reversal(text=NOTHING_UNDONE)
+    if change.kind == Change.Kind.FILE:
+        return UNKNOWN
     if change.is_edit:
         return reversal_of_edit(change.diff, is_cut=is_cut(change.diff))
     return reversal_of(change.action, has_failed=change.has_failed)
@@ -387,3 +402,37 @@ def _reversal(change: Change) -> Reversal:
 def changes(request: HtmxRequest) -> HttpResponse:
     template = "_change_list.html" if wants_fragment(request) else "changes.html"
     return render(request, f"web/{template}", {"list": load_changes(request.GET)})
+
+
+def _change(pk: int) -> Change:
+    related = ("session__cycle__watch", "before_content", "undone_by")
+    return get_object_or_404(Change.objects.select_related(*related), pk=pk)
+
+
+@needs(Right.SEE_OUTPUT)
+@require_safe
+def change(request: HttpRequest, pk: int) -> HttpResponse:
+    """Shows one change, and for an edit what undoing it would do now."""
+    shown = _change(pk)
+    now = undo_now(shown) if shown.is_edit else None
+    context = {
+        "row": rows_of([shown])[0],
+        "undo": now,
+        "difference": diff_lines(now.difference) if now else (),
+    }
+    return render(request, "web/change.html", context)
+
+
+@acting(Right.APPROVE)
+def undo_change(request: HttpRequest, pk: int) -> HttpResponse:
+    wanted = _change(pk)
+    if request.POST.get("confirm") != "on":
+        messages.warning(request, "Nothing was undone: tick the box to confirm it.")
+        return redirect("web:change", pk=pk)
+    try:
+        undo(wanted, by=cast(User, request.user), way="page")
+    except OperationRefused as refused:
+        messages.warning(request, str(refused))
+    else:
+        messages.success(request, f"{wanted.path} is as it was before the edit.")
+    return redirect("web:change", pk=pk)

@@ -27,7 +27,6 @@ from escalation.queue import installation_lock, labels_of, live_hosts, unschedul
 from escalation.resume import transcripts
 from escalation.supervisor.manual import expire_interrupted, expire_queued
 from sessions_app.archive import encryption_key
-from sessions_app.archive.encryption_key import channels_to_reencrypt, chunks_to_reencrypt
 from sessions_app.models import (
     Conversation,
     Cycle,
@@ -117,6 +116,7 @@ class Cleaned:
     chunks_encrypted: int = 0
     encrypted_with_new_key: int = 0
     transcripts_removed: int = 0
+    file_contents_removed: int = 0
     events_pruned: int = 0
     notifications_pruned: int = 0
     directories_removed: int = 0
@@ -161,9 +161,11 @@ def _keep_archive(cleaned: Cleaned, now: datetime, dry_run: bool) -> None:
     long_ago = now - timedelta(days=days)
     if dry_run:
         cleaned.chunks_encrypted = encryption_key.unencrypted_chunks().count()
-        cleaned.encrypted_with_new_key = len(chunks_to_reencrypt()) + len(channels_to_reencrypt())
+        cleaned.encrypted_with_new_key = encryption_key.to_reencrypt()
         cleaned.transcripts_removed = encryption_key.old_transcripts(long_ago).count()
+        cleaned.file_contents_removed = encryption_key.old_file_contents(long_ago).count()
         return
+    cleaned.file_contents_removed, _rows = encryption_key.old_file_contents(long_ago).delete()
     cleaned.transcripts_removed = encryption_key.remove_old(long_ago)
     cleaned.chunks_encrypted = encryption_key.encrypt_chunks()
     cleaned.encrypted_with_new_key = encryption_key.encrypt_with_first_key()

@@ -20,12 +20,21 @@ from sessions_app.archive.transcripts import (
     remove_files,
     remove_transcripts,
 )
-from sessions_app.models import Channel, Session, Transcript, TranscriptChunk
+from sessions_app.models import (
+    Change,
+    Channel,
+    FileContent,
+    Session,
+    Transcript,
+    TranscriptChunk,
+)
 from sessions_app.redaction.encryption import (
     FINGERPRINT_BYTES,
     KEY_IS_ANOTHER,
     EncryptedWithAnotherKey,
     address_of,
+    decrypt,
+    encrypt,
     encrypt_address,
     has_known_key,
     has_older_key,
@@ -59,7 +68,7 @@ def older_keys_status() -> str:
     """Return a message about older keys, or an empty string. Reads the whole archive."""
     if not has_older_keys():
         return ""
-    count = len(channels_to_reencrypt()) + len(chunks_to_reencrypt())
+    count = to_reencrypt()
     return STILL_NEEDED.format(count=count) if count else NOT_NEEDED
 
 
@@ -68,6 +77,20 @@ def channels_to_reencrypt() -> list[int]:
         return []
     rows = Channel.objects.values_list("pk", "encrypted_address")
     return [number for number, encrypted in rows if has_older_key(bytes(encrypted))]
+
+
+def to_reencrypt() -> int:
+    """Count what needs an older key."""
+    return len(channels_to_reencrypt()) + len(chunks_to_reencrypt()) + len(files_to_reencrypt())
+
+
+def files_to_reencrypt() -> list[int]:
+    """Return ids of contents of edited files with an older key."""
+    if not has_older_keys():
+        return []
+    begins = Substr("content", 1, FINGERPRINT_BYTES, output_field=BinaryField())
+    rows = FileContent.objects.annotate(begins=begins).values_list("pk", "begins")
+    return [number for number, begins in rows if has_older_key(_read(begins))]
 
 
 def chunks_to_reencrypt() -> list[int]:
@@ -123,10 +146,11 @@ def encrypt_chunks() -> int:
 
 
 def encrypt_with_first_key() -> int:
-    """Encrypt data of older keys again, and return the number of chunks and addresses."""
+    """Encrypt data of older keys again; return the number of chunks, addresses and files."""
     every = TranscriptChunk.objects.all()
     chunks = sum(_encrypted(every, number) for number in chunks_to_reencrypt())
-    return chunks + sum(_reencrypted(number) for number in channels_to_reencrypt())
+    channels = sum(_reencrypted(number) for number in channels_to_reencrypt())
+    return chunks + channels + sum(_file_reencrypted(number) for number in files_to_reencrypt())
 
 
 def _encrypted(wanted: QuerySet[TranscriptChunk], number: int) -> bool:
@@ -156,6 +180,26 @@ def _reencrypted(number: int) -> bool:
         return False
     channel.save(update_fields=["encrypted_address"])
     return True
+
+
+@transaction.atomic
+def _file_reencrypted(number: int) -> bool:
+    row = FileContent.objects.select_for_update().filter(pk=number).first()
+    if row is None:
+        return False
+    try:
+        row.content = encrypt(decrypt(bytes(row.content), str(row)))
+    except (EncryptedWithAnotherKey, ValueError):
+        return False
+    row.save(update_fields=["content"])
+    return True
+
+
+def old_file_contents(before: datetime) -> QuerySet[FileContent]:
+    """Select contents before edits that no change since a time refers to."""
+    return FileContent.objects.exclude(
+        Exists(Change.objects.filter(before_content=OuterRef("pk"), at__gte=before))
+    ).filter(created_at__lt=before)
 
 
 def old_transcripts(before: datetime) -> QuerySet[Transcript]:

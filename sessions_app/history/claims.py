@@ -403,8 +403,9 @@ def _changes(cycle: int) -> Iterable[tuple[tuple[datetime, str], Recorded]]:
 
 
 def _recorded(row: Change) -> Recorded:
-    if row.is_edit:
-        return Recorded(action=row.action, kind=row.kind, path=row.path, told="edited")
+    if row.is_file:
+        told = "edited" if row.is_edit else "written by commands"
+        return Recorded(action=row.action, kind=row.kind, path=row.path, told=told)
     told = "its end is not known" if row.exit_code is None else f"exit code {row.exit_code}"
     return Recorded(
         action=row.action,

@@ -22,6 +22,7 @@ VERDICTS = {
 """Labels of the verdicts, the most important first."""
 LONGEST_COMMAND = 4_000
 SHORT_COMMAND = 110
+LONGEST_DIFF = 20_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -144,11 +145,13 @@ MOST_SHOWN = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DryCommand:
-    """Command that was denied because of a dry run."""
+    """Command or edit that was denied because of a dry run."""
 
     session: int
     tier: int
     command: str
+    diff: str = ""
+    """Redacted diff of an edit."""
 
 
 def is_dry(session: Session) -> bool:
@@ -158,7 +161,7 @@ def is_dry(session: Session) -> bool:
 
 
 def would_have_run(sessions: Iterable[Session]) -> tuple[DryCommand, ...]:
-    """Return the commands that dry runs would have run, each once, with at most one query."""
+    """Return what dry runs would have run and edited, each once, with at most one query."""
     tiers = {session.pk: session.tier for session in sessions if is_dry(session)}
     if not tiers:
         return ()
@@ -174,5 +177,11 @@ def would_have_run(sessions: Iterable[Session]) -> tuple[DryCommand, ...]:
         data, tier = mapping(event.payload), tiers[event.session_id]
         if data["allowed_from"] <= tier:
             command = cut(as_text(data.get("command")), LONGEST_COMMAND)
-            found[DryCommand(session=event.session_id, tier=tier, command=command)] = None
+            one = DryCommand(
+                session=event.session_id,
+                tier=tier,
+                command=command,
+                diff=cut(as_text(data.get("diff")), LONGEST_DIFF),
+            )
+            found[one] = None
     return tuple(found)[:MOST_SHOWN]

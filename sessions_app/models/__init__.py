@@ -1,6 +1,6 @@
 """Models of watches, cycles, sessions, incidents, approvals, notifications and costs."""
 
-from sessions_app.models.approval import Approval, Change
+from sessions_app.models.approval import Approval, Change, FileContent
 from sessions_app.models.conversation import Conversation, Transcript, TranscriptChunk
 from sessions_app.models.costs import BudgetNotice, PeriodCost
 from sessions_app.models.cycle import Cycle
@@ -25,6 +25,7 @@ __all__ = [
     "Conversation",
     "Cycle",
     "DailyVerdict",
+    "FileContent",
     "Incident",
     "IncidentEvent",
     "LoginFailure",

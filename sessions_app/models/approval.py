@@ -126,8 +126,19 @@ class Approval(models.Model):
         return "a command" if self.kind == self.Kind.COMMAND else f"Tier {self.session.tier}"
 
 
+class FileContent(models.Model):
+    """Content of a file before an edit: encrypted, and stored once however often it occurs."""
+
+    digest = models.CharField(max_length=64, unique=True, help_text="SHA-256 of the content.")
+    content = models.BinaryField(help_text="Compressed and encrypted.")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return f"content {self.digest[:12]}"
+
+
 class Change(models.Model):
-    """Command with an effect that the command policy permitted, or edit of a file by the CLI.
+    """Command with an effect that the command policy permitted, or a file that was written.
 
     Recorded when it happens, not taken from a report. Cooldowns count these rows.
     """
@@ -137,6 +148,15 @@ class Change(models.Model):
         REDEPLOY = "redeploy", "redeployment"
         OTHER = "other", "other change"
         EDIT = "edit", "edit of a file"
+        FILE = "file", "file written by commands"
+
+    class Before(models.TextChoices):
+        """Knowledge of a file before its edit."""
+
+        KEPT = "kept", "kept"
+        ABSENT = "absent", "the file did not exist"
+        TOO_LARGE = "too_large", "too large to keep"
+        NOT_KEPT = "not_kept", "not kept"
 
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="changes")
     watch = models.ForeignKey(
@@ -164,6 +184,21 @@ class Change(models.Model):
         help_text="True after two healthy cycles; it does not count for cooldowns any more.",
     )
 
+    # An edit can be undone if its content before is kept.
+    before = models.CharField(max_length=20, choices=Before.choices, default=Before.NOT_KEPT)
+    before_content = models.ForeignKey(
+        FileContent, on_delete=models.SET_NULL, null=True, blank=True, related_name="changes"
+    )
+    left_digest = models.CharField(
+        max_length=64,
+        blank=True,
+        help_text="SHA-256 of the file after the edit, or absent; empty if not known.",
+    )
+    undone_at = models.DateTimeField(null=True, blank=True)
+    undone_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True
+    )
+
     class Meta:
         ordering = ["-id"]
         constraints = [
@@ -185,9 +220,22 @@ class Change(models.Model):
     def __str__(self) -> str:
         return f"{self.action} (session {self.session_id})"
 
+    def get_absolute_url(self) -> str:
+        return reverse("web:change", args=[self.pk])
+
     @property
     def is_edit(self) -> bool:
         return self.kind == self.Kind.EDIT
+
+    @property
+    def is_file(self) -> bool:
+        """True for a file that the CLI edited or commands wrote."""
+        return self.kind in (self.Kind.EDIT, self.Kind.FILE)
+
+    @property
+    def can_be_undone(self) -> bool:
+        kept = self.before == self.Before.KEPT and self.before_content_id is not None
+        return self.undone_at is None and (kept or self.before == self.Before.ABSENT)
 
     @property
     def has_failed(self) -> bool:

@@ -229,6 +229,8 @@ class EventKind(StrEnum):
     CRASH = "crash"
     DECISION = "decision"
     """The supervisor's decision on what follows the session."""
+    UNDO = "undo"
+    """A person undid an edit of the session."""
 
 
 class StreamKind(StrEnum):
@@ -733,7 +735,7 @@ class Session(models.Model):
         row = Session.objects.select_for_update(of=("self",), no_key=True).filter(pk=self.pk)
         return row.values("status", *COUNTED_FIELDS).first() or {"status": "", "started_at": None}
 
-    def note(self, kind: EventKind, text: str, level: str = "info", **more: str) -> None:
+    def note(self, kind: EventKind, text: str, level: str = "info", **more: Any) -> None:
         """Append an event of the supervisor."""
         event = self.events.model(
             session=self,

@@ -212,10 +212,17 @@ def test_a_dry_run_has_the_model_but_not_the_tools_of_a_higher_tier(defaults, nu
 def test_a_dry_run_blocks_what_either_tier_blocks(defaults, number):
     walled = dry_run_sandbox(defaults[number], defaults[1])
 
-    # The writing tools by name too: a resumed conversation would go on offering them.
-    either = {*defaults[number].disallowed_tools, *defaults[1].disallowed_tools, "Write", "Edit"}
+    either = {*defaults[number].disallowed_tools, *defaults[1].disallowed_tools}
     assert set(walled.disallowed_tools) == either
     assert len(walled.disallowed_tools) == len(either)
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_a_dry_run_shows_the_writing_tools_without_allowing_them(defaults, number):
+    walled = dry_run_sandbox(defaults[number], defaults[1])
+
+    assert {"Write", "Edit"} <= set(walled.tool_names)
+    assert not {"Write", "Edit"} & set(walled.allowed_tools)
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from escalation.drills.scenario import Reply, ScriptedToolCall
+from escalation.run.undo import undo
 from sessions_app.history.commands import would_have_run
-from sessions_app.models import Cycle, Session
+from sessions_app.models import Change, Cycle, Session
 from tests.real_cli.conftest import report_call
 from tests.real_cli.playing import conversation_text, offered_tools, tool_outputs
 
@@ -196,15 +197,46 @@ def test_in_a_dry_run_a_higher_tier_can_change_nothing(
     page = operator_client.get(thought.get_absolute_url()).content.decode()
     assert (thought.status, thought.model) == (Session.Status.COMPLETED, "sonnet")
     assert list(watch_cycle.workdir.glob("*.txt")) == []
-    assert not offered_tools(api.requests[-1].body) & {"Edit", "NotebookEdit"}
+    assert {"Write", "Edit"} <= offered_tools(api.requests[-1].body)
     # In a sandbox a text is not judged: its files are not writable.
     judged = ["touch touched.txt"] if mode == "off" else []
     assert [command.command for command in would_have_run([thought])] == [
         *judged,
         "systemctl restart web",
+        "Write written.txt",
     ]
+    assert would_have_run([thought])[-1].diff == "@@ -0,0 +1 @@\n+x"
     assert "What would have been run" in page
     assert "<code>systemctl restart web</code>" in page
+
+
+def test_an_edit_of_tier_2_is_undone_and_files_of_commands_are_changes(
+    scripted_api, watch_cycle, operator
+):
+    config = watch_cycle.workdir / "app.conf"
+    config.write_bytes(b"pool = 5\r\n")
+    ask = Reply(calls=(report_call(status="down", escalate="needs an edit"),))
+    read = ScriptedToolCall(tool="Read", input={"file_path": str(config)})
+    write = {"file_path": str(config), "content": "pool = 20\n"}
+    scripted_api(
+        ask,
+        bash("echo made > by_command.txt"),
+        Reply(calls=(read,)),
+        Reply(calls=(ScriptedToolCall(tool="Write", input=write),)),
+        Reply(calls=(report_call(status="healthy"),)),
+    )
+
+    cycle = watch_cycle.run(max_tier=2)
+
+    changes = Change.objects.filter(session__cycle=cycle)
+    edit = changes.get(kind=Change.Kind.EDIT)
+    written = config.read_bytes()
+    undo(edit, by=operator, way="terminal")
+    assert b"20" in written
+    assert config.read_bytes() == b"pool = 5\r\n"
+    assert [change.action for change in changes.filter(kind=Change.Kind.FILE)] == [
+        f"create {watch_cycle.workdir / 'by_command.txt'}"
+    ]
 
 
 def test_a_dry_run_stays_within_the_limit_of_its_watch(scripted_api, watch_cycle):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from escalation.run.finish import record_edits
+from escalation.run.finish import record_files
 from sessions_app.models import Change
 from tests.factories import SessionEventFactory, SessionFactory
 
@@ -25,8 +25,8 @@ def session():
 
 
 def test_an_edit_is_stored_once_however_often_its_session_ends(session):
-    record_edits(session)
-    record_edits(session)
+    record_files(session)
+    record_files(session)
 
     change = Change.objects.get()
     assert (change.session, change.watch) == (session, session.cycle.watch)
@@ -37,7 +37,7 @@ def test_an_edit_is_stored_once_however_often_its_session_ends(session):
 
 
 def test_a_session_without_edits_stores_no_change():
-    record_edits(SessionFactory())
+    record_files(SessionFactory())
 
     assert not Change.objects.exists()
 
@@ -48,6 +48,6 @@ def test_secrets_in_a_diff_are_redacted(session, monkeypatch):
     event.payload["message"]["content"][0]["input"]["new_string"] = "sk-ant-api03-" + "x" * 40
     event.save()
 
-    record_edits(session)
+    record_files(session)
 
     assert "sk-ant-api03-xxxx" not in Change.objects.get().diff
