@@ -170,6 +170,6 @@ def test_the_migration_gives_one_name_to_rows_of_the_same_service(watch):
     assert state.marks == [before, after]
     incident = Incident.objects.get(cause="web", state="open", watch=watch)
     assert (incident.pk, incident.severity, incident.times_seen) == (kept.pk, 3, 3)
-    assert list(incident.cycles.all()) == [last]
+    assert last in incident.cycles.all()
     old.refresh_from_db()
     assert old.cause == "db"
