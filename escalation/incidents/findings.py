@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from escalation.errors import WhyNot
-from escalation.report import HEALTHY, Report, ReportedAction, Service
+from escalation.report import HEALTHY, Report, Service
+from sessions_app.history.claims import Claim, ClaimCheck, proven
 from sessions_app.history.services import display_name, one_spelling
 from sessions_app.models import Cycle, Incident, Session
 from sessions_app.text import cut, one_line
@@ -60,7 +61,6 @@ COULD_NOT_RUN = {
 class RunCause(StrEnum):
     """Causes that are not services. No service name begins with `#`."""
 
-    STOPPED = "#stopped"
     CUT_OFF = "#cut_off"
     TIME_UP = "#time_up"
     SILENT = "#silent"
@@ -75,7 +75,6 @@ class RunCause(StrEnum):
 
 
 TITLES = {
-    RunCause.STOPPED: "A session was stopped by a person",
     RunCause.CUT_OFF: "A session was interrupted and does not continue by itself",
     RunCause.TIME_UP: "A session reached its time limit",
     RunCause.SILENT: "A session was silent for too long",
@@ -88,11 +87,10 @@ TITLES = {
     RunCause.ASKED_FOR_HELP: "A cycle asked for help and named no service",
     RunCause.UNDECIDED: "A cycle needs a person",
 }
-SEVERITIES = {RunCause.STOPPED: Severity.NOTICE, RunCause.UNGUARDED: Severity.CRITICAL}
+SEVERITIES = {RunCause.UNGUARDED: Severity.CRITICAL}
+STOPPED_BY_PEOPLE = frozenset({StopCause.PERSON, StopCause.PAUSE, StopCause.FOREGROUND})
+"""Stops that open no incident: whoever stopped the session knows."""
 BY_STOP = {
-    StopCause.PERSON: RunCause.STOPPED,
-    StopCause.PAUSE: RunCause.STOPPED,
-    StopCause.FOREGROUND: RunCause.STOPPED,
     StopCause.WORKER: RunCause.CUT_OFF,
     StopCause.TIME_LIMIT: RunCause.TIME_UP,
     StopCause.SILENCE: RunCause.SILENT,
@@ -135,7 +133,14 @@ class SessionSummary:
     status: str = Session.Status.COMPLETED
     stop_cause: str = ""
     report: Report | None = None
+    claims: tuple[Claim, ...] = ()
+    """The actions of the report, compared with the record."""
     said_something: bool = True
+
+    @property
+    def was_stopped(self) -> bool:
+        """A person stopped or cancelled it, so that its end is no problem of its own."""
+        return self.status == Status.CANCELLED or self.stop_cause in STOPPED_BY_PEOPLE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -149,6 +154,8 @@ class CycleSummary:
     reason: str = ""
     why_not: str = ""
     """The cause for which its last session was not started."""
+    stopped_by: str = ""
+    """The person who stopped, cancelled or rejected it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -196,7 +203,8 @@ class CycleFindings:
 
 def findings_of(found: CycleSummary) -> CycleFindings:
     mentioned = _mentioned(found.runs)
-    unwell = tuple(_services(found, mentioned))
+    contradicted = _contradicted(found.runs)
+    unwell = (*_services(found, mentioned), *_contradictions(found, mentioned, contradicted))
     about_runs = () if unwell else tuple(_about_the_run(found))
     seen = (*unwell, *about_runs, *_could_not_run(found))
     causes = {finding.cause for finding in unwell}
@@ -290,6 +298,44 @@ def _detail(service: Service | None, last: Report | None, reason: str) -> str:
     return cut("\n".join(filter(None, dict.fromkeys((sign, summary, reason)))), LONGEST_DETAIL)
 
 
+def _contradicted(runs: Iterable[SessionSummary]) -> dict[str, Claim]:
+    """Returns the services whose latest report has a claim that the record contradicts."""
+    latest: dict[str, Claim | None] = {}
+    was_unwell: set[str] = set()
+    for run in runs:
+        said = _by_cause(run.report["services"] if run.report else [])
+        latest |= dict.fromkeys(said)
+        for claim in run.claims:
+            if claim.finding is ClaimCheck.OTHERWISE:
+                named = {one_spelling(claim.service)} if claim.service else set()
+                about = (named & said.keys()) or (was_unwell & said.keys()) or said.keys()
+                latest |= dict.fromkeys(about, claim)
+        was_unwell |= {cause for cause, service in said.items() if service["status"] != HEALTHY}
+    return {cause: claim for cause, claim in latest.items() if claim is not None}
+
+
+def _contradictions(
+    found: CycleSummary, mentioned: Mapping[str, Service], contradicted: Mapping[str, Claim]
+) -> Iterator[Finding]:
+    """Yields services that a contradicted report calls healthy: nothing proves it."""
+    last = _last_report(found.runs)
+    for cause, claim in contradicted.items():
+        service = mentioned[cause]
+        if service["status"] == HEALTHY:
+            told = f"“{claim.action}” is reported as done, and the record says otherwise."
+            yield Finding(
+                kind=Kind.PROBLEM,
+                scope=found.scope,
+                cause=cause,
+                title=one_line(
+                    f"{display_name(service['name'])}: the record contradicts the report",
+                    LONGEST_TITLE,
+                ),
+                severity=_severity(cause, None, found.runs),
+                detail=_detail(service, last, found.reason or told),
+            )
+
+
 def _about_the_run(found: CycleSummary) -> Iterator[Finding]:
     """Yields the finding of a cycle that needs a person without an unhealthy service."""
     cause = _cause_without_service(found)
@@ -309,6 +355,8 @@ def _cause_without_service(found: CycleSummary) -> RunCause | None:
     last = _last_report(found.runs)
     if last and last["escalation"]["needed"]:
         return RunCause.ASKED_FOR_HELP
+    if found.stopped_by or (found.runs and found.runs[-1].was_stopped):
+        return None
     if found.outcome != Outcome.NEEDS_PERSON or not found.runs:
         return RunCause.UNDECIDED if found.outcome == Outcome.NEEDS_PERSON else None
     run = found.runs[-1]
@@ -342,9 +390,10 @@ def could_not_run(why_not: WhyNot, scope: str, detail: str) -> Finding:
 
 
 def _fixed(runs: Iterable[SessionSummary], healthy: frozenset[str]) -> dict[str, Fix]:
-    """Returns the services that a higher tier changed and that are healthy now."""
+    """Returns the services that a higher tier changed, as the record proves, and that are healthy
+    now."""
     runs = tuple(runs)
-    done = [action for run in runs if run.tier > OBSERVING_TIER for action in _succeeded(run)]
+    done = [claim for run in runs if run.tier > OBSERVING_TIER for claim in proven(run.claims)]
     if not done:
         return {}
     earlier: dict[str, set[bool]] = {}
@@ -353,17 +402,12 @@ def _fixed(runs: Iterable[SessionSummary], healthy: frozenset[str]) -> dict[str,
             earlier.setdefault(cause, set()).add(service["status"] == HEALTHY)
     fixes = {}
     for cause in healthy:
-        own = [action for action in done if one_spelling(action.get("service", "")) == cause]
+        own = [claim for claim in done if one_spelling(claim.service) == cause]
         was_unwell = False in earlier.get(cause, set())
         if own or was_unwell:
-            remedy = one_line("; ".join(a["action"] for a in own or done), LONGEST_REMEDY)
+            remedy = one_line("; ".join(claim.action for claim in own or done), LONGEST_REMEDY)
             fixes[cause] = Fix(remedy=remedy, was_unwell=was_unwell or cause not in earlier)
     return fixes
-
-
-def _succeeded(run: SessionSummary) -> list[ReportedAction]:
-    actions = run.report["actions_taken"] if run.report else []
-    return [action for action in actions if action["result"] == "succeeded"]
 
 
 def _last_report(runs: Iterable[SessionSummary]) -> Report | None:

@@ -31,6 +31,7 @@ from escalation.incidents.findings import (
 from escalation.incidents.states import Change, Changed, IncidentState, Kept
 from escalation.notifications.outbox import notify
 from escalation.queue import installation_lock
+from sessions_app.history.claims import claims_in
 from sessions_app.history.incidents import LONGEST_NOTE
 from sessions_app.history.services import display_name, one_spelling
 from sessions_app.models import (
@@ -215,6 +216,7 @@ def note_outcome(cycle: Cycle, why_not: str = "") -> None:
             outcome=cycle.outcome,
             reason=cycle.outcome_reason,
             why_not=why_not,
+            stopped_by=cycle.stopped_by,
         )
     )
     with installation_lock():
@@ -297,7 +299,12 @@ def _runs_of(cycle: Cycle) -> tuple[SessionSummary, ...]:
     facts = rows.values_list("tier", "status", "stop_cause", "report", "messages")
     return tuple(
         SessionSummary(
-            tier=tier, status=status, stop_cause=stop, report=report, said_something=messages > 0
+            tier=tier,
+            status=status,
+            stop_cause=stop,
+            report=report,
+            claims=claims_in(report, cycle.pk),
+            said_something=messages > 0,
         )
         for tier, status, stop, report, messages in facts
         if status not in Session.OPEN_STATUSES

@@ -4,9 +4,10 @@ The agent asks, the supervisor decides. Every decision has a reason, which is st
 session and shown on its page.
 
 A session has fixed something if all services are healthy, it reports an action, and the record
-does not contradict it: an action reported as succeeded whose command failed or was denied needs a
-person. An action without a recorded command does not, because remedies in containers, scripts and
-on other hosts leave no matching record. The verification looks at the services, not at the report.
+does not contradict it: an action reported as succeeded whose command failed, was denied or was not
+approved needs a person. An action without a recorded command does not, because remedies in
+containers, scripts and on other hosts leave no matching record; the reason says that it is only
+claimed, and its incident is not fixed by it (`incidents/findings.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 from escalation.agent.rate_limit import RateLimitReached, Window
 from escalation.report import HEALTHY, Report
 from escalation.supervisor.budgets import HeldEscalation
-from sessions_app.history.claims import Claim, ClaimCheck
+from sessions_app.history.claims import Claim, ClaimCheck, proven
 from sessions_app.models import Cycle, Session
 from sessions_app.models.autonomy import Policy, objection_to
 from sessions_app.models.session import EventKind
@@ -373,7 +374,8 @@ def _closing(end: Ending, report: Report, claims: Sequence[Claim]) -> Stop:
     done = [action for action in report["actions_taken"] if action["result"] == "succeeded"]
     if done:
         named = "; ".join(action["action"] for action in done)
-        return Stop(Cycle.Outcome.FIXED, f"Tier {end.tier} fixed it: {named}.")
+        unproven = "" if proven(claims) else " It is only claimed: the record does not show it."
+        return Stop(Cycle.Outcome.FIXED, f"Tier {end.tier} fixed it: {named}.{unproven}")
     return Stop(Cycle.Outcome.HEALTHY, f"Tier {end.tier} found everything healthy.")
 
 

@@ -109,6 +109,13 @@ class Claim:
         return FINDING_WORDS[self.finding]
 
 
+def proven(claims: Iterable[Claim]) -> list[Claim]:
+    """Return the actions that are reported as succeeded and seen in the record."""
+    return [
+        claim for claim in claims if claim.result == SUCCEEDED and claim.finding is ClaimCheck.SEEN
+    ]
+
+
 def judged(action: str, service: str, result: str, record: Sequence[Recorded]) -> Claim:
     """Compare one claim with the recorded changes, which are in order."""
     finding, evidence = _found(action, service, result, record)

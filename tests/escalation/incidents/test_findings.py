@@ -11,6 +11,7 @@ from escalation.incidents.findings import (
     BY_STOP,
     COULD_NOT_RUN,
     EVERYWHERE,
+    STOPPED_BY_PEOPLE,
     TITLES,
     CycleFindings,
     CycleSummary,
@@ -20,6 +21,7 @@ from escalation.incidents.findings import (
     findings_of,
 )
 from escalation.report import Report
+from sessions_app.history.claims import Claim, ClaimCheck
 from sessions_app.models import Cycle, Incident, Session
 from tests.escalation.rows import a_report
 from tests.tables import each_row
@@ -28,6 +30,12 @@ Kind, Severity, Outcome, Status = Incident.Kind, Incident.Severity, Cycle.Outcom
 WATCH = "watch:1"
 DOWN = a_report(needed=True, reason="it is down", services=(("web", "down"), ("db", "healthy")))
 MENDED = a_report(services=(("web", "healthy"),), actions=(("restarted web", "succeeded"),))
+
+
+def claim(
+    action: str = "restarted web", *, service: str = "", finding: ClaimCheck = ClaimCheck.SEEN
+) -> Claim:
+    return Claim(action=action, service=service, result="succeeded", finding=finding)
 
 
 def found(
@@ -123,7 +131,7 @@ def test_a_degraded_after_a_down_in_the_same_cycle_is_a_warning():
 def test_the_last_report_of_a_cycle_counts():
     findings = found(
         SessionSummary(tier=1, report=DOWN),
-        SessionSummary(tier=2, report=MENDED),
+        SessionSummary(tier=2, report=MENDED, claims=(claim(),)),
         outcome=Outcome.FIXED,
     )
 
@@ -146,9 +154,71 @@ def test_a_service_that_the_last_tier_does_not_mention_keeps_its_state():
 
 
 def test_a_read_only_tier_fixes_nothing():
-    findings = found(SessionSummary(tier=1, report=MENDED), outcome=Outcome.FIXED)
+    findings = found(
+        SessionSummary(tier=1, report=MENDED, claims=(claim(),)), outcome=Outcome.FIXED
+    )
 
     assert findings.fixed == {}
+
+
+@each_row("finding", [finding for finding in ClaimCheck if finding != ClaimCheck.SEEN])
+def test_a_claim_that_the_record_does_not_show_fixes_nothing(finding):
+    findings = found(
+        SessionSummary(tier=1, report=DOWN),
+        SessionSummary(tier=2, report=MENDED, claims=(claim(finding=finding),)),
+    )
+
+    assert findings.fixed == {}
+    assert ("web" in findings.healthy) == (finding != ClaimCheck.OTHERWISE)
+
+
+@each_row(
+    ("services", "named", "causes"),
+    [
+        ((("web", "healthy"), ("db", "healthy")), "", ["web"]),
+        ((("web", "healthy"), ("db", "healthy")), "db", ["db"]),
+        ((("web", "healthy"), ("db", "healthy")), "/WEB", ["web"]),
+        ((("web", "healthy"), ("db", "healthy")), "another", ["web"]),
+        ((("db", "healthy"),), "", ["web", "db"]),
+        ((("web", "down"),), "web", ["web"]),
+    ],
+)
+def test_services_of_a_contradicted_claim_are_not_healthy(services, named, causes):
+    wrong = claim(service=named, finding=ClaimCheck.OTHERWISE)
+    findings = found(
+        SessionSummary(tier=1, report=DOWN),
+        SessionSummary(tier=2, report=a_report(services=services), claims=(wrong,)),
+    )
+
+    assert [finding.cause for finding in findings.seen] == causes
+    assert not findings.healthy & set(causes)
+
+
+def test_a_later_report_outweighs_a_contradicted_one():
+    wrong = claim(finding=ClaimCheck.OTHERWISE)
+    findings = found(
+        SessionSummary(tier=2, report=MENDED, claims=(wrong,)),
+        SessionSummary(tier=3, report=MENDED, claims=(claim(service="web"),)),
+        outcome=Outcome.FIXED,
+    )
+
+    assert findings.seen == ()
+    assert set(findings.fixed) == {"web"}
+
+
+@each_row(
+    "run",
+    [
+        SessionSummary(tier=1, status=Status.CANCELLED),
+        *(
+            SessionSummary(tier=1, status=Status.INTERRUPTED, stop_cause=cause)
+            for cause in STOPPED_BY_PEOPLE
+        ),
+    ],
+)
+def test_a_run_that_a_person_stopped_is_no_finding(run):
+    assert found(run).seen == ()
+    assert found(SessionSummary(tier=1, report=DOWN), run).seen != ()
 
 
 def test_without_a_successful_remedy_nothing_is_fixed():
@@ -162,9 +232,11 @@ def test_without_a_successful_remedy_nothing_is_fixed():
 
 def test_a_service_that_was_always_healthy_was_not_unwell():
     both = a_report(services=(("web", "healthy"), ("db", "healthy")))
-    both["actions_taken"] = [{"action": "restarted db", "service": "db", "result": "succeeded"}]
+    done = (claim("restarted db", service="db"),)
 
-    fixed = found(SessionSummary(tier=1, report=DOWN), SessionSummary(tier=2, report=both)).fixed
+    fixed = found(
+        SessionSummary(tier=1, report=DOWN), SessionSummary(tier=2, report=both, claims=done)
+    ).fixed
 
     assert (fixed["web"].was_unwell, fixed["db"].was_unwell) == (True, False)
 
@@ -206,7 +278,7 @@ def test_a_cycle_that_needs_a_person_without_a_service_has_a_named_cause(run, ca
 
 
 def test_every_cause_of_a_stop_has_a_title():
-    assert set(BY_STOP) == set(Session.StopCause)
+    assert set(BY_STOP) | STOPPED_BY_PEOPLE == set(Session.StopCause)
     assert set(TITLES) == set(RunCause)
     assert set(COULD_NOT_RUN) == set(WhyNot)
 

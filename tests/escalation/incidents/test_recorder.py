@@ -24,7 +24,14 @@ from sessions_app.models import (
     Watch,
 )
 from tests.escalation.rows import a_report
-from tests.factories import CycleFactory, IncidentFactory, SessionFactory, WatchFactory
+from tests.factories import (
+    ChangeFactory,
+    CycleFactory,
+    IncidentFactory,
+    SessionEventFactory,
+    SessionFactory,
+    WatchFactory,
+)
 
 pytestmark = pytest.mark.django_db
 Kind, State, Step = Incident.Kind, Incident.State, IncidentEvent.Kind
@@ -48,6 +55,8 @@ def a_cycle(watch: Watch | None, **facts: Any) -> Cycle:
 
 def a_run(cycle: Cycle, report: Report | None, tier: int = 1, **facts: Any) -> Session:
     run: Session = SessionFactory(cycle=cycle, tier=tier, report=report, messages=4, **facts)
+    if report and any(action["result"] == "succeeded" for action in report["actions_taken"]):
+        ChangeFactory(session=run)
     return run
 
 
@@ -124,6 +133,66 @@ def test_a_verification_that_cannot_tell_the_state_does_not_disprove_the_fix(wat
     incident = the_incident()
     assert (incident.state, incident.verifications_tried) == (State.VERIFYING, 1)
     assert event_kinds(incident)[-1] == Step.NOT_VERIFIED
+
+
+def test_a_claim_that_is_not_in_the_record_fixes_no_incident(watch):
+    cycle = a_cycle(watch)
+    recorder.note_escalation(a_run(cycle, DOWN, status="escalated"), 2)
+    SessionFactory(cycle=cycle, tier=2, report=MENDED, messages=4)
+
+    finish_cycle(cycle, Outcome.FIXED, "Tier 2 fixed it.")
+
+    incident = the_incident()
+    assert (incident.state, incident.remedy) == (State.OPEN, "")
+    assert incident.seems_recovered
+
+
+def test_a_claim_that_the_record_contradicts_leaves_the_incident_to_a_person(watch):
+    cycle = a_cycle(watch)
+    recorder.note_escalation(a_run(cycle, DOWN, status="escalated"), 2)
+    run = SessionFactory(cycle=cycle, tier=2, report=MENDED, messages=4)
+    asked = {"call": "c1", "verdict": "ask", "changes": ["docker restart web"]}
+    SessionEventFactory(session=run, source="supervisor", kind="command", payload=asked)
+    ended = {"call": "c1", "has_run": False, "exit_code": 126}
+    SessionEventFactory(session=run, source="supervisor", kind="command_end", payload=ended)
+
+    finish_cycle(cycle, Outcome.NEEDS_PERSON, "The record says otherwise.")
+
+    incident = the_incident()
+    assert (incident.state, incident.healthy_cycles, incident.remedy) == (State.OPEN, 0, "")
+    assert incident.asks_for_person
+    assert event_kinds(incident) == [Step.OPENED, Step.WORKED_ON, Step.SEEN]
+
+
+@pytest.mark.parametrize("cause", ["person", "pause", "foreground"])
+def test_a_session_that_a_person_stopped_opens_no_incident(watch, cause):
+    cycle = a_cycle(watch)
+    a_run(cycle, None, status="interrupted", stop_cause=cause)
+
+    finish_cycle(cycle, Outcome.NEEDS_PERSON, "Tier 1 was stopped.")
+
+    assert not Incident.objects.exists()
+
+
+def test_a_stopped_higher_tier_keeps_the_incident_of_the_tier_before(watch):
+    cycle = a_cycle(watch)
+    recorder.note_escalation(a_run(cycle, DOWN, status="escalated"), 2)
+    a_run(cycle, None, tier=2, status="interrupted", stop_cause="person")
+
+    finish_cycle(cycle, Outcome.NEEDS_PERSON, "Tier 2 was stopped.", stopped_by="ada")
+
+    assert the_incident().asks_for_person
+
+
+@pytest.mark.parametrize("has_session", [True, False])
+def test_a_cancelled_cycle_opens_no_incident(watch, has_session):
+    cycle = a_cycle(watch)
+    if has_session:
+        a_run(cycle, None, status="cancelled")
+
+    finish_cycle(cycle, Outcome.NEEDS_PERSON, "ada cancelled it.", stopped_by="ada")
+
+    assert not Incident.objects.exists()
 
 
 def test_two_watches_have_an_incident_each(watch):

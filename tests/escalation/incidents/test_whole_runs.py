@@ -11,6 +11,7 @@ from escalation.supervisor import manual
 from sessions_app.models import Cycle, Incident, Session, Watch
 from tests.escalation.rows import ESCALATE, a_report, queued_session
 from tests.escalation.runs import child_of, run
+from tests.factories import ChangeFactory
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
 Kind, State = Incident.Kind, Incident.State
@@ -75,7 +76,9 @@ def test_a_chain_that_fixes_a_problem_moves_its_incident_to_verifying(fake_cli, 
     first = run(session)
     assert Incident.objects.get().state == State.WORKING
 
-    run(child_of(first))
+    second = child_of(first)
+    ChangeFactory(session=second)
+    run(second)
 
     incident = Incident.objects.get()
     assert (incident.state, incident.cause) == (State.VERIFYING, "web")
@@ -92,6 +95,7 @@ def test_a_manual_escalation_moves_the_incident_to_working(fake_cli, workdir):
 
     second = manual.escalate(first, "mend it")
     assert Incident.objects.get().state == State.WORKING
+    ChangeFactory(session=second)
     run(second)
 
     assert Incident.objects.get().state == State.VERIFYING

@@ -30,7 +30,7 @@ from sessions_app.models import (
 )
 from tests.escalation.rows import queued_session
 from tests.escalation.runs import run
-from tests.factories import ChannelFactory, SessionFactory
+from tests.factories import ChangeFactory, ChannelFactory, SessionFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -62,10 +62,12 @@ def report(**said: object) -> str:
 
 
 def test_a_service_with_a_long_name_that_is_fixed_has_an_incident(fake_cli, workdir):
-    done = {"action": LONG, "result": "succeeded", "service": LONG}
+    done = {"action": f"restarted {LONG}", "result": "succeeded", "service": LONG}
     fake_cli.then(report(actions_taken=[done]))
+    session = queued_session(workdir, tier=2)
+    ChangeFactory(session=session, service="*")
 
-    ended = run(queued_session(workdir, tier=2))
+    ended = run(session)
 
     assert ended.cycle.outcome == Cycle.Outcome.FIXED
     assert len(Incident.objects.get().title) == 200
