@@ -617,7 +617,7 @@ class WatchAdmin(TableAdmin):
         if watch.last_id is None:
             return "–"
         cycle = Cycle(**{name: getattr(watch, f"last_{name}") for name in LAST_CYCLE})
-        said = cycle.get_outcome_display() or cycle.get_state_display()
+        said = cycle.result_text
         return format_html('<a href="{}">{}</a>', cycle.get_absolute_url(), said)
 
     def has_run_permission(self, request: HttpRequest) -> bool:

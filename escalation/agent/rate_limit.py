@@ -21,6 +21,8 @@ FIRST_BACK_OFF = timedelta(minutes=5)
 LONGEST_BACK_OFF = timedelta(hours=5)
 JUST_PASSED = timedelta(minutes=10)
 """A clock time that passed less than this ago does not mean tomorrow."""
+AFTER_RESET = timedelta(seconds=5)
+"""Wait after a limit that has just ended; clocks differ a little."""
 WORDS_LENGTH = 300
 MILLISECONDS = 100_000_000_000
 """No time in seconds is this large before the year 5138."""
@@ -98,9 +100,14 @@ def limit_in(signs: LimitSigns, now: datetime, in_a_row: int = 0) -> RateLimitRe
     if not signs.ended_by_limit:
         return None
     words = (" ".join(signs.text.split()) or "status 429")[:WORDS_LENGTH]
-    for kind, moment in _stated(signs, now):
-        if moment is not None and moment > now:
+    stated = [(kind, moment) for kind, moment in _stated(signs, now) if moment is not None]
+    for kind, moment in stated:
+        if moment > now:
             return RateLimitReached(until=min(moment, now + LONGEST_WAIT), kind=kind, words=words)
+    for kind, moment in stated:
+        # It is over: try again at once, and wait as for an unknown end if that does not help.
+        if now - moment < JUST_PASSED and not in_a_row:
+            return RateLimitReached(until=now + AFTER_RESET, kind=kind, words=words)
     return RateLimitReached(until=now + back_off(in_a_row), kind=UNKNOWN_SHAPE, words=words)
 
 

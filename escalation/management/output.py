@@ -57,13 +57,12 @@ MEANINGS = {
 
 
 def exit_code_of(cycle: Cycle, *, waits_for_person: bool = False) -> ExitCode:
-    if cycle.outcome in cycle.GOOD_OUTCOMES:
-        return ExitCode.WELL
+    """Returns the code of a cycle. A reopened one still has its earlier outcome."""
     if waits_for_person:
         return ExitCode.PERSON
     if cycle.is_active or cycle.outcome == cycle.Outcome.COULD_NOT_RUN:
         return ExitCode.REFUSED
-    return ExitCode.PERSON
+    return ExitCode.WELL if cycle.outcome in cycle.GOOD_OUTCOMES else ExitCode.PERSON
 
 
 class Refused(CommandError):

@@ -41,8 +41,8 @@ def chain_lines(chain: Chain) -> Iterator[str]:
         yield f"  {check.sentence}"
     for command in would_have_run(chain.sessions):
         yield f"  would have run at Tier {command.tier}: {one_line(command.command, LONGEST_LINE)}"
-    outcome = cycle.get_outcome_display() or cycle.get_state_display()
-    yield f"{outcome.capitalize()}. {cycle.outcome_reason}".strip()
+    reason = "" if cycle.is_active else cycle.outcome_reason
+    yield f"{cycle.result_text.capitalize()}. {reason}".strip()
 
 
 def remarks_on(cycle: Cycle) -> str:
@@ -139,7 +139,7 @@ def _facts(session: Session) -> dict[str, str]:
     used = f", used {session.model_used}" if session.model_used else ""
     why = f": {session.continued_why}" if session.continued_why else ""
     return {
-        "cycle": f"{cycle.pk}, {cycle.get_outcome_display() or cycle.get_state_display()}",
+        "cycle": f"{cycle.pk}, {cycle.result_text}",
         "purpose": str(session.get_purpose_display()),
         "waits": _waits(session),
         "asked for": session.request,
@@ -218,7 +218,7 @@ def _of_watch(name: str) -> Q:
 
 
 def cycle_row(cycle: Cycle) -> tuple[Cell | str, ...]:
-    said = str(cycle.get_outcome_display() or cycle.get_state_display())
+    said = cycle.result_text
     return (
         str(cycle.pk),
         moment(cycle.created_at),

@@ -15,6 +15,7 @@ from django.db.models import Count, Q, QuerySet, Sum
 from django.utils import timezone
 
 from sessions_app.models import Approval, Change, Channel, Incident, Message, Session
+from sessions_app.models.incident import IncidentQuerySet
 from sessions_app.redaction.redact import redacted
 from sessions_app.text import ago, clean, money, one_line
 
@@ -43,7 +44,13 @@ class Digest:
     since: datetime
     until: datetime
     needs_you: Section
+    """What the pages and `claudeops status` count, too."""
+    in_hand: Section
+    """Unresolved incidents that an account owns or a cycle works on."""
     fixed: Section
+    """By the agent, and verified."""
+    resolved: Section
+    """By a person, or recovered without a fix."""
     changed: Section
     flaky: Section
     runs: int
@@ -54,8 +61,12 @@ class Digest:
     @property
     def is_empty(self) -> bool:
         """Test for a digest without news; healthy cycles are no news."""
-        sections = (self.needs_you, self.fixed, self.changed, self.flaky)
-        return not any(section.lines for section in sections)
+        return not any(section.lines for section in self._sections)
+
+    @property
+    def _sections(self) -> tuple[Section, ...]:
+        resolved = (self.fixed, self.resolved)
+        return (self.needs_you, self.in_hand, *resolved, self.changed, self.flaky)
 
     @property
     def title(self) -> str:
@@ -66,8 +77,7 @@ class Digest:
 
     @property
     def body(self) -> str:
-        sections = (self.needs_you, self.fixed, self.changed, self.flaky)
-        told = [str(section) for section in sections if section.lines]
+        told = [str(section) for section in self._sections if section.lines]
         return "\n\n".join([*told, self._cost])
 
     @property
@@ -81,7 +91,7 @@ def load_digest(since: datetime, until: datetime, watches: Iterable[int] = ()) -
     chosen = list(watches)
     incidents = Incident.objects.filter(drill="").select_related("watch")
     sessions = Session.objects.filter(cycle__drill="", started_at__gte=since, started_at__lt=until)
-    approvals = Approval.objects.filter(state=Approval.State.WAITING, session__cycle__drill="")
+    approvals = Approval.objects.answerable()
     changes = Change.objects.filter(at__gte=since, at__lt=until, session__cycle__drill="")
     if chosen:
         incidents = incidents.filter(Q(watch__in=chosen) | Q(watch=None))
@@ -96,8 +106,10 @@ def load_digest(since: datetime, until: datetime, watches: Iterable[int] = ()) -
     return Digest(
         since=since,
         until=until,
-        needs_you=_needs_you(incidents, approvals, until),
+        needs_you=_needs_you(incidents.waiting_for_person(until), approvals, until),
+        in_hand=_in_hand(incidents, until),
         fixed=_fixed(incidents, since, until),
+        resolved=_resolved(incidents, since, until),
         changed=_changed(changes),
         flaky=_flaky(incidents, until),
         runs=cost["runs"],
@@ -109,29 +121,57 @@ def load_digest(since: datetime, until: datetime, watches: Iterable[int] = ()) -
 def _needs_you(
     incidents: QuerySet[Incident], approvals: QuerySet[Approval], now: datetime
 ) -> Section:
-    """List approvals and unresolved incidents that nobody works on or verifies."""
-    waiting = (Incident.State.OPEN, Incident.State.ACKNOWLEDGED)
+    """List approvals and incidents that wait for a person."""
     asked = approvals.select_related("session__cycle__watch").order_by("expires_at")
-    found = incidents.filter(state__in=waiting).order_by("-severity", "pk")
     return _section(
         "Needs you",
         [
             *(f"approval wanted: {one.session.cycle.subject}, {one.why}" for one in asked),
-            *(
-                f"[{one.get_severity_display()}] {one.subject}: {one.title} "
-                f"(first seen {ago(one.first_seen_at, now)})"
-                for one in found
-            ),
+            *(_told(one, now) for one in incidents.order_by("-severity", "pk")),
         ],
     )
 
 
-def _fixed(incidents: QuerySet[Incident], since: datetime, until: datetime) -> Section:
-    ended = incidents.filter(resolved_at__gte=since, resolved_at__lt=until).order_by("resolved_at")
-    return _section(
-        "Fixed",
-        [f"{one.subject}: {one.title} ({one.get_resolved_as_display()})" for one in ended],
+def _told(incident: Incident, now: datetime) -> str:
+    unverified = "; the fix is not verified" if incident.is_unverified else ""
+    return (
+        f"[{incident.get_severity_display()}] {incident.subject}: {incident.title} "
+        f"(first seen {ago(incident.first_seen_at, now)}{unverified})"
     )
+
+
+def _in_hand(incidents: IncidentQuerySet, now: datetime) -> Section:
+    waiting = incidents.waiting_for_person(now).values("pk")
+    rest = incidents.filter(state__in=Incident.UNRESOLVED_STATES).exclude(pk__in=waiting)
+    found = rest.select_related("owner").order_by("-severity", "pk")
+    return _section("In hand", [f"{one.subject}: {one.title} ({_with_whom(one)})" for one in found])
+
+
+def _with_whom(incident: Incident) -> str:
+    owner = f", {incident.owner.get_username()} owns it" if incident.owner else ""
+    state = "seems recovered" if incident.seems_recovered else incident.get_state_display()
+    return f"{state}{owner}"
+
+
+def _fixed(incidents: QuerySet[Incident], since: datetime, until: datetime) -> Section:
+    by_agent = incidents.filter(resolved_as=Incident.ResolvedBy.AGENT)
+    return _section("Fixed", [_ended(one) for one in _resolved_in(by_agent, since, until)])
+
+
+def _resolved(incidents: QuerySet[Incident], since: datetime, until: datetime) -> Section:
+    others = incidents.exclude(resolved_as=Incident.ResolvedBy.AGENT)
+    return _section("Resolved", [_ended(one) for one in _resolved_in(others, since, until)])
+
+
+def _resolved_in(
+    incidents: QuerySet[Incident], since: datetime, until: datetime
+) -> QuerySet[Incident]:
+    ended = incidents.filter(resolved_at__gte=since, resolved_at__lt=until)
+    return ended.order_by("resolved_at")
+
+
+def _ended(incident: Incident) -> str:
+    return f"{incident.subject}: {incident.title} ({incident.get_resolved_as_display()})"
 
 
 def _changed(changes: QuerySet[Change]) -> Section:

@@ -93,13 +93,16 @@ def limits_of(watch: Watch | None) -> Limits:
 
 def used(kind: str, service: str, record: Iterable[Done], limits: Limits, now: datetime) -> int:
     """Counts the changes within the window. A change in the future counts: the clock was set back.
-    A change of everything counts for each service."""
+
+    A restart of everything counts for each service. A redeployment of everything does not, because
+    `docker compose up` recreates only what has changed: it counts for the next one of everything.
+    """
     since = now - timedelta(hours=limits[kind].hours)
     counts = Counter(done.service for done in record if done.kind == kind and done.at > since)
     to_all = counts.pop(EVERYTHING, 0)
     if service == EVERYTHING:
         return to_all + max(counts.values(), default=0)
-    return to_all + counts[service]
+    return counts[service] + (to_all if kind == Kind.RESTART else 0)
 
 
 def left(kind: str, service: str, record: Iterable[Done], limits: Limits, now: datetime) -> int:

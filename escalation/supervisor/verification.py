@@ -38,11 +38,12 @@ def due() -> QuerySet[Incident]:
 
 
 def verify_due() -> list[Cycle]:
-    """Starts due verifications. A disabled watch or an active cycle delays them."""
+    """Starts due verifications, also of a paused watch: it only looks, and a fix that nothing
+    verified would stay so. The pause of everything and an active cycle delay them."""
     recorder.note_unverifiable(due().filter(watch=None, drill=""), "The watch was removed.")
     if PauseSwitch.is_on():
         return []
-    watches = Watch.objects.filter(enabled=True, pk__in=due().values("watch"))
+    watches = Watch.objects.filter(pk__in=due().values("watch"))
     started = (verify_watch(watch) for watch in watches)
     return [cycle for cycle in started if cycle is not None]
 

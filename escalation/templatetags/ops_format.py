@@ -165,9 +165,7 @@ def cycle_badge(cycle: Cycle) -> SafeString:
     """Shows the outcome, or the state while the cycle is active."""
     if cycle.stopped_by and not cycle.is_active:
         return badge(Session.Status.CANCELLED, f"stopped by {clean(cycle.stopped_by)}")
-    if cycle.outcome:
-        return badge(cycle.outcome, cycle.get_outcome_display())
-    return badge(cycle.state, cycle.get_state_display())
+    return badge(cycle.result, cycle.result_text)
 
 
 @register.simple_tag

@@ -20,7 +20,7 @@ from sessions_app.models.incident import KEPT, Mark, read_marks
 
 NOT_NAMED = "not named"
 LOOKS = {"healthy": "good", "fixed": "good", "degraded": "warn", "unknown": "warn", "down": "bad"}
-OUTCOME_LOOKS = {
+OUTCOME_LOOKS: dict[str, str] = {
     Cycle.Outcome.HEALTHY: "good",
     Cycle.Outcome.FIXED: "good",
     Cycle.Outcome.NEEDS_PERSON: "warn",
@@ -56,10 +56,8 @@ def history_bar_of_cycles(cycles: Iterable[Cycle]) -> HistoryBar:
         marks=tuple(
             HistoryMark(
                 cycle=cycle.pk,
-                word=cycle.get_outcome_display() or cycle.get_state_display(),
-                look=OUTCOME_LOOKS.get(Cycle.Outcome(cycle.outcome), "none")
-                if cycle.outcome
-                else "live",
+                word=cycle.result_text,
+                look="live" if cycle.is_active else OUTCOME_LOOKS.get(cycle.result, "none"),
                 at=cycle.created_at,
             )
             for cycle in cycles

@@ -13,9 +13,7 @@ from typing import Any
 
 from django.db.models import CharField, F, QuerySet, Subquery, Value
 from django.db.models.functions import Cast, Coalesce
-from django.utils import timezone
 
-from sessions_app.history.incidents import asks_for_person
 from sessions_app.models import (
     Approval,
     Channel,
@@ -90,10 +88,9 @@ class HeaderStatus:
 
 
 def load_header_status(resolved_since: datetime | None = None) -> HeaderStatus:
-    real = Incident.objects.filter(drill="")
     asked = [
-        _named(INCIDENT, real.filter(asks_for_person(timezone.now())), F("kind")),
-        _named(APPROVAL, answerable_approvals()),
+        _named(INCIDENT, Incident.objects.waiting_for_person(), F("kind")),
+        _named(APPROVAL, Approval.objects.answerable()),
         _named(STEP, _last_step(), Cast("pk", CharField())),
         _named(PAUSED, PauseSwitch.objects.filter(paused=True), F("reason"), WHO_PAUSED),
         _named(WORKER, WorkerHeartbeat.lately_seen()),
@@ -103,15 +100,11 @@ def load_header_status(resolved_since: datetime | None = None) -> HeaderStatus:
     if resolved_since:
         # `resolved_as` is part of the index.
         over = Incident.ResolvedBy.values
-        lately = real.filter(resolved_as__in=over, resolved_at__gte=resolved_since)
+        lately = Incident.objects.filter(
+            drill="", resolved_as__in=over, resolved_at__gte=resolved_since
+        )
         asked.append(_named(RESOLVED, lately))
     return _header_status(asked[0].union(*asked[1:], all=True))
-
-
-def answerable_approvals() -> QuerySet[Approval]:
-    return Approval.objects.filter(
-        state=Approval.State.WAITING, expires_at__gt=timezone.now(), session__cycle__drill=""
-    )
 
 
 def _header_status(rows: Iterable[Row]) -> HeaderStatus:

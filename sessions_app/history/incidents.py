@@ -10,10 +10,11 @@ from decimal import Decimal
 from statistics import median
 from typing import Any
 
-from django.db.models import Count, Min, Q, QuerySet, Subquery, Sum, Value
+from django.db.models import Count, Min, QuerySet, Subquery, Sum, Value
 from django.utils import timezone
 
 from sessions_app.models import Cycle, Incident, IncidentEvent, Session
+from sessions_app.models.incident import IncidentQuerySet
 from sessions_app.models.installation import moment_text
 from sessions_app.text import one_line
 
@@ -62,12 +63,14 @@ def wish_of(incident: Incident) -> str:
 
 
 def _verifying(incident: Incident) -> str:
-    watch = incident.watch
     if incident.verify_at is None:
         return "Nothing yet: a new cycle is verifying the fix."
-    if watch is not None and not watch.enabled:
-        return "Enable the watch or run it: the verification of the fix waits for that."
     when = moment_text(incident.verify_at)
+    if incident.is_unverified:
+        return (
+            f"Look whether the fix holds: it is not verified. The verification was due at {when}, "
+            "and no cycle could start."
+        )
     return f"Nothing yet: a new cycle verifies the fix at {when}."
 
 
@@ -195,15 +198,7 @@ def remedies_that_failed(cycle: Cycle) -> list[str]:
     return list(of_these.exclude(text="").order_by("pk").values_list("text", flat=True))
 
 
-def unresolved_incidents() -> QuerySet[Incident]:
+def unresolved_incidents() -> IncidentQuerySet:
     """Select unresolved incidents, the most severe and then the oldest first."""
     rows = Incident.objects.filter(state__in=Incident.UNRESOLVED_STATES)
     return rows.select_related("watch", "owner").order_by("-severity", "first_seen_at", "pk")
-
-
-def asks_for_person(now: datetime) -> Q:
-    """Return the condition of `Incident.asks_for_person` for queries."""
-    awake = Q(snoozed_until=None) | Q(snoozed_until__lte=now)
-    let_go = Q(snoozed_until__lte=now) | Q(owner__is_active=False)
-    waits = Q(state=Incident.State.OPEN) | (Q(state=Incident.State.ACKNOWLEDGED) & let_go)
-    return waits & awake & Q(healthy_cycles=0)

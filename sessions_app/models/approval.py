@@ -13,6 +13,12 @@ from sessions_app.models.session import Session
 from sessions_app.models.watch import Watch
 
 
+class ApprovalQuerySet(models.QuerySet["Approval"]):
+    def answerable(self) -> ApprovalQuerySet:
+        """Select the requests that wait for an answer, without drills."""
+        return self.filter(state="waiting", expires_at__gt=timezone.now(), session__cycle__drill="")
+
+
 class Approval(models.Model):
     """Request for a person's approval of a tier or of one command.
 
@@ -85,6 +91,8 @@ class Approval(models.Model):
     used_at = models.DateTimeField(
         null=True, blank=True, help_text="When the approval was used. It can be used once."
     )
+
+    objects = ApprovalQuerySet.as_manager()
 
     class Meta:
         ordering = ["-id"]

@@ -171,6 +171,16 @@ class Cycle(models.Model):
     def is_active(self) -> bool:
         return self.state in self.ACTIVE_STATES
 
+    @property
+    def result(self) -> str:
+        """Outcome of a finished cycle; state of an active one, also if it was reopened."""
+        return self.state if self.is_active or not self.outcome else self.outcome
+
+    @property
+    def result_text(self) -> str:
+        is_state = self.is_active or not self.outcome
+        return str(self.get_state_display() if is_state else self.get_outcome_display())
+
     def begin(self) -> None:
         """Mark the cycle as running when its first session is claimed."""
         if self.state == self.State.QUEUED:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from django.conf import settings
@@ -17,6 +17,23 @@ from sessions_app.models.cycle import Cycle, removed_name
 from sessions_app.models.fields import OutsideCharField, OutsideJSONField, OutsideTextField
 from sessions_app.models.session import Session
 from sessions_app.models.watch import Watch
+
+UNVERIFIED_AFTER = timedelta(minutes=15)
+"""Delay after which a verification that has not started needs a person."""
+
+
+class IncidentQuerySet(models.QuerySet["Incident"]):
+    def waiting_for_person(self, now: datetime | None = None) -> IncidentQuerySet:
+        """Select what `Incident.asks_for_person` selects, without drills.
+
+        The pages, the title of the tab, `claudeops status` and the digest count these.
+        """
+        now = now or timezone.now()
+        awake = Q(snoozed_until=None) | Q(snoozed_until__lte=now)
+        is_nobodys = Q(owner=None) | Q(snoozed_until__lte=now) | Q(owner__is_active=False)
+        unverified = Q(state="verifying", verify_at__lte=now - UNVERIFIED_AFTER)
+        waits = Q(state="open") | ((Q(state="acknowledged") | unverified) & is_nobodys)
+        return self.filter(waits & awake & Q(healthy_cycles=0), drill="")
 
 
 class Incident(models.Model):
@@ -121,6 +138,8 @@ class Incident(models.Model):
         help_text="All cycles that found, fixed or verified it.",
     )
 
+    objects = IncidentQuerySet.as_manager()
+
     class Meta:
         ordering = ["-id"]
         constraints = [
@@ -169,10 +188,21 @@ class Incident(models.Model):
 
     @property
     def asks_for_person(self) -> bool:
-        """True if no active account owns the incident, and it is not snoozed or recovering."""
-        let_go = self.has_woken or self.owner_is_gone
-        waits = self.state == self.State.OPEN or (self.state == self.State.ACKNOWLEDGED and let_go)
+        """True if no active account owns the incident, and it is not snoozed or recovering.
+
+        `IncidentQuerySet.waiting_for_person` is the same condition for queries.
+        """
+        is_nobodys = self.owner_id is None or self.has_woken or self.owner_is_gone
+        is_left = self.state == self.State.ACKNOWLEDGED or self.is_unverified
+        waits = self.state == self.State.OPEN or (is_left and is_nobodys)
         return waits and not (self.is_snoozed or self.seems_recovered)
+
+    @property
+    def is_unverified(self) -> bool:
+        """True if the verification of its fix is overdue: no cycle could start."""
+        if self.state != self.State.VERIFYING or self.verify_at is None:
+            return False
+        return self.verify_at <= timezone.now() - UNVERIFIED_AFTER
 
     @property
     def has_woken(self) -> bool:

@@ -10,10 +10,11 @@ from typing import Any
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone
 
-from escalation.errors import OperationRefused
+from escalation.errors import OperationRefused, RefusalCode
 from escalation.incidents import recorder
-from escalation.management.arguments import incident_named, watch_named
+from escalation.management.arguments import account_named, incident_named, watch_named
 from escalation.management.output import Cell, ExitCode, Refused, TerminalCommand, write_table
+from sessions_app.access.roles import Right, may, refusal
 from sessions_app.history.incidents import (
     SNOOZES,
     cost_of,
@@ -132,6 +133,8 @@ class Command(TerminalCommand):
                 chosen.add_argument("--for", dest="period", choices=list(SNOOZES), default="8h")
             if verb == "note":
                 chosen.add_argument("text", help="the note")
+            if verb in ACTS:
+                chosen.add_argument("--as", metavar="USER", help="the account that acts")
             if verb == "resolve":
                 chosen.add_argument("text", nargs="?", default="", help="the cause or the fix")
         for chosen in verbs.choices.values():
@@ -146,8 +149,8 @@ class Command(TerminalCommand):
         self._show(incident, as_json=options["json"])
 
     def _list(self, options: dict[str, Any]) -> None:
-        found = Incident.objects.select_related("watch", "owner")
-        found = found if options["all"] else unresolved_incidents()
+        every = Incident.objects.select_related("watch", "owner")
+        found = every.all() if options["all"] else unresolved_incidents()
         found = found.exclude(drill="") if options["drills"] else found.filter(drill="")
         if options["watch"]:
             found = found.filter(watch=watch_named(options["watch"]))
@@ -171,18 +174,21 @@ class Command(TerminalCommand):
 
 
 def _act(incident: Incident, options: dict[str, Any]) -> Incident:
+    by = account_named(options["as"])
+    if not may(by, Right.HANDLE_INCIDENTS):
+        raise Refused(RefusalCode.NOT_PERMITTED, refusal(by, Right.HANDLE_INCIDENTS))
     try:
         match options["verb"]:
             case "acknowledge":
-                return recorder.acknowledge(incident)
+                return recorder.acknowledge(incident, by=by)
             case "snooze":
                 until = snooze_until(options["period"], timezone.now())
                 assert until is not None, "the parser takes no other period"
-                return recorder.snooze(incident, until)
+                return recorder.snooze(incident, until, by=by)
             case "note":
-                return recorder.add_note(incident, options["text"])
+                return recorder.add_note(incident, options["text"], by=by)
             case "reopen":
-                return recorder.reopen(incident)
-        return recorder.resolve(incident, options["text"])
+                return recorder.reopen(incident, by=by)
+        return recorder.resolve(incident, options["text"], by=by)
     except OperationRefused as refused:
         raise Refused(refused.code, refused) from refused

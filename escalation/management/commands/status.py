@@ -21,9 +21,9 @@ from escalation.management.output import Cell, ExitCode, TerminalCommand, write_
 from escalation.management.session_text import moment, running_row
 from escalation.worker.health import readiness
 from sessions_app.history.chain import session_as_data
-from sessions_app.history.incidents import unresolved_incidents
 from sessions_app.models import (
     Approval,
+    Incident,
     PauseSwitch,
     PeriodCost,
     RateLimit,
@@ -53,7 +53,10 @@ class InstallationStatus:
     queued: int
     held_back: str
     """Reason why no new session starts, or empty."""
+    installation: tuple[Need, ...]
+    """Problems of the installation itself."""
     needs: tuple[Need, ...]
+    """Approvals and incidents: what the pages count, too."""
     next_runs: tuple[tuple[Watch, datetime], ...]
     cost_today_usd: Decimal
     runs_today: int
@@ -69,6 +72,7 @@ def status_now() -> InstallationStatus:
         running=tuple(open_sessions.select_related("cycle__watch").order_by("pk")),
         queued=Session.objects.filter(status=Session.Status.QUEUED).count(),
         held_back=_held_back(),
+        installation=tuple(_installation()),
         needs=tuple(_needs()),
         next_runs=tuple(_next_runs()),
         cost_today_usd=spent["cost"],
@@ -84,7 +88,7 @@ def _held_back() -> str:
     return clock.sentence if clock else ""
 
 
-def _needs() -> Iterator[Need]:
+def _installation() -> Iterator[Need]:
     for check in readiness():
         if not check.ok:
             yield Need("installation", check.name, check.said, address_of())
@@ -92,18 +96,16 @@ def _needs() -> Iterator[Need]:
         yield Need("installation", "API key", NO_CREDENTIALS, address_of())
     if proof := SandboxProof.holding():
         yield Need("sandbox", "the sandbox got worse", str(proof), address_of("/sandbox/"))
-    waiting = Approval.objects.filter(state=Approval.State.WAITING).select_related("session")
-    for approval in waiting:
+
+
+def _needs() -> Iterator[Need]:
+    for approval in Approval.objects.answerable().select_related("session"):
         address = address_of(approval.get_absolute_url())
         yield Need("approval", str(approval), approval.why, address)
-    yield from _troubles()
-
-
-def _troubles() -> Iterator[Need]:
-    for incident in unresolved_incidents().filter(drill=""):
-        if not incident.is_snoozed:
-            address = address_of(incident.get_absolute_url())
-            yield Need("incident", incident.subject, incident.title, address)
+    waiting = Incident.objects.waiting_for_person().select_related("watch")
+    for incident in waiting.order_by("-severity", "first_seen_at", "pk"):
+        address = address_of(incident.get_absolute_url())
+        yield Need("incident", incident.subject, incident.title, address)
 
 
 def _next_runs() -> list[tuple[Watch, datetime]]:
@@ -119,7 +121,9 @@ def status_as_data(status: InstallationStatus) -> dict[str, Any]:
         "running": [session_as_data(session) for session in status.running],
         "queued": status.queued,
         "held_back": status.held_back or None,
+        "installation": [asdict(need) for need in status.installation],
         "needs": [asdict(need) for need in status.needs],
+        "waiting_for_person": len(status.needs),
         "next_runs": [{"watch": watch.name, "at": at} for watch, at in status.next_runs],
         "cost_today_usd": float(status.cost_today_usd),
         "runs_today": status.runs_today,
@@ -142,7 +146,7 @@ class Command(TerminalCommand):
             self.stdout.write(json_text(data, cls=DjangoJSONEncoder, indent=2))
         else:
             self._print(status)
-        if status.needs:
+        if status.needs or status.installation:
             sys.exit(ExitCode.PERSON)
 
     def _print(self, status: InstallationStatus) -> None:
@@ -157,7 +161,11 @@ class Command(TerminalCommand):
         if not status.running or waiting or held:
             first = "" if status.running else "Nothing runs."
             self.stdout.write(" ".join(filter(None, (first, waiting, held))))
-        self._head("Needs you")
+        if status.installation:
+            self._head("Installation")
+            rows = [_need_row(need) for need in status.installation]
+            write_table(self, ("what", "of", "where", "why"), rows)
+        self._head(f"Needs you ({len(status.needs)})" if status.needs else "Needs you")
         write_table(self, ("what", "of", "where", "why"), [_need_row(n) for n in status.needs])
         if not status.needs:
             self.stdout.write("Nothing.", self.style.SUCCESS)
@@ -169,12 +177,23 @@ class Command(TerminalCommand):
             [(watch.name, moment(at), ago(at, now)) for watch, at in status.next_runs],
         )
         if not status.next_runs:
-            self.stdout.write(NOTHING_WATCHED)
+            self.stdout.write(_without_next_run())
         self._head("Today")
         self.stdout.write(f"{money(status.cost_today_usd)} in {status.runs_today} runs")
 
     def _head(self, title: str) -> None:
         self.stdout.write(title, self.style.MIGRATE_HEADING)
+
+
+def _without_next_run() -> str:
+    """Return why no watch is due."""
+    watches = Watch.objects.order_by("name")
+    if not watches:
+        return NOTHING_WATCHED
+    paused = [watch.name for watch in watches if not watch.enabled]
+    if len(paused) < len(watches):
+        return "No watch has a schedule."
+    return f"Every watch is paused: {', '.join(paused)}. Start one: claudeops watch unpause NAME."
 
 
 def _need_row(need: Need) -> tuple[Cell | str, ...]:

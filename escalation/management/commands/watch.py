@@ -101,7 +101,7 @@ def show_lines(watch: Watch) -> Iterator[str]:
         yield f"  {'instructions' if number == 0 else '':13} {line}"
     yield "Last cycles:" if watch.cycles.exists() else "It has never run."
     for cycle in watch.cycles.all()[:CYCLES_SHOWN]:
-        said = cycle.get_outcome_display() or cycle.get_state_display()
+        said = cycle.result_text
         when = timezone.localtime(cycle.created_at)
         yield f"  {cycle.pk:<6} {when:%Y-%m-%d %H:%M} {said}. {cycle.outcome_reason}".rstrip(". ")
 

@@ -60,6 +60,14 @@
     offerCopying();
   });
 
+  // The answer to a click is about the page as it was: the next change of the page removes it.
+  const shownAt = Date.now(), longEnoughToRead = 4000;
+  document.addEventListener("htmx:afterSwap", (event) => {
+    const isWhole = event.detail.target?.matches("#overview, #overview-page, [data-while-seen]");
+    if (!isWhole || Date.now() - shownAt < longEnoughToRead) return;
+    for (const flash of document.querySelectorAll(".flash")) flash.remove();
+  });
+
   // Said once, when it is something else than before.
   let said = document.querySelector("[data-announce]")?.dataset.announce;
   document.addEventListener("htmx:afterSettle", () => {

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from escalation.agent.rate_limit import (
+    AFTER_RESET,
     FIRST_BACK_OFF,
     LONGEST_BACK_OFF,
     LONGEST_WAIT,
@@ -22,28 +23,29 @@ from tests.tables import each_row
 
 NOW = datetime(2026, 11, 16, 6, 0, tzinfo=UTC)
 RESET = int(NOW.timestamp()) + 3600
+CLOCK_JUST_PASSED = "You've hit your session limit · resets 5:55am (UTC)"
 
 
 def failed(text: str, status: int | None = 429) -> dict[str, Any]:
     return {"subtype": "success", "is_error": True, "result": text, "api_error_status": status}
 
 
-def said(text: str, now: datetime = NOW) -> RateLimitReached:
-    limit = limit_in(LimitSigns(result=failed(text, None)), now)
+def said(text: str, now: datetime = NOW, in_a_row: int = 0) -> RateLimitReached:
+    limit = limit_in(LimitSigns(result=failed(text, None)), now, in_a_row)
     assert limit is not None
     return limit
 
 
-def from_api_proxy(**facts: Any) -> RateLimitReached:
+def from_api_proxy(in_a_row: int = 0, **facts: Any) -> RateLimitReached:
     text = "API Error: Request rejected (429) · slow down"
-    limit = limit_in(LimitSigns(result=failed(text), **facts), NOW)
+    limit = limit_in(LimitSigns(result=failed(text), **facts), NOW, in_a_row)
     assert limit is not None
     return limit
 
 
-def rejected(**facts: Any) -> RateLimitReached:
+def rejected(in_a_row: int = 0, **facts: Any) -> RateLimitReached:
     event = {"status": "rejected", "rateLimitType": "five_hour", **facts}
-    limit = limit_in(LimitSigns(result=failed("Something new."), event=event), NOW)
+    limit = limit_in(LimitSigns(result=failed("Something new."), event=event), NOW, in_a_row)
     assert limit is not None
     return limit
 
@@ -131,7 +133,6 @@ def test_the_reset_is_read_from_the_headers_of_a_subscription():
         pytest.param(lambda: from_api_proxy(), id="nothing else is known"),
         pytest.param(lambda: from_api_proxy(status=200, retry_after="90"), id="of another answer"),
         pytest.param(lambda: from_api_proxy(status=429, retry_after="soon"), id="garbage"),
-        pytest.param(lambda: from_api_proxy(status=429, retry_after="-5"), id="in the past"),
         pytest.param(lambda: from_api_proxy(status=429, retry_after="nan"), id="not a number"),
         pytest.param(lambda: rejected(resetsAt=RESET - 7200), id="an event of the past"),
         pytest.param(lambda: rejected(resetsAt="tomorrow"), id="an event with garbage"),
@@ -151,9 +152,6 @@ def test_the_reset_is_read_from_the_headers_of_a_subscription():
         pytest.param(
             lambda: said("You've hit your weekly limit · resets Foo 3, 8pm (UTC)"), id="no month"
         ),
-        pytest.param(
-            lambda: said("You've hit your session limit · resets 5:55am (UTC)"), id="just passed"
-        ),
         pytest.param(lambda: said("Claude AI usage limit reached|1"), id="long ago"),
         pytest.param(lambda: said("Claude AI usage limit reached|" + "9" * 400), id="huge"),
     ],
@@ -161,6 +159,21 @@ def test_the_reset_is_read_from_the_headers_of_a_subscription():
 def test_a_limit_without_a_future_time_waits_with_back_off(limit):
     assert limit().until == NOW + FIRST_BACK_OFF
     assert limit().kind == "unknown"
+
+
+@each_row(
+    "limit",
+    [
+        pytest.param(lambda **more: rejected(resetsAt=RESET - 3660, **more), id="an event"),
+        pytest.param(lambda **more: said(CLOCK_JUST_PASSED, **more), id="a clock"),
+        pytest.param(
+            lambda **more: from_api_proxy(status=429, retry_after="0", **more), id="a key"
+        ),
+    ],
+)
+def test_a_limit_whose_reset_has_just_passed_is_over_at_once(limit):
+    assert limit().until == NOW + AFTER_RESET
+    assert limit(in_a_row=1).until == NOW + FIRST_BACK_OFF * 2
 
 
 def test_a_reset_in_the_far_future_is_ignored():

@@ -11,7 +11,7 @@ from django.core.management import call_command
 from escalation.errors import RefusalCode
 from sessions_app.models import Incident
 from tests.escalation.refusals import command_refused
-from tests.factories import IncidentFactory, SessionFactory, WatchFactory
+from tests.factories import IncidentFactory, SessionFactory, WatchFactory, user_with
 
 pytestmark = pytest.mark.django_db
 State = Incident.State
@@ -50,9 +50,12 @@ def test_unresolved_incidents_are_listed_and_exit_with_1_when_a_person_is_needed
 
 
 def test_an_assigned_incident_needs_no_person():
-    IncidentFactory(state=State.ACKNOWLEDGED)
+    incident = IncidentFactory(state=State.ACKNOWLEDGED, owner=user_with("operator"))
 
     assert listed()[1] == 0
+
+    Incident.objects.filter(pk=incident.pk).update(owner=None)
+    assert listed()[1] == 1
 
 
 def test_the_list_is_filtered_by_watch_and_printed_as_json():
@@ -79,17 +82,30 @@ def test_an_incident_is_shown_with_its_events_and_cost():
 
 
 def test_an_incident_is_acknowledged_snoozed_noted_and_resolved():
-    number = str(IncidentFactory().pk)
+    number, ada = str(IncidentFactory().pk), ("--as", user_with("operator").username)
 
-    output_of("incident", "acknowledge", number)
-    output_of("incident", "snooze", number, "--for", "1h")
-    output_of("incident", "note", number, "the fan is loud")
-    said = output_of("incident", "resolve", number, "a new fan")
+    output_of("incident", "acknowledge", number, *ada)
+    output_of("incident", "snooze", number, "--for", "1h", *ada)
+    output_of("incident", "note", number, "the fan is loud", *ada)
+    said = output_of("incident", "resolve", number, "a new fan", *ada)
 
     incident = Incident.objects.get()
     assert (incident.state, incident.resolved_as) == (State.RESOLVED, "person")
     assert all(words in said for words in ("acknowledged", "the fan is loud", "a new fan"))
-    output_of("incident", "reopen", number)
+    assert incident.owner is not None
+    assert {event.by for event in incident.events.all()} == {incident.owner}
+    output_of("incident", "reopen", number, *ada)
+    assert Incident.objects.get().state == State.OPEN
+
+
+def test_an_account_without_the_right_cannot_acknowledge():
+    number, eve = str(IncidentFactory().pk), user_with("viewer").username
+
+    with command_refused(RefusalCode.NOT_PERMITTED):
+        output_of("incident", "acknowledge", number, "--as", eve)
+    with command_refused(RefusalCode.ACCOUNT_MISSING):
+        output_of("incident", "acknowledge", number, "--as", "nobody-here")
+
     assert Incident.objects.get().state == State.OPEN
 
 
@@ -98,11 +114,12 @@ def test_an_incident_is_acknowledged_snoozed_noted_and_resolved():
     [
         (("show", "nonsense"), RefusalCode.INVALID_ARGUMENTS),
         (("show", "99"), RefusalCode.NOT_FOUND),
-        (("note", "1", " "), RefusalCode.TEXT_MISSING),
+        (("note", "1", " ", "--as", "ada"), RefusalCode.TEXT_MISSING),
     ],
 )
 def test_an_invalid_request_is_refused_with_its_code(arguments, code):
     IncidentFactory(pk=1)
+    user_with("operator", username="ada")
 
     with command_refused(code):
         output_of("incident", *arguments)

@@ -12,17 +12,23 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from escalation.errors import RefusalCode
+from escalation.management.arguments import NOTHING_WATCHED
+from escalation.notifications.digest import load_digest
+from sessions_app.history.header_status import load_header_status
 from sessions_app.models import Approval, Cycle, Incident, PauseSwitch, Session, WorkerHeartbeat
 from tests.escalation.refusals import command_refused
 from tests.factories import (
+    ApprovalFactory,
     CycleFactory,
     IncidentFactory,
     SessionEventFactory,
     SessionFactory,
     WatchFactory,
+    user_with,
 )
 
 pytestmark = pytest.mark.django_db
+State = Incident.State
 
 
 def output_of(*arguments: str) -> str:
@@ -118,6 +124,54 @@ def test_a_waiting_approval_exits_with_1(at_rest):
     )
 
     assert "Tier 3 needs a word" in status()[1]
+
+
+def test_page_status_and_digest_count_the_same(at_rest):
+    now, gone = timezone.now(), user_with("operator", is_active=False)
+    acknowledged = {"state": State.ACKNOWLEDGED, "acknowledged_at": now}
+    waiting = [
+        IncidentFactory(),
+        IncidentFactory(kind=Incident.Kind.COULD_NOT_RUN, cause="cli"),
+        IncidentFactory(**acknowledged),
+        IncidentFactory(**acknowledged, owner=gone),
+        IncidentFactory(state=State.VERIFYING, verify_at=now - timedelta(hours=1)),
+        IncidentFactory(**acknowledged, snoozed_until=now - timedelta(hours=1)),
+    ]
+    others = [
+        IncidentFactory(**acknowledged, owner=user_with("operator")),
+        IncidentFactory(state=State.VERIFYING, verify_at=now + timedelta(hours=1)),
+        IncidentFactory(state=State.VERIFYING, verify_at=None),
+        IncidentFactory(state=State.WORKING),
+        IncidentFactory(snoozed_until=now + timedelta(hours=1)),
+        IncidentFactory(healthy_cycles=1),
+        IncidentFactory(watch=None, drill="x", scope="drill:x", cause="web"),
+        IncidentFactory(state=State.RESOLVED),
+    ]
+    ApprovalFactory()
+    ApprovalFactory(expires_at=now - timedelta(hours=1))
+
+    attention = load_header_status().attention
+    digest = load_digest(now - timedelta(days=1), timezone.now())
+    data = json.loads(status("--json")[1])
+
+    assert set(Incident.objects.waiting_for_person()) == set(waiting)
+    assert all(incident.asks_for_person for incident in waiting)
+    assert not any(incident.asks_for_person for incident in others if not incident.drill)
+    assert attention.total == len(waiting) + 1
+    assert attention.title == f"({attention.total}) Claude Ops"
+    assert len(digest.needs_you.lines) + digest.needs_you.more == attention.total
+    assert data["waiting_for_person"] == len(data["needs"]) == attention.total
+    assert len(digest.in_hand.lines) == 6
+
+
+def test_paused_watches_are_not_said_to_be_missing(at_rest):
+    assert NOTHING_WATCHED in status()[1]
+    WatchFactory(name="shop", enabled=False)
+
+    said = status()[1]
+
+    assert NOTHING_WATCHED not in said
+    assert "paused: shop" in said
 
 
 def test_a_missing_worker_exits_with_1(fake_cli):

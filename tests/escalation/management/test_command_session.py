@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from django_q.models import OrmQ
 
 from escalation.errors import RefusalCode
-from sessions_app.models import Cycle, Session
+from sessions_app.models import Cycle, Session, Watch
 from tests.escalation.refusals import command_refused
 from tests.escalation.rows import ESCALATE, HEALTHY, a_report
 from tests.escalation.runs import run
@@ -116,6 +116,16 @@ def test_an_escalation_runs_the_next_tier(fake_cli, finished):
     assert ended.code == 0
     assert fake_cli.calls[1].flag("--model") == "sonnet"
     assert Session.objects.get(pk=finished.pk).status == Status.ESCALATED
+
+
+def test_an_escalation_that_waits_for_approval_exits_with_1(finished):
+    Watch.objects.update(approval="2")
+
+    ended = session_command("escalate", finished.pk, "needed by noon", "--no-input")
+
+    assert ended.code == 1
+    assert ended.out.rstrip().endswith("Running.")
+    assert Session.objects.get(tier=2).status == Status.AWAITING_APPROVAL
 
 
 @pytest.mark.parametrize("verb", ["retry", "escalate"])

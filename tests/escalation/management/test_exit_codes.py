@@ -38,6 +38,14 @@ def test_a_cycle_that_has_not_ended_exits_with_2(state):
     assert exit_code_of(Cycle(outcome="", state=state)) == 2
 
 
+def test_a_reopened_cycle_does_not_exit_with_its_earlier_outcome():
+    reopened = Cycle(outcome=Cycle.Outcome.HEALTHY, state=Cycle.State.RUNNING)
+
+    assert exit_code_of(reopened, waits_for_person=True) == 1
+    assert exit_code_of(reopened) == 2
+    assert (reopened.result, reopened.result_text) == ("running", "running")
+
+
 def test_every_code_has_a_meaning():
     assert set(MEANINGS) == set(ExitCode)
 

@@ -77,7 +77,18 @@ def test_a_digest_lists_what_was_fixed_and_by_whom(shop):
         resolved_as=Incident.ResolvedBy.AGENT,
     )
 
-    assert digest().fixed.lines == ("shop: web is down (fixed by the agent and verified)",)
+    IncidentFactory(
+        watch=shop,
+        title="db is down",
+        state=Incident.State.RESOLVED,
+        resolved_at=timezone.now(),
+        resolved_as=Incident.ResolvedBy.PERSON,
+    )
+
+    found = digest()
+
+    assert found.fixed.lines == ("shop: web is down (fixed by the agent and verified)",)
+    assert found.resolved.lines == ("shop: db is down (resolved by a person)",)
 
 
 def test_a_digest_lists_what_needs_a_person_worst_first(shop):
@@ -147,7 +158,7 @@ def test_a_digest_takes_a_fixed_number_of_queries(shop, django_assert_num_querie
         IncidentFactory(watch=shop)
         ChangeFactory(watch=shop)
 
-    with django_assert_num_queries(6):
+    with django_assert_num_queries(8):
         found = digest()
 
     assert len(found.needs_you.lines) == 10

@@ -86,6 +86,9 @@ def test_remaining_restarts_of_a_service(record, count):
         ([doing(EVERYTHING)], [done("db"), done("db")], "something here was restarted twice"),
         ([doing(), doing(EVERYTHING)], [done()], "something here was restarted twice"),
         ([doing(kind="other")], [done(), done()], ""),
+        ([doing(kind=REDEPLOY)], [done(EVERYTHING, kind=REDEPLOY)], ""),
+        ([doing(EVERYTHING, REDEPLOY)], [done(EVERYTHING, kind=REDEPLOY)], "something here was"),
+        ([doing(EVERYTHING, REDEPLOY)], [done(kind=REDEPLOY)], "something here was redeployed"),
     ],
 )
 def test_a_command_is_refused_when_nothing_remains(effects, record, words):

@@ -88,18 +88,24 @@ def test_a_verification_waits_for_an_active_cycle(watch):
     assert incident.cycles.count() == 1
 
 
-def test_a_verification_waits_while_the_watch_or_everything_is_paused(watch):
+def test_a_verification_waits_while_everything_is_paused(watch):
     a_fix(watch)
     PauseSwitch.objects.create(pk=PauseSwitch.THE_ONE, paused=True)
     assert verify_due() == []
-    PauseSwitch.objects.all().delete()
-    Watch.objects.update(enabled=False)
-    assert verify_due() == []
     assert due().count() == 1
 
-    Watch.objects.update(enabled=True)
+    PauseSwitch.objects.all().delete()
 
     assert len(verify_due()) == 1
+
+
+def test_a_fix_of_a_paused_watch_is_verified(watch):
+    a_fix(watch)
+    Watch.objects.update(enabled=False)
+
+    [cycle] = verify_due()
+
+    assert (cycle.trigger, cycle.max_tier) == (Cycle.Trigger.VERIFICATION, 1)
 
 
 def test_a_verification_waits_for_a_spent_budget(watch, settings):

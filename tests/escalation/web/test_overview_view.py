@@ -19,6 +19,7 @@ from tests.factories import (
     IncidentFactory,
     SessionEventFactory,
     SessionFactory,
+    UserFactory,
     WatchFactory,
     user_with,
 )
@@ -49,7 +50,7 @@ def a_call(session, command: str):
 def test_incidents_and_approvals_are_one_list_with_the_worst_first(operator_client):
     IncidentFactory(title="a warning", severity=2)
     IncidentFactory(title="a crisis", severity=3)
-    IncidentFactory(title="taken already", severity=3, state="acknowledged")
+    IncidentFactory(title="taken already", severity=3, state="acknowledged", owner=UserFactory())
     ApprovalFactory(session__tier=2)
 
     page = page_of(operator_client)

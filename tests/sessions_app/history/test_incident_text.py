@@ -10,7 +10,8 @@ from django.utils import timezone
 
 from sessions_app.history.incidents import SNOOZES, snooze_until, wish_of
 from sessions_app.models import Incident
-from tests.factories import IncidentFactory, UserFactory, WatchFactory
+from sessions_app.models.incident import UNVERIFIED_AFTER
+from tests.factories import IncidentFactory, UserFactory
 
 State, Kind = Incident.State, Incident.Kind
 NIGHT = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)
@@ -56,7 +57,8 @@ def test_an_unknown_period_is_none():
     ],
 )
 def test_one_line_names_the_next_task(facts, words):
-    assert words in wish_of(IncidentFactory(**facts))
+    with time_machine.travel(NIGHT):
+        assert words in wish_of(IncidentFactory(**facts))
 
 
 @pytest.mark.django_db
@@ -69,10 +71,12 @@ def test_the_owner_is_named():
 
 
 @pytest.mark.django_db
-def test_a_fix_of_a_paused_watch_shows_why_it_is_not_verified():
-    watch = WatchFactory(enabled=False)
+def test_a_fix_whose_verification_is_overdue_needs_a_person():
+    fix = IncidentFactory(state=State.VERIFYING, verify_at=NIGHT)
 
-    with time_machine.travel(NIGHT):
-        assert "Enable" in wish_of(
-            IncidentFactory(watch=watch, state=State.VERIFYING, verify_at=NIGHT)
-        )
+    with time_machine.travel(NIGHT + UNVERIFIED_AFTER - timedelta(seconds=1)):
+        assert wish_of(fix).startswith("Nothing yet")
+        assert not fix.asks_for_person
+    with time_machine.travel(NIGHT + UNVERIFIED_AFTER):
+        assert "not verified" in wish_of(fix)
+        assert fix.asks_for_person
