@@ -527,7 +527,12 @@ class ApprovalAdmin(PastAdmin):
     ) -> None:
         for approval in queryset.select_related("session__cycle"):
             try:
-                give(approval, by=cast(User, request.user), note=request.POST.get("note", ""))
+                give(
+                    approval,
+                    by=cast(User, request.user),
+                    way=Approval.Way.ADMIN,
+                    note=request.POST.get("note", ""),
+                )
             except OperationRefused as refused:
                 self.message_user(request, str(refused), messages.WARNING)
             else:

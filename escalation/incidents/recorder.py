@@ -19,6 +19,7 @@ from escalation.errors import OperationRefused, RefusalCode, WhyNot
 from escalation.incidents import states
 from escalation.incidents.findings import (
     INSTALLATION,
+    LONGEST_TITLE,
     CycleFindings,
     CycleSummary,
     Finding,
@@ -35,6 +36,7 @@ from sessions_app.history.claims import claims_in
 from sessions_app.history.incidents import LONGEST_NOTE
 from sessions_app.history.services import display_name, one_spelling
 from sessions_app.models import (
+    Approval,
     Cycle,
     Incident,
     IncidentEvent,
@@ -130,16 +132,25 @@ class IncidentEntries:
             event.incident = incident
         IncidentEvent.objects.bulk_create(event for _incident, event in self.events)
         self._link((*self.opened, *self.changed.values()))
-        for incident, kind, text in self.notifications:
+        for (kind, _scope), told in self._messages().items():
+            worst = max(told, key=lambda pair: pair[0].severity)[0]
+            titles = dict.fromkeys(incident.title for incident, _text in told)
             notify(
                 kind,
-                notification_title(incident, kind),
-                text="\n".join(filter(None, dict.fromkeys((text, incident.detail)))),
-                severity=incident.severity,
-                watch=incident.watch,
-                incident=incident,
-                path=incident.get_absolute_url(),
+                notification_title(worst, kind, ", ".join(titles)),
+                text="\n".join(_message_lines(told)),
+                severity=worst.severity,
+                watch=worst.watch,
+                incident=worst,
+                path=worst.get_absolute_url(),
             )
+
+    def _messages(self) -> dict[tuple[str, str], list[tuple[Incident, str]]]:
+        """Returns one message for what happened together: services may share a cause."""
+        messages: dict[tuple[str, str], list[tuple[Incident, str]]] = {}
+        for incident, kind, text in self.notifications:
+            messages.setdefault((kind, incident.scope), []).append((incident, text))
+        return messages
 
     def _add_event(self, incident: Incident, kind: str, text: str) -> None:
         event = IncidentEvent(
@@ -171,14 +182,21 @@ TITLES = {
 }
 
 
-def notification_title(incident: Incident, kind: str) -> str:
-    return TITLES[Notification.Kind(kind)].format(subject=incident.subject, title=incident.title)
+def notification_title(incident: Incident, kind: str, titles: str = "") -> str:
+    title = one_line(titles or incident.title, LONGEST_TITLE)
+    return TITLES[Notification.Kind(kind)].format(subject=incident.subject, title=title)
+
+
+def _message_lines(told: Iterable[tuple[Incident, str]]) -> list[str]:
+    lines = [line for incident, text in told for line in (text, incident.detail) if line]
+    return list(dict.fromkeys(lines))
 
 
 Kind, State = Incident.Kind, Incident.State
 Unresolved = dict[tuple[str, str, str], Incident]
 
 DRILL_VERIFIED_AFTER = timedelta(seconds=3)
+LONGEST_COMMAND = 200
 NOT_MENTIONED = "The chain ended without reporting its state."
 
 
@@ -256,6 +274,19 @@ def note_cooldown(session: Session, service: str, reason: str) -> None:
     with installation_lock():
         entries = IncidentEntries(cycle=session.cycle, session=session)
         _enter_seen(entries, _unresolved_of(session.cycle), [finding])
+        entries.write()
+
+
+def note_answer(approval: Approval) -> None:
+    """Records a person's answer in the incidents of the cycle that asked."""
+    subject = one_line(approval.command, LONGEST_COMMAND) or f"Tier {approval.session.tier}"
+    is_approved = approval.state == Approval.State.APPROVED
+    with installation_lock():
+        entries = IncidentEntries(by=approval.decided_by, session=approval.session)
+        rows = Incident.objects.filter(cycles=approval.session.cycle_id)
+        for incident in rows.exclude(state=State.RESOLVED).select_related("watch"):
+            change = states.answered(snapshot_of(incident), is_approved=is_approved)
+            entries.change(incident, change, f"{subject}. {approval.answer_text}")
         entries.write()
 
 

@@ -225,6 +225,13 @@ def handed_over(now: IncidentState, to: int | None, at: datetime) -> Change:
     return Changed(taken, Step.HANDED_OVER, Notify.INCIDENT_CHANGED_HANDS)
 
 
+def answered(now: IncidentState, *, is_approved: bool) -> Change:
+    """A person answered a request for approval of a cycle that works on it."""
+    if now.is_resolved:
+        return RESOLVED_ALREADY
+    return Changed(now, Step.APPROVED if is_approved else Step.REJECTED)
+
+
 def noted(now: IncidentState) -> Change:
     """A person adds a note, also to a resolved incident."""
     return Changed(now, Step.NOTED)

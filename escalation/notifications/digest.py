@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import Count, Q, QuerySet, Sum
 from django.utils import timezone
 
-from sessions_app.models import Approval, Change, Channel, Incident, Message, Session
+from sessions_app.models import Approval, Change, Channel, Incident, Message, ServiceState, Session
 from sessions_app.models.incident import IncidentQuerySet
 from sessions_app.redaction.redact import redacted
 from sessions_app.text import ago, clean, money, one_line
@@ -53,6 +53,8 @@ class Digest:
     """By a person, or recovered without a fix."""
     changed: Section
     flaky: Section
+    not_looked_at: Section
+    """Services that the last cycle of their watch did not mention."""
     runs: int
     cost_usd: Decimal
     without_figure: int
@@ -66,7 +68,8 @@ class Digest:
     @property
     def _sections(self) -> tuple[Section, ...]:
         resolved = (self.fixed, self.resolved)
-        return (self.needs_you, self.in_hand, *resolved, self.changed, self.flaky)
+        others = (self.changed, self.flaky, self.not_looked_at)
+        return (self.needs_you, self.in_hand, *resolved, *others)
 
     @property
     def title(self) -> str:
@@ -93,7 +96,9 @@ def load_digest(since: datetime, until: datetime, watches: Iterable[int] = ()) -
     sessions = Session.objects.filter(cycle__drill="", started_at__gte=since, started_at__lt=until)
     approvals = Approval.objects.answerable()
     changes = Change.objects.filter(at__gte=since, at__lt=until, session__cycle__drill="")
+    services = ServiceState.objects.not_looked_at(until)
     if chosen:
+        services = services.filter(watch__in=chosen)
         incidents = incidents.filter(Q(watch__in=chosen) | Q(watch=None))
         sessions = sessions.filter(cycle__watch__in=chosen)
         approvals = approvals.filter(session__cycle__watch__in=chosen)
@@ -112,6 +117,7 @@ def load_digest(since: datetime, until: datetime, watches: Iterable[int] = ()) -
         resolved=_resolved(incidents, since, until),
         changed=_changed(changes),
         flaky=_flaky(incidents, until),
+        not_looked_at=_not_looked_at(services, until),
         runs=cost["runs"],
         cost_usd=cost["spent"] or Decimal(0),
         without_figure=cost["unknown"],
@@ -198,6 +204,14 @@ def _flaky(incidents: QuerySet[Incident], until: datetime) -> Section:
             f"({one['times']} times in {FLAKY_DAYS.days} days)"
             for one in counted
         ],
+    )
+
+
+def _not_looked_at(services: QuerySet[ServiceState], until: datetime) -> Section:
+    found = services.select_related("watch").order_by("watch__name", "service")
+    return _section(
+        "Not looked at",
+        [f"{one.watch.name}: {one.name} (last seen {ago(one.seen_at, until)})" for one in found],
     )
 
 

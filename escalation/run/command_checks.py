@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
@@ -239,6 +239,92 @@ def settle_from_events(session: Session) -> None:
                 store_changes(session, call, command, stored_effects(data))
             elif isinstance(code, int):
                 settle_call(session, call, code, data.get("has_run") is not False)
+        for call in recorded_commands(session).not_begun:
+            settle_call(session, call, None, has_run=False)
+
+
+def only_waited(session: Session, tools: Iterable[str]) -> bool:
+    """Tell whether tool calls that were cut off only waited for an approval, by the record.
+
+    Then nothing is half done, because the command had not begun.
+    """
+    asked = _bash_commands(session, set(tools))
+    if asked is None:
+        return False
+    return waited_only(asked, recorded_commands(session))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecordedCommands:
+    """Decisions and ends of the commands of a session, by their calls."""
+
+    begun: Mapping[str, Mapping[str, Any]]
+    ended: Mapping[str, bool]
+    """Whether each ended command has run."""
+    taken: Collection[str] = ()
+    """Commands whose approval was used, so that they may have begun."""
+
+    @property
+    def not_begun(self) -> frozenset[str]:
+        """Calls that needed an approval and did not get it."""
+        return frozenset(
+            call
+            for call, data in self.begun.items()
+            if data.get("verdict") == Verdict.ASK
+            and not self.ended.get(call, False)
+            and data.get("command") not in self.taken
+        )
+
+
+def recorded_commands(session: Session) -> RecordedCommands:
+    events = session.events.filter(
+        source=SessionEvent.Source.SUPERVISOR, kind__in=(EventKind.COMMAND, EventKind.COMMAND_END)
+    ).order_by("sequence")
+    begun: dict[str, Mapping[str, Any]] = {}
+    ended: dict[str, bool] = {}
+    for event in events.only("kind", "payload"):
+        data = mapping(event.payload)
+        call = shape.text_in(data.get("call"))
+        if event.kind == EventKind.COMMAND:
+            begun[call] = data
+        else:
+            ended[call] = data.get("has_run") is not False
+    taken = Approval.objects.filter(
+        session=session, kind=Approval.Kind.COMMAND, used_at__isnull=False
+    )
+    commands = frozenset(taken.values_list("command", flat=True))
+    return RecordedCommands(begun=begun, ended=ended, taken=commands)
+
+
+def waited_only(texts: Iterable[str], record: RecordedCommands) -> bool:
+    """Tell whether each text only waited for an approval. Pure."""
+    begun, waiting = record.begun, record.not_begun
+    above = {parent for call in waiting for parent in _ancestors(call, begun)}
+    is_running = any(
+        data.get("verdict") != Verdict.DENY and call not in {*record.ended, *waiting, *above}
+        for call, data in begun.items()
+    )
+    waited = {normalised(shape.text_in(begun[call].get("command"))) for call in waiting | above}
+    return not is_running and all(normalised(text) in waited for text in texts)
+
+
+def _ancestors(call: str, begun: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    parent = shape.text_in(begun[call].get("parent"))
+    while parent in begun:
+        yield parent
+        parent = shape.text_in(begun[parent].get("parent"))
+
+
+def _bash_commands(session: Session, tools: set[str]) -> list[str] | None:
+    """Return the commands of Bash calls, or None if one of the calls is not of Bash."""
+    found: dict[str, str] = {}
+    events = session.events.filter(source=SessionEvent.Source.STREAM, kind__in=SPOKEN)
+    for event in events.only("payload").iterator():
+        for call in shape.calls_of(mapping(event.payload)):
+            if shape.text_in(call.get("id")) in tools and call.get("name") == BASH:
+                command = mapping(call.get("input")).get("command")
+                found[shape.text_in(call.get("id"))] = shape.text_in(command)
+    return list(found.values()) if tools and found.keys() == tools else None
 
 
 def stored_effects(data: Mapping[str, Any]) -> tuple[CommandEffect, ...]:
@@ -527,7 +613,7 @@ class CommandApprovals:
             case State.APPROVED:
                 return self._grant(held)
             case _:
-                self._note(held, _refused(approval), "warning")
+                self._note(held, approval.answer_text, "warning")
                 held.question.settle(ApprovalAnswer(approved=False, words=_refused(approval)))
         return True
 
@@ -537,7 +623,7 @@ class CommandApprovals:
         if any(other.approval.pk == held.approval.pk for other in self._granted):
             return False
         if approvals.take(held.approval):
-            self._note(held, f"Approved by {_who(held.approval)}")
+            self._note(held, held.approval.answer_text)
             self._granted.append(held)
             note = held.approval.note
             words = f"{_who(held.approval)} approved this command: {note}" if note else ""
@@ -565,11 +651,10 @@ class CommandApprovals:
 
     def _note(self, held: PendingCommand, what: str, level: str = "info") -> None:
         approval = held.approval
-        note = f" ({approval.note})" if approval.state == State.APPROVED and approval.note else ""
         command = one_line(approval.command, 200)
         self._recorder.note(
             EventKind.APPROVAL,
-            f"{what}{note}: {command}",
+            f"{what}: {command}",
             level,
             approval=approval.pk,
             state=approval.state,

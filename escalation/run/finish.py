@@ -32,6 +32,7 @@ from escalation.agent.stream import Edit, RecordedLine, StreamFacts, Tokens, edi
 from escalation.report import checked_report
 from escalation.resume import transcripts
 from escalation.resume.transcripts import is_torn, own_and_unheard
+from escalation.run.command_checks import only_waited
 from escalation.run.cost import NOTHING, OwnCost, settled_cost, tokens_of
 from escalation.run.prepare import (
     SMALLEST_BUDGET,
@@ -311,6 +312,8 @@ class Seen:
     """Count from the transcript, which also holds the size of the last answer."""
     rate_limit: RateLimitReached | None = None
     windows: tuple[Window, ...] = ()
+    only_waited: bool = False
+    """The tool that was running only waited for an approval."""
 
 
 def ending_of(
@@ -357,7 +360,7 @@ def ending_of(
         may_continue=_may_continue(lineage, tier, cost, limits),
         stopped_by=_stopped_by(verdict, ended),
         after_interruption=_after_limit(lineage, facts, limit, limits)
-        or _after_interruption(lineage, facts, ended, verdict, limits),
+        or _after_interruption(lineage, facts, ended, verdict, seen, limits),
         rate_limit=limit,
         windows=seen.windows,
         conversation_broken=_broken(verdict, facts),
@@ -447,7 +450,12 @@ def _may_continue(lineage: Lineage, tier: Tier, cost: OwnCost, limits: RepeatLim
 
 
 def _after_interruption(
-    lineage: Lineage, facts: StreamFacts, ended: Ended, verdict: RunVerdict, limits: RepeatLimits
+    lineage: Lineage,
+    facts: StreamFacts,
+    ended: Ended,
+    verdict: RunVerdict,
+    seen: Seen,
+    limits: RepeatLimits,
 ) -> AfterInterruption | None:
     # A worker that shuts down wants its sessions to continue under the next worker.
     stopped_for_us = ended.stop is not None and ended.stop.cause == StopCause.WORKER
@@ -458,7 +466,7 @@ def _after_interruption(
     return after_interruption(
         Interruption(
             tier=session.tier,
-            tool_was_running=bool(facts.open_tools | facts.cut_tools),
+            tool_was_running=bool(facts.open_tools | facts.cut_tools) and not seen.only_waited,
             can_be_continued=bool(facts.session_id),
             answered=facts.answered,
             interruptions=lineage.interruptions,
@@ -712,6 +720,7 @@ def finish_run(
             context_tokens=transcripts.occupancy(session) if facts.answered else 0,
             rate_limit=_rate_limit(facts, api_limits),
             windows=windows_in(facts.rate_limit, api_limits.headers),
+            only_waited=only_waited(session, facts.open_tools | facts.cut_tools),
         ),
         cost,
         tokens_of(facts, cost, counted),

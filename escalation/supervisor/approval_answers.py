@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from django.utils import timezone
 
 from escalation.errors import OperationRefused, RefusalCode
+from escalation.incidents import recorder
 from escalation.queue import enqueue_session, installation_lock
 from escalation.supervisor import approvals
 from escalation.supervisor.conclude import finish_cycle
@@ -28,15 +29,16 @@ logger = logging.getLogger(__name__)
 State, Status = Approval.State, Session.Status
 
 
-def approve(approval: Approval, *, by: User, note: str = "") -> Approval:
+def approve(approval: Approval, *, by: User, way: str = "", note: str = "") -> Approval:
     """Approves, and enqueues the session of a tier. Raises OperationRefused."""
     expire_if_overdue(approval)
     with installation_lock():
-        approval = approvals.answer(approval, State.APPROVED, by=by, note=note)
+        approval = approvals.answer(approval, State.APPROVED, by=by, way=way, note=note)
+        recorder.note_answer(approval)
         give_up(approval)
         if approval.kind == Approval.Kind.TIER:
             session = _session_of(approval)
-            if not session.let_start(f"approved by {by.get_username()}"):
+            if not session.let_start(approval.answer_text):
                 raise OperationRefused(
                     RefusalCode.SESSION_STATUS,
                     f"Session {session.pk} is {session.get_status_display()}: it no longer "
@@ -46,18 +48,18 @@ def approve(approval: Approval, *, by: User, note: str = "") -> Approval:
     return approval
 
 
-def reject(approval: Approval, *, by: User, note: str) -> Approval:
+def reject(approval: Approval, *, by: User, way: str = "", note: str) -> Approval:
     """Rejects. The cycle of a tier then needs a person. Raises OperationRefused."""
     expire_if_overdue(approval)
     with installation_lock():
-        approval = approvals.answer(approval, State.REJECTED, by=by, note=note)
+        approval = approvals.answer(approval, State.REJECTED, by=by, way=way, note=note)
+        recorder.note_answer(approval)
         give_up(approval)
         if approval.kind == Approval.Kind.TIER:
             _end(
                 approval,
                 Status.CANCELLED,
-                f"{by.get_username()} did not approve Tier {approval.session.tier}: "
-                f"{approval.note}",
+                f"Tier {approval.session.tier} does not run. {approval.answer_text}",
             )
     return approval
 

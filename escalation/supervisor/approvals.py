@@ -41,7 +41,7 @@ CLOSED = {
 }
 
 
-def answer(approval: Approval, state: str, *, by: User, note: str = "") -> Approval:
+def answer(approval: Approval, state: str, *, by: User, way: str = "", note: str = "") -> Approval:
     """Stores the answer once, if the account may answer now. Raises OperationRefused."""
     note = checked_note(note, state)
     with transaction.atomic():
@@ -49,7 +49,9 @@ def answer(approval: Approval, state: str, *, by: User, note: str = "") -> Appro
             raise refused
         answered = Approval.objects.filter(
             pk=approval.pk, state=State.WAITING, expires_at__gt=timezone.now()
-        ).update(state=state, decided_at=timezone.now(), decided_by=by, note=redacted(note))
+        ).update(
+            state=state, decided_at=timezone.now(), decided_by=by, way=way, note=redacted(note)
+        )
         approval.refresh_from_db()
         if not answered:
             raise too_late(approval)
@@ -107,6 +109,12 @@ def withdraw(session: Session) -> int:
     """Withdraws the command approvals of a session that has ended."""
     asked = Approval.objects.filter(session=session, kind=Approval.Kind.COMMAND)
     return _closed(asked, State.WITHDRAWN)
+
+
+def pass_on(session: Session, to: Session) -> int:
+    """Lets command approvals wait on for the session that continues an interrupted one."""
+    asked = Approval.objects.filter(session=session, kind=Approval.Kind.COMMAND)
+    return asked.filter(state=State.WAITING).update(session=to)
 
 
 def expire(numbers: Iterable[int], now: datetime) -> int:
@@ -186,6 +194,7 @@ def approved_by_starting(session: Session, why: str, by: User) -> Approval:
         expires_at=now,
         decided_at=now,
         decided_by=by,
+        way=Approval.Way.START,
         note=BY_STARTING,
     )
 

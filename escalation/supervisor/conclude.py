@@ -23,7 +23,7 @@ from django.db import Error, transaction
 from escalation.incidents import recorder
 from escalation.queue import enqueue_session, installation_lock, start_waiting
 from escalation.supervisor import breaker
-from escalation.supervisor.approvals import carried_over, withdraw
+from escalation.supervisor.approvals import carried_over, pass_on, withdraw
 from escalation.supervisor.budgets import held_back, notify_of_use, tell_held
 from escalation.supervisor.cooldowns import clear_recovered
 from escalation.supervisor.decision import (
@@ -144,7 +144,8 @@ def conclude(session: Session, ending: Ending, decision: Decision) -> None:
             breaker.note_ending(ending)
         if ending.conversation_broken and ending.session_id:
             Conversation.retire(ending.session_id, redacted(ending.conversation_broken))
-        withdraw(session)
+        if not isinstance(decision, Recover):
+            withdraw(session)
         _follow(session, decision, ending)
         notify_of_use(budgets_of_cycle(session.cycle), session.cycle.watch)
         start_waiting()
@@ -175,7 +176,9 @@ def _follow(session: Session, decision: Decision, ending: Ending) -> None:
             recorder.note_escalation(session, tier)
             begin(successor(session, tier, Purpose.TIER), why=reason)
         case AskAgain() | Continue() | Recover():
-            enqueue_session(successor(session, session.tier, PURPOSE_AFTER[type(decision)]))
+            following = successor(session, session.tier, PURPOSE_AFTER[type(decision)])
+            pass_on(session, following)
+            enqueue_session(following)
         case AgainByHandoff():
             _retire_parent_conversation(session, decision.reason)
             enqueue_session(_once_more(session))

@@ -139,7 +139,8 @@ def by_link(request: HttpRequest, token: str) -> HttpResponse:
         raise Http404
     said, went_well = "", False
     if request.method == "POST":
-        said, went_well = _said(request, link.approval, link.user, request.POST.get("answer", ""))
+        answer = request.POST.get("answer", "")
+        said, went_well = _said(request, link.approval, link.user, answer, Approval.Way.LINK)
         link.approval.refresh_from_db()
     shown = load_approval(link.approval)
     is_over = not shown.can_be_answered and not went_well
@@ -158,20 +159,22 @@ def by_link(request: HttpRequest, token: str) -> HttpResponse:
 
 def _answered_on_page(request: HttpRequest, pk: int, answer: str) -> HttpResponse:
     approval = get_object_or_404(Approval.objects.select_related("session__cycle__watch"), pk=pk)
-    said, went_well = _said(request, approval, cast(User, request.user), answer)
+    said, went_well = _said(request, approval, cast(User, request.user), answer, Approval.Way.PAGE)
     (messages.success if went_well else messages.warning)(request, said)
     return redirect(approval)
 
 
-def _said(request: HttpRequest, approval: Approval, user: User, answer: str) -> tuple[str, bool]:
+def _said(
+    request: HttpRequest, approval: Approval, user: User, answer: str, way: Approval.Way
+) -> tuple[str, bool]:
     note = request.POST.get("note", "")
     try:
         match answer:
             case "approve":
-                answers.approve(approval, by=user, note=note)
+                answers.approve(approval, by=user, way=way, note=note)
                 return _what_follows(approval), True
             case "reject":
-                answers.reject(approval, by=user, note=note)
+                answers.reject(approval, by=user, way=way, note=note)
                 return "Rejected: it does not run.", True
     except OperationRefused as refused:
         return str(refused), False

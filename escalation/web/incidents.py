@@ -41,7 +41,7 @@ from sessions_app.history.incidents import (
     snooze_until,
     wish_of,
 )
-from sessions_app.models import Incident, IncidentEvent, Watch
+from sessions_app.models import Incident, IncidentEvent, ServiceState, Watch
 from sessions_app.models.installation import moment_text
 
 PER_PAGE, MOST_UNRESOLVED = 30, 100
@@ -114,9 +114,13 @@ class IncidentPage:
     story: tuple[StoryLine, ...]
     is_cut: bool
     """True if only the last entries are shown."""
+    not_looked_at: bool
+    """True if the last healthy cycle of the watch did not mention the service."""
     cost: IncidentCost
     changes: tuple[ChangeRow, ...]
     failed_remedies: tuple[str, ...]
+    together: tuple[Incident, ...]
+    """Incidents that the same cycle opened: they may have the same cause."""
     similar: tuple[Incident, ...]
     """Incidents of the same cause, newest first."""
     hands: tuple[User, ...]
@@ -174,9 +178,11 @@ def load_incident(incident: Incident, rights: frozenset[Right]) -> IncidentPage:
         backing_off=backing_off(incident).strip(),
         story=tuple(with_costs(told(events), cost)),
         is_cut=len(latest) > LONGEST_STORY,
+        not_looked_at=_is_not_looked_at(incident),
         cost=cost,
         changes=changes_of_incident(incident),
         failed_remedies=failed_remedies(events),
+        together=_together(incident, events),
         similar=_similar(incident),
         hands=tuple(accounts_that_may(Right.HANDLE_INCIDENTS)) if may_handle else (),
         snoozes=SNOOZES,
@@ -200,6 +206,13 @@ def _going_on(incident: Incident, rights: frozenset[Right]) -> OfferedActions | 
     return replace(offered, actions=starts)
 
 
+def _is_not_looked_at(incident: Incident) -> bool:
+    if incident.watch_id is None or not incident.is_unresolved:
+        return False
+    unseen = ServiceState.objects.not_looked_at()
+    return unseen.filter(watch=incident.watch_id, service=incident.cause).exists()
+
+
 def told(events: Iterable[IncidentEvent]) -> list[StoryLine]:
     """Folds equal sightings in a row into one entry."""
     lines: list[StoryLine] = []
@@ -220,6 +233,15 @@ def with_costs(lines: Iterable[StoryLine], cost: IncidentCost) -> Iterator[Story
         is_new = cycle is not None and cycle not in told_of
         told_of.add(cycle)
         yield replace(line, chain=cost.chains.get(cycle)) if cycle and is_new else line
+
+
+def _together(incident: Incident, events: Iterable[IncidentEvent]) -> tuple[Incident, ...]:
+    opened = next((event for event in events if event.kind == Step.OPENED), None)
+    if opened is None or opened.cycle_id is None:
+        return ()
+    same = IncidentEvent.objects.filter(kind=Step.OPENED, cycle=opened.cycle_id)
+    others = Incident.objects.filter(pk__in=same.values("incident")).exclude(pk=incident.pk)
+    return tuple(others.select_related("watch").order_by("-severity", "pk")[:SIMILAR_SHOWN])
 
 
 def _similar(incident: Incident) -> tuple[Incident, ...]:

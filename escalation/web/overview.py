@@ -8,7 +8,7 @@ unchanged page costs little. Costs come from sums by day.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -52,6 +52,7 @@ from sessions_app.models import (
     Cycle,
     Incident,
     RateLimit,
+    ServiceState,
     Session,
     Watch,
 )
@@ -233,6 +234,8 @@ class WatchCard:
     active: Cycle | None
     incidents: tuple[Incident, ...]
     """Unresolved incidents, worst first."""
+    not_looked_at: tuple[str, ...] = ()
+    """Services that the last healthy cycle did not mention."""
 
     @property
     def worst(self) -> Incident | None:
@@ -293,6 +296,9 @@ def watch_cards(
     watches: Iterable[Any], cycles: Mapping[int, Cycle], unresolved: Iterable[Incident]
 ) -> tuple[WatchCard, ...]:
     incidents = list(unresolved)
+    unseen: dict[int, list[str]] = defaultdict(list)
+    for state in ServiceState.objects.not_looked_at().order_by("service").only("watch", "name"):
+        unseen[state.watch_id].append(state.name)
     under_way = {cycle.watch_id: cycle for cycle in cycles.values() if cycle.is_active}
     cards = (
         _card(
@@ -300,6 +306,7 @@ def watch_cards(
             cycles,
             under_way.get(watch.pk),
             tuple(one for one in incidents if one.watch_id == watch.pk and not one.drill),
+            tuple(unseen[watch.pk]),
         )
         for watch in watches
     )
@@ -311,6 +318,7 @@ def _card(
     cycles: Mapping[int, Cycle],
     active: Cycle | None,
     incidents: tuple[Incident, ...],
+    not_looked_at: tuple[str, ...],
 ) -> WatchCard:
     past = cycles_in(watch.last_cycles)
     ended = [one.cycle for one in past if one.is_over]
@@ -320,6 +328,7 @@ def _card(
         last=cycles.get(ended[-1]) if ended else None,
         active=active,
         incidents=incidents,
+        not_looked_at=not_looked_at,
     )
 
 

@@ -14,11 +14,10 @@ from django.http import QueryDict
 
 from escalation.web.lists import address_without_page, position_in
 from sessions_app.models import Cycle, Incident, ServiceState, Watch
-from sessions_app.models.incident import KEPT, Mark, read_marks
+from sessions_app.models.incident import KEPT, NOT_LOOKED_AT, Mark, read_marks
 
 # History bars: one mark for each cycle, oldest first.
 
-NOT_NAMED = "not named"
 LOOKS = {"healthy": "good", "fixed": "good", "degraded": "warn", "unknown": "warn", "down": "bad"}
 OUTCOME_LOOKS: dict[str, str] = {
     Cycle.Outcome.HEALTHY: "good",
@@ -77,7 +76,7 @@ def history_bar_beside(state: ServiceState, cycles: Sequence[Cycle]) -> HistoryB
         marks=tuple(
             _mark(said[cycle.pk])
             if cycle.pk in said
-            else HistoryMark(cycle=cycle.pk, word=NOT_NAMED, look="none", at=cycle.created_at)
+            else HistoryMark(cycle=cycle.pk, word=NOT_LOOKED_AT, look="none", at=cycle.created_at)
             for cycle in cycles
         )
     )

@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from sessions_app.models.fields import OutsideCharField, OutsideJSONField, OutsideTextField
+from sessions_app.models.installation import moment_text
 from sessions_app.models.session import Session
 from sessions_app.models.watch import Watch
 
@@ -37,6 +38,15 @@ class Approval(models.Model):
         REJECTED = "rejected", "rejected"
         EXPIRED = "expired", "expired"
         WITHDRAWN = "withdrawn", "withdrawn"
+
+    class Way(models.TextChoices):
+        """Where an answer was given."""
+
+        PAGE = "page", "on the page"
+        LINK = "link", "by the link in a message"
+        TERMINAL = "terminal", "in a terminal"
+        ADMIN = "admin", "in the admin"
+        START = "start", "by the confirmed start"
 
     LONGEST_NOTE = 1_000
 
@@ -87,6 +97,9 @@ class Approval(models.Model):
     decided_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True
     )
+    way = models.CharField(
+        max_length=20, choices=Way.choices, blank=True, help_text="Where the answer was given."
+    )
     note = OutsideTextField(blank=True, help_text="Stored, and passed to the model.")
     used_at = models.DateTimeField(
         null=True, blank=True, help_text="When the approval was used. It can be used once."
@@ -127,6 +140,17 @@ class Approval(models.Model):
     def is_overdue(self) -> bool:
         """True if it waits although its time is over."""
         return self.is_waiting and self.expires_at <= timezone.now()
+
+    @property
+    def answer_text(self) -> str:
+        """Who answered it, when, where and with which note; empty while it waits."""
+        if self.is_waiting:
+            return ""
+        who = f" by {self.decided_by.get_username()}" if self.decided_by else ""
+        where = f" {self.get_way_display()}" if self.way else ""
+        when = f" at {moment_text(self.decided_at)}" if self.decided_at else ""
+        note = f": {self.note}" if self.note else ""
+        return f"{str(self.get_state_display()).capitalize()}{who}{where}{when}{note}"
 
     @property
     def subject(self) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import OuterRef, Q, Subquery
 from django.urls import reverse
 from django.utils import timezone
 
@@ -228,6 +228,8 @@ class IncidentEvent(models.Model):
         WORSE = "worse", "got worse"
         RECOVERED = "recovered", "seems recovered"
         WORKED_ON = "worked_on", "worked on"
+        APPROVED = "approved", "approved"
+        REJECTED = "rejected", "rejected"
         FIXED = "fixed", "fixed, to be verified"
         VERIFIED = "verified", "fixed and verified"
         DID_NOT_HOLD = "did_not_hold", "the fix failed"
@@ -307,6 +309,25 @@ class ReportedService:
     detail: str = ""
 
 
+NOT_LOOKED_AT = "not looked at"
+EXPECTED_FOR = timedelta(days=7)
+"""Time for which a service that was reported is expected in the next cycles."""
+
+
+class ServiceStateQuerySet(models.QuerySet["ServiceState"]):
+    def not_looked_at(self, now: datetime | None = None) -> ServiceStateQuerySet:
+        """Select services that the last cycle of their watch with a result did not mention.
+
+        What such a cycle says about the watch does not hold for them.
+        """
+        ended = Cycle.objects.filter(
+            watch=OuterRef("watch"), outcome__in=Cycle.GOOD_OUTCOMES, state=Cycle.State.FINISHED
+        )
+        last = Subquery(ended.order_by("-id").values("pk")[:1])
+        lately = (now or timezone.now()) - EXPECTED_FOR
+        return self.filter(cycle__lt=last, seen_at__gte=lately)
+
+
 class ServiceState(models.Model):
     """Current status of a service of a watch, from the last cycle that reported it.
 
@@ -339,6 +360,8 @@ class ServiceState(models.Model):
     marks = OutsideJSONField(
         default=list, help_text="Cycle, status and time of the last 40 cycles that reported it."
     )
+
+    objects = ServiceStateQuerySet.as_manager()
 
     class Meta:
         constraints = [

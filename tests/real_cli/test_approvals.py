@@ -91,7 +91,8 @@ def test_a_command_waits_for_approval_and_then_runs_as_decided(scripted_api, wat
     assert "The file is missing, so I make it." in approval.plan
     assert approval.why == "The operator must approve `df /` first, by the rule " + ASK + "."
     assert session.cycle.outcome == Cycle.Outcome.FIXED
-    assert "Approved by grace (Go on.): df /" in notes_of(session, "approval")
+    approval = Approval.objects.get()
+    assert f"{approval.answer_text}: df /" in notes_of(session, "approval")
     assert "grace approved this command: Go on." in tool_outputs(session)[0]
 
 

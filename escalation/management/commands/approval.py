@@ -40,8 +40,7 @@ def show_lines(approval: Approval) -> list[str]:
         "Grants": ", ".join(map(str, approval.grants)),
         "In": approval.cwd,
         "Allowed": "" if approval.budget_usd is None else f"once, for {money(approval.budget_usd)}",
-        "By": approval.decided_by.get_username() if approval.decided_by else "",
-        "Note": approval.note,
+        "Answer": approval.answer_text,
         "Plan": approval.plan,
     }
     return [f"{name + ':':<10}{value}" for name, value in facts.items() if value]
@@ -72,6 +71,7 @@ def approval_in_full(approval: Approval) -> dict[str, Any]:
         "note": approval.note,
         "decided_by": approval.decided_by.get_username() if approval.decided_by else None,
         "decided_at": approval.decided_at,
+        "way": approval.way or None,
         "used_at": approval.used_at,
         "budget_usd": approval.budget_usd,
     }
@@ -137,7 +137,12 @@ class Command(TerminalCommand):
     def _answer(self, verb: str, approval: Approval, options: dict[str, Any]) -> None:
         give = answers.approve if verb == "approve" else answers.reject
         try:
-            answered = give(approval, by=account_named(options["as"]), note=options["note"])
+            answered = give(
+                approval,
+                by=account_named(options["as"]),
+                way=Approval.Way.TERMINAL,
+                note=options["note"],
+            )
         except OperationRefused as refused:
             raise Refused(refused.code, refused) from refused
         if options["json"]:

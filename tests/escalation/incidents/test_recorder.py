@@ -465,3 +465,14 @@ def test_a_thousand_incidents_need_few_queries_each(watch):
 
     assert Incident.objects.filter(times_seen=2, healthy_cycles=1).count() == 1_000
     assert len(asked) < 2 * 4 * 1_000
+
+
+def test_services_that_one_cycle_finds_down_are_one_message(watch):
+    both = a_report(needed=True, reason="disk", services=(("web", "degraded"), ("db", "down")))
+
+    ended(watch, both, Outcome.NEEDS_PERSON)
+
+    [message] = Notification.objects.all()
+    assert Incident.objects.count() == 2
+    assert message.title == "shop: web is degraded, db is down"
+    assert (message.incident.cause, message.severity) == ("db", 3)

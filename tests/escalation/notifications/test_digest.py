@@ -24,6 +24,7 @@ from tests.factories import (
     ChannelFactory,
     CycleFactory,
     IncidentFactory,
+    ServiceStateFactory,
     SessionFactory,
     WatchFactory,
 )
@@ -158,7 +159,7 @@ def test_a_digest_takes_a_fixed_number_of_queries(shop, django_assert_num_querie
         IncidentFactory(watch=shop)
         ChangeFactory(watch=shop)
 
-    with django_assert_num_queries(8):
+    with django_assert_num_queries(9):
         found = digest()
 
     assert len(found.needs_you.lines) == 10
@@ -225,3 +226,16 @@ def test_the_command_sends_the_digest(shop, capsys):
 
     assert "1 channels" in capsys.readouterr().out
     assert Message.objects.get().channel == channel
+
+
+def test_a_service_that_the_last_cycle_does_not_mention_is_not_looked_at(shop):
+    before, last = CycleFactory(watch=shop), CycleFactory(watch=shop)
+    ServiceStateFactory(watch=shop, name="web", cycle=before)
+    ServiceStateFactory(watch=shop, name="db", cycle=last)
+    removed = timezone.now() - timedelta(days=8)
+    ServiceStateFactory(watch=shop, name="long gone", cycle=before, seen_at=removed)
+
+    found = digest()
+
+    assert found.not_looked_at.lines == ("shop: web (last seen just now)",)
+    assert not found.is_empty

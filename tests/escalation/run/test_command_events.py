@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from escalation.run.command_checks import BypassCheck, CommandEvents, RunChanges
+from escalation.run.command_checks import (
+    BypassCheck,
+    CommandEvents,
+    RecordedCommands,
+    RunChanges,
+    waited_only,
+)
 from escalation.run.recorder import Recorder
 from escalation.sandbox.command_runner import CommandEnd, DecisionRecord
 from sessions_app.models import SessionEvent
 from sessions_app.models.session import Verdict
 from tests.factories import SessionFactory
+from tests.tables import each_row
 
 pytestmark = pytest.mark.django_db
 
@@ -109,3 +117,38 @@ def test_decisions_of_many_threads_are_all_stored_and_counted(session, recorder)
     assert {event.payload["command"] for event in stored(session)} == {
         f"ls {number}" for number in range(50)
     }
+
+
+def begun(call: str, command: str, verdict: str = "ask", parent: str = "") -> dict[str, Any]:
+    return {call: {"call": call, "command": command, "verdict": verdict, "parent": parent}}
+
+
+TEXT = begun("1", "cd /srv && docker restart web", "isolate")
+WAITS = begun("2", "docker restart web", parent="1")
+
+
+@each_row(
+    ("commands", "ended", "taken", "only"),
+    [
+        (TEXT | WAITS, {}, (), True),
+        (TEXT | WAITS, {"2": False}, (), True),
+        (TEXT | WAITS, {"2": False, "1": True}, (), True),
+        (TEXT | WAITS, {"2": True}, (), False),
+        (TEXT | WAITS, {}, ("docker restart web",), False),
+        (TEXT | WAITS | begun("3", "docker restart db", "allow", "1"), {}, (), False),
+        (TEXT | WAITS | begun("3", "docker restart db", "allow", "1"), {"3": True}, (), True),
+        (TEXT | WAITS | begun("3", "rm -rf /", "deny", "1"), {}, (), True),
+        (TEXT, {}, (), False),
+        ({}, {}, (), False),
+    ],
+)
+def test_a_call_only_waited_if_nothing_of_it_had_begun(commands, ended, taken, only):
+    record = RecordedCommands(begun=commands, ended=ended, taken=taken)
+
+    assert waited_only(["cd /srv  && docker restart web"], record) is only
+
+
+def test_a_call_that_is_not_in_the_record_has_not_only_waited():
+    record = RecordedCommands(begun=TEXT | WAITS, ended={})
+
+    assert not waited_only(["sleep 5"], record)

@@ -16,7 +16,7 @@ from escalation.resume import transcripts
 from escalation.resume.transcripts import own_and_unheard
 from escalation.run import finish, recorder, recovery
 from escalation.run.recovery import orphans, recover, runner_lives
-from sessions_app.models import Approval, Conversation, Cycle, Session
+from sessions_app.models import Approval, Change, Conversation, Cycle, Session
 from tests.escalation.processes import is_gone_soon
 from tests.escalation.recovery_cases import (
     Handed,
@@ -28,7 +28,7 @@ from tests.escalation.recovery_cases import (
     tool_call,
     tool_result,
 )
-from tests.factories import ApprovalFactory, SessionFactory
+from tests.factories import ApprovalFactory, SessionEventFactory, SessionFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -362,3 +362,48 @@ def test_approvals_of_a_dead_session_are_withdrawn(tmp_path):
     approval.refresh_from_db()
     assert approval.state == Approval.State.WITHDRAWN
     assert after.status == Session.Status.INTERRUPTED
+
+
+@pytest.mark.parametrize("state", ["waiting", "approved"])
+def test_a_command_that_only_waited_for_approval_waits_on(tmp_path, state):
+    session, handed = orphan(tmp_path, tier=2), Handed()
+    heard(session, tool_call("first"))
+    asked = {"call": "c1", "verdict": "ask", "command": "df", "parent": ""}
+    effect = {"kind": "other", "service": "", "action": "df"}
+    SessionEventFactory(
+        session=session,
+        sequence=99,
+        source="supervisor",
+        kind="command",
+        payload={**asked, "effects": [effect]},
+    )
+    approval = ApprovalFactory(of_a_command=True, session=session, command="df", state=state)
+
+    recovered(session, handed)
+
+    [following] = handed.sessions
+    approval.refresh_from_db()
+    assert following.purpose == Session.Purpose.RECOVERY
+    assert approval.state == state
+    assert (approval.session_id == following.pk) == (state == "waiting")
+    assert not Change.objects.exists()
+
+
+def test_a_command_whose_approval_was_used_may_be_half_done(tmp_path):
+    session, handed = orphan(tmp_path, tier=2), Handed()
+    heard(session, tool_call("first"))
+    asked = {"call": "c1", "verdict": "ask", "command": "df", "parent": ""}
+    SessionEventFactory(
+        session=session, sequence=99, source="supervisor", kind="command", payload=asked
+    )
+    ApprovalFactory(
+        of_a_command=True,
+        session=session,
+        command="df",
+        state="approved",
+        used_at=timezone.now(),
+    )
+
+    recovered(session, handed)
+
+    assert handed.sessions == []

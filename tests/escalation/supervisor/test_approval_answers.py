@@ -13,7 +13,8 @@ from escalation.queue import enqueue_with
 from escalation.supervisor.approval_answers import approve, expire_overdue, reject
 from sessions_app.models import Approval, Cycle, Session, Watch
 from tests.escalation.refusals import refused
-from tests.factories import ApprovalFactory, user_with
+from tests.escalation.rows import notes_of
+from tests.factories import ApprovalFactory, IncidentFactory, user_with
 
 pytestmark = pytest.mark.django_db
 State, Status = Approval.State, Session.Status
@@ -62,7 +63,7 @@ def test_a_rejected_tier_is_cancelled_and_its_cycle_needs_a_person(approver):
     session = session_of(approval)
     assert session.status == Status.CANCELLED
     assert session.cycle.outcome == Cycle.Outcome.NEEDS_PERSON
-    assert session.cycle.outcome_reason == "grace did not approve Tier 3: Wait for the backup."
+    assert session.cycle.outcome_reason == f"Tier 3 does not run. {approval.answer_text}"
     assert not OrmQ.objects.exists()
 
 
@@ -109,3 +110,38 @@ def test_an_answer_about_a_command_changes_neither_session_nor_queue(approver):
 
     assert session_of(approval).status == Status.RUNNING
     assert not OrmQ.objects.exists()
+
+
+@pytest.mark.parametrize("way", Approval.Way)
+@pytest.mark.parametrize("answer", [approve, reject])
+def test_an_answer_stands_in_the_story_of_session_cycle_and_incident(approver, answer, way):
+    approval, incident = ApprovalFactory(), IncidentFactory()
+    incident.cycles.add(approval.session.cycle)
+    over = IncidentFactory(state="resolved")
+    over.cycles.add(approval.session.cycle)
+
+    answered = answer(approval, by=approver, way=way, note="Only web.")
+
+    told = answered.answer_text
+    assert f"by grace {answered.get_way_display()} at " in told
+    assert told.endswith(": Only web.")
+    [event] = incident.events.all()
+    assert (event.kind, event.by, event.session_id) == (
+        answered.state,
+        approver,
+        approval.session_id,
+    )
+    assert told in event.text
+    assert not over.events.exists()
+    assert any(told in note for note in notes_of(session_of(approval), "status"))
+
+
+def test_the_answer_to_a_command_stands_in_the_incident(approver):
+    approval, incident = ApprovalFactory(of_a_command=True), IncidentFactory()
+    incident.cycles.add(approval.session.cycle)
+
+    answered = approve(approval, by=approver, way="page", note="Only now.")
+
+    text = incident.events.get().text
+    assert approval.command in text
+    assert answered.answer_text in text

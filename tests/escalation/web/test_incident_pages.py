@@ -13,7 +13,9 @@ from escalation.web.overview import load_inbox
 from sessions_app.models import Incident, IncidentEvent
 from tests.factories import (
     ChangeFactory,
+    CycleFactory,
     IncidentFactory,
+    ServiceStateFactory,
     SessionFactory,
     UserFactory,
     WatchFactory,
@@ -232,3 +234,21 @@ def test_a_session_links_to_the_incidents_of_its_cycle(operator_client):
 
 def test_an_unknown_incident_is_not_found(operator_client):
     assert operator_client.get("/incidents/99/").status_code == 404
+
+
+def test_incidents_of_one_cycle_are_linked_and_a_service_is_not_looked_at(operator_client):
+    before = CycleFactory()
+    watch = before.watch
+    web = IncidentFactory(watch=watch, cause="web", title="web is down")
+    other = IncidentFactory(watch=watch, cause="db", title="db is down")
+    for incident in (web, other):
+        incident.events.create(kind="opened", cycle=before)
+    ServiceStateFactory(watch=watch, service="web", cycle=before)
+    CycleFactory(watch=watch)
+
+    page = operator_client.get(web.get_absolute_url()).content.decode()
+    card = operator_client.get("/").content.decode()
+
+    assert f'href="{other.get_absolute_url()}"' in page
+    assert "not looked at" in page
+    assert "Not looked at in the last cycle: web" in card

@@ -85,7 +85,7 @@ def test_each_service_has_a_mark_for_each_cycle(operator_client, watch):
 
     page = page_of(operator_client, watch)
 
-    assert 'aria-label="The last 2 cycles: 1 down, 1 not named."' in page
+    assert 'aria-label="The last 2 cycles: 1 down, 1 not looked at."' in page
     assert page.count('class="mark mark-good tone-good" href=') == 2
     assert reverse("web:cycle", args=[state.cycle.pk]) in page
 
