@@ -37,7 +37,7 @@ def page_of(client, **parameters: str) -> str:
 
 
 def test_the_inbox_is_sorted_by_need_and_severity():
-    IncidentFactory(title="taken", severity=3, state=State.ACKNOWLEDGED)
+    IncidentFactory(title="taken", severity=3, state=State.ACKNOWLEDGED, owner=UserFactory())
     IncidentFactory(title="asks a little", severity=1)
     IncidentFactory(title="asks", severity=2)
     IncidentFactory(title="rests", severity=3, snoozed_until=LATER)
