@@ -8,7 +8,7 @@ unchanged page costs little. Costs come from sums by day.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -44,6 +44,7 @@ from sessions_app.history.cycles import (
     cycles_in,
     stop_of,
     with_cycles,
+    with_unseen_services,
 )
 from sessions_app.history.header_status import HeaderStatus, load_header_status
 from sessions_app.history.incidents import unresolved_incidents, wish_of
@@ -52,7 +53,6 @@ from sessions_app.models import (
     Cycle,
     Incident,
     RateLimit,
-    ServiceState,
     Session,
     Watch,
 )
@@ -283,7 +283,7 @@ def first_due(after: datetime, next_run: datetime, interval_minutes: int) -> dat
 
 
 def watches_with_cycles() -> QuerySet[Watch, Any]:
-    return with_cycles(Watch.objects.select_related("schedule"))
+    return with_unseen_services(with_cycles(Watch.objects.select_related("schedule")))
 
 
 def latest_ended(watches: Iterable[Any]) -> list[int]:
@@ -296,9 +296,6 @@ def watch_cards(
     watches: Iterable[Any], cycles: Mapping[int, Cycle], unresolved: Iterable[Incident]
 ) -> tuple[WatchCard, ...]:
     incidents = list(unresolved)
-    unseen: dict[int, list[str]] = defaultdict(list)
-    for state in ServiceState.objects.not_looked_at().order_by("service").only("watch", "name"):
-        unseen[state.watch_id].append(state.name)
     under_way = {cycle.watch_id: cycle for cycle in cycles.values() if cycle.is_active}
     cards = (
         _card(
@@ -306,7 +303,7 @@ def watch_cards(
             cycles,
             under_way.get(watch.pk),
             tuple(one for one in incidents if one.watch_id == watch.pk and not one.drill),
-            tuple(unseen[watch.pk]),
+            tuple(name for (name,) in watch.unseen_services or ()),
         )
         for watch in watches
     )

@@ -15,7 +15,7 @@ from django.db.models import DecimalField, F, JSONField, OuterRef, QuerySet, Sub
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from sessions_app.models import Cycle, Session, Watch
+from sessions_app.models import Cycle, ServiceState, Session, Watch
 from sessions_app.text import one_line
 
 LONGEST = 80
@@ -68,22 +68,32 @@ class AsRows(Subquery):
 
     output_field = JSONField()
 
+    def __init__(self, queryset: QuerySet[Any, Any], columns: Sequence[str]) -> None:
+        super().__init__(queryset)
+        self.columns = ", ".join(f"row_of.{name}" for name in columns)
+
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         template = "(SELECT json_group_array(json_array({})) FROM (%(subquery)s) AS row_of)"
-        return self.as_sql(compiler, connection, template=template.format(_names()), **extra)
+        return self.as_sql(compiler, connection, template=template.format(self.columns), **extra)
 
     def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         template = "(SELECT jsonb_agg(jsonb_build_array({})) FROM (%(subquery)s) AS row_of)"
-        return self.as_sql(compiler, connection, template=template.format(_names()), **extra)
-
-
-def _names() -> str:
-    return ", ".join(f"row_of.cycle_{name}" for name in COLUMNS)
+        return self.as_sql(compiler, connection, template=template.format(self.columns), **extra)
 
 
 def with_cycles(watches: QuerySet[Watch]) -> QuerySet[Watch, Any]:
     """Annotate watches with `last_cycles`, which `cycles_in` reads."""
-    return watches.annotate(last_cycles=AsRows(_latest_of_each()))
+    return watches.annotate(
+        last_cycles=AsRows(_latest_of_each(), [f"cycle_{name}" for name in COLUMNS])
+    )
+
+
+def with_unseen_services(watches: QuerySet[Watch]) -> QuerySet[Watch, Any]:
+    """Annotate watches with `unseen_services`: the names of services not looked at, in rows."""
+    own = ServiceState.objects.not_looked_at().filter(watch=OuterRef("pk")).order_by("service")
+    return watches.annotate(
+        unseen_services=AsRows(own.values(service_name=F("name")), ["service_name"])
+    )
 
 
 def cycles_in(rows: Iterable[Sequence[Any]] | None) -> tuple[PastCycle, ...]:

@@ -42,7 +42,7 @@ BUDGETS = 2  # what is spent by watch: as it was reported, and as it is guessed
 DATABASE_SIZE = int(connection.vendor == "postgresql")
 MOST = 12
 EXPECTED = {
-    "overview": LOGIN + GLANCE + 7 + BUDGETS,
+    "overview": LOGIN + GLANCE + 6 + BUDGETS,
     "start": LOGIN + GLANCE + 2,
     "incidents": LOGIN + GLANCE + 5,
     "incident": LOGIN + GLANCE + 8,
