@@ -40,7 +40,7 @@ class Approval(models.Model):
         WITHDRAWN = "withdrawn", "withdrawn"
 
     class Way(models.TextChoices):
-        """Where an answer was given."""
+        """Place of an answer."""
 
         PAGE = "page", "on the page"
         LINK = "link", "by the link in a message"
@@ -143,7 +143,7 @@ class Approval(models.Model):
 
     @property
     def answer_text(self) -> str:
-        """Who answered it, when, where and with which note; empty while it waits."""
+        """Answer with its account, time, place and note; empty while it waits."""
         if self.is_waiting:
             return ""
         who = f" by {self.decided_by.get_username()}" if self.decided_by else ""
