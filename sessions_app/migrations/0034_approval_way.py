@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('sessions_app', '0032_measured_costs'),
+        ('sessions_app', '0033_undo'),
     ]
 
     operations = [
