@@ -54,7 +54,7 @@ def test_the_plan_is_stored_with_the_approval_which_still_waits(fake_cli, workdi
     assert Cycle.objects.get().is_active
 
 
-def test_a_plan_session_is_told_to_change_nothing_and_has_no_write_tools(
+def test_a_plan_session_is_told_to_change_nothing_and_may_not_use_write_tools(
     fake_cli, workdir, approver
 ):
     approval = asked(fake_cli, workdir)
@@ -66,7 +66,7 @@ def test_a_plan_session_is_told_to_change_nothing_and_has_no_write_tools(
     assert ended.sandbox["writable"] == []
     assert "they want to see its plan" in ended.prompt
     assert "**Dry run:** change nothing" in ended.prompt
-    assert "Write" not in ended.argv[ended.argv.index("--tools") + 1].split(",")
+    assert "Write" not in ended.argv[ended.argv.index("--allowedTools") + 1].split(",")
 
 
 def test_the_tier_continues_from_the_parent_of_the_plan_session(fake_cli, workdir, approver):

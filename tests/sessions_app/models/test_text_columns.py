@@ -71,13 +71,18 @@ NOT_SHORTENED = {
         "model": VALIDATED,
         "workdir": COPIED,
         **dict.fromkeys(
-            ("continued_guard", "session_id", "cli_fingerprint", "boot_id", "run_mark"), OWN
+            (
+                *("continued_guard", "session_id", "cli_fingerprint", "boot_id", "run_mark"),
+                "workdir_identity",
+            ),
+            OWN,
         ),
         **dict.fromkeys(("host", "cli_path", "config_dir"), VALIDATED),
     },
     "Approval": {"fingerprint": OWN},
     "BudgetNotice": {"budget": OWN},
-    "Change": {"service": SPELLED},
+    "Change": {"service": SPELLED, "left_digest": OWN},
+    "FileContent": {"digest": OWN},
     "Conversation": {"session_id": COPIED},
     "Incident": {
         **dict.fromkeys(("watch_name", "drill"), COPIED),
