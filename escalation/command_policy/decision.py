@@ -410,7 +410,7 @@ class _Judge:
         action = tuple(understood.action.split())
         plain = (*action, *understood.arguments)
         self.rules(plain, action, shown)
-        if held := touches_supervisor(understood, self.policy.supervisor):
+        if held := touches_supervisor(understood, self.policy.supervisor, self.request.environment):
             self._deny(
                 "supervisor is protected",
                 f"`{shown}` would end, change or reveal {held}, which runs this session: "

@@ -7,9 +7,11 @@ No I/O: `escalation/sandbox` looks up the facts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from types import MappingProxyType
+from urllib.parse import unquote
 
 from escalation.command_policy.understanding import LOOK, Argv, ProcessChoice, Understanding
 
@@ -79,11 +81,19 @@ class Supervisor:
     """Name and number of the user of Claude Ops."""
     containers: frozenset[str] = frozenset()
     """Names and ids of its own container."""
+    databases: frozenset[str] = frozenset()
+    """Names of its own database, where it uses PostgreSQL."""
 
 
-def touches_supervisor(understood: Understanding, supervisor: Supervisor) -> str:
+def touches_supervisor(
+    understood: Understanding,
+    supervisor: Supervisor,
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """Return what a vector would end, change or reveal of Claude Ops; empty if nothing."""
     program, _space, verb = understood.action.partition(" ")
+    if program == "psql":
+        return _databases(understood.arguments, environment, supervisor)
     if understood.level <= LOOK and verb not in REVEALS:
         return ""
     words = understood.arguments
@@ -203,6 +213,28 @@ def _containers(words: tuple[str, ...], supervisor: Supervisor) -> str:
         ):
             return f"the container {plain}"
     return ""
+
+
+def _databases(
+    words: tuple[str, ...], environment: Mapping[str, str], supervisor: Supervisor
+) -> str:
+    """Check the database that psql connects to: its user may log in there without a password.
+
+    Any word may name it. Without one, psql takes the name of the user.
+    """
+    user = environment.get("PGUSER")
+    default = environment.get("PGDATABASE") or user
+    named = {
+        *map(_database_in, words),
+        *([default] if default else supervisor.users),
+    }
+    return next((f"the database {name}" for name in sorted(supervisor.databases & named)), "")
+
+
+def _database_in(word: str) -> str:
+    """Return the name that a word of psql may give: `-dNAME`, `--dbname=NAME`, a URI, a name."""
+    value = re.sub(r"\A(?:-[dU]|--(?:dbname|username)=)", "", word)
+    return unquote(value).partition("?")[0].rpartition("/")[2]
 
 
 def _packages(verb: str, words: tuple[str, ...]) -> str:

@@ -589,13 +589,20 @@ def policy_of(request: SandboxRequest) -> CommandPolicy:
 
 
 def supervisor_here() -> Supervisor:
-    """Return the processes, users and containers of this installation, which are protected."""
+    """Return what belongs to this installation and is protected, such as its processes."""
     container = own_container()
     return Supervisor(
         alive=lambda: _alive_in(int(time.monotonic()), tuple(our_places().values())),
         users=own_user(),
         containers=frozenset({container}) if container else frozenset(),
+        databases=_own_databases(),
     )
+
+
+def _own_databases() -> frozenset[str]:
+    database = settings.DATABASES["default"]
+    is_server = "postgresql" in database["ENGINE"]
+    return frozenset({str(database["NAME"])}) if is_server else frozenset()
 
 
 @lru_cache(maxsize=1)

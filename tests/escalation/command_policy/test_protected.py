@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from escalation.command_policy.decision import Decision, decide
 from escalation.command_policy.protected import Alive, OtherProcess, OwnProcess, Supervisor
 from sessions_app.models.session import Verdict
@@ -201,3 +203,47 @@ def test_processes_are_signalled_by_number_without_the_client_of_the_command(com
 @each_row("command", ["kill 77", "kill 10 77 4242", "pkill -f claude", "killall bwrap"])
 def test_its_own_processes_are_never_left_out_silently_where_they_are_meant(command):
     assert decide(policy(3, supervisor=LAB), request(command)).rule == "supervisor is protected"
+
+
+OWN_DATABASE = Supervisor(users=frozenset({"ops", "1000"}), databases=frozenset({"claudeops"}))
+SELECT = "-c 'select 1'"
+
+
+def of_database(command: str, supervisor: Supervisor, **environment: str) -> Decision:
+    asked = replace(request(command), environment=environment)
+    return decide(policy(3, supervisor=supervisor), asked)
+
+
+@each_row(
+    "command",
+    [
+        f"psql claudeops {SELECT}",
+        f"psql -d claudeops {SELECT}",
+        f"psql -dclaudeops {SELECT}",
+        f"psql --dbname=claudeops {SELECT}",
+        f"psql -h localhost -d postgresql://ops@localhost/claudeops {SELECT}",
+        f"psql postgresql://localhost/claude%6fps {SELECT}",
+        f"psql -U claudeops {SELECT}",
+        "psql -d claudeops -c 'drop table sessions_app_session'",
+    ],
+)
+def test_no_tier_connects_to_the_own_database(command):
+    decision = of_database(command, OWN_DATABASE)
+
+    assert decision.verdict == Verdict.DENY
+    assert "supervisor is protected" in decision.rule
+
+
+def test_the_default_database_is_judged_too():
+    own_user = replace(OWN_DATABASE, users=frozenset({"claudeops"}))
+
+    assert of_database(f"psql {SELECT}", own_user).verdict == Verdict.DENY
+    assert of_database(f"psql {SELECT}", OWN_DATABASE, PGDATABASE="claudeops").verdict == (
+        Verdict.DENY
+    )
+    assert of_database(f"psql {SELECT}", own_user, PGDATABASE="shop").verdict == Verdict.ALLOW
+
+
+@each_row("command", [f"psql shop {SELECT}", f"psql {SELECT}", f"psql -U shop -d shop {SELECT}"])
+def test_other_databases_are_read(command):
+    assert of_database(command, OWN_DATABASE).verdict == Verdict.ALLOW
