@@ -76,6 +76,8 @@ class RefusalCode(StrEnum):
     SESSION_STATUS = "session_status"
     """The status of the session does not allow it."""
     NO_CONVERSATION = "no_conversation"
+    NO_TERMINAL = "no_terminal"
+    PAUSED = "paused"
     NOT_SUPPORTED = "not_supported"
     """The CLI of the session cannot do it."""
     PLAN_REQUESTED = "plan_requested"

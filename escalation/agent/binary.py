@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal
@@ -179,6 +180,8 @@ class RunRequest:
     """Configuration and conversations of the CLI, which its tools must not edit."""
     takes_messages: bool = False
     """Pass the prompt as a message, so that others can follow while it runs."""
+    is_interactive: bool = False
+    """A person talks to the CLI in a terminal, without turn limit and report."""
 
 
 def build_argv(binary: ClaudeBinary, request: RunRequest) -> list[str]:
@@ -186,15 +189,11 @@ def build_argv(binary: ClaudeBinary, request: RunRequest) -> list[str]:
     tier = request.tier
     return [
         binary.path,
-        "-p",
+        *(() if request.is_interactive else ("-p",)),
         *_conversation_flags(binary, request),
         *(() if request.is_kept or not binary.can_forget else ("--no-session-persistence",)),
         *("--model", tier.model),
-        *((INPUT_FLAG, "stream-json") if request.takes_messages else ()),
-        *("--output-format", "stream-json", "--verbose"),
-        *(("--json-schema", request.report_schema) if request.report_schema else ()),
-        *("--max-turns", str(tier.max_turns)),
-        *("--max-budget-usd", f"{request.max_budget_usd:f}"),
+        *(() if request.is_interactive else _print_flags(request)),
         *("--permission-mode", "dontAsk"),
         *("--setting-sources", ""),
         *("--settings", RUN_SETTINGS),
@@ -206,6 +205,17 @@ def build_argv(binary: ClaudeBinary, request: RunRequest) -> list[str]:
             ",".join((*tier.disallowed_tools, *_own_files(request.config_directory))),
         ),
     ]
+
+
+def _print_flags(request: RunRequest) -> tuple[str, ...]:
+    """Return the flags that the CLI takes only without a terminal."""
+    return (
+        *((INPUT_FLAG, "stream-json") if request.takes_messages else ()),
+        *("--output-format", "stream-json", "--verbose"),
+        *(("--json-schema", request.report_schema) if request.report_schema else ()),
+        *("--max-turns", str(request.tier.max_turns)),
+        *("--max-budget-usd", f"{request.max_budget_usd:f}"),
+    )
 
 
 def _own_files(directory: str) -> tuple[str, ...]:
@@ -233,6 +243,8 @@ def _conversation_flags(binary: ClaudeBinary, request: RunRequest) -> list[str]:
 # Environment of the CLI and its tools: a short list, and the names in CLAUDEOPS_PASS_ENV.
 
 ALWAYS_PASSED = ("PATH", "LANG", "LC_ALL", "TZ")
+OF_TERMINAL = ("TERM", "COLORTERM")
+"""Variables that describe the terminal of an interactive session."""
 RUN_MARK = "CLAUDEOPS_RUN"
 
 # Proxy settings for the API. Like the credentials, they reach the API proxy only, not the CLI.
@@ -302,3 +314,32 @@ def cli_environment(
         "DISABLE_AUTOUPDATER": "1",
         **({RUN_MARK: traces.mark} if traces.mark else {}),
     }
+
+
+# The CLI shows dialogs at its first interactive start: the theme, the trust in the directory, the
+# use of an API key. The operator has decided all of that already.
+KEY_END_LENGTH = 20
+"""Characters by which the CLI remembers an API key."""
+
+
+def answer_first_dialogs(config_directory: Path, workdir: Path, api_key: str) -> None:
+    """Store the answers to the dialogs of a first interactive start."""
+    path = config_directory / ".claude.json"
+    try:
+        stored = json.loads(path.read_text())
+    except (OSError, ValueError):
+        stored = {}
+    kept = stored if isinstance(stored, dict) else {}
+    projects = kept.get("projects")
+    projects = projects if isinstance(projects, dict) else {}
+    for directory in {str(workdir), os.path.realpath(workdir)}:
+        project = projects.get(directory)
+        answers = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
+        projects[directory] = {**(project if isinstance(project, dict) else {}), **answers}
+    kept |= {"hasCompletedOnboarding": True, "projects": projects}
+    kept.setdefault("theme", "dark")
+    if api_key:
+        kept["customApiKeyResponses"] = {"approved": [api_key[-KEY_END_LENGTH:]], "rejected": []}
+    with tempfile.NamedTemporaryFile("w", dir=config_directory, delete=False) as file:
+        file.write(json.dumps(kept))
+    Path(file.name).replace(path)

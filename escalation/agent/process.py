@@ -11,6 +11,7 @@ knows no sessions, and stops reading an environment at the first gap.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -18,8 +19,10 @@ import selectors
 import signal
 import subprocess
 import tempfile
+import termios
 import threading
 import time
+import tty
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -241,6 +244,70 @@ class StreamInput:
                 pipe.close()
 
 
+# Ctrl-Z, also as newer terminals send it. There is no shell that could continue the CLI.
+SUSPEND = (b"\x1a", b"\x1b[122;5u")
+# Ends the modes in which a CLI that was killed leaves the terminal: the other screen, mouse, focus
+# and paste reports, extended keys, the hidden cursor, colours.
+PLAIN_MODES = (
+    b"\x1b[?1049l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l"
+    b"\x1b[?2031l\x1b[<u\x1b[>4m\x1b[?25h\x1b[0m\r\n"
+)
+MOST_UNWRITTEN = 64 * 1024
+
+
+class Terminal:
+    """The terminal of a person, which is passed on to a pseudoterminal of the CLI.
+
+    The CLI does not get the terminal itself: it could type into the shell behind it, and a lost
+    connection would end it before it has written its transcript.
+    """
+
+    def __init__(self, stdin: int, stdout: int) -> None:
+        self._stdin = stdin
+        self._stdout = stdout
+        self.last_used = time.monotonic()
+        self.is_lost = False
+        """The connection has ended: nothing can be read or written any more."""
+
+    @contextlib.contextmanager
+    def passed_on(self) -> Iterator[tuple[int, int]]:
+        """Give input and output that do not block, in raw mode until the end of the block."""
+        before = termios.tcgetattr(self._stdin)
+        # Descriptors of our own: a mode of the given ones would hold for the shell, too.
+        with contextlib.ExitStack() as opened:
+            source = _reopened(self._stdin, os.O_RDONLY, opened)
+            target = _reopened(self._stdout, os.O_WRONLY, opened)
+            tty.setraw(self._stdin)
+            try:
+                yield source, target
+            finally:
+                with contextlib.suppress(termios.error):
+                    termios.tcsetattr(self._stdin, termios.TCSADRAIN, before)
+
+    def reset(self) -> None:
+        """End the modes in which a killed CLI has left the terminal."""
+        with contextlib.suppress(OSError):
+            os.write(self._stdout, PLAIN_MODES)
+
+    @property
+    def size(self) -> bytes:
+        """Rows and columns, as the kernel passes them on."""
+        try:
+            return fcntl.ioctl(self._stdout, termios.TIOCGWINSZ, bytes(8))
+        except OSError:
+            return bytes(8)
+
+
+def _reopened(descriptor: int, flags: int, opened: contextlib.ExitStack) -> int:
+    """Open a terminal again; one that belongs to another user is used as it is."""
+    try:
+        own = os.open(f"/proc/self/fd/{descriptor}", flags | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError:
+        return descriptor
+    opened.callback(os.close, own)
+    return own
+
+
 READ_BYTES = 256 * 1024
 TICK_SECONDS = 0.1
 # Time to end tools and write the transcript before the CLI is killed.
@@ -350,7 +417,11 @@ def run_process(
     with watcher.wakeup.opened():
         process = _started(argv, environment, cwd, prompt)
         stdin = prompt if isinstance(prompt, StreamInput) else None
-        return _read_to_end(_StartedProcess(process, watcher, traces, stdin), timeout_seconds)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        reader = _PipeReader(process.stdout, process.stderr, watcher, stdin)
+        run = _StartedProcess(process, watcher, traces, stdin, reader)
+        return _read_to_end(run, timeout_seconds)
 
 
 def _started(
@@ -375,6 +446,44 @@ def _started(
     if isinstance(prompt, StreamInput) and process.stdin is not None:
         prompt.open(process.stdin)
     return process
+
+
+def run_in_terminal(
+    argv: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    cwd: Path,
+    terminal: Terminal,
+    watcher: Watcher,
+    traces: Traces = Traces(),  # noqa: B008 - frozen
+) -> Ended:
+    """Run a process in a person's terminal to its end. Raise OSError if it cannot be started."""
+    with contextlib.ExitStack() as opened:
+        opened.enter_context(watcher.wakeup.opened())
+        ours, theirs = os.openpty()
+        opened.callback(os.close, ours)
+        source, target = opened.enter_context(terminal.passed_on())
+        try:
+            fcntl.ioctl(ours, termios.TIOCSWINSZ, terminal.size)
+            process = subprocess.Popen(
+                argv,
+                stdin=theirs,
+                stdout=theirs,
+                stderr=theirs,
+                cwd=cwd,
+                env=dict(environment),
+                start_new_session=True,
+                umask=ORDINARY_UMASK,
+            )
+        finally:
+            os.close(theirs)
+        reader = _TerminalReader(ours, source, target, terminal, watcher)
+        run = _StartedProcess(process, watcher, traces, None, reader)
+        reader.on_resize = run.tell_size
+        ended = _read_to_end(run, float("inf"))
+    if ended.manner != Manner.EXITED or ended.exit_code != 0:
+        terminal.reset()
+    return ended
 
 
 def _read_to_end(run: _StartedProcess, timeout_seconds: float) -> Ended:
@@ -403,15 +512,14 @@ class _StartedProcess:
         watcher: Watcher,
         traces: Traces,
         stdin: StreamInput | None,
+        reader: _PipeReader | _TerminalReader,
     ) -> None:
-        assert process.stdout is not None
-        assert process.stderr is not None
         self._process = process
         self._watcher = watcher
         self._traces = traces
         self._root = process_id(process.pid)
         self._stdin = stdin
-        self._reader = _PipeReader(process.stdout, process.stderr, watcher, stdin)
+        self._reader = reader
 
     @property
     def exit_code(self) -> int | None:
@@ -457,6 +565,12 @@ class _StartedProcess:
         self._process.poll()
         log = self._traces.tool_log
         return family(self._root, recorded_tools(log) if log else [], self._traces.mark)
+
+    def tell_size(self) -> None:
+        """Tell the CLI that its terminal has another size: it has no controlling terminal."""
+        for process in self.living():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process.pid, signal.SIGWINCH)
 
     def close(self) -> None:
         """Kill what is left of the CLI's process group and close the pipes."""
@@ -561,3 +675,118 @@ class _PipeReader:
                 receive(line)
         self._pipes.clear()
         self._selector.close()
+
+
+class _TerminalReader:
+    """Copies between a person's terminal and the pseudoterminal of the CLI. A wakeup ends the wait.
+
+    Neither side can block it. Without the person's terminal the output of the CLI is dropped.
+    """
+
+    def __init__(
+        self, pseudoterminal: int, source: int, target: int, terminal: Terminal, watcher: Watcher
+    ) -> None:
+        self._pseudoterminal = pseudoterminal
+        self._source = source
+        self._target = target
+        self._terminal = terminal
+        self._wakeup = watcher.wakeup
+        self._typed = bytearray()
+        self._unwritten = bytearray()
+        self._size = terminal.size
+        self.on_resize: Callable[[], None] = _ignore_stop
+        self.is_open = True
+        self.last_read = time.monotonic()
+        os.set_blocking(pseudoterminal, False)
+
+    def read(self, timeout: float) -> None:
+        self._resize()
+        with selectors.DefaultSelector() as selector:
+            for descriptor, events in self._wanted().items():
+                selector.register(descriptor, events)
+            selector.register(self._wakeup, selectors.EVENT_READ)
+            ready = {key.fd: mask for key, mask in selector.select(timeout)}
+        if self._wakeup.fileno() in ready:
+            self._wakeup.clear()
+        if ready.get(self._source, 0) & selectors.EVENT_READ:
+            self._read_keys()
+        if ready.get(self._pseudoterminal, 0) & selectors.EVENT_READ:
+            self._read_output()
+        self._write()
+
+    def finish(self) -> None:
+        self.is_open = False
+        self._write()
+
+    def _wanted(self) -> dict[int, int]:
+        """Return what to wait for on each descriptor."""
+        wanted: dict[int, int] = {}
+        if len(self._unwritten) < MOST_UNWRITTEN:
+            wanted[self._pseudoterminal] = selectors.EVENT_READ
+        if self._typed:
+            # Together with reading: a CLI that does not read its keys may still write.
+            wanted[self._pseudoterminal] = (
+                wanted.get(self._pseudoterminal, 0) | selectors.EVENT_WRITE
+            )
+        if not self._terminal.is_lost:
+            if len(self._typed) < MOST_UNWRITTEN:
+                wanted[self._source] = selectors.EVENT_READ
+            if self._unwritten:
+                wanted[self._target] = wanted.get(self._target, 0) | selectors.EVENT_WRITE
+        return wanted
+
+    def _read_keys(self) -> None:
+        try:
+            keys = os.read(self._source, READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            keys = b""
+        if not keys:
+            self._terminal.is_lost = True
+            return
+        self._terminal.last_used = time.monotonic()
+        for key in SUSPEND:
+            keys = keys.replace(key, b"")
+        self._typed += keys
+
+    def _read_output(self) -> None:
+        try:
+            data = os.read(self._pseudoterminal, READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            # The last process that had the pseudoterminal has ended.
+            data = b""
+        if not data:
+            self.is_open = False
+            return
+        self.last_read = self._terminal.last_used = time.monotonic()
+        self._unwritten += data
+
+    def _write(self) -> None:
+        _write_some(self._pseudoterminal, self._typed)
+        if not self._terminal.is_lost and not _write_some(self._target, self._unwritten):
+            self._terminal.is_lost = True
+        if self._terminal.is_lost:
+            self._unwritten.clear()
+
+    def _resize(self) -> None:
+        if (size := self._terminal.size) != self._size:
+            self._size = size
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(self._pseudoterminal, termios.TIOCSWINSZ, size)
+            self.on_resize()
+
+
+def _write_some(descriptor: int, waiting: bytearray) -> bool:
+    """Write what the descriptor takes now. Return False if it takes nothing any more."""
+    while waiting:
+        try:
+            del waiting[: os.write(descriptor, waiting)]
+        except BlockingIOError:
+            return True
+        except OSError:
+            waiting.clear()
+            return False
+    return True

@@ -54,10 +54,13 @@ def output_of(result: Mapping[str, Any]) -> str:
     )
 
 
+def model_of(line: Mapping[str, Any]) -> str:
+    return text_in(message_of(line).get("model"))
+
+
 def is_answer(line: Mapping[str, Any]) -> bool:
     """Return whether this is an answer of the model, which has a cost."""
-    said_by = message_of(line).get("model")
-    return line.get("type") == "assistant" and said_by != SYNTHETIC_MODEL
+    return line.get("type") == "assistant" and model_of(line) != SYNTHETIC_MODEL
 
 
 def is_main_thread(line: Mapping[str, Any]) -> bool:

@@ -43,7 +43,7 @@ class Entry:
 COMMANDS = (
     Entry("watch", "watch", "list, show, add, edit, remove, pause watches; set their autonomy"),
     Entry("run_cycle", "run", "run one cycle of a watch", (0, 1, 2)),
-    Entry("session", "run", "list, show, stop, ask, fork, retry or escalate sessions", (0, 1, 2)),
+    Entry("session", "run", "list, show, stop, ask, attach, fork, retry or escalate", (0, 1, 2)),
     Entry("approval", "run", "list, show, approve or reject what waits for a person", (0, 1, 2)),
     Entry("pause", "run", "start no new sessions until `unpause`"),
     Entry("unpause", "run", "let sessions start again"),

@@ -100,6 +100,14 @@ def list_row(session: Session) -> tuple[Cell | str, ...]:
     )
 
 
+def attached_line(session: Session) -> str:
+    """Return a line about a session that was in this terminal."""
+    said = session.error or f"{session.messages} messages"
+    return (
+        f"Session {session.pk} is {session.get_status_display()}: {said}, {session_cost(session)}."
+    )
+
+
 def stretch_line(shown: int, total: int, offset: int, what: str) -> str:
     """Return a line about the part that was shown, and how to see the next."""
     if not shown:

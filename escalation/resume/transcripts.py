@@ -10,6 +10,7 @@ The files of the CLI are validated when they are read, and replaced as a whole w
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import logging
@@ -426,6 +427,34 @@ def own_and_unheard(session: Session) -> tuple[list[Entry], list[Entry]]:
     return own, [entry for entry in own if str(entry.get("uuid")) not in heard]
 
 
+def _messages_beside(session: Session) -> list[Entry]:
+    """Messages of every conversation that was written since the session began, each once."""
+    path = _path_of(session)
+    if path is None:
+        return []
+    began = (session.started_at or session.created_at).timestamp()
+    found: dict[str, Entry] = {}
+    for each in sorted(path.parent.glob("*.jsonl"), key=lambda each: each != path):
+        with contextlib.suppress(OSError):
+            if each.stat().st_mtime >= began:
+                entries, _broken = whole_entries(each)
+                found = {str(e.get("uuid")): e for e in entries if is_message(e)} | found
+    return sorted(found.values(), key=lambda entry: str(entry.get("timestamp", "")))
+
+
+def transcript_state(session: Session) -> tuple[tuple[str, int, int], ...]:
+    """Return a value that changes when the CLI writes to a conversation of the session."""
+    path = _path_of(session)
+    if path is None:
+        return ()
+    found = []
+    for each in sorted(path.parent.glob("*.jsonl")):
+        with contextlib.suppress(OSError):
+            state = each.stat()
+            found.append((each.name, state.st_size, state.st_mtime_ns))
+    return tuple(found)
+
+
 def is_torn(session: Session, heard: set[str]) -> bool:
     """Return whether the transcript lacks calls of the stream or of its parent's transcript.
 
@@ -447,13 +476,18 @@ def own_messages(session: Session) -> list[Entry]:
 
     Left out are the copy of the parent's messages with which a fork begins, prompts, and messages
     that the CLI adds by itself, such as a result for a call that an earlier session left open.
+
+    In a terminal a person gives the prompts, and can begin other conversations, with `/clear`.
     """
     began = (session.started_at or session.created_at).isoformat()
+    entries = _messages_beside(session) if session.is_interactive else messages_on_disk(session)
     recent = [
         entry
-        for entry in messages_on_disk(session)
+        for entry in entries
         if str(entry.get("timestamp", "")).replace("Z", "+00:00") >= began
     ]
+    if session.is_interactive:
+        return [entry for entry in recent if not entry.get("isMeta")]
     called = {
         call for entry in recent if shape.is_answer(entry) for call in shape.begun_calls(entry)
     }

@@ -44,7 +44,9 @@ def settled_cost(session: Session, facts: StreamFacts, counted: Spending | None)
     """Cost by the result line, by the total in the CLI's transcript, or by the counted tokens."""
     if not (session.argv or session.cli_pid or facts.answered or facts.result):
         return NOTHING  # it was cut off before its process was started
-    if not facts.result and not facts.writes_lost and (by_total := _by_total(session, facts)):
+    # In a terminal a person can begin other conversations, each with a total of its own.
+    has_total = not facts.result and not (session.is_interactive and counted is not None)
+    if has_total and not facts.writes_lost and (by_total := _by_total(session, facts)):
         return by_total
     return own_cost(
         facts,

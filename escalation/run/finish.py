@@ -28,7 +28,15 @@ from django.utils import timezone
 
 from escalation.agent.process import Ended, Manner
 from escalation.agent.rate_limit import LimitSigns, RateLimitReached, Window, limit_in, windows_in
-from escalation.agent.stream import Edit, RecordedLine, StreamFacts, Tokens, edits_in
+from escalation.agent.stream import (
+    Edit,
+    RecordedLine,
+    StreamFacts,
+    Tokens,
+    edits_in,
+    is_answer,
+    model_of,
+)
 from escalation.report import checked_report
 from escalation.resume import transcripts
 from escalation.resume.transcripts import is_torn, own_and_unheard
@@ -339,6 +347,8 @@ def ending_of(
     limit = seen.rate_limit if _failed_by_itself(verdict, ended) else None
     if limit is not None:
         verdict = _cut_by_limit(limit)
+    if session.is_interactive:
+        verdict, limit = _in_terminal(verdict, ended), None
     report, problem = checked_report(facts.structured_output)
     if problem:
         # The problem quotes the report: it is computed again from the redacted report.
@@ -355,6 +365,7 @@ def ending_of(
         asked_for_by_tier=lineage.tier_that_asked,
         is_question=session.is_question,
         is_plan=session.is_plan,
+        attached_by=_attached_by(session),
         resume_refused=verdict.resume_refused,
         turn_limit=verdict.turn_limit,
         may_continue=_may_continue(lineage, tier, cost, limits),
@@ -403,10 +414,27 @@ def ending_without_facts(
         asked_for_by_tier=lineage.tier_that_asked,
         is_question=session.is_question,
         is_plan=session.is_plan,
+        attached_by=_attached_by(session),
         record_too_thin=record_too_thin,
         why_not=why_not,
         stored=cost if record_too_thin else {**cost, "error": error},
     )
+
+
+def _in_terminal(verdict: RunVerdict, ended: Ended) -> RunVerdict:
+    """Judge a conversation in a terminal: it has no result, and ends when the person leaves it."""
+    left = ended.manner == Manner.EXITED and ended.exit_code == 0
+    closed = ended.stop is not None and ended.stop.cause == StopCause.FOREGROUND
+    if left or closed:
+        return RunVerdict(judgement=Judgement.WENT_WELL)
+    return RunVerdict(judgement=verdict.judgement, error=verdict.error)
+
+
+def _attached_by(session: Session) -> str:
+    """Return the person who holds the conversation; empty if it is not in a terminal."""
+    if not session.is_interactive:
+        return ""
+    return session.requested_by.get_username() if session.requested_by else "a removed account"
 
 
 def _spent(cost: OwnCost, tokens: Tokens) -> dict[str, Any]:
@@ -544,7 +572,8 @@ def _notes(session: Session, facts: StreamFacts, ended: Ended) -> list[Note]:
 
 def _id_warning(session: Session, facts: StreamFacts) -> str:
     """Warn about an id that differs (REQ-1): only an id that the CLI reported can be resumed."""
-    if facts.session_id == session.session_id:
+    nothing_said = session.is_interactive and not facts.answered
+    if facts.session_id == session.session_id or nothing_said:
         return ""
     if facts.session_id:
         return (
@@ -809,3 +838,7 @@ def read_from_transcript(session: Session, recorder: Recorder, facts: StreamFact
         facts.observe(entry)
     for entry in own:
         facts.learn_usage(entry)
+    if session.is_interactive and own:
+        # There is no stream that reports the id and the model.
+        facts.session_id = session.session_id
+        facts.model = next((model_of(entry) for entry in own if is_answer(entry)), "")

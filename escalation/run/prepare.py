@@ -20,6 +20,7 @@ from django.conf import settings
 
 from escalation.agent.binary import (
     NO_CREDENTIALS,
+    OF_TERMINAL,
     ClaudeBinary,
     RunRequest,
     build_argv,
@@ -154,17 +155,23 @@ def prepare(lineage: Lineage, recorder: Recorder, run_environment: Mapping[str, 
     sandbox = _sandbox(lineage, tier, around, traces, budget)
     continuation, facts = _continuation(lineage, tier, binary)
     record = _record(lineage, continuation, recorder)
-    prompt = prompt_for(lineage, tier, continuation, record)
+    if session.is_interactive and not isinstance(continuation, Resume):
+        raise CannotRun(
+            f"The conversation cannot be resumed: {continuation.why}.", WhyNot.CONVERSATION
+        )
+    # In a terminal the person says what to do.
+    prompt = "" if session.is_interactive else prompt_for(lineage, tier, continuation, record)
     _warn_of_manifest(session, continuation, recorder)
     request = RunRequest(
         tier=tier,
         session_id=str(uuid.uuid4()),
         resumes=continuation.session_id if isinstance(continuation, Resume) else None,
-        report_schema=None if session.is_question else REPORT_SCHEMA_JSON,
+        report_schema=REPORT_SCHEMA_JSON if session.expects_report else None,
         max_budget_usd=budget.left,
         is_kept=not session.cycle.ephemeral,
         config_directory=str(config_directory),
-        takes_messages=binary.takes_messages,
+        takes_messages=binary.takes_messages and not session.is_interactive,
+        is_interactive=session.is_interactive,
     )
     environment = cli_environment(
         around,
@@ -172,7 +179,7 @@ def prepare(lineage: Lineage, recorder: Recorder, run_environment: Mapping[str, 
         home=_made(run_directory_of(session) / "home"),
         config_directory=config_directory,
         api_retries=settings.CLAUDEOPS_API_RETRIES,
-        also_pass=settings.CLAUDEOPS_PASS_ENV,
+        also_pass=(*settings.CLAUDEOPS_PASS_ENV, *(OF_TERMINAL if session.is_interactive else ())),
         traces=traces,
     )
     argv, session_id = build_argv(binary, request), conversation_id(binary, request)

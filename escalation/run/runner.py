@@ -18,7 +18,7 @@ import signal
 import socket
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -33,6 +33,7 @@ from django.db import OperationalError, connection
 from django.db.models import Max
 from django.utils import timezone
 
+from escalation.agent.binary import answer_first_dialogs
 from escalation.agent.event_text import describe_event, summary_line
 from escalation.agent.process import (
     Ended,
@@ -41,8 +42,10 @@ from escalation.agent.process import (
     ReaderWakeup,
     StopAsked,
     StreamInput,
+    Terminal,
     Watcher,
     boot_id,
+    run_in_terminal,
     run_process,
     started_at,
 )
@@ -56,6 +59,7 @@ from escalation.queue import (
     running_tiers,
     wait_for_slot,
 )
+from escalation.resume import transcripts
 from escalation.resume.facts import resume_limits
 from escalation.run.command_checks import (
     BypassCheck,
@@ -75,6 +79,7 @@ from escalation.supervisor import budgets
 from escalation.supervisor.budgets import waits_for_others
 from escalation.supervisor.successors import Lineage, lineage_of
 from sessions_app.costs.spending import budgets_of_session
+from sessions_app.credentials import API_KEY
 from sessions_app.models import (
     Approval,
     Conversation,
@@ -92,6 +97,8 @@ from sessions_app.text import as_text
 from sessions_app.tiers import LOWEST_TIER
 
 LOOK_SECONDS = 0.5
+TERMINAL_IDLE_SECONDS = 3600.0
+"""A terminal that nobody uses would keep the watch from its next cycle."""
 
 AskedToStop = Callable[[], StopAsked | None]
 """Called about ten times a second; a value that is not None stops the session."""
@@ -158,17 +165,41 @@ class ToldMessages:
         return rows
 
 
+class TranscriptReader:
+    """Reads the messages that the CLI adds to its transcript while a person talks to it."""
+
+    def __init__(self, session: Session, receive: Callable[[dict[str, Any]], None]) -> None:
+        self._session = session
+        self._receive = receive
+        self._next_look = 0.0
+        self._state: object = ()
+        self._seen: set[str] = set()
+
+    def look(self) -> None:
+        """Look at intervals. What is written later is read by `finish_run`."""
+        if time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + LOOK_SECONDS
+        if (state := transcripts.transcript_state(self._session)) == self._state:
+            return
+        self._state = state
+        for entry in transcripts.own_messages(self._session):
+            if (number := str(entry.get("uuid"))) not in self._seen:
+                self._seen.add(number)
+                self._receive(entry)
+
+
 @contextmanager
-def stop_on_signals(cause: str, words: str) -> Iterator[AskedToStop]:
+def stop_on_signals(
+    cause: str, words: str, numbers: Iterable[signal.Signals] = (signal.SIGINT, signal.SIGTERM)
+) -> Iterator[AskedToStop]:
     """Stop the session on Ctrl-C or SIGTERM, with its record kept."""
     received: list[str] = []
 
     def remember(number: int, frame: FrameType | None) -> None:
         received.append(signal.Signals(number).name)
 
-    previous = {
-        number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    previous = {number: signal.signal(number, remember) for number in numbers}
     try:
         yield lambda: StopAsked(cause, f"{received[0]}, {words}") if received else None
     finally:
@@ -330,9 +361,20 @@ def run(
     if reason := persistently(lambda: admit(session, now)):
         logger.info("Session %s does not start: %s", session.pk, reason)
         return False
+    return run_claimed(session, listener=listener, asked_to_stop=asked_to_stop)
+
+
+def run_claimed(
+    session: Session,
+    *,
+    listener: Listener | None = None,
+    asked_to_stop: AskedToStop = nobody_asks,
+    terminal: Terminal | None = None,
+) -> bool:
+    """Run a session that this process has claimed; return False if it is postponed."""
     persistently(learn_addresses)
     recorder = Recorder(session, listener)
-    tier_run = TierRun(session, recorder, asked_to_stop)
+    tier_run = TierRun(session, recorder, asked_to_stop, terminal)
     try:
         persistently(session.cycle.begin)
         try:
@@ -343,6 +385,10 @@ def run(
             tier_run.finish_unstarted(missing)
     except Postponed as postponed:
         reason, began = str(postponed), session.started_at
+        if session.is_interactive:
+            # A worker has no terminal.
+            tier_run.finish_unstarted(CannotRun(reason, WhyNot.WORKER))
+            return True
         persistently(lambda: _put_back(session, recorder, reason, began))
         return False
     except BaseException as error:
@@ -355,10 +401,17 @@ def run(
 class TierRun:
     """A claimed session while it is carried out, with the facts that its ending needs."""
 
-    def __init__(self, session: Session, recorder: Recorder, asked_to_stop: AskedToStop) -> None:
+    def __init__(
+        self,
+        session: Session,
+        recorder: Recorder,
+        asked_to_stop: AskedToStop,
+        terminal: Terminal | None = None,
+    ) -> None:
         self._session = session
         self._recorder = recorder
         self._asked_to_stop = asked_to_stop
+        self._terminal = terminal
         self._facts = StreamFacts()
         self._began: float | None = None
         self._ended: Ended | None = None
@@ -391,6 +444,7 @@ class TierRun:
                 recorder=self._recorder,
                 facts=self._facts,
                 asked_to_stop=self._asked_to_stop,
+                terminal=self._terminal,
             )
             self._began = time.monotonic()
             try:
@@ -410,6 +464,9 @@ class TierRun:
         plan = prepare(self.lineage, self._recorder, run_environment)
         self._recorder.note(EventKind.STARTED, plan.announcement)
         self._recorder.note(EventKind.SETTINGS, str(resume_limits()))
+        if self._terminal is not None:
+            # Nobody waits in a terminal until it may start.
+            return plan
         if PauseSwitch.is_on():
             raise Postponed("Claude Ops was paused before the session began")
         if why := waits_for_rate_limit(self._session):
@@ -573,6 +630,8 @@ class CliRun:
     recorder: Recorder
     facts: StreamFacts
     asked_to_stop: AskedToStop
+    terminal: Terminal | None = None
+    """The terminal of a person who talks to the CLI."""
 
     _fault: StopAsked | None = field(default=None, init=False)
     """Violation by the session itself that stops it."""
@@ -603,7 +662,11 @@ class CliRun:
             heartbeat.started(cli)
             while_reading.enter_context(timeout(READING_TIMEOUT_SECONDS))
 
+        transcript = TranscriptReader(self.session, self._observe_message)
+
         def on_tick() -> StopAsked | None:
+            if self.terminal is not None:
+                transcript.look()
             self.commands.tick()
             self.recorder.tick()
             if self.told is not None:
@@ -611,11 +674,33 @@ class CliRun:
             if heartbeat.beat():
                 self._renew_budget()
             faults = self._fault or self._spent()
-            return faults or heartbeat.lost or self.asked_to_stop() or stop_request.asked()
+            asked = self.asked_to_stop() or stop_request.asked() or self._left_terminal()
+            return faults or heartbeat.lost or asked
 
+        argv, environment = sandbox.around(plan.argv), {**plan.environment, **sandbox.environment}
+        if self.terminal is not None:
+            answer_first_dialogs(
+                plan.sandbox.config_directory, plan.workdir, environment.get(API_KEY, "")
+            )
+            return run_in_terminal(
+                argv,
+                environment=environment,
+                cwd=plan.workdir,
+                terminal=self.terminal,
+                watcher=Watcher(
+                    on_stdout=self._observe,
+                    on_stderr=self.recorder.stderr_line,
+                    has_result=lambda: False,
+                    on_tick=on_tick,
+                    wakeup=self.commands.wakeup,
+                    on_start=on_start,
+                    on_stopping=self.facts.note_stop,
+                ),
+                traces=plan.traces,
+            )
         return run_process(
-            sandbox.around(plan.argv),
-            environment={**plan.environment, **sandbox.environment},
+            argv,
+            environment=environment,
             cwd=plan.workdir,
             prompt=self.stdin or plan.prompt,
             timeout_seconds=plan.tier.timeout_seconds,
@@ -649,8 +734,26 @@ class CliRun:
         parsed = self.recorder.stream_line(line)
         if parsed.is_noise:
             return
-        self.facts.observe(parsed.payload)
-        if command := self.commands.observe(parsed.payload):
+        self._check(parsed.payload)
+
+    def _observe_message(self, entry: dict[str, Any]) -> None:
+        """Record a message of the transcript: in a terminal the CLI prints no stream."""
+        self.commands.events.write()
+        self.recorder.message_from_transcript(entry)
+        self._check(entry)
+
+    def _left_terminal(self) -> StopAsked | None:
+        if self.terminal is None:
+            return None
+        if self.terminal.is_lost:
+            return StopAsked(Session.StopCause.FOREGROUND, "the connection was lost")
+        if time.monotonic() - self.terminal.last_used > TERMINAL_IDLE_SECONDS:
+            return StopAsked(Session.StopCause.FOREGROUND, "the terminal was idle for an hour")
+        return None
+
+    def _check(self, payload: dict[str, Any]) -> None:
+        self.facts.observe(payload)
+        if command := self.commands.observe(payload):
             self._fault = self._fault or StopAsked(
                 Session.StopCause.UNGUARDED,
                 f"A command ran without a decision of the command policy: {command}",

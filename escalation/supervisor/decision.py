@@ -142,6 +142,8 @@ class Ending:
     """A question of a person; no report is expected."""
     is_plan: bool = False
     """A plan session."""
+    attached_by: str = ""
+    """The person who held the conversation in a terminal."""
     resume_refused: bool = False
     turn_limit: bool = False
     may_continue: bool = False
@@ -271,6 +273,8 @@ def decide(
     """Decides what follows. `claims`: those of the report, checked against the record."""
     if end.is_plan:
         return Planned("The plan is shown with the approval." if end.went_well else end.error)
+    if end.attached_by:
+        return Leave(f"Attached by {end.attached_by}. {end.error}".strip())
     if end.stopped_by and not end.is_question:
         reason = f"Tier {end.tier} was stopped by {end.stopped_by}."
         return Stop(Cycle.Outcome.NEEDS_PERSON, reason, stopped_by=end.stopped_by)

@@ -108,11 +108,11 @@ def retry(
     confirmed: bool = False,
 ) -> Session:
     """Runs the same tier again, from the end of its parent."""
-    if session.status not in RETRIED:
+    if session.status not in RETRIED or session.is_interactive:
         raise OperationRefused(
             RefusalCode.SESSION_STATUS,
             f"Session {session.pk} is {session.get_status_display()}: only a session that did not "
-            "end well can be retried.",
+            "end well, and was not in a terminal, can be retried.",
         )
     # A question stays a question: a retry must not get the tools of the tier.
     purpose = Session.Purpose.FOLLOW_UP if session.is_question else Session.Purpose.RETRY

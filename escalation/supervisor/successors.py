@@ -354,7 +354,8 @@ class Lineage:
 
         mine = point(self.session)
         earlier = (run for run in self.relatives if run.pk < self.session.pk and run.started_at)
-        return tuple(sorted((run for run in earlier if point(run) == mine), key=lambda run: run.pk))
+        same = (run for run in earlier if point(run) == mine and not run.is_interactive)
+        return tuple(sorted(same, key=lambda run: run.pk))
 
     @property
     def started_again(self) -> bool:

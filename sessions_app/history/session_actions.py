@@ -69,7 +69,8 @@ def actions_for(
         return tuple(offered)
     if has_conversation and may_run_again:
         offered.append(_fork(session))
-    if session.status in RETRIED and (may_run_again or session.is_question):
+    may_retry = session.status in RETRIED and not session.is_interactive
+    if may_retry and (may_run_again or session.is_question):
         offered.append(_retry(session))
     may_escalate = not objection_to(session.tier + 1, session.cycle.policy)
     if _is_finished(session) and may_escalate and not chain_is_spent:
@@ -123,7 +124,7 @@ def _never_began(session: Session) -> bool:
 
 
 def _looked_only(session: Session) -> bool:
-    return session.is_question or session.is_plan
+    return session.is_question or session.is_plan or session.is_interactive
 
 
 def _escalate_is_less(session: Session, withheld: WithheldTier) -> bool:

@@ -39,6 +39,7 @@ class Purpose(models.TextChoices):
     RETRY = "retry", "retry"
     RECOVERY = "recovery", "continued after an interruption"
     PLAN = "plan", "plan, without changes"
+    ATTACHED = "attached", "attached in a terminal"
 
     @property
     def traits(self) -> Traits:
@@ -70,21 +71,25 @@ class Traits:
     """Is about finished work and gets no new work."""
     is_compared: bool
     """Counts in the comparison of resume and handoff."""
+    is_interactive: bool
+    """Is held by a person in a terminal: without a prompt and a report, and nothing follows it."""
 
 
 # fmt: off
 _ROWS: Mapping[Purpose, tuple[int, ...]] = {
     # in the order of the fields:
-    # evidence, change, question, plan, ends, continues, budget, branch, looks back, compared
-    Purpose.TIER:         (1, 1, 0, 0, 1, 0, 0, 0, 0, 1),
-    Purpose.REPORT:       (1, 1, 0, 0, 1, 1, 1, 0, 1, 0),
-    Purpose.CONTINUATION: (1, 1, 0, 0, 1, 1, 1, 0, 0, 0),
-    Purpose.FINDINGS:     (1, 1, 0, 0, 1, 1, 0, 0, 0, 0),
-    Purpose.FOLLOW_UP:    (0, 0, 1, 0, 1, 0, 0, 1, 1, 0),
-    Purpose.FORK:         (1, 1, 0, 0, 1, 0, 0, 1, 0, 0),
-    Purpose.RETRY:        (1, 1, 0, 0, 1, 0, 0, 1, 0, 1),
-    Purpose.RECOVERY:     (1, 1, 0, 0, 1, 1, 1, 0, 0, 0),
-    Purpose.PLAN:         (0, 0, 0, 1, 0, 0, 0, 1, 0, 0),
+    # evidence, change, question, plan, ends, continues, budget, branch, looks back, compared,
+    # interactive
+    Purpose.TIER:         (1, 1, 0, 0, 1, 0, 0, 0, 0, 1, 0),
+    Purpose.REPORT:       (1, 1, 0, 0, 1, 1, 1, 0, 1, 0, 0),
+    Purpose.CONTINUATION: (1, 1, 0, 0, 1, 1, 1, 0, 0, 0, 0),
+    Purpose.FINDINGS:     (1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0),
+    Purpose.FOLLOW_UP:    (0, 0, 1, 0, 1, 0, 0, 1, 1, 0, 0),
+    Purpose.FORK:         (1, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0),
+    Purpose.RETRY:        (1, 1, 0, 0, 1, 0, 0, 1, 0, 1, 0),
+    Purpose.RECOVERY:     (1, 1, 0, 0, 1, 1, 1, 0, 0, 0, 0),
+    Purpose.PLAN:         (0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0),
+    Purpose.ATTACHED:     (0, 1, 0, 0, 1, 0, 0, 1, 1, 0, 1),
 }
 # fmt: on
 TRAITS: Mapping[Purpose, Traits] = {
@@ -603,6 +608,14 @@ class Session(models.Model):
     @property
     def is_plan(self) -> bool:
         return self.traits.is_plan
+
+    @property
+    def is_interactive(self) -> bool:
+        return self.traits.is_interactive
+
+    @property
+    def expects_report(self) -> bool:
+        return not (self.is_question or self.is_interactive)
 
     @property
     def resumed(self) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from argparse import ArgumentParser
 from dataclasses import asdict
 from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
 
+from escalation.agent.process import Terminal
 from escalation.errors import OperationRefused, RefusalCode
 from escalation.management.arguments import (
     SESSION_HELP,
@@ -20,15 +23,17 @@ from escalation.management.arguments import (
     terminal_user,
 )
 from escalation.management.commands.run_cycle import confirm_or_stop, finish_command
-from escalation.management.output import Refused, TerminalCommand, write_table
+from escalation.management.output import ExitCode, Refused, TerminalCommand, write_table
 from escalation.management.session_text import (
     HEADINGS,
+    attached_line,
     list_row,
     message_lines,
     show_lines,
     stretch_line,
 )
 from escalation.queue import leave_to_caller
+from escalation.run.terminal import attach, require_attachable
 from escalation.supervisor import manual
 from escalation.supervisor.manual import WAITING, stop_cycle
 from sessions_app.archive.messages import messages_of
@@ -37,6 +42,7 @@ from sessions_app.models import Session
 from sessions_app.text import json_text
 from sessions_app.tiers import LOWEST_TIER
 
+STDIN, STDOUT = 0, 1
 SHOWING = {
     "list": "the latest sessions, newest first",
     "show": "all that is known about a session",
@@ -44,6 +50,7 @@ SHOWING = {
 }
 STOP = "stop a running session, or cancel one that waits; nothing follows it"
 TELL = "tell a running session something; it reads it before its next step"
+ATTACH = "talk in the conversation of an ended session, in this terminal"
 COMMAND_LINE = "the command line"
 GOING_ON = {
     "follow_up": "ask a question in the same conversation, with reading tools only",
@@ -64,6 +71,12 @@ class Command(TerminalCommand):
         telling = verbs.add_parser("tell", help=TELL)
         telling.add_argument("id", help=SESSION_HELP)
         telling.add_argument("text", help="what to tell it")
+        attaching = verbs.add_parser("attach", help=ATTACH)
+        attaching.add_argument("id", help=SESSION_HELP)
+        attaching.add_argument("--as", metavar="USER", help="the account that talks")
+        attaching.add_argument(
+            "--no-input", action="store_true", help="do not ask before higher tiers"
+        )
         for verb, meaning in GOING_ON.items():
             _add_going_on(verbs.add_parser(verb, help=meaning), verb)
 
@@ -79,6 +92,8 @@ class Command(TerminalCommand):
                 self._stop(session_named(options["id"]))
             case "tell":
                 self._tell(session_named(options["id"]), options["text"])
+            case "attach":
+                self._attach(session_named(options["id"]), options)
             case _:
                 self._go_on(session_named(options["id"]), options)
 
@@ -127,6 +142,28 @@ class Command(TerminalCommand):
         except OperationRefused as refused:
             raise Refused(refused.code, refused) from refused
         self.stdout.write(f"Session {session.pk} is told it before its next request.")
+
+    def _attach(self, session: Session, options: dict[str, Any]) -> None:
+        if not (os.isatty(STDIN) and os.isatty(STDOUT)):
+            raise Refused(
+                RefusalCode.NO_TERMINAL,
+                "There is no terminal. Over ssh, ask for one: ssh -t HOST claudeops session attach "
+                f"{session.pk}",
+            )
+        account = account_named(options["as"])
+        try:
+            require_attachable(session, by=account)
+            if session.tier > LOWEST_TIER and not options["no_input"]:
+                asked = f"Tier {session.tier} may change {session.workdir}. Start it? [y/N] "
+                confirm_or_stop(self, asked)
+            created = attach(session, Terminal(STDIN, STDOUT), by=account)
+        except OperationRefused as refused:
+            raise Refused(refused.code, refused) from refused
+        with contextlib.suppress(OSError):
+            # The connection may be lost.
+            self.stdout.write(attached_line(created))
+        if created.status != Session.Status.COMPLETED:
+            raise SystemExit(ExitCode.PERSON)
 
     def _go_on(self, session: Session, options: dict[str, Any]) -> None:
         try:

@@ -12,15 +12,18 @@ HOLDS_FOR = {
     "counts_as_evidence": {
         *("tier", "report", "continuation", "findings", "fork", "retry", "recovery"),
     },
-    "may_change": {"tier", "report", "continuation", "findings", "fork", "retry", "recovery"},
+    "may_change": {
+        *("tier", "report", "continuation", "findings", "fork", "retry", "recovery", "attached"),
+    },
     "is_question": {"follow_up"},
     "is_plan": {"plan"},
     "ends_cycle": {purpose.value for purpose in Purpose} - {"plan"},
     "continues_tier": {"report", "continuation", "findings", "recovery"},
     "spends_tier_budget": {"report", "continuation", "recovery"},
-    "starts_branch": {"follow_up", "fork", "retry", "plan"},
-    "looks_back": {"report", "follow_up"},
+    "starts_branch": {"follow_up", "fork", "retry", "plan", "attached"},
+    "looks_back": {"report", "follow_up", "attached"},
     "is_compared": {"tier", "retry"},
+    "is_interactive": {"attached"},
 }
 
 
