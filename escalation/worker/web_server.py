@@ -14,19 +14,24 @@ import sys
 import threading
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import uvicorn
-from django.db import connection
 
-from escalation.worker.health import worker_was_seen
-from escalation.worker.notifier import Notifier, tell_of_silent_workers
+if TYPE_CHECKING:
+    from escalation.worker.notifier import Notifier
 
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 60.0
 
 
+# Models are imported late: they need Django, which the application sets up.
+
+
 def look_until(stop: threading.Event) -> None:
+    from escalation.worker.notifier import Notifier
+
     notifier = Notifier()
     look(notifier)
     while not stop.wait(LOOK_SECONDS):
@@ -34,6 +39,11 @@ def look_until(stop: threading.Event) -> None:
 
 
 def look(notifier: Notifier) -> None:
+    from django.db import connection
+
+    from escalation.worker.health import worker_was_seen
+    from escalation.worker.notifier import tell_of_silent_workers
+
     try:
         tell_of_silent_workers()
         if not worker_was_seen():
@@ -91,12 +101,8 @@ def main(host: str, port: int) -> None:
 
 def _run_watchdog(stop: threading.Event) -> None:
     """Waits until a worker that starts at the same time has written its first heartbeat."""
-    if stop.wait(FIRST_LOOK_SECONDS):
-        return
-    # Imported late: it needs Django, which the application sets up.
-    from escalation.worker.web_server import look_until
-
-    look_until(stop)
+    if not stop.wait(FIRST_LOOK_SECONDS):
+        look_until(stop)
 
 
 HOST_ERRORS = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}

@@ -66,12 +66,12 @@ def test_a_killed_worker_withdraws_the_approval_and_runs_nothing(waiting: Instal
     assert processes_mentioning(mark) == []
 
 
-def test_a_stop_of_the_worker_ends_the_waiting_at_once(waiting: Installation):
+def test_a_stop_of_the_worker_leaves_the_question_to_the_next_session(waiting: Installation):
     waiting.processes[0].send_signal(signal.SIGTERM)
 
     waiting.processes[0].wait(30)
 
-    assert state_of_approval(waiting) == "withdrawn"
+    assert state_of_approval(waiting) == "waiting"
     assert container(waiting).startswith("Exited")
 
 

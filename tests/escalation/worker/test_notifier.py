@@ -140,7 +140,7 @@ def test_a_failed_check_is_logged(monkeypatch, caplog):
     def fail() -> int:
         raise DatabaseError("gone")
 
-    monkeypatch.setattr(web_server, "tell_of_silent_workers", fail)
+    monkeypatch.setattr(notifier, "tell_of_silent_workers", fail)
 
     web_server.look(Notifier())
 
