@@ -87,8 +87,6 @@ class Understanding:
     """Set if it signals processes by name: `kill` with their numbers is executed instead."""
     inner: tuple[Argv, ...] = ()
     """Vectors that it runs: behind `sudo`, on another host, in a container."""
-    only_in_sandbox: bool = False
-    """It may write or run something, which a command sandbox without grants holds."""
     elsewhere: bool = False
     """The inner vectors run on another host or in a container, outside of any sandbox."""
 

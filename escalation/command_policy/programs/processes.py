@@ -9,7 +9,6 @@ or starts a program.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from escalation.command_policy.grants import HOST, PROCESS_TABLE, PROCESSES
 from escalation.command_policy.programs.options import (
@@ -208,13 +207,6 @@ def networkctl(argv: Argv) -> Understanding:
     return looks(argv, PROCESSES)
 
 
-def tree(argv: Argv) -> Understanding:
-    try:
-        return looking(TABLE["tree"], PROCESSES, OPERANDS["tree"])(argv)
-    except NotUnderstood:
-        return replace(looks(argv), only_in_sandbox=True)
-
-
 def lsof(argv: Argv) -> Understanding:
     """Read lsof without -D, which writes a file."""
     if flag := next((word for word in argv[1:] if re.match(r"-.*D", word)), ""):
@@ -245,7 +237,6 @@ GRAMMARS: dict[str, Grammar] = {
     "top": top,
     "fuser": fuser,
     "networkctl": networkctl,
-    "tree": tree,
     "lsof": lsof,
     "ip": ip,
 }

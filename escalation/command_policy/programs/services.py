@@ -141,7 +141,8 @@ def systemctl(argv: Argv) -> Understanding:
         level = NEVER  # A unit file of choice, which runs as root.
     if level == SAFE and any(map(MANY_AT_ONCE.search, units)):
         level = FULL
-    options = tuple(word for word in argv[1:] if word not in line.operands)
+    named = set(line.operands)
+    options = tuple(word for word in argv[1:] if word not in named)
     return replace(
         acts(f"systemctl {verb}", (*units, *options), level, WHY[level], BUS),
         argv=("systemctl", "--no-pager", *argv[1:]),

@@ -105,8 +105,7 @@ def test_no_words_bring_a_grammar_down(program, words, elsewhere):
         found = understand((program, *words), elsewhere=elsewhere)
 
         assert is_sound(found)
-        without = found.only_in_sandbox or found.action.startswith("openssl")
-        assert found.grant or program not in SHIMS or without
+        assert found.grant or program not in SHIMS or found.action.startswith("openssl")
 
 
 def is_sound(found: Understanding) -> bool:
