@@ -556,6 +556,9 @@ class _StartedProcess:
     def stop(self) -> None:
         """End all processes of the run, and read their last output: it may have the cost."""
         self._watcher.on_stopping()
+        # A CLI that still waits for messages does not end by SIGTERM.
+        if self._stdin is not None:
+            self._stdin.close()
         stop_family(self.living, GRACE_SECONDS, wait=self._read_or_sleep)
         if self._process.poll() is None:
             self._process.kill()
