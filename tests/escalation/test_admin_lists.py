@@ -18,6 +18,7 @@ from sessions_app.models import (
     BudgetNotice,
     Conversation,
     DailyVerdict,
+    FileContent,
     LoginFailure,
     Manifest,
     PauseSwitch,
@@ -47,7 +48,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
 
 MOST_QUERIES = 12
 # Rows without a list: the search index and encrypted bytes.
-WITHOUT_A_LIST = {Manifest, SearchText, TranscriptChunk}
+WITHOUT_A_LIST = {FileContent, Manifest, SearchText, TranscriptChunk}
 LISTED = sorted(model._meta.label_lower for model in admin.site._registry)
 
 

@@ -72,7 +72,6 @@ def test_list_has_a_field_for_the_text(operator_client):
 
     page = operator_client.get(reverse(LIST)).content.decode()
 
-    assert "Question, approach or reason:" in page
     assert 'name="request"' in page
 
 

@@ -76,7 +76,7 @@ def test_with_json_it_prints_data(found):
     assert code == 0
     sandbox = {"sandbox", "why_no_sandbox", "key", "why_key_inside", "limits"}
     policy = {"new_watch", "scheduled_watches", "budgets", "expected_this_month"}
-    ours = {"encrypted", "login", *policy}
+    ours = {"encrypted", "login", "prices", *policy}
     assert {*PER_RUN, "path", "source", "verdict", *sandbox, *ours} == set(data)
     assert data["login"] == "ANTHROPIC_API_KEY: an API key"
     assert data["encrypted"] == "the key decrypts all checked data"

@@ -18,7 +18,7 @@ from tests.escalation.refusals import command_refused
 
 pytestmark = pytest.mark.django_db
 HOSTILE = '{"tier": 1, "expect": "deny", "command": "systemctl restart nginx"}'
-HARMLESS = '{"tier": 2, "expect": "allow", "command": "ls"}'
+HARMLESS = '{"tier": 2, "expect": "allow", "command": "echo x"}'
 MISJUDGED = '{"tier": 1, "expect": "allow", "command": "ssh nas \'reboot \\u001b[2J\'"}'
 
 
@@ -52,7 +52,7 @@ def test_dry_prints_the_decision_on_each_row(corpus):
 
     assert code == 0
     assert "ok     Tier 1 deny     systemctl restart nginx" in said
-    assert "ok     Tier 2 allow    ls" in said
+    assert "ok     Tier 2 allow    echo x" in said
     assert "isolate (in the sandbox): runs in the sandbox" in said
     assert "2 tried, 0 failed" in said
 

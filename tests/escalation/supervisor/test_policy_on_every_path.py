@@ -172,7 +172,7 @@ def test_a_queued_first_tier_starts_with_any_policy(fake_cli, session):
     assert run(session).status == Status.COMPLETED
 
 
-def test_a_manual_escalation_in_a_dry_run_starts_a_tier_without_write_tools(fake_cli, workdir):
+def test_a_manual_escalation_in_a_dry_run_starts_a_tier_that_may_not_write(fake_cli, workdir):
     """As it was found: Tier 2 ran and wrote a file."""
     fake_cli.reports(a_report(services=(("web", "down"),)))
     fake_cli.reports(HEALTHY)
@@ -187,7 +187,5 @@ def test_a_manual_escalation_in_a_dry_run_starts_a_tier_without_write_tools(fake
     assert thought.status == Status.COMPLETED
     assert (thought.sandbox["changes_nothing"], thought.sandbox["writable"]) == (True, [])
     allowed = thought.argv[thought.argv.index("--allowedTools") + 1]
-    denied = thought.argv[thought.argv.index("--disallowedTools") + 1]
     assert not {"Write", "Edit"} & set(allowed.split(","))
-    assert {"Write", "Edit"} <= set(denied.split(","))
     assert "**Dry run:** change nothing" in thought.prompt

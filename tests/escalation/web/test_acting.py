@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import socket
 from datetime import timedelta
 
 import pytest
@@ -13,10 +14,12 @@ from django.urls import reverse
 from django.utils import timezone
 from django_q.models import OrmQ
 
+from escalation.sandbox.edited_files import digest_of
 from escalation.web.urls import actions
 from escalation.worker.schedules import pause
 from sessions_app.models import (
     Approval,
+    Change,
     Channel,
     Cycle,
     Incident,
@@ -29,6 +32,7 @@ from sessions_app.models import (
 )
 from tests.factories import (
     ApprovalFactory,
+    ChangeFactory,
     ChannelFactory,
     CycleFactory,
     IncidentFactory,
@@ -63,7 +67,22 @@ def subject(workdir) -> dict[str, int]:
     failed = SessionFactory(failed=True, workdir=str(workdir), cycle=CycleFactory(watch=watch))
     before = SessionFactory(tier=2, escalated=True, cycle=CycleFactory(running=True))
     waiting = SessionFactory(tier=3, parent_session=before, status=Session.Status.AWAITING_APPROVAL)
+    (workdir / "new.conf").write_text("x")
+    edited = SessionFactory(
+        tier=2,
+        host=socket.gethostname(),
+        cycle=CycleFactory(watch=watch, workdir=str(workdir)),
+        sandbox={"writable": [str(workdir)]},
+    )
+    change = ChangeFactory(
+        session=edited,
+        kind=Change.Kind.EDIT,
+        path=str(workdir / "new.conf"),
+        before=Change.Before.ABSENT,
+        left_digest=digest_of(b"x"),
+    )
     return {
+        "changes": change.pk,
         "watches": watch.pk,
         "sessions": failed.pk,
         "cycles": waiting.cycle_id,
@@ -91,6 +110,7 @@ def everything() -> list[object]:
         list(Incident.objects.values()),
         list(Approval.objects.values()),
         list(Channel.objects.values()),
+        list(Change.objects.values()),
         OrmQ.objects.count(),
     ]
 
@@ -181,7 +201,8 @@ def test_a_revoked_right_is_gone_with_the_next_request(subject):
 
 
 def pages(client: Client, subject: dict[str, int]) -> str:
-    running = SessionFactory(running=True)
+    running = SessionFactory(running=True, argv=["claude", "--input-format", "stream-json"])
+    withheld = SessionFactory(cycle=CycleFactory(max_tier=1))
     addresses = [
         reverse("web:overview"),
         f"{reverse('web:start')}?new=1",
@@ -194,8 +215,10 @@ def pages(client: Client, subject: dict[str, int]) -> str:
         reverse("web:approval", args=[subject["approvals"]]),
         reverse("web:session", args=[subject["sessions"]]),
         reverse("web:session", args=[running.pk]),
+        reverse("web:session", args=[withheld.pk]),
         reverse("web:cycle", args=[running.cycle_id]),
         reverse("web:incident", args=[subject["incidents"]]),
+        reverse("web:change", args=[subject["changes"]]),
         reverse("web:autonomy", args=[subject["watches"]]),
         reverse("web:channels"),
         *(reverse("web:channel", args=[target.pk]) for target in Channel.objects.all()),
