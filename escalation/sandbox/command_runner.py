@@ -1131,8 +1131,9 @@ class CommandRunner:
         """Deny a program on the host outside the directories of the run."""
         if decision.is_denied or not self._runs_on_host(decision):
             return decision
-        if decision.grant != grants.HOST or self._paths.is_own_directory(cwd):
-            return decision  # Other programs on the host only look.
+        only_looks = self._sandboxes is not None and decision.grant != grants.HOST
+        if only_looks or self._paths.is_own_directory(cwd):
+            return decision
         workdir = self._paths.workdir
         return _denied("not there", f"On the host nothing runs in {cwd}: `cd {workdir}` first.")
 

@@ -43,6 +43,11 @@ class SessionAction:
     is_harmless: bool = False
 
     @property
+    def most_dollars(self) -> str:
+        """Value for a field of a form."""
+        return f"{self.most_usd:.2f}" if self.most_usd is not None else ""
+
+    @property
     def limit(self) -> str:
         return token_limit(self.longest_request)
 

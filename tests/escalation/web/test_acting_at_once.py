@@ -139,6 +139,7 @@ numbers = {{
     "sandbox": {{place: proof.pk for place in everywhere}},
     "incidents": numbers_of(incidents),
     "approvals": numbers_of(approvals),
+    "changes": {{place: 1 for place in everywhere}},
 }}
 routes = {{str(route.name): str(route.pattern) for route in urlpatterns}}
 form = {{

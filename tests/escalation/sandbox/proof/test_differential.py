@@ -112,6 +112,7 @@ def test_what_the_runner_executes_beside_the_policy_is_found(host: ProofHost):
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.prove
 def test_some_thousand_texts_have_no_difference(host: ProofHost):
     outcome = compare_texts(host, 2000, 1, lambda line: None)
 
