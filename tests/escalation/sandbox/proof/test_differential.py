@@ -112,6 +112,15 @@ def test_what_the_runner_executes_beside_the_policy_is_found(host: ProofHost):
 
 
 @pytest.mark.timeout(300)
+def test_some_texts_run_nothing_that_the_policy_does_not_allow(host: ProofHost):
+    outcome = compare_texts(host, 500, 1, lambda line: None)
+
+    ran = [each for each in outcome.differences if each.happened != "was allowed and did not run"]
+    assert ran == []
+    assert outcome.texts == 500
+    assert min(outcome.asked, outcome.ran) > 100
+
+
 @pytest.mark.prove
 def test_some_thousand_texts_have_no_difference(host: ProofHost):
     outcome = compare_texts(host, 2000, 1, lambda line: None)
