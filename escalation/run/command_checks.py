@@ -385,8 +385,13 @@ class CommandEvents:
         """Record a command that the CLI itself refused."""
         self._waiting.put((record, None))
 
+    def store(self) -> None:
+        """Write the events that have arrived to the database, or to the spool."""
+        self.write()
+        self._recorder.flush()
+
     def write(self) -> None:
-        """Write the events that have arrived."""
+        """Pass the events that have arrived to the recorder."""
         while True:
             try:
                 record, end = self._waiting.get_nowait()
@@ -514,9 +519,16 @@ class CommandApprovals:
     earlier, and ends with the session.
     """
 
-    def __init__(self, session: Session, recorder: Recorder, plan: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        recorder: Recorder,
+        events: CommandEvents,
+        plan: Callable[[], str],
+    ) -> None:
         self._session = session
         self._recorder = recorder
+        self._events = events
         self._plan = plan
         self._new: SimpleQueue[ApprovalQuestion] = SimpleQueue()
         self._held: list[PendingCommand] = []
@@ -567,6 +579,8 @@ class CommandApprovals:
         if left <= 0:
             question.settle(ApprovalAnswer(approved=False, words=WAITED_ENOUGH))
             return
+        # First, so that a recovery knows of every command whose approval was asked for.
+        self._events.store()
         record = question.record
         approval = approvals.question_about(
             self._session,

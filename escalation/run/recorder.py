@@ -274,11 +274,15 @@ class Recorder:
         self._add(SessionEvent.Source.SUPERVISOR, kind, payload)
 
     def tick(self) -> None:
-        """Write the batch if it is due; where the database refuses, spool it."""
+        """Write the batch if it is due."""
         if not self._waiting:
             return
         if len(self._waiting) < FLUSH_COUNT and time.monotonic() - self._oldest < FLUSH_SECONDS:
             return
+        self.flush()
+
+    def flush(self) -> None:
+        """Write the batch now; where the database refuses, spool it."""
         try:
             self._write()
         except OperationalError as error:

@@ -565,14 +565,17 @@ class RunCommands:
         session, wakeup, bypass = lineage.session, ReaderWakeup(), BypassCheck()
         injection = injection_check_of(lineage, wakeup)
         changes = RunChanges(session, wakeup)
+        events = CommandEvents(recorder, bypass, changes)
         return cls(
             wakeup=wakeup,
             injection=injection,
-            approvals=CommandApprovals(session, recorder, plan=lambda: injection.last_words),
+            approvals=CommandApprovals(
+                session, recorder, events, plan=lambda: injection.last_words
+            ),
             changes=changes,
             bypass=bypass,
             refusals=CliRefusals(decider_for(plan.sandbox), str(plan.workdir)),
-            events=CommandEvents(recorder, bypass, changes),
+            events=events,
         )
 
     @contextmanager

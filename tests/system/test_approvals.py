@@ -51,19 +51,26 @@ def test_a_command_approved_from_a_terminal_runs_and_fixes_the_cycle(waiting: In
     assert container(waiting).startswith("Up")
 
 
-def test_a_killed_worker_withdraws_the_approval_and_runs_nothing(waiting: Installation):
+def test_an_approval_takes_effect_after_the_worker_that_waited_was_killed(waiting: Installation):
     os.killpg(waiting.processes[0].pid, signal.SIGKILL)
     waiting.processes[0].wait()
     mark = waiting.rows("SELECT run_mark FROM sessions WHERE status = 'running'")[0][0]
 
     waiting.manage("recover")
+    left = (state_of_approval(waiting), container(waiting)[:6], processes_mentioning(mark))
     late = waiting.manage("approval", "approve", "1", "--as", "grace")
+    waiting.start("worker")
 
-    assert state_of_approval(waiting) == "withdrawn"
-    assert late.returncode == 2
-    assert "the session is over" in late.stderr
-    assert container(waiting).startswith("Exited")
-    assert processes_mentioning(mark) == []
+    assert left == ("waiting", "Exited", [])
+    assert late.returncode == 0, late.stderr
+    outcome = wait_until(
+        lambda: waiting.rows("SELECT outcome FROM sessions_app_cycle WHERE outcome != ''"),
+        "the cycle ends",
+    )
+    assert outcome == [("fixed",)]
+    assert container(waiting).startswith("Up")
+    used = waiting.rows("SELECT used_at IS NOT NULL FROM sessions_app_approval")
+    assert used == [(1,)]
 
 
 def test_a_stop_of_the_worker_leaves_the_question_to_the_next_session(waiting: Installation):
