@@ -15,6 +15,7 @@ from escalation.report import HEALTHY, Report, Service
 from sessions_app.history.claims import Claim, ClaimCheck, proven
 from sessions_app.history.services import display_name, one_spelling
 from sessions_app.models import Cycle, Incident, Session
+from sessions_app.models.cycle import Fact
 from sessions_app.text import cut, one_line
 from sessions_app.tiers import LOWEST_TIER
 
@@ -176,6 +177,19 @@ class Finding:
     @property
     def key(self) -> tuple[str, str, str]:
         return self.scope, self.kind, self.cause
+
+
+def finding_of(fact: Fact, scope: str) -> Finding:
+    """Returns the finding of a fact, under the cause that reports of the service have too."""
+    name = display_name(fact.service)
+    return Finding(
+        kind=Kind.PROBLEM,
+        scope=scope,
+        cause=one_spelling(fact.service),
+        title=one_line(f"{name}: {fact.source} {fact.name} fails", LONGEST_TITLE),
+        severity=fact.severity,
+        detail=cut("\n".join(filter(None, (fact.words, fact.output))), LONGEST_DETAIL),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,7 +6,7 @@ written, or neither has happened. Every change holds `installation_lock`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ from escalation.incidents.findings import (
     Fix,
     SessionSummary,
     could_not_run,
+    finding_of,
     findings_of,
     is_of_a_run,
 )
@@ -45,6 +46,7 @@ from sessions_app.models import (
     Session,
     Watch,
 )
+from sessions_app.models.cycle import Fact
 from sessions_app.models.incident import ReportedService
 from sessions_app.models.installation import moment_text
 from sessions_app.redaction.redact import redacted
@@ -84,7 +86,7 @@ class IncidentEntries:
     events: list[tuple[Incident, IncidentEvent]] = field(default_factory=list)
     notifications: list[tuple[Incident, str, str]] = field(default_factory=list)
 
-    def open(self, finding: Finding, *, times_seen: int = 1) -> Incident:
+    def open(self, finding: Finding, *, times_seen: int = 1, fact: Fact | None = None) -> Incident:
         is_of_all = finding.scope == INSTALLATION
         watch = None if is_of_all else self.cycle.watch if self.cycle else self.watch
         incident = Incident(
@@ -97,6 +99,8 @@ class IncidentEntries:
             watch=watch,
             watch_name=watch.name if watch else "",
             drill=self.cycle.drill if self.cycle else "",
+            found_by=fact.source if fact else self._found_by,
+            began_at=fact.since if fact else None,
             first_seen_at=self.at,
             last_seen_at=self.at,
             times_seen=times_seen,
@@ -107,6 +111,13 @@ class IncidentEntries:
             self._notify(incident, Notification.Kind.INCIDENT_OPENED, finding.detail)
         self._add_event(incident, IncidentEvent.Kind.OPENED, finding.detail)
         return incident
+
+    @property
+    def _found_by(self) -> str:
+        """A person noticed it if they asked for the cycle in their own words."""
+        cycle = self.cycle
+        by_person = cycle and cycle.trigger in Cycle.ATTENDED_TRIGGERS and cycle.prompt.strip()
+        return Incident.FoundBy.PERSON if by_person else Incident.FoundBy.MODEL
 
     def change(self, incident: Incident, change: object, text: str = "") -> bool:
         """Applies a change. Returns False if the incident stays as it is."""
@@ -317,6 +328,41 @@ def note(finding: Finding, watch: Watch | None = None) -> None:
             again = Incident.objects.filter(pk=incident.pk)
             again.update(last_seen_at=entries.at, times_seen=F("times_seen") + 1)
         entries.write()
+
+
+def note_facts(watch: Watch, facts: Sequence[Fact], cycle: Cycle | None = None) -> list[Incident]:
+    """Records what probes and alerts say about services. Returns the incidents concerned.
+
+    `cycle`: the cycle that these facts started, or that was active.
+    """
+    scope, touched = f"watch:{watch.pk}", []
+    with installation_lock():
+        entries, incidents = IncidentEntries(watch=watch, cycle=cycle), unresolved(scope)
+        for fact in facts:
+            finding = finding_of(fact, scope)
+            incident = incidents.get(finding.key)
+            if incident is not None:
+                _enter_fact(entries, incident, finding, fact)
+            elif fact.is_failing:
+                incident = incidents[finding.key] = entries.open(finding, fact=fact)
+            if incident is not None and incident not in touched:
+                touched.append(incident)
+        entries.write()
+    return touched
+
+
+def _enter_fact(entries: IncidentEntries, incident: Incident, finding: Finding, fact: Fact) -> None:
+    now, cycle = snapshot_of(incident), incident.last_cycle
+    if not fact.is_failing:
+        is_own = incident.found_by == Incident.FoundBy.PROBE or now.state == State.VERIFYING
+        change = states.recovered(now, entries.at, is_proved=fact.proves and is_own)
+    else:
+        incident.detail = finding.detail
+        change = states.failing(now, entries.at, finding.severity)
+    entries.change(incident, change, finding.detail)
+    if not fact.is_failing:
+        # A cycle that runs now has neither found nor fixed it.
+        incident.last_cycle = cycle
 
 
 def _unresolved_of(cycle: Cycle) -> Unresolved:

@@ -99,6 +99,31 @@ def seen(
     )
 
 
+def failing(now: IncidentState, at: datetime, severity: int) -> Change:
+    """A probe or an alert found it failing. A tier that works on it continues."""
+    change = seen(now, at, severity)
+    if now.state != State.WORKING or not isinstance(change, Changed):
+        return change
+    return replace(change, state=replace(change.state, state=State.WORKING))
+
+
+def recovered(now: IncidentState, at: datetime, *, is_proved: bool) -> Change:
+    """The probes or alerts that found it have ended.
+
+    Without a proof it seems recovered, and a probe or a cycle has to confirm it. While a tier works
+    on it, the end of the cycle decides whether the agent fixed it.
+    """
+    if now.is_resolved:
+        return RESOLVED_ALREADY
+    if now.state == State.VERIFYING:
+        return verified(now, at) if is_proved else WAITS_FOR_VERIFICATION
+    if now.state == State.WORKING or not is_proved:
+        if now.healthy_cycles:
+            return Kept(RefusalCode.INCIDENT_UNCHANGED, "it seems recovered already")
+        return Changed(replace(now, healthy_cycles=1), Step.RECOVERED)
+    return Changed(_ended(now, at, ResolvedBy.ITSELF), Step.RESOLVED, Notify.INCIDENT_RESOLVED)
+
+
 def seen_healthy(now: IncidentState, at: datetime) -> Change:
     """A cycle found it healthy. The second in a row resolves it."""
     if now.is_resolved:

@@ -694,8 +694,8 @@ def _who(approval: Approval) -> str:
     return approval.decided_by.get_username() if approval.decided_by else "A person"
 
 
-# The injection check: logs, web pages, files and alerts are data. A command that repeats text from
-# them word for word may be an instruction of their author, so a person approves it first.
+# The injection check: logs, web pages, files, probes and alerts are data. A command that repeats
+# text from them word for word may be an instruction of their author, so a person approves it first.
 # Only commands with an effect are compared. A model may also rephrase an injected command: against
 # that the tier, the command policy and the sandbox must hold.
 #
@@ -861,6 +861,9 @@ def injection_check_of(lineage: Lineage, wakeup: ReaderWakeup | None = None) -> 
     named = tuple(_named_by_people(session.cycle, lineage.path, manifest))
     before = ToolOutputs(named=map(redacted, named))
     before.add(redacted(manifest.unaccepted))
+    for fact in session.cycle.facts:
+        before.add(fact.output)
+        before.add(fact.name)
     if session.tier > LOWEST_TIER:
         for run in lineage.path[:-1]:
             _add_stored_outputs(run, before)

@@ -159,6 +159,7 @@ def prepare(lineage: Lineage, recorder: Recorder, run_environment: Mapping[str, 
         raise CannotRun(
             f"The conversation cannot be resumed: {continuation.why}.", WhyNot.CONVERSATION
         )
+    session.cycle.refresh_from_db(fields=["evidence"])
     # In a terminal the person says what to do.
     prompt = "" if session.is_interactive else prompt_for(lineage, tier, continuation, record)
     _warn_of_manifest(session, continuation, recorder)
@@ -215,6 +216,7 @@ def prepare(lineage: Lineage, recorder: Recorder, run_environment: Mapping[str, 
             "continued_guard": getattr(continuation, "guard", ""),
             "continuation_facts": facts,
             "handoff": record,
+            "facts_told": len(session.cycle.evidence),
         },
         announcement=_announcement(tier, binary, continuation),
     )

@@ -26,6 +26,7 @@ from escalation.tiers import Tier
 from sessions_app.history.incidents import remedies_that_failed
 from sessions_app.history.resume import Continuation, Fresh, Guard, Handoff, Resume
 from sessions_app.models import Cycle, Session, SessionEvent
+from sessions_app.models.cycle import Fact
 from sessions_app.models.session import EventKind
 from sessions_app.redaction.redact import redacted
 from sessions_app.text import cut_to_tokens, estimated_tokens, one_line
@@ -52,6 +53,7 @@ def new_token() -> str:
 
 CALLS_SHOWN = 3
 REMEDIES_SHOWN = 3
+FACTS_SHOWN = 4
 CALL_LENGTH = 400
 # More is redacted than is shown, so that no secret is cut in half and missed.
 REDACTED_LENGTH = 10_000
@@ -91,6 +93,15 @@ class OperatorContext:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Evidence:
+    """Facts of probes and alerts, in lines, redacted."""
+
+    all: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+    """Those that no prompt of the conversation has told yet."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PromptContext:
     """Facts of a session that its prompt is written from."""
 
@@ -105,6 +116,7 @@ class PromptContext:
     """Earlier sessions with the same parent and purpose that did not end well."""
     failed_remedies: tuple[str, ...] = ()
     """Remedies of earlier cycles that did not hold; empty for Tier 1."""
+    evidence: Evidence = field(default_factory=Evidence)
     request: str = ""
     """Request of a person, or their reason for starting the session."""
     operator: OperatorContext = field(default_factory=OperatorContext)
@@ -160,6 +172,7 @@ def prompt_context_of(
         line=_line(lineage),
         attempts=tuple(earlier_run(run) for run in lineage.attempts if _ended_badly(run)),
         failed_remedies=_failed_remedies_of(session),
+        evidence=evidence_of(lineage),
         request=session.request,
         operator=(
             OperatorContext()
@@ -169,6 +182,17 @@ def prompt_context_of(
         record=json.dumps(record["content"], indent=1, ensure_ascii=False) if record else "",
         token=new_token(),
     )
+
+
+def evidence_of(lineage: Lineage) -> Evidence:
+    """Facts of the cycle, and those that the sessions before this one were not told."""
+    lines = tuple(map(evidence_line, lineage.session.cycle.facts))
+    told = max((run.facts_told or 0 for run in lineage.path[:-1]), default=0)
+    return Evidence(all=lines, new=lines[told:])
+
+
+def evidence_line(fact: Fact) -> str:
+    return f"{fact.words}: {fact.output}" if fact.output else fact.words
 
 
 def _failed_remedies_of(session: Session) -> tuple[str, ...]:
@@ -257,7 +281,7 @@ SHARED_PROMPTS = (
     *("cycle", "dry_run", "live_run", "closing"),
     *("escalation", "handoff", "granted", "by_hand", "report_is_done", "no_report"),
     *("earlier_attempt", "earlier_attempts", "traces", "cut_calls", "failed_remedies"),
-    "unaccepted_manifest",
+    *("unaccepted_manifest", "evidence", "new_facts"),
     *("task_escalation", "task_report", "task_continuation", "task_interrupted", "task_findings"),
     *("task_fork", "task_plan", "follow_up", "told"),
 )
@@ -285,6 +309,7 @@ ENDINGS = {
 # that the rest leaves, and not at all in fewer than `SHORTEST_QUOTE` tokens.
 ESCALATION_TOKENS = 495
 QUOTED_TOKENS = 300
+EVIDENCE_TOKENS = 1_500
 SHORTEST_QUOTE = 5
 OLD_NAMES = {"cycle": "round", "handoff": "takeover"}
 """File names of version 0.2, which are still read, with a warning."""
@@ -334,8 +359,24 @@ def _cycle(context: PromptContext) -> str:
         again=_paragraph(again),
         manifest=_manifest(context),
         instructions=disarmed(operator.instructions) or "None: make the usual checks.",
-        request=disarmed(operator.asked_for) or "Nothing in particular.",
+        request=_paragraphs(disarmed(operator.asked_for), _evidence(context))
+        or "Nothing in particular.",
     )
+
+
+def _evidence(context: PromptContext) -> str:
+    """Facts that started the cycle, as data; the newest first where they do not all fit."""
+    lines, room = [], EVIDENCE_TOKENS
+    for line in reversed(context.evidence.all):
+        shown = cut_to_tokens(disarmed(line), min(room, EVIDENCE_TOKENS // 3))
+        room -= estimated_tokens(shown)
+        if room < 0:
+            break
+        lines.append(shown)
+    if not lines:
+        return ""
+    fence = f"=====[ evidence {context.token} ]====="
+    return fill("evidence", fence=fence, facts="\n".join(lines))
 
 
 def _escalation(context: PromptContext) -> str:
@@ -451,9 +492,20 @@ def _reports(context: PromptContext) -> str:
 
 def _before(context: PromptContext, room: int = QUOTED_TOKENS) -> str:
     """Facts from before that are not in the conversation, quoted in a number of tokens."""
+    facts = _new_facts(context, room)
+    room -= estimated_tokens(facts)
     cut_off = _cut_off(context, room)
     remedies = _failed_remedies(context, room - estimated_tokens(cut_off))
-    return _paragraphs(_attempts(context), cut_off, remedies)
+    return _paragraphs(_attempts(context), facts, cut_off, remedies)
+
+
+def _new_facts(context: PromptContext, room: int) -> str:
+    """Facts that came while the cycle ran; for a handoff all of them. Quoted as data."""
+    if isinstance(context.continuation, Fresh):
+        return ""
+    is_handoff = isinstance(context.continuation, Handoff)
+    lines = context.evidence.all if is_handoff else context.evidence.new
+    return _quoted("new_facts", "facts", lines[-FACTS_SHOWN:], context, room)
 
 
 def _attempts(context: PromptContext) -> str:

@@ -26,6 +26,7 @@ from escalation.supervisor import breaker
 from escalation.supervisor.approvals import carried_over, pass_on, withdraw
 from escalation.supervisor.budgets import held_back, notify_of_use, tell_held
 from escalation.supervisor.cooldowns import clear_recovered
+from escalation.supervisor.cycles import wake_again
 from escalation.supervisor.decision import (
     AgainByHandoff,
     AskAgain,
@@ -216,6 +217,7 @@ def finish_cycle(
     recorder.note_outcome(cycle, why_not)
     clear_recovered(cycle)
     note_ping(cycle)
+    wake_again(cycle)
 
 
 def _once_more(session: Session) -> Session:

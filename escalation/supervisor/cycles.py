@@ -1,17 +1,28 @@
-"""Starts cycles. The database allows one active cycle per watch."""
+"""Starts cycles: for a schedule, for a person, and for facts of probes and alerts.
+
+The database allows one active cycle per watch.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from django.db import IntegrityError
+from django.db.models import Max
 
+from escalation.agent.binary import NO_CREDENTIALS, credentials_configured
 from escalation.errors import CycleActive, OperationRefused, RefusalCode
+from escalation.incidents import recorder
 from escalation.queue import installation_lock
 from escalation.supervisor.budgets import require_budget
 from escalation.supervisor.successors import AS_USUAL, RunChoice, begin
-from sessions_app.models import Cycle, Session, Watch
+from sessions_app.models import Cycle, Incident, PauseSwitch, Session, Watch
 from sessions_app.models.autonomy import refusal
+from sessions_app.models.cycle import Fact
+from sessions_app.redaction.redact import redacted
+from sessions_app.text import cut
 from sessions_app.tiers import LOWEST_TIER
 
 if TYPE_CHECKING:
@@ -30,6 +41,7 @@ def start(
     max_tier: int | None = None,
     choice: RunChoice = AS_USUAL,
     confirmed: bool = False,
+    evidence: Sequence[Fact] = (),
 ) -> Cycle:
     """Creates a cycle with its first session and enqueues it, in one transaction."""
     if why := refusal(tier, watch.policy):
@@ -41,6 +53,7 @@ def start(
         trigger=trigger,
         requested_by=requested_by,
         prompt=prompt,
+        evidence=[fact.stored() for fact in evidence],
         workdir=watch.workdir,
         instructions=watch.instructions,
         first_tier=tier,
@@ -84,3 +97,81 @@ def first_session(cycle: Cycle, choice: RunChoice = AS_USUAL) -> Session:
         continued_why="first run of the cycle",
         **choice.fields(cycle.first_tier),
     )
+
+
+LONGEST_OUTPUT = 2_000
+REDACTED_LENGTH = 10_000
+"""More is redacted than is stored, so that no secret is cut in half and missed."""
+GOOD = (Cycle.Outcome.HEALTHY, Cycle.Outcome.FIXED, Cycle.Outcome.NEEDS_PERSON)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Woken:
+    """Effect of facts: the cycle that they started or joined, or why there is none."""
+
+    cycle: Cycle | None = None
+    is_new: bool = False
+    why_not: str = ""
+    incidents: Sequence[Incident] = field(default_factory=list)
+
+
+def wake(watch: Watch, facts: Sequence[Fact]) -> Woken:
+    """Records facts of probes and alerts as incidents, and starts a cycle if one is failing.
+
+    While a cycle of the watch is active no other is started: it keeps the facts for its next tier,
+    and if none follows, another cycle starts at its end. A paused watch, the pause of everything, a
+    back-off and a spent budget leave the incident to a person and to the next cycle.
+    """
+    facts = [_safe(fact) for fact in facts]
+    failing = [fact for fact in facts if fact.is_failing]
+    with installation_lock():
+        active = Cycle.active_of(watch)
+        if active is not None:
+            active.add_facts(facts)
+            return Woken(cycle=active, incidents=recorder.note_facts(watch, facts, active))
+        started, why_not = _started(watch, failing, facts) if failing else (None, "")
+        incidents = recorder.note_facts(watch, facts, started)
+    return Woken(cycle=started, is_new=started is not None, why_not=why_not, incidents=incidents)
+
+
+def wake_again(cycle: Cycle) -> Cycle | None:
+    """Starts a cycle for failing facts that came too late for the sessions of this one.
+
+    The caller has ended the cycle in its transaction. A cycle without a prompt starts no other: it
+    would end like this one.
+    """
+    if cycle.watch is None or cycle.stopped_by or cycle.outcome not in GOOD:
+        return None
+    told = cycle.sessions.aggregate(most=Max("facts_told"))["most"]
+    cycle.refresh_from_db(fields=["evidence"])
+    if told is None or told >= len(cycle.evidence):
+        return None
+    untold = cycle.facts[told:]
+    last = {(fact.source, fact.name): fact for fact in untold}
+    failing = [fact for fact in last.values() if fact.is_failing]
+    return _started(cycle.watch, failing, failing)[0] if failing else None
+
+
+def _started(
+    watch: Watch, failing: Sequence[Fact], facts: Sequence[Fact]
+) -> tuple[Cycle | None, str]:
+    """Returns the new cycle, or None and the reason."""
+    watch.refresh_from_db()
+    if not watch.enabled:
+        return None, f"the watch {watch.name} is paused"
+    if PauseSwitch.is_on():
+        return None, "Claude Ops is paused"
+    if watch.is_backed_off:
+        return None, f"the watch {watch.name} failed too often and waits"
+    if not credentials_configured():
+        recorder.note_no_credentials(NO_CREDENTIALS)
+        return None, NO_CREDENTIALS
+    try:
+        return start(watch, trigger=failing[0].source, evidence=facts), ""
+    except OperationRefused as refused:
+        return None, str(refused)
+
+
+def _safe(fact: Fact) -> Fact:
+    output = cut(redacted(fact.output[:REDACTED_LENGTH]), LONGEST_OUTPUT)
+    return replace(fact, name=redacted(fact.name)[:200], output=output)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from typing import Any
+
 from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
@@ -9,7 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from sessions_app.models.autonomy import Policy, read_tiers
-from sessions_app.models.fields import OutsideCharField, OutsideTextField
+from sessions_app.models.fields import OutsideCharField, OutsideJSONField, OutsideTextField
 from sessions_app.models.watch import Watch, read_ask_rules
 from sessions_app.tiers import LOWEST_TIER, highest_tier, tier_choices
 
@@ -17,6 +22,62 @@ from sessions_app.tiers import LOWEST_TIER, highest_tier, tier_choices
 def removed_name(name: str) -> str:
     """Return the name to display for a watch that was removed."""
     return f"{name} (removed)" if name else "a removed watch"
+
+
+MOST_FACTS = 100
+"""Facts that one cycle keeps; an incident event records each further one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fact:
+    """Statement of a probe or an alert about a service. A cycle stores facts as its evidence.
+
+    Texts come from outside: `escalation/supervisor/cycles.py` redacts them before it stores them.
+    """
+
+    source: str
+    """Trigger of the cycle that it starts: `probe` or `alert`."""
+    name: str
+    """Name of the probe or of the alert."""
+    service: str
+    is_failing: bool = True
+    severity: int = 3
+    """Severity of the incident, as in `Incident.Severity`."""
+    at: datetime
+    """When it was noticed, by our own clock."""
+    since: datetime | None = None
+    """When the service began to fail, as far as known."""
+    last_good: datetime | None = None
+    output: str = ""
+    proves: bool = False
+    """True if it is enough to resolve an incident or to verify a fix: all probes are up."""
+
+    def stored(self) -> dict[str, Any]:
+        return {
+            name: value.isoformat() if isinstance(value, datetime) else value
+            for name, value in asdict(self).items()
+        }
+
+    @classmethod
+    def read(cls, stored: dict[str, Any]) -> Fact:
+        moments = {
+            name: datetime.fromisoformat(value) if (value := stored.get(name)) else None
+            for name in ("at", "since", "last_good")
+        }
+        known = {field.name for field in fields(cls)}
+        return cls(**{name: stored[name] for name in known & stored.keys()} | moments)
+
+    @property
+    def words(self) -> str:
+        """The fact in one line, without its output."""
+        state = "fails" if self.is_failing else "has recovered"
+        when = f" since {_moment(self.since)}" if self.since else f" at {_moment(self.at)}"
+        good = f", last good {_moment(self.last_good)}" if self.last_good else ""
+        return f"{self.source} {self.name} of {self.service} {state}{when}{good}"
+
+
+def _moment(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 class Cycle(models.Model):
@@ -30,6 +91,8 @@ class Cycle(models.Model):
         SCHEDULE = "schedule", "schedule"
         MANUAL = "manual", "manual"
         VERIFICATION = "verification", "verification of a fix"
+        PROBE = "probe", "failing probe"
+        ALERT = "alert", "alert"
 
     class State(models.TextChoices):
         QUEUED = "queued", "queued"
@@ -62,6 +125,11 @@ class Cycle(models.Model):
     )
     prompt = OutsideTextField(
         blank=True, help_text="Additional request of the person who started the cycle."
+    )
+    evidence = OutsideJSONField(
+        default=list,
+        blank=True,
+        help_text="Facts of probes and alerts that started the cycle or came while it ran.",
     )
     workdir = models.CharField("working directory", max_length=1000)
     instructions = OutsideTextField(blank=True)
@@ -143,6 +211,18 @@ class Cycle(models.Model):
         if self.drill:
             return f"drill {self.drill}"
         return self.watch.name if self.watch else removed_name(self.watch_name)
+
+    @property
+    def facts(self) -> list[Fact]:
+        return [Fact.read(stored) for stored in self.evidence]
+
+    def add_facts(self, facts: Sequence[Fact]) -> None:
+        """Append facts to the evidence. The caller prevents concurrent writes."""
+        self.refresh_from_db(fields=["evidence"])
+        added = [fact.stored() for fact in facts][: max(0, MOST_FACTS - len(self.evidence))]
+        if added:
+            self.evidence = [*self.evidence, *added]
+            self.save(update_fields=["evidence"])
 
     @property
     def policy(self) -> Policy:

@@ -66,6 +66,12 @@ class Incident(models.Model):
         PERSON = "person", "resolved by a person"
         ITSELF = "itself", "recovered without a fix"
 
+    class FoundBy(models.TextChoices):
+        PROBE = "probe", "a probe"
+        ALERT = "alert", "an alert"
+        MODEL = "model", "a model"
+        PERSON = "person", "a person"
+
     UNRESOLVED_STATES = (State.OPEN, State.ACKNOWLEDGED, State.WORKING, State.VERIFYING)
 
     watch = models.ForeignKey(
@@ -90,6 +96,13 @@ class Incident(models.Model):
     severity = models.PositiveSmallIntegerField(choices=Severity.choices, default=Severity.WARNING)
 
     state = models.CharField(max_length=20, choices=State.choices, default=State.OPEN)
+    found_by = models.CharField(max_length=10, choices=FoundBy.choices, default=FoundBy.MODEL)
+    began_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        help_text="When the service began to fail, if a probe or an alert knows; it was noticed "
+        "at first_seen_at.",
+    )
     first_seen_at = models.DateTimeField(default=timezone.now)
     last_seen_at = models.DateTimeField(default=timezone.now)
     times_seen = models.PositiveIntegerField(default=1)

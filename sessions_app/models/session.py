@@ -515,6 +515,12 @@ class Session(models.Model):
     cache_creation_tokens = models.PositiveBigIntegerField(default=0)
     context_tokens = models.PositiveBigIntegerField(default=0)
     context_window = models.PositiveBigIntegerField(default=0)
+    facts_told = models.PositiveSmallIntegerField(
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="Number of facts in the cycle's evidence when the prompt was written.",
+    )
     compactions = models.PositiveIntegerField(default=0)
     turns = models.PositiveIntegerField(default=0)
     messages = models.PositiveIntegerField(default=0)

@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from escalation.agent.process import ReaderWakeup
 from escalation.command_policy.decision import Decision
@@ -15,6 +16,7 @@ from escalation.run.command_checks import InjectionCheck, injection_check_of
 from escalation.run.manifest import accept_first
 from escalation.supervisor.successors import lineage_of
 from sessions_app.models import Cycle, Manifest
+from sessions_app.models.cycle import Fact
 from sessions_app.models.session import Verdict
 from tests.factories import (
     CommandEventFactory,
@@ -197,3 +199,11 @@ def test_waiting_thread_wakes_the_reader():
             asking.join(0.05)
 
     assert found == [Verdict.ALLOW]
+
+
+def test_command_from_a_fact_needs_approval():
+    fact = Fact(source="alert", name="Down", service="web", at=timezone.now(), output=COMMAND)
+    cycle = CycleFactory(running=True, evidence=[fact.stored()])
+    heard = injection_check_of(lineage_of(SessionFactory(running=True, tier=2, cycle=cycle)))
+
+    assert verdict(heard) == Verdict.ASK
