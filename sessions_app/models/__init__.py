@@ -13,6 +13,14 @@ from sessions_app.models.installation import (
     WorkerHeartbeat,
 )
 from sessions_app.models.notification import Channel, Message, Notification
+from sessions_app.models.probe import (
+    HeartbeatPing,
+    Maintenance,
+    Probe,
+    ProbeChange,
+    ProbeLease,
+    ProbeSum,
+)
 from sessions_app.models.search import SearchText
 from sessions_app.models.session import DailyVerdict, Session, SessionEvent
 from sessions_app.models.watch import Manifest, Watch
@@ -26,14 +34,20 @@ __all__ = [
     "Cycle",
     "DailyVerdict",
     "FileContent",
+    "HeartbeatPing",
     "Incident",
     "IncidentEvent",
     "LoginFailure",
+    "Maintenance",
     "Manifest",
     "Message",
     "Notification",
     "PauseSwitch",
     "PeriodCost",
+    "Probe",
+    "ProbeChange",
+    "ProbeLease",
+    "ProbeSum",
     "RateLimit",
     "SandboxProof",
     "SearchText",

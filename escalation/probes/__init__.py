@@ -1,0 +1,1 @@
+"""Probes: looks at services that need no model, run by the worker."""
