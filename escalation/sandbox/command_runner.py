@@ -24,6 +24,7 @@ import socket
 import stat
 import struct
 import subprocess
+import textwrap
 import threading
 import time
 from collections import deque
@@ -498,6 +499,15 @@ def _pipe() -> Iterator[tuple[int, IO[bytes]]]:
         yield reading, writer
 
 
+def _write_at_once(descriptor: int, text: bytes) -> None:
+    """Write a short text, unless that would have to wait."""
+    writable = select.poll()
+    writable.register(descriptor, select.POLLOUT)
+    if any(event & select.POLLOUT for _found, event in writable.poll(0)):
+        with contextlib.suppress(OSError):
+            os.write(descriptor, text)
+
+
 def _read_report(descriptor: int) -> bytes:
     os.set_blocking(descriptor, False)
     with contextlib.suppress(BlockingIOError):
@@ -747,10 +757,13 @@ CLIENT_CODES = {
     "curl": {Failure.NAME: 6, Failure.CONNECTION: 7},
     "wget": {Failure.NAME: 4, Failure.CONNECTION: 4},
 }
-NOT_YET = (
-    "No approver has answered yet, so it did not run. The question stays open for a while: run "
-    "exactly the same command again to find the answer."
+NOT_YET = "No approver has answered yet: it did not run."
+WAITS = (
+    "claudeops: waits for an approver: {command}\nclaudeops: if this call ends before the answer, "
+    "it does not run, and the question stays open for a while: run exactly the same command again "
+    "to find the answer.\n"
 )
+LONGEST_NAMED = 200
 ON_HOST = frozenset({grants.HOST, grants.PROCESSES, grants.RAW})
 """Grants of programs that run on the host itself; for those but the first the policy allows only
 vectors that look."""
@@ -810,6 +823,9 @@ class CommandRunner:
         self._texts = threading.BoundedSemaphore(AT_ONCE)
         self._programs = threading.BoundedSemaphore(2 * AT_ONCE)
         self._record_lock = threading.Lock()
+        self._errors: dict[str, int] = {}
+        """The descriptors of stderr of running Bash calls."""
+        self._errors_lock = threading.Lock()
         self._failed = 0
         self._failures: deque[tuple[int, Failure, str]] = deque(maxlen=50)
         self._threads: set[threading.Thread] = set()
@@ -901,10 +917,12 @@ class CommandRunner:
         cwd: str = "",
         parent: str = "",
         waiting: socket.socket | None = None,
+        has_signals: bool = False,
     ) -> Judged:
         """Decide, record, and wait for an approval where one is needed.
 
-        Also for the brokers, which judge requests; `waiting` is the client's connection.
+        Also for the brokers, which judge requests; `waiting` is the client's connection, and with
+        `has_signals` each byte on it is a signal.
         """
         began = time.perf_counter()
         decision = self._decision(decide)
@@ -920,7 +938,11 @@ class CommandRunner:
             return Judged(record=record, decision=decision, may_run=False, words=words)
         if decision.verdict != Verdict.ASK:
             return Judged(record=record, decision=decision, may_run=True)
-        answered = self._wait_for_approval(record, decision, decide, waiting)
+        gone = select.poll()
+        gone.register(self._stopping, select.POLLIN)
+        if waiting is not None:
+            gone.register(waiting, select.POLLRDHUP | (select.POLLIN if has_signals else 0))
+        answered = self._wait_for_approval(record, decision, decide, gone)
         if not answered.approved:
             self.record_end(record, NOT_RUN)
         return Judged(
@@ -1005,7 +1027,8 @@ class CommandRunner:
         def start() -> CommandOutcome:
             return self._run_text(judged.record, shell.command, request, connection, afterwards)
 
-        return self._run(judged, self._texts, start, connection, "sandbox", shell)
+        with self._saying(judged.record.call, request):
+            return self._run(judged, self._texts, start, connection, "sandbox", shell)
 
     def _run_text(
         self,
@@ -1046,7 +1069,8 @@ class CommandRunner:
             judged = self.judge(lambda: denied, shell.command, cwd=request.cwd)
             return DENIED, judged.words
         wanted = ExecRequest(argv=argv, cwd=request.cwd)
-        return self._execute(wanted, shell.command, request, connection, "", afterwards, shell)
+        with self._saying(secrets.token_hex(4), request):
+            return self._execute(wanted, shell.command, request, connection, "", afterwards, shell)
 
     # Programs.
 
@@ -1073,7 +1097,9 @@ class CommandRunner:
         def decide() -> Decision:
             return self._check_directory(self._decide(wanted), wanted.cwd)
 
-        judged = self.judge(decide, command, cwd=wanted.cwd, parent=parent, waiting=connection)
+        judged = self.judge(
+            decide, command, cwd=wanted.cwd, parent=parent, waiting=connection, has_signals=True
+        )
         if not judged.may_run:
             return DENIED, judged.words
         decision = self._in_own_files(judged.decision, wanted.cwd)
@@ -1286,16 +1312,13 @@ class CommandRunner:
         record: DecisionRecord,
         decision: Decision,
         decide: Callable[[], Decision],
-        connection: socket.socket | None,
+        gone: select.poll,
     ) -> ApprovalAnswer:
         """Wait for an approver, and decide again: the decision must be the same."""
         question = ApprovalQuestion(record)
         self._ask(question)
-        gone = select.poll()
-        gone.register(self._stopping, select.POLLIN)
-        if connection is not None:
-            # A byte is a signal: the CLI has cancelled the command.
-            gone.register(connection, select.POLLIN | select.POLLRDHUP)
+        if question.answer is None:
+            self._say_that_it_waits(record)
         while question.answer is None and not gone.poll(POLL_SECONDS * 1000):
             pass
         answer = question.answer
@@ -1309,6 +1332,30 @@ class CommandRunner:
             )
         question.began = True
         return answer
+
+    def _say_that_it_waits(self, record: DecisionRecord) -> None:
+        """Say so on stderr of the Bash call, before it can be cancelled.
+
+        The CLI kills a call and reads its output at once: what the client is told then is lost.
+        Brokers do not know whose call their client belongs to, so each running call says it.
+        """
+        named = textwrap.shorten(record.command, LONGEST_NAMED, placeholder=" …")
+        text = WAITS.format(command=named).encode("utf-8", "replace")
+        with self._errors_lock:
+            own = [found for call, found in self._errors.items() if call == record.parent]
+            for descriptor in own or self._errors.values():
+                _write_at_once(descriptor, text)
+
+    @contextmanager
+    def _saying(self, call: str, request: Request) -> Iterator[None]:
+        """Let programs of a Bash call write on its stderr until the end of the block."""
+        with self._errors_lock:
+            self._errors[call] = request.outputs[1]
+        try:
+            yield
+        finally:
+            with self._errors_lock:
+                del self._errors[call]
 
     def _refusal(self, record: DecisionRecord) -> CommandRefusal | None:
         try:

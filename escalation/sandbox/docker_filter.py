@@ -741,7 +741,7 @@ class _DockerExchange(Exchange):
 
     def _reason_against(self, effect: DockerEffect) -> str:
         try:
-            return self._judge(effect)
+            return self._judge(effect, self._client)
         except Exception:
             logger.exception("Could not judge an effect on Docker; it does not happen")
             return "It could not be checked whether this may happen now: try again."

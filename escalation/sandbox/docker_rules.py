@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -316,12 +317,12 @@ def ignore_refusal(vector: tuple[str, ...], reason: str, allowed_from: int) -> N
     """Default for a caller that records no refusals."""
 
 
-JudgeEffect = Callable[[DockerEffect], str]
+JudgeEffect = Callable[[DockerEffect, socket.socket], str]
 """Returns why an effect may not happen now, empty if it may. Called once for each effect before it
-happens, from the thread of its request, which it may hold up."""
+happens, with the client's connection, from the thread of its request, which it may hold up."""
 
 
-def allow_effect(effect: DockerEffect) -> str:
+def allow_effect(effect: DockerEffect, client: socket.socket) -> str:
     return ""
 
 

@@ -603,11 +603,12 @@ class KubeFilter:
         self,
         tier: int,
         connected: Callable[[], socket.socket],
-        judge_effect: Callable[[KubeEffect], str] = lambda effect: "",
+        judge_effect: Callable[[KubeEffect, socket.socket], str] = lambda effect, client: "",
         on_refusal: Callable[[KubeEffect, KubeRefusal], None] = lambda effect, refusal: None,
         on_answer: Callable[[KubeEffect, int], None] = lambda effect, status: None,
     ) -> None:
-        """`judge_effect` returns why a change may not happen now; empty if it may.
+        """`judge_effect` returns why a change may not happen now; empty if it may. It gets the
+        client's connection too, and may hold up the request.
 
         `on_refusal` is called for each change that the tier may not make, `on_answer` for each
         other one with the status of the cluster's answer, 0 if it was not passed on.
@@ -662,7 +663,8 @@ class _KubeExchange(Exchange):
             if decision.allowed_from:
                 self._filter.on_refusal(_effect(asked, body), decision)
             raise Refused(403, decision.message)
-        if decision.effect and (reason := self._filter.judge_effect(decision.effect)):
+        effect = decision.effect
+        if effect and (reason := self._filter.judge_effect(effect, self._client)):
             raise Refused(403, reason)
         if body is not None:
             content = json.dumps(body, ensure_ascii=False).encode()

@@ -785,20 +785,20 @@ class _Brokers:
         agent = supervisor_ssh_agent(environment, Path.home() / ".ssh", directory)
         return self._stack.enter_context(agent).socket
 
-    def _judge_docker(self, effect: DockerEffect) -> str:
+    def _judge_docker(self, effect: DockerEffect, client: socket.socket) -> str:
         counts = effect.counted != Change.Kind.OTHER
         meant = CommandEffect(
             kind=effect.counted,
             service=effect.service if counts else "",
             action=shlex.join(effect.vector),
         )
-        return self._judged(effect, effect.spellings, meant, grants.DOCKER)
+        return self._judged(effect, effect.spellings, meant, grants.DOCKER, client)
 
-    def _judge_kube(self, effect: KubeEffect) -> str:
+    def _judge_kube(self, effect: KubeEffect, client: socket.socket) -> str:
         meant = CommandEffect(
             kind=effect.kind, service=effect.service, action=shlex.join(effect.vector)
         )
-        return self._judged(effect, (effect.vector,), meant, grants.KUBE)
+        return self._judged(effect, (effect.vector,), meant, grants.KUBE, client)
 
     def _judged(
         self,
@@ -806,6 +806,7 @@ class _Brokers:
         vectors: Sequence[Argv],
         effect: CommandEffect,
         grant: str,
+        client: socket.socket,
     ) -> str:
         """Judge a change at a broker; return why it may not happen now, or nothing."""
         assert self._runner is not None, "the command runner is made before a sandbox is used"
@@ -814,7 +815,8 @@ class _Brokers:
         def decide() -> Decision:
             return self._review(command, decide_effect(self._policy, vectors, effect, grant))
 
-        judged = self._runner.judge(decide, command, cwd=str(self._request.workdir), parent=grant)
+        cwd = str(self._request.workdir)
+        judged = self._runner.judge(decide, command, cwd=cwd, parent=grant, waiting=client)
         if judged.may_run:
             self._passed[id(asked)] = (judged.record, time.monotonic())
         return "" if judged.may_run else judged.words

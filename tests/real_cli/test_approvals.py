@@ -147,6 +147,7 @@ def test_a_repeated_command_finds_an_answer_that_came_after_the_timeout_of_the_c
     assert Approval.objects.count() == 1
     assert (watch_cycle.workdir / "made").exists()
     assert "timed out" in tool_outputs(session)[0]
+    assert "exactly the same command again" in tool_outputs(session)[0]
 
 
 def test_an_approval_is_used_once(scripted_api, watch_cycle, approver):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import subprocess
 import threading
 from collections import Counter
@@ -45,7 +46,7 @@ class Judge:
     _used: Counter[tuple[str, str]] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def __call__(self, effect: DockerEffect) -> str:
+    def __call__(self, effect: DockerEffect, client: socket.socket) -> str:
         limits = {Change.Kind.RESTART: self.restarts, Change.Kind.REDEPLOY: self.redeployments}
         with self._lock:
             self.effects.append(effect)

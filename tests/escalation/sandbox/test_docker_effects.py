@@ -248,11 +248,11 @@ def test_a_restart_after_a_container_started_itself_again_counts(engine, filtere
 def test_a_start_that_was_refused_is_free_later(engine, tmp_path):
     judge, refused = Judge(), []
 
-    def refuse_first_start(effect: DockerEffect) -> str:
+    def refuse_first_start(effect: DockerEffect, client: socket.socket) -> str:
         if effect.verb == "start" and not refused:
             refused.append(effect)
             return "not yet"
-        return judge(effect)
+        return judge(effect, client)
 
     with filters_before(tmp_path / "engine.sock", judge_effect=refuse_first_start) as at:
         path = at(2)
@@ -290,7 +290,7 @@ def test_another_name_for_a_container_is_no_other_service(engine, filtered, judg
 
 
 def test_the_engine_gets_the_id_whatever_the_name_means_by_then(engine, tmp_path):
-    def rename(effect: DockerEffect) -> str:
+    def rename(effect: DockerEffect, client: socket.socket) -> str:
         web, db = engine.containers["web"], engine.containers["db"]
         engine.containers = {"web": replace(db, name="web"), "db": replace(web, name="db")}
         return ""
@@ -350,7 +350,7 @@ def test_a_probe_runs_by_the_real_client(engine, filtered, level):
 
 
 def test_a_judge_that_fails_lets_nothing_happen(engine, tmp_path, caplog):
-    def fail(effect: DockerEffect) -> str:
+    def fail(effect: DockerEffect, client: socket.socket) -> str:
         raise ValueError("broken")
 
     with filters_before(tmp_path / "engine.sock", judge_effect=fail) as at:
@@ -363,7 +363,7 @@ def test_a_judge_that_fails_lets_nothing_happen(engine, tmp_path, caplog):
 def test_nothing_happens_after_the_client_has_left(engine, tmp_path):
     asked, answered, done = threading.Event(), threading.Event(), threading.Event()
 
-    def wait(effect: DockerEffect) -> str:
+    def wait(effect: DockerEffect, client: socket.socket) -> str:
         if effect.service == "db":
             done.set()
             return ""
@@ -490,7 +490,7 @@ print(connection.getresponse().status)
 
 @pytest.mark.parametrize(("verb", "status", "running"), [("down", 403, True), ("stop", 204, False)])
 def test_a_down_that_is_denied_stops_nothing(engine, tmp_path, verb, status, running):
-    def deny_down(effect: DockerEffect) -> str:
+    def deny_down(effect: DockerEffect, client: socket.socket) -> str:
         return "denied" if ("docker", "compose", "down", "api") in effect.spellings else ""
 
     (tmp_path / verb).write_text(STOPS)
@@ -761,7 +761,7 @@ def test_a_mount_that_became_a_link_is_found_before_each_act(engine, filtered, l
 
 
 def test_a_link_that_is_made_during_an_approval_is_found(engine, linked, tmp_path):
-    def approve_late(effect: DockerEffect) -> str:
+    def approve_late(effect: DockerEffect, client: socket.socket) -> str:
         to_state(linked)
         return ""
 

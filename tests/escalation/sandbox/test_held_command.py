@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import signal
+import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from escalation.command_policy.decision import Decision, ExecRequest
 from escalation.sandbox.command_runner import ApprovalAnswer, ApprovalQuestion, CommandRunner
+from escalation.sandbox.layout import RunPaths
 from escalation.sandbox.limits import SandboxLimits
 from escalation.sandbox.setup import write_client
 from sessions_app.models.session import Verdict
@@ -39,9 +44,14 @@ class Asking:
         return self.questions[-1]
 
 
+SAME_AGAIN = "run exactly the same command again"
+
+
 @contextmanager
-def holding(host, asking: Asking, limits: SandboxLimits | None = None) -> Iterator[Running]:
-    found = Running(host.paths(writable=True))
+def holding(
+    host, asking: Asking, limits: SandboxLimits | None = None, paths: RunPaths | None = None
+) -> Iterator[Running]:
+    found = Running(paths or host.paths(writable=True))
     write_client(found.paths.run_directory)
     runner = CommandRunner(
         found.paths,
@@ -51,6 +61,7 @@ def holding(host, asking: Asking, limits: SandboxLimits | None = None) -> Iterat
         ask=asking.questions.append,
         limits=limits,
     )
+    found.runner = runner
     with runner.serving():
         yield found
 
@@ -82,7 +93,8 @@ def test_a_rejected_command_does_not_run_and_returns_the_note(own_host, asking):
         asking.the_question().settle(ApprovalAnswer(approved=False, words="Not on a Friday."))
         _, complained = client.communicate(timeout=20)
 
-    assert (client.returncode, complained, made(own_host)) == (126, "Not on a Friday.\n", False)
+    assert (client.returncode, made(own_host)) == (126, False)
+    assert complained.splitlines()[-1] == "Not on a Friday."
     ended = [(end.exit_code, end.location, end.has_run) for end in runner.ends]
     assert ended == [(126, "", False), (126, "sandbox", True)]
 
@@ -105,8 +117,60 @@ def test_the_question_stays_open_when_the_cli_cancels(own_host, asking):
         _, complained = client.communicate(timeout=20)
 
     assert question.left
-    assert "exactly the same command again" in complained
+    assert complained.count(SAME_AGAIN) == 1
     assert not made(own_host)
+
+
+def test_what_to_do_is_said_before_the_cli_can_kill_the_call(own_host, asking):
+    with holding(own_host, asking) as runner, runner.start(TEXT) as client:
+        said = client.stderr.readline() + client.stderr.readline()
+        waits = asking.the_question().answer is None
+        client.kill()
+
+    assert waits
+    assert TEXT in said
+    assert SAME_AGAIN in said
+
+
+def test_what_to_do_is_said_where_there_is_no_sandbox(own_host, asking):
+    paths = replace(own_host.paths(writable=True), sandboxed=False)
+    with holding(own_host, asking, paths=paths) as runner, runner.start(TEXT) as client:
+        asking.the_question().settle(ApprovalAnswer(approved=False, words="No."))
+        _, complained = client.communicate(timeout=20)
+
+    assert complained.count(SAME_AGAIN) == 1
+
+
+def test_a_program_that_the_text_itself_stops_leaves_its_question_open(own_host, asking):
+    with holding(own_host, asking) as runner:
+        said = runner.call(f"timeout 1 {TEXT} 2>/dev/null; echo on")
+
+    assert asking.the_question().left
+    assert (said.stdout, said.returncode) == ("on\n", 0)
+    assert said.stderr.count(SAME_AGAIN) == 1
+
+
+def test_a_change_at_a_broker_leaves_its_question_open_with_its_client(own_host, asking):
+    """A client of Docker or Kubernetes waits at the broker, which does not know its Bash call."""
+    client, connection = socket.socketpair()
+    with client, connection, holding(own_host, asking) as runner:
+        wait = partial(runner.runner.judge, lambda: ASK, "docker restart web", parent="docker")
+        waiting = threading.Thread(target=wait, kwargs={"waiting": connection})
+        with runner.start("echo on; sleep 60") as call:
+            assert call.stdout.readline() == "on\n"
+            waiting.start()
+            question = asking.the_question()
+            client.sendall(b"more of the request")
+            said = call.stderr.readline() + call.stderr.readline()
+            call.kill()
+        waits_on = not question.left
+        client.close()
+        waiting.join(20)
+
+    assert waits_on
+    assert question.left
+    assert "docker restart web" in said
+    assert SAME_AGAIN in said
 
 
 def test_the_question_stays_open_when_the_client_dies(own_host, asking):

@@ -587,6 +587,10 @@ def api() -> Iterator[KubeApi]:
 Filters = Callable[..., int]
 
 
+def permit(effect: KubeEffect, client: socket.socket) -> str:
+    return ""
+
+
 @pytest.fixture
 def filtered(api) -> Iterator[Filters]:
     """Starts a filter of a tier before the API server; gives its port."""
@@ -595,7 +599,7 @@ def filtered(api) -> Iterator[Filters]:
         def connected() -> socket.socket:
             return socket.create_connection(("127.0.0.1", api.port), 5)
 
-        def at(tier: int, judge: Callable[[KubeEffect], str] = lambda effect: "") -> int:
+        def at(tier: int, judge: Callable[[KubeEffect, socket.socket], str] = permit) -> int:
             listener = socket.create_server(("127.0.0.1", 0))
             stack.enter_context(KubeFilter(tier, connected, judge).serving(listener))
             return listener.getsockname()[1]
@@ -777,7 +781,7 @@ def test_a_stream_passes_bytes_in_both_directions_at_tier_3(api, filtered, metho
 def test_each_change_is_judged_before_it_is_passed(api, filtered):
     seen: list[KubeEffect] = []
 
-    def judge(effect: KubeEffect) -> str:
+    def judge(effect: KubeEffect, client: socket.socket) -> str:
         seen.append(effect)
         return "Restarted a minute ago." if len(seen) > 1 else ""
 
@@ -795,7 +799,7 @@ def test_each_change_is_judged_before_it_is_passed(api, filtered):
 def test_a_client_that_left_during_the_decision_changes_nothing(api, filtered):
     judging, left, judged_all = threading.Event(), threading.Event(), threading.Event()
 
-    def judge(effect: KubeEffect) -> str:
+    def judge(effect: KubeEffect, client: socket.socket) -> str:
         judging.set()
         left.wait(10)
         judged_all.set()
@@ -813,7 +817,7 @@ def test_a_client_that_left_during_the_decision_changes_nothing(api, filtered):
 
 
 def test_a_judge_that_fails_lets_nothing_pass(api, filtered):
-    def judge(effect: KubeEffect) -> str:
+    def judge(effect: KubeEffect, client: socket.socket) -> str:
         raise OSError("the database is locked")
 
     assert raw(filtered(2, judge), asked(f"DELETE {SHOP}/pods/web")) == b""
