@@ -219,6 +219,8 @@ def scope_of(cycle: Cycle) -> str:
 
 def note_escalation(session: Session, to_tier: int) -> None:
     """Records that a higher tier works on the problems that a session reported."""
+    if session.in_branch:
+        return
     cycle = session.cycle
     found = findings_of(CycleSummary(scope=scope_of(cycle), runs=_runs_of(cycle)))
     if not found.seen:
@@ -274,6 +276,8 @@ def _reported(found: CycleFindings) -> dict[str, ReportedService]:
 
 def note_cooldown(session: Session, service: str, reason: str) -> None:
     """Records that a cooldown stopped a remedy, so that a person has to look."""
+    if session.in_branch:
+        return
     finding = Finding(
         kind=Incident.Kind.PROBLEM,
         scope=scope_of(session.cycle),

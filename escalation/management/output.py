@@ -56,13 +56,16 @@ MEANINGS = {
 }
 
 
-def exit_code_of(cycle: Cycle, *, waits_for_person: bool = False) -> ExitCode:
-    """Returns the code of a cycle. A reopened one still has its earlier outcome."""
+def exit_code_of(
+    cycle: Cycle, *, waits_for_person: bool = False, branch_outcome: str = ""
+) -> ExitCode:
+    """Returns the code of a cycle, or of a branch. A reopened one still has its earlier outcome."""
+    outcome = branch_outcome or cycle.outcome
     if waits_for_person:
         return ExitCode.PERSON
-    if cycle.is_active or cycle.outcome == cycle.Outcome.COULD_NOT_RUN:
+    if cycle.is_active or outcome == cycle.Outcome.COULD_NOT_RUN:
         return ExitCode.REFUSED
-    return ExitCode.WELL if cycle.outcome in cycle.GOOD_OUTCOMES else ExitCode.PERSON
+    return ExitCode.WELL if outcome in cycle.GOOD_OUTCOMES else ExitCode.PERSON
 
 
 class Refused(CommandError):

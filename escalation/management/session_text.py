@@ -59,7 +59,8 @@ def _branch_lines(branch: Branch) -> Iterator[str]:
     indent = "  " * (branch.depth + 1)
     if branch.depth:
         origin = f"#{branch.came_from.pk}" if branch.came_from else "the beginning"
-        yield f"{indent}↳ {branch.label} from {origin}"
+        outcome = f": {branch.outcome_text}. {branch.reason}" if branch.outcome else ""
+        yield f"{indent}↳ {branch.label} from {origin}{outcome}"
     for session in branch.sessions:
         yield indent + _session_line(session)
         if session.error:

@@ -16,7 +16,7 @@ from escalation.errors import OperationRefused, RefusalCode
 from escalation.incidents import recorder
 from escalation.queue import enqueue_session, installation_lock
 from escalation.supervisor import approvals
-from escalation.supervisor.conclude import finish_cycle
+from escalation.supervisor.conclude import finish_chain
 from escalation.supervisor.successors import ask_for_plan, give_up
 from sessions_app.models import Approval, Cycle, Session
 
@@ -104,7 +104,7 @@ def _expired(approval: Approval, now: datetime) -> bool:
 def _end(approval: Approval, status: str, reason: str) -> None:
     session = _session_of(approval)
     session.finish(status, reason, error=reason)
-    finish_cycle(session.cycle, Cycle.Outcome.NEEDS_PERSON, reason)
+    finish_chain(session, Cycle.Outcome.NEEDS_PERSON, reason)
 
 
 def _session_of(approval: Approval) -> Session:

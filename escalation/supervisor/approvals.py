@@ -186,7 +186,7 @@ def ask_for_command(session: Session, asked: CommandAsked) -> Approval:
 def approved_by_starting(session: Session, why: str, by: User) -> Approval:
     """Stores the approval that a confirmed start by an approver implies."""
     now = timezone.now()
-    return Approval.objects.create(
+    approval = Approval.objects.create(
         kind=Approval.Kind.TIER,
         session=session,
         why=why,

@@ -45,6 +45,7 @@ from escalation.supervisor.decision import (
 from escalation.supervisor.successors import begin, planned, sibling, successor
 from sessions_app.costs.budgets import Spent
 from sessions_app.costs.spending import budgets_of_cycle
+from sessions_app.history.chain import chain_of, own_branch
 from sessions_app.history.claims import claims_in
 from sessions_app.models import Conversation, Cycle, Session
 from sessions_app.models.installation import shared_now
@@ -120,7 +121,8 @@ def decision_after(session: Session, ending: Ending) -> Decision:
     """Decides with the current policy before an escalation, and with the checked claims else."""
     cycle = session.cycle
     if ending.report is None or not ending.wants_escalation:
-        return decide(ending, cycle.policy, claims=claims_in(ending.report, cycle.pk))
+        claims = claims_in(ending.report, cycle.pk, own_branch(session))
+        return decide(ending, cycle.policy, claims=claims)
     policy = cycle.current_policy()
     return decide(ending, policy, held_back(session, ending.report, policy, _cost_of(ending)))
 
@@ -188,13 +190,14 @@ def _follow(session: Session, decision: Decision, ending: Ending) -> None:
         case RepeatTierBefore():
             parent = session.parent_session
             assert parent is not None, "only a session with a parent needs its record"
-            enqueue_session(successor(parent, parent.tier, Purpose.FINDINGS))
+            again = successor(parent, parent.tier, Purpose.FINDINGS, in_branch=session.in_branch)
+            enqueue_session(again)
         case Planned():
             planned(session)
         case Leave():
             session.cycle.close_again()
         case Stop(outcome=outcome, reason=reason, held=held, stopped_by=by):
-            finish_cycle(session.cycle, outcome, reason, ending.why_not, stopped_by=by)
+            finish_chain(session, outcome, reason, ending.why_not, stopped_by=by)
             tell_held(session, held)
             # After the commit: the transaction may still be rolled back.
             transaction.on_commit(lambda: _ping(session.cycle_id))
@@ -206,6 +209,18 @@ def _ping(cycle: int) -> None:
         send_ping(cycle)
     except Error:
         logger.exception("Could not send the ping of cycle %s; the worker retries it", cycle)
+
+
+def finish_chain(
+    session: Session, outcome: str, reason: str, why_not: str = "", *, stopped_by: str = ""
+) -> None:
+    """Ends the cycle after its last session. A branch has an outcome of its own."""
+    if not session.in_branch:
+        finish_cycle(session.cycle, outcome, reason, why_not, stopped_by=stopped_by)
+        return
+    root = chain_of(session).branch_of(session)[0]
+    Session.objects.filter(pk=root.pk).update(branch_outcome=outcome, branch_reason=reason)
+    session.cycle.close_again()
 
 
 def finish_cycle(

@@ -3,11 +3,10 @@
 The agent asks, the supervisor decides. Every decision has a reason, which is stored with the
 session and shown on its page.
 
-A session has fixed something if all services are healthy, it reports an action, and the record
-does not contradict it: an action reported as succeeded whose command failed, was denied or was not
-approved needs a person. An action without a recorded command does not, because remedies in
-containers, scripts and on other hosts leave no matching record; the reason says that it is only
-claimed, and its incident is not fixed by it (`incidents/findings.py`).
+A session has fixed something if all services are healthy and the record shows an action that it
+reports. An action that is reported as succeeded and whose command failed, was denied or was not
+approved needs a person. An action that is only claimed fixes nothing: the services are healthy, and
+the reason says that the record does not show it.
 """
 
 from __future__ import annotations
@@ -376,11 +375,11 @@ def _closing(end: Ending, report: Report, claims: Sequence[Claim]) -> Stop:
         if claim.finding is ClaimCheck.OTHERWISE:
             return Stop(Cycle.Outcome.NEEDS_PERSON, _contradiction(end, claim))
     done = [action for action in report["actions_taken"] if action["result"] == "succeeded"]
-    if done:
-        named = "; ".join(action["action"] for action in done)
-        unproven = "" if proven(claims) else " It is only claimed: the record does not show it."
-        return Stop(Cycle.Outcome.FIXED, f"Tier {end.tier} fixed it: {named}.{unproven}")
-    return Stop(Cycle.Outcome.HEALTHY, f"Tier {end.tier} found everything healthy.")
+    named = "; ".join(action["action"] for action in done)
+    if proven(claims):
+        return Stop(Cycle.Outcome.FIXED, f"Tier {end.tier} fixed it: {named}.")
+    unproven = f" Only claimed, and not in the record: {named}." if done else ""
+    return Stop(Cycle.Outcome.HEALTHY, f"Tier {end.tier} found everything healthy.{unproven}")
 
 
 def _contradiction(end: Ending, claim: Claim) -> str:

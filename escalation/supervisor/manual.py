@@ -19,7 +19,7 @@ from escalation.incidents import recorder
 from escalation.queue import enqueue_session, installation_lock, start_waiting
 from escalation.supervisor import approvals
 from escalation.supervisor.budgets import require_budget
-from escalation.supervisor.conclude import finish_cycle
+from escalation.supervisor.conclude import finish_chain, finish_cycle
 from escalation.supervisor.successors import AS_USUAL, RunChoice, begin, give_up, sibling, successor
 from escalation.tiers import get_tier
 from sessions_app.history.chain import chain_of
@@ -237,6 +237,7 @@ def _asked(
             purpose,
             request=request,
             requested_by=requested_by,
+            in_branch=session.in_branch or purpose == Session.Purpose.FORK,
             **choice.fields(session.tier),
         ),
         by=requested_by,
@@ -358,10 +359,10 @@ def _end(cycle: Cycle, cancelled: list[Session], by: str) -> None:
     if all(session.is_question for session in cancelled):
         cycle.close_again()
         return
-    tiers = {session.tier for session in cancelled if not session.is_plan}
-    named = f"Tier {max(tiers)}" if tiers else "the next run"
+    working = [session for session in cancelled if not session.is_plan] or cancelled
+    named = f"Tier {max(run.tier for run in working)}" if not working[0].is_plan else "the next run"
     reason = f"Stopped by {by} before {named} began."
-    finish_cycle(cycle, Cycle.Outcome.NEEDS_PERSON, reason, stopped_by=by)
+    finish_chain(working[-1], Cycle.Outcome.NEEDS_PERSON, reason, stopped_by=by)
 
 
 def _closed_empty(cycle: Cycle, by: str) -> Stopped:
@@ -383,7 +384,7 @@ def expire_queued(session: Session, reason: str) -> None:
         if session.is_question:
             session.cycle.close_again()
         else:
-            finish_cycle(session.cycle, Cycle.Outcome.COULD_NOT_RUN, reason, WhyNot.WORKER)
+            finish_chain(session, Cycle.Outcome.COULD_NOT_RUN, reason, WhyNot.WORKER)
 
 
 def expire_interrupted(session: Session, reason: str) -> bool:

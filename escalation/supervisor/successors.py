@@ -11,6 +11,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from escalation.errors import OperationRefused, RefusalCode
+from escalation.incidents import recorder
 from escalation.queue import enqueue_session
 from escalation.supervisor.approvals import (
     LONGEST_PLAN,
@@ -111,6 +112,7 @@ def successor(session: Session, tier: int, purpose: str, **fields: Any) -> Sessi
         **{
             "cycle": session.cycle,
             "parent_session": session,
+            "in_branch": session.in_branch,
             "tier": tier,
             "purpose": purpose,
             "workdir": session.workdir,
@@ -129,6 +131,7 @@ def sibling(session: Session, **fields: Any) -> Session:
         **{
             "cycle": session.cycle,
             "parent_session": session.parent_session,
+            "in_branch": session.in_branch,
             "tier": session.tier,
             "purpose": session.purpose,
             "request": session.request,

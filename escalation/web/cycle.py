@@ -45,7 +45,7 @@ from sessions_app.text import unless_said
 INCIDENTS_SHOWN = 20
 # Fields of a session whose change makes the page refresh.
 WATCHED_FIELDS = (
-    *("pk", "status", "escalation_reason", "continued_by", "stop_requested"),
+    *("pk", "status", "branch_outcome", "escalation_reason", "continued_by", "stop_requested"),
     *("cost_usd", "estimated_cost_usd", "spent_so_far_usd"),
 )
 
@@ -191,7 +191,7 @@ def _marked(session: Session) -> ShownReport | None:
 def _report(page: ChainPage) -> ChainReport | None:
     """Returns the last report of the chain."""
     for session in sorted(page.chain.sessions, key=lambda session: -session.pk):
-        report = _marked(session) if session.traits.counts_as_evidence else None
+        report = _marked(session) if session.counts_as_evidence else None
         if report is not None:
             said = (page.cycle.outcome_reason, session.escalation_reason)
             asks = unless_said(report.escalation.partition("\n")[0], *said)

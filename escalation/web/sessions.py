@@ -117,7 +117,8 @@ EVENTS_SHOWN = 500
 INCIDENTS_SHOWN = 20
 # Fields of a session whose change makes the page refresh.
 WATCHED_FIELDS = (
-    *("pk", "status", "session_id", "escalation_reason", "continued_by", "continued_why"),
+    *("pk", "status", "branch_outcome", "session_id", "escalation_reason"),
+    *("continued_by", "continued_why"),
     *("cost_usd", "reported_cost_usd", "estimated_cost_usd", "compactions"),
 )
 
@@ -219,7 +220,12 @@ def load_overview(session: Session) -> Overview:
     return Overview(
         session=session,
         chain=chain,
-        report=marked_report(read_report(session.report), session.report, session.cycle_id),
+        report=marked_report(
+            read_report(session.report),
+            session.report,
+            session.cycle_id,
+            chain.branches_on_path(session),
+        ),
         approvals=approvals,
         version=_version(session.cycle, chain, approvals),
     )

@@ -68,7 +68,7 @@ def load_start(asked: QueryDict) -> StartPage:
 
 
 def _last_report(sessions: list[Session]) -> ShownReport | None:
-    facts = (session for session in reversed(sessions) if session.traits.counts_as_evidence)
+    facts = (session for session in reversed(sessions) if session.counts_as_evidence)
     reports = (read_report(session.report) for session in facts)
     return next((report for report in reports if report), None)
 

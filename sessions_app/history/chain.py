@@ -46,6 +46,19 @@ class Branch:
         return str(self.sessions[0].get_purpose_display())
 
     @property
+    def outcome(self) -> str:
+        """Its own outcome; empty while it runs, and for lines that decide on the cycle."""
+        return self.sessions[0].branch_outcome
+
+    @property
+    def outcome_text(self) -> str:
+        return str(self.sessions[0].get_branch_outcome_display())
+
+    @property
+    def reason(self) -> str:
+        return self.sessions[0].branch_reason
+
+    @property
     def indent(self) -> int:
         """Steps by which a page indents the line."""
         return min(self.depth, DEEPEST_INDENT)
@@ -145,6 +158,29 @@ class Chain:
         while (parent := by_id.get(path[0].parent_session_id or 0)) and parent not in path:
             path.insert(0, parent)
         return tuple(path)
+
+    def branch_of(self, session: Session) -> tuple[Session, ...]:
+        """Return the sessions from the one that begins the branch of a session to the session.
+
+        Empty for a session that is in no branch.
+        """
+        branch: list[Session] = []
+        for run in reversed(self.path_to(session)):
+            if not run.in_branch:
+                break
+            branch.insert(0, run)
+            if run.purpose == Session.Purpose.FORK:
+                break
+        return tuple(branch)
+
+    def branches_on_path(self, session: Session) -> tuple[int, ...]:
+        """Return the numbers of the sessions before a session, with it, that are in a branch."""
+        return tuple(run.pk for run in self.path_to(session) if run.in_branch)
+
+
+def own_branch(session: Session) -> tuple[int, ...]:
+    """Return `branches_on_path`, without a query for a session that is in no branch."""
+    return chain_of(session).branches_on_path(session) if session.in_branch else ()
 
 
 def session_cost(session: Session) -> str:
@@ -260,6 +296,9 @@ def session_as_data(session: Session) -> dict[str, Any]:
         "workdir": session.workdir,
         "outcome": session.cycle.outcome or None,
         "outcome_reason": session.cycle.outcome_reason,
+        "in_branch": session.in_branch,
+        "branch_outcome": session.branch_outcome or None,
+        "branch_reason": session.branch_reason,
     }
 
 

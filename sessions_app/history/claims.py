@@ -18,6 +18,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from django.db.models import Q
+
 from sessions_app.history.services import one_spelling
 from sessions_app.models import Change, SessionEvent
 from sessions_app.models.session import EventKind, Verdict
@@ -356,25 +358,29 @@ MOST_READ = 2_000
 """Limit for changes, and for commands, of one chain."""
 
 
-def claims_in(report: Any, cycle: int) -> tuple[Claim, ...]:
+def claims_in(report: Any, cycle: int, branch: Sequence[int] = ()) -> tuple[Claim, ...]:
     """Compare the actions of a report with the record of its cycle.
 
+    `branch`: the sessions of branches that lead to the report; other branches prove nothing.
     Makes no query for a report without actions, and a second one only if a change is not enough.
     """
     listed = mapping(report).get("actions_taken") or mapping(report).get("actions")
     claimed = [mapping(one) for one in listed[:LONGEST_LIST]] if isinstance(listed, list) else []
     if not claimed:
         return ()
-    record = dict(_changes(cycle))
+    of_chain = Q(session__cycle=cycle) & (Q(session__in_branch=False) | Q(session__in=branch))
+    record = dict(_changes(of_chain))
     claims = _judged_all(claimed, record)
     if any(claim.finding is ClaimCheck.CLAIMED for claim in claims) or _has_failures(claims):
-        claims = _judged_all(claimed, record | dict(_commands(cycle)))
+        claims = _judged_all(claimed, record | dict(_commands(of_chain)))
     return claims
 
 
-def marked_report(report: ShownReport | None, value: Any, cycle: int) -> ShownReport | None:
+def marked_report(
+    report: ShownReport | None, value: Any, cycle: int, branch: Sequence[int] = ()
+) -> ShownReport | None:
     """Add the comparison with the record to the actions of a report."""
-    claims = claims_in(value, cycle) if report else ()
+    claims = claims_in(value, cycle, branch) if report else ()
     if report is None or not claims:
         return report
     marked = [
@@ -403,8 +409,8 @@ def _judged_all(
     )
 
 
-def _changes(cycle: int) -> Iterable[tuple[tuple[datetime, str], Recorded]]:
-    rows = Change.objects.filter(session__cycle=cycle).order_by("-pk")[:MOST_READ]
+def _changes(of_chain: Q) -> Iterable[tuple[tuple[datetime, str], Recorded]]:
+    rows = Change.objects.filter(of_chain).order_by("-pk")[:MOST_READ]
     for row in rows.defer("diff"):
         yield (row.at, f"{row.call} {row.number}"), _recorded(row)
 
@@ -423,10 +429,10 @@ def _recorded(row: Change) -> Recorded:
     )
 
 
-def _commands(cycle: int) -> Iterable[tuple[tuple[datetime, str], Recorded]]:
+def _commands(of_chain: Q) -> Iterable[tuple[tuple[datetime, str], Recorded]]:
     """Yield denied commands, and commands with an unknown effect."""
     events = SessionEvent.objects.filter(
-        session__cycle=cycle,
+        of_chain,
         source=SessionEvent.Source.SUPERVISOR,
         kind__in=(EventKind.COMMAND, EventKind.COMMAND_END),
     ).order_by("-pk")[:MOST_READ]

@@ -35,8 +35,9 @@ def stopped_by(cause: str, words: str) -> str:
 
 
 def stop_of(sessions: Iterable[Session]) -> str:
-    """Return who stopped the last session of a chain, or an empty string."""
-    last = max(sessions, key=lambda session: session.pk or 0, default=None)
+    """Return who stopped the last session that ends a chain, or an empty string."""
+    runs = (session for session in sessions if session.counts_as_evidence)
+    last = max(runs, key=lambda session: session.pk or 0, default=None)
     if last is None or last.status != Session.Status.INTERRUPTED:
         return ""
     return stopped_by(last.stop_cause, last.stop_requested)
@@ -112,7 +113,7 @@ def _latest_of_each() -> QuerySet[Cycle, Any]:
     runs = Session.objects.filter(cycle=OuterRef("pk")).order_by()
     money = Sum(Coalesce("cost_usd", "estimated_cost_usd"), output_field=DecimalField())
     asked = {"status": Session.Status.INTERRUPTED, "stop_cause__in": Session.ASKED_TO_STOP}
-    stop = runs.filter(**asked).order_by("-id")
+    stop = runs.evidence().filter(**asked).order_by("-id")
     own = Cycle.objects.filter(watch=OuterRef("pk")).order_by("-id")
     found = own.annotate(
         cost=Subquery(runs.values("cycle").annotate(sum=money).values("sum")),

@@ -167,7 +167,9 @@ def sources_of(target: str) -> list[str]:
 
 
 # Columns that lists do not load.
-LONG_FIELDS = ("prompt", "result", "argv", "report", "handoff", "continuation_facts")
+LONG_FIELDS = (
+    *("prompt", "result", "argv", "report", "handoff", "continuation_facts", "branch_reason"),
+)
 
 
 class SessionQuerySet(models.QuerySet["Session"]):
@@ -182,9 +184,10 @@ class SessionQuerySet(models.QuerySet["Session"]):
     def evidence(self) -> SessionQuerySet:
         """Select sessions whose purpose counts as evidence (see `TRAITS`).
 
-        An exclusion, so that SQLite keeps using the index of the other conditions.
+        A branch changes nothing but its own outcome. An exclusion, so that SQLite keeps using the
+        index of the other conditions.
         """
-        return self.exclude(purpose__in=NO_EVIDENCE)
+        return self.exclude(purpose__in=NO_EVIDENCE).filter(in_branch=False)
 
     def ask_to_stop(self, cause: str, words: str) -> int:
         """Request that running sessions stop, unless that was requested before.
@@ -401,6 +404,11 @@ class Session(models.Model):
     )
     tier = models.PositiveSmallIntegerField(choices=tier_choices)
     purpose = models.CharField(max_length=20, choices=Purpose.choices, default=Purpose.TIER)
+    in_branch = models.BooleanField(
+        default=False,
+        help_text="Tries another approach, or follows a session that does: the cycle keeps its "
+        "outcome and its incidents.",
+    )
     requested_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True
     )
@@ -544,6 +552,13 @@ class Session(models.Model):
         blank=True, help_text="Why the supervisor escalated after this session, or why it did not."
     )
     error = OutsideTextField(blank=True)
+    branch_outcome = models.CharField(
+        max_length=20,
+        choices=Cycle.Outcome.choices,
+        blank=True,
+        help_text="Outcome of the branch that this session begins.",
+    )
+    branch_reason = OutsideTextField(blank=True)
 
     # Times
     created_at = models.DateTimeField(default=timezone.now)
@@ -622,6 +637,11 @@ class Session(models.Model):
     @property
     def expects_report(self) -> bool:
         return not (self.is_question or self.is_interactive)
+
+    @property
+    def counts_as_evidence(self) -> bool:
+        """True if `evidence` selects the session."""
+        return self.traits.counts_as_evidence and not self.in_branch
 
     @property
     def resumed(self) -> bool:

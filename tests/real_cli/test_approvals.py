@@ -40,7 +40,7 @@ def bash(command: str, **more: Any) -> Reply:
     return Reply(say="The file is missing, so I make it.", calls=(call,))
 
 
-DONE = Reply(say="Done.", calls=(report_call(did="made it"),))
+DONE = Reply(say="Done.", calls=(report_call(did="created made"),))
 
 
 def run_hearing(watch_cycle, hear: Callable[[str], Any], **watch: Any) -> Session:

@@ -61,7 +61,10 @@ def test_a_report_with_a_claim_that_was_denied_is_not_fixed(scripted_api, watch_
     assert "denied" in cycle.outcome_reason
 
 
-def test_claim_without_a_matching_command_is_accepted(scripted_api, watch_cycle):
+def test_a_claim_without_a_matching_command_is_healthy_and_not_fixed(scripted_api, watch_cycle):
     scripted_api(Reply(calls=(report_call(did="restarted web"),)))
 
-    assert watch_cycle.run(tier=2).outcome == Cycle.Outcome.FIXED
+    cycle = watch_cycle.run(tier=2)
+
+    assert cycle.outcome == Cycle.Outcome.HEALTHY
+    assert "not in the record: restarted web" in cycle.outcome_reason

@@ -112,7 +112,7 @@ def test_manual_escalation_resumes_the_conversation_at_the_next_tier(scripted_ap
     assert (second.continued_by, second.request) == ("resume", "I do not believe it")
     assert "the lamp is red" in conversation_text(api.requests[-1].body)
     cycle.refresh_from_db()
-    assert cycle.outcome == Cycle.Outcome.FIXED
+    assert cycle.outcome == Cycle.Outcome.HEALTHY
 
 
 @pytest.mark.parametrize("fresh", [False, True])
@@ -132,7 +132,7 @@ def test_failed_tier_is_retried_from_the_state_of_its_parent(scripted_api, watch
     assert again.continued_by == ("handoff" if fresh else "resume")
     assert "the lamp is red" in conversation_text(api.requests[-1].body)
     cycle.refresh_from_db()
-    assert cycle.outcome == Cycle.Outcome.FIXED
+    assert cycle.outcome == Cycle.Outcome.HEALTHY
 
 
 def test_cost_of_a_stopped_session_is_the_total_in_its_transcript(scripted_api, watch_cycle):

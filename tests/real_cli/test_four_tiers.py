@@ -56,7 +56,7 @@ say = "web is rebuilt."
 summary = "web was rebuilt and answers its users."
 services = [{ name = "web", status = "healthy" }]
 events = []
-actions_taken = [{ action = "rebuilt web", service = "web", result = "succeeded" }]
+actions_taken = [{ action = "redeployed web", service = "web", result = "succeeded" }]
 escalation = { needed = false, reason = "", services = [] }
 """
 

@@ -229,7 +229,7 @@ def test_req7_fallback_to_handoff_when_resume_fails(scripted_api, watch_cycle, m
     assert (second.tier, second.continued_by, second.continued_guard) == (2, "handoff", "retired")
     assert Conversation.objects.get(session_id=first.session_id).state == "retired"
     assert "the lamp is red" in last_prompt(api.requests[-1].body)
-    assert cycle.outcome == Cycle.Outcome.FIXED
+    assert cycle.outcome == Cycle.Outcome.HEALTHY
 
 
 def delete_transcripts_and_take(session_id: str, session: Session) -> bool:

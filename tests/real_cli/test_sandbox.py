@@ -298,7 +298,7 @@ def test_a_resumed_session_continues_without_asking_the_user(
     assert second.continued_by == Session.ContinuedBy.RESUME
     assert "AskUserQuestion" not in offered_tools(api.requests[-1].body)
     assert len(tool_outputs(second)) == 2  # the denial and the report: the run went on
-    assert cycle.outcome == Cycle.Outcome.FIXED
+    assert cycle.outcome == Cycle.Outcome.HEALTHY
     page = operator_client.get(second.get_absolute_url()).content.decode()
     assert "Denied · AskUserQuestion" in page
     assert "Nobody answers questions during a run" in page

@@ -139,4 +139,15 @@ def finish_command(
             command.stdout.write("\n".join(answer_lines(shown)))
     if not queued:
         later = (and_then(print_line) if and_then else None) or cycle
-        sys.exit(exit_code_of(later, waits_for_person=bool(waiting_for(later))))
+        code = exit_code_of(
+            later,
+            waits_for_person=bool(waiting_for(later)),
+            branch_outcome=_branch_outcome(shown) if shown and shown.in_branch else "",
+        )
+        sys.exit(code)
+
+
+def _branch_outcome(session: Session) -> str:
+    """Return the outcome of a branch. A session that could not start is repeated by another."""
+    begun = Session.objects.filter(cycle=session.cycle_id, pk__gte=session.pk)
+    return begun.exclude(branch_outcome="").values_list("branch_outcome", flat=True).last() or ""

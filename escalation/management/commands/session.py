@@ -38,7 +38,7 @@ from escalation.supervisor import manual
 from escalation.supervisor.manual import WAITING, stop_cycle
 from sessions_app.archive.messages import messages_of
 from sessions_app.history.chain import session_as_data, session_in_full
-from sessions_app.models import Session
+from sessions_app.models import Approval, Session
 from sessions_app.text import json_text
 from sessions_app.tiers import LOWEST_TIER
 

@@ -98,6 +98,8 @@ def test_a_fork_of_tier_1_needs_no_confirmation(fake_cli, finished):
 
     assert ended.code == 0
     assert finished.children.get().purpose == Purpose.FORK
+    assert f"another approach from #{finished.pk}: healthy." in ended.out
+    assert ended.out.splitlines()[-2].startswith("Needs a person.")
 
 
 def test_a_retry_takes_no_text(fake_cli, session):
@@ -247,6 +249,7 @@ def test_a_withheld_tier_is_allowed_once_by_an_account(fake_cli, session):
     second = first.children.get()
     assert (ended.code, second.status, second.allowed_once) == (0, Status.COMPLETED, True)
     assert fake_cli.calls[1].flag("--resume") == first.session_id
+    assert second.approvals.get().way == "terminal"
     with command_refused(RefusalCode.SESSION_STATUS):
         session_command(*arguments)
 

@@ -46,6 +46,15 @@ def test_a_reopened_cycle_does_not_exit_with_its_earlier_outcome():
     assert (reopened.result, reopened.result_text) == ("running", "running")
 
 
+@pytest.mark.parametrize(
+    ("branch", "code"), [("healthy", 0), ("needs_person", 1), ("could_not_run", 2), ("", 1)]
+)
+def test_a_branch_ends_a_command_with_its_own_outcome(branch, code):
+    cycle = Cycle(outcome="needs_person", state=Cycle.State.FINISHED)
+
+    assert exit_code_of(cycle, branch_outcome=branch) == code
+
+
 def test_every_code_has_a_meaning():
     assert set(MEANINGS) == set(ExitCode)
 

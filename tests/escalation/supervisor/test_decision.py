@@ -135,15 +135,20 @@ def test_it_never_calls_a_cycle_good_without_a_report_of_healthy_services():
     } == {"healthy"}
 
 
-def test_it_says_fixed_exactly_when_all_is_healthy_and_an_action_succeeded():
+def test_it_says_fixed_exactly_when_all_is_healthy_and_the_record_shows_an_action():
     fixed = {
-        name
+        (name, finding)
         for name, report in REPORTS.items()
         for end, policy in EVERY_END
-        if end.report is report and getattr(decide(end, policy), "outcome", "") == Outcome.FIXED
+        for finding in ClaimCheck
+        if end.report is report
+        for claims in [[claimed(finding)] if report and report["actions_taken"] else []]
+        if getattr(decide(end, policy, claims=claims), "outcome", "") == Outcome.FIXED
     }
 
-    assert fixed == {"fixed"}
+    assert ("fixed", ClaimCheck.SEEN) in fixed
+    assert {finding for _name, finding in fixed} == {ClaimCheck.SEEN}
+    assert "fixed but down" not in {name for name, _finding in fixed}
 
 
 def test_it_says_could_not_run_exactly_when_a_first_tier_failed_before_any_answer():
@@ -177,7 +182,7 @@ def test_it_needs_a_person_in_every_other_case():
     ("report", "outcome"),
     [
         ("healthy", Outcome.HEALTHY),
-        ("fixed", Outcome.FIXED),
+        ("fixed", Outcome.HEALTHY),
         ("tried in vain", Outcome.HEALTHY),
         ("only skipped", Outcome.HEALTHY),
         ("degraded", Outcome.NEEDS_PERSON),
@@ -303,9 +308,17 @@ def test_a_contradicted_claim_needs_a_person():
     )
 
 
-@pytest.mark.parametrize("finding", [ClaimCheck.SEEN, ClaimCheck.CLAIMED, ClaimCheck.NOTHING])
-def test_other_findings_do_not_change_the_outcome_fixed(finding):
+@each_row(
+    ("finding", "outcome", "is_said"),
+    [
+        (ClaimCheck.SEEN, Outcome.FIXED, False),
+        (ClaimCheck.CLAIMED, Outcome.HEALTHY, True),
+        (ClaimCheck.NOTHING, Outcome.HEALTHY, True),
+    ],
+)
+def test_an_action_fixes_something_only_if_the_record_shows_it(finding, outcome, is_said):
     decision = decide(mended(), Policy(max_tier=3, dry_run=False), claims=[claimed(finding)])
 
     assert isinstance(decision, Stop)
-    assert decision.outcome == Outcome.FIXED
+    assert decision.outcome == outcome
+    assert ("not in the record: restarted web" in decision.reason) == is_said

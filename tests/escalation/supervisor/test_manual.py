@@ -8,14 +8,16 @@ from django.contrib.auth.models import User
 from escalation.errors import RefusalCode
 from escalation.queue import enqueue_with
 from escalation.supervisor import manual
+from sessions_app.history.chain import own_branch
+from sessions_app.history.claims import ClaimCheck, claims_in
 from sessions_app.history.session_actions import LONGEST_REASON, LONGEST_REQUEST
-from sessions_app.models import Cycle, Session
+from sessions_app.models import Cycle, Incident, IncidentEvent, ServiceState, Session
 from sessions_app.text import cut_to_tokens
 from tests.escalation.continuation_cases import FENCE
 from tests.escalation.refusals import refused
 from tests.escalation.rows import ESCALATE, HEALTHY, a_report
 from tests.escalation.runs import change, run
-from tests.factories import CycleFactory, SessionFactory
+from tests.factories import ChangeFactory, CycleFactory, SessionFactory
 
 pytestmark = pytest.mark.django_db
 Status, Purpose = Session.Status, Session.Purpose
@@ -95,7 +97,79 @@ def test_a_fork_leaves_the_original_unchanged(fake_cli, finished):
     assert fake_cli.calls[1].argv.count("--fork-session") == 1
     assert "Look at the cache" in fake_cli.calls[1].stdin
     assert Session.objects.filter(pk=finished.pk).values().get() == before
-    assert ran.cycle.outcome == Cycle.Outcome.HEALTHY
+
+
+def past_of(session: Session) -> tuple[object, ...]:
+    """What a branch must not change: outcome, incidents with their stories, service states."""
+    cycle = Cycle.objects.get(pk=session.cycle_id)
+    return (
+        (cycle.state, cycle.outcome, cycle.outcome_reason, cycle.stopped_by),
+        list(Incident.objects.order_by("pk").values()),
+        list(IncidentEvent.objects.order_by("pk").values()),
+        list(ServiceState.objects.order_by("pk").values()),
+    )
+
+
+def test_a_fork_has_an_outcome_of_its_own(fake_cli, finished):
+    past = past_of(finished)
+    fake_cli.reports(HEALTHY)
+
+    ran = run(manual.fork(finished, "Look at the cache"))
+
+    assert ran.cycle.outcome == Cycle.Outcome.NEEDS_PERSON
+    assert past_of(finished) == past
+    assert (ran.branch_outcome, ran.branch_reason) == ("healthy", ran.escalation_reason)
+
+
+def test_tiers_and_repeated_reports_of_a_fork_belong_to_its_branch(fake_cli, finished):
+    past = past_of(finished)
+    fake_cli.reports(ESCALATE).then("init(); say(); result(None)").reports(DOWN)
+
+    forked = run(manual.fork(finished, "Look at the cache"))
+    second = run(forked.children.get())
+    third = run(second.children.get())
+
+    forked.refresh_from_db()
+    assert (third.tier, third.purpose, third.in_branch) == (2, Purpose.REPORT, True)
+    assert past_of(finished) == past
+    assert (forked.branch_outcome, third.branch_outcome) == ("needs_person", "")
+
+
+def test_a_stopped_or_expired_fork_leaves_the_past_as_it_was(fake_cli, finished):
+    past = past_of(finished)
+    cancelled = manual.fork(finished, "this way")
+    manual.stop_cycle(cancelled.cycle, by="ada")
+    finished = Session.objects.get(pk=finished.pk)
+    expired = manual.fork(finished, "that way")
+    manual.expire(expired, by="ada")
+
+    for branch in (cancelled, expired):
+        branch.refresh_from_db()
+    assert (cancelled.branch_outcome, expired.branch_outcome) == ("needs_person", "could_not_run")
+    assert past_of(finished) == past
+
+
+def test_a_retry_of_a_failed_fork_stays_in_a_branch(fake_cli, finished):
+    past = past_of(finished)
+    fake_cli.then("init(); say(); sys.exit(1)").reports(HEALTHY)
+    failed = run(manual.fork(finished, "this way"))
+
+    again = run(manual.retry(failed))
+
+    assert (failed.branch_outcome, again.branch_outcome) == ("needs_person", "healthy")
+    assert past_of(finished) == past
+
+
+def test_a_change_in_a_branch_proves_no_claim_outside_of_it(fake_cli, finished):
+    fake_cli.reports(HEALTHY)
+    forked = run(manual.fork(finished, "restart it"))
+    ChangeFactory(session=forked)
+    mended = a_report(actions=(("restarted web", "succeeded"),))
+
+    [outside] = claims_in(mended, finished.cycle_id)
+    [inside] = claims_in(mended, finished.cycle_id, own_branch(forked))
+
+    assert (outside.finding, inside.finding) == (ClaimCheck.CLAIMED, ClaimCheck.SEEN)
 
 
 def test_two_forks_of_one_session_are_two_branches(fake_cli, finished):

@@ -78,6 +78,26 @@ def test_req4_each_step_shows_reason_model_cost_duration_and_status(operator_cli
         assert session.escalation_reason in step
 
 
+def test_a_branch_is_shown_with_its_own_outcome(operator_client):
+    _first, second, third = three_tier_chain()
+    forked = SessionFactory(
+        tier=2,
+        parent_session=second,
+        purpose="fork",
+        in_branch=True,
+        branch_outcome="could_not_run",
+        branch_reason="The disk was not there.",
+    )
+
+    for page in (
+        page_of(operator_client, third.cycle),
+        operator_client.get(forked.get_absolute_url()).content.decode(),
+    ):
+        label = page[page.index("<b>Another approach</b>") :].partition("<ol")[0]
+        assert "could not run" in label
+        assert "The disk was not there." in label
+
+
 def test_req4_what_a_person_added_is_shown_as_a_branch(operator_client):
     _first, second, third = three_tier_chain()
     SessionFactory(tier=2, parent_session=second, purpose="fork")
