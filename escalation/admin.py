@@ -354,6 +354,7 @@ class SessionAdmin(FoundByWords, PastAdmin):
                 created = manual.allow_once(
                     session,
                     by=cast(User, request.user),
+                    way=Approval.Way.ADMIN,
                     note=request.POST.get("request", ""),
                     budget_usd=dollars_in(request.POST.get("budget", "")),
                 )

@@ -34,7 +34,7 @@ from escalation.incidents.states import Change, Changed, IncidentState, Kept
 from escalation.notifications.outbox import notify
 from escalation.queue import installation_lock
 from sessions_app.history.claims import claims_in
-from sessions_app.history.incidents import LONGEST_NOTE
+from sessions_app.history.incidents import LONGEST_NOTE, linked_incidents
 from sessions_app.history.services import display_name, one_spelling
 from sessions_app.models import (
     Approval,
@@ -294,6 +294,8 @@ def note_cooldown(session: Session, service: str, reason: str) -> None:
 
 def note_answer(approval: Approval) -> None:
     """Records a person's answer in the incidents of the cycle that asked."""
+    if approval.session.in_branch:
+        return
     subject = one_line(approval.command, LONGEST_COMMAND) or f"Tier {approval.session.tier}"
     is_approved = approval.state == Approval.State.APPROVED
     with installation_lock():
@@ -499,7 +501,18 @@ Act = Callable[[IncidentState, datetime], Change]
 
 
 def acknowledge(incident: Incident, *, by: User | None = None) -> Incident:
-    return _acted(incident, by, lambda now, at: states.acknowledged(now, _key(by), at))
+    """Acknowledges an incident, and those that were opened with it and have no owner."""
+    with installation_lock():
+        done = _acted(incident, by, lambda now, at: states.acknowledged(now, _key(by), at))
+        entries = IncidentEntries(by=by)
+        opened = done.events.filter(kind=IncidentEvent.Kind.OPENED).order_by("pk").first()
+        for other in linked_incidents(done, opened.cycle_id if opened else None):
+            if other.owner_id is None:
+                change = states.acknowledged(snapshot_of(other), _key(by), entries.at)
+                entries.change(other, change, f"With incident {done.pk}.")
+        entries.notifications.clear()  # one message, about the incident itself
+        entries.write()
+    return done
 
 
 def snooze(incident: Incident, until: datetime, *, by: User | None = None) -> Incident:

@@ -21,6 +21,7 @@ from escalation.notifications.outbox import notify
 from sessions_app.access.roles import Right, may, refusal
 from sessions_app.history.claims import ReportItem, read_report
 from sessions_app.models import Approval, Cycle, Incident, Notification, Session
+from sessions_app.models.session import EventKind
 from sessions_app.redaction.redact import redacted, redacted_data
 from sessions_app.text import one_line
 
@@ -134,7 +135,6 @@ def _closed(approvals: QuerySet[Approval], state: str) -> int:
 
 LONGEST_PLAN = 4_000
 LONGEST_WHY = 300
-BY_STARTING = "Approved by the confirmed start."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -195,11 +195,12 @@ def approved_by_starting(session: Session, why: str, by: User) -> Approval:
         decided_at=now,
         decided_by=by,
         way=Approval.Way.START,
-        note=BY_STARTING,
     )
+    session.note(EventKind.APPROVAL, approval.answer_text)
+    return approval
 
 
-def allowed_once(session: Session, why: str, *, by: User, note: str) -> Approval:
+def allowed_once(session: Session, why: str, *, by: User, way: str, note: str) -> Approval:
     """Stores that a person allowed the tier of a session once. Raises OperationRefused."""
     now = timezone.now()
     approval = Approval(
@@ -211,11 +212,13 @@ def allowed_once(session: Session, why: str, *, by: User, note: str) -> Approval
         expires_at=now,
         decided_at=now,
         decided_by=by,
+        way=way,
         note=redacted(note),
     )
     if refused := objection_to(approval, _locked(by)):
         raise refused
     approval.save()
+    session.note(EventKind.APPROVAL, approval.answer_text)
     return approval
 
 

@@ -167,7 +167,12 @@ def escalate(
 
 
 def allow_once(
-    session: Session, *, by: User, note: str = "", budget_usd: Decimal | None = None
+    session: Session,
+    *,
+    by: User,
+    way: str = "",
+    note: str = "",
+    budget_usd: Decimal | None = None,
 ) -> Session:
     """Starts the tier that was withheld after a session, by one approval of a person.
 
@@ -202,7 +207,8 @@ def allow_once(
             allowed_once=True,
             **RunChoice(max_budget_usd=limit).fields(tier),
         )
-        approvals.allowed_once(created, why, by=by, note=note)
+        approval = approvals.allowed_once(created, why, by=by, way=way, note=note)
+        recorder.note_answer(approval)
         return created
 
     return _started(session, withheld, by=by, confirmed=True, with_chain_budget=False)

@@ -227,7 +227,7 @@ def begin(
         return
     why = why or f"Tier {session.tier} needs approval."
     if confirmed and by is not None and may(by, Right.APPROVE):
-        approved_by_starting(session, why, by)
+        recorder.note_answer(approved_by_starting(session, why, by))
         enqueue_session(session)
         return
     session.await_approval(why)

@@ -38,6 +38,7 @@ from sessions_app.history.incidents import (
     cost_of,
     failed_remedies,
     figures_since,
+    linked_incidents,
     snooze_until,
     wish_of,
 )
@@ -239,9 +240,8 @@ def _together(incident: Incident, events: Iterable[IncidentEvent]) -> tuple[Inci
     opened = next((event for event in events if event.kind == Step.OPENED), None)
     if opened is None or opened.cycle_id is None:
         return ()
-    same = IncidentEvent.objects.filter(kind=Step.OPENED, cycle=opened.cycle_id)
-    others = Incident.objects.filter(pk__in=same.values("incident")).exclude(pk=incident.pk)
-    return tuple(others.select_related("watch").order_by("-severity", "pk")[:SIMILAR_SHOWN])
+    others = linked_incidents(incident, opened.cycle_id)
+    return tuple(others.order_by("-severity", "pk")[:SIMILAR_SHOWN])
 
 
 def _similar(incident: Incident) -> tuple[Incident, ...]:

@@ -467,7 +467,11 @@ def allow_session(request: HttpRequest, pk: int) -> HttpResponse:
         request,
         pk,
         lambda session, user, text: manual.allow_once(
-            session, by=user, note=text, budget_usd=dollars_in(request.POST.get("budget", ""))
+            session,
+            by=user,
+            way=Approval.Way.PAGE,
+            note=text,
+            budget_usd=dollars_in(request.POST.get("budget", "")),
         ),
         changes=lambda session: True,
     )

@@ -198,6 +198,13 @@ def remedies_that_failed(cycle: Cycle) -> list[str]:
     return list(of_these.exclude(text="").order_by("pk").values_list("text", flat=True))
 
 
+def linked_incidents(incident: Incident, opened_by: int | None) -> IncidentQuerySet:
+    """Select the other incidents that the same cycle opened: they may have one cause."""
+    same = IncidentEvent.objects.filter(kind=Step.OPENED, cycle=opened_by, cycle__isnull=False)
+    others = Incident.objects.filter(pk__in=same.values("incident")).exclude(pk=incident.pk)
+    return others.select_related("watch", "owner").order_by("pk")
+
+
 def unresolved_incidents() -> IncidentQuerySet:
     """Select unresolved incidents, the most severe and then the oldest first."""
     rows = Incident.objects.filter(state__in=Incident.UNRESOLVED_STATES)

@@ -186,5 +186,6 @@ def test_a_withheld_tier_is_allowed_once_for_an_amount(operator_client, operator
     approval = Approval.objects.get()
     assert (run.tier, run.allowed_once, approval.session) == (2, True, run)
     assert (approval.budget_usd, approval.decided_by) == (Decimal("0.75"), operator)
+    assert approval.way == "admin"
     operator_client.post(reverse(LIST), form)
     assert len(queued()) == 1

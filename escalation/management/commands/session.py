@@ -252,6 +252,7 @@ def _operate(session: Session, options: dict[str, Any]) -> Session:
             return manual.allow_once(
                 session,
                 by=account_named(options["as"]),
+                way=Approval.Way.TERMINAL,
                 note=options["text"],
                 budget_usd=options["budget"],
             )

@@ -12,7 +12,7 @@ from escalation.incidents import recorder
 from sessions_app.history.incidents import LONGEST_NOTE
 from sessions_app.models import Incident, IncidentEvent, Notification
 from tests.escalation.refusals import refused
-from tests.factories import IncidentFactory, UserFactory, WatchFactory
+from tests.factories import CycleFactory, IncidentFactory, UserFactory, WatchFactory
 
 pytestmark = pytest.mark.django_db
 State, Step = Incident.State, IncidentEvent.Kind
@@ -37,6 +37,40 @@ def test_acknowledging_sets_the_owner_and_notifies_others(incident, ada):
     assert (incident.state, incident.owner) == (State.ACKNOWLEDGED, ada)
     assert (event.kind, event.by) == (Step.ACKNOWLEDGED, ada)
     assert Notification.objects.get().kind == Notification.Kind.INCIDENT_CHANGED_HANDS
+
+
+def opened_together(*causes: str, **fields) -> list[Incident]:
+    cycle = CycleFactory()
+    found = [IncidentFactory(cause=cause, **fields) for cause in causes]
+    for incident in found:
+        incident.events.create(kind=Step.OPENED, cycle=cycle)
+    return found
+
+
+def test_acknowledging_takes_the_incidents_that_were_opened_together(ada):
+    web, db = opened_together("web", "db")
+    [other] = opened_together("mail")
+
+    recorder.acknowledge(web, by=ada)
+
+    for incident in (web, db, other):
+        incident.refresh_from_db()
+    assert [one.owner for one in (web, db, other)] == [ada, ada, None]
+    assert db.events.get(kind=Step.ACKNOWLEDGED).by == ada
+    assert Notification.objects.count() == 1
+
+
+def test_acknowledging_leaves_linked_incidents_of_others_and_resolved_ones(ada):
+    web, db, mail = opened_together("web", "db", "mail")
+    grace = UserFactory(username="grace")
+    recorder.hand_over(db, grace, by=grace)
+    recorder.resolve(mail, by=grace)
+
+    recorder.acknowledge(web, by=ada)
+
+    db.refresh_from_db()
+    mail.refresh_from_db()
+    assert (db.owner, mail.owner, mail.state) == (grace, None, State.RESOLVED)
 
 
 def test_a_second_acknowledgement_is_refused(incident, ada):

@@ -11,10 +11,10 @@ from escalation.run.prepare import effective_tier
 from escalation.supervisor import manual
 from escalation.supervisor.approval_answers import expire_overdue, reject
 from escalation.tiers import get_tier
-from sessions_app.models import Approval, Cycle, PauseSwitch, Session
+from sessions_app.models import Approval, Cycle, Incident, PauseSwitch, Session
 from sessions_app.models.autonomy import AutonomyLevel
 from tests.escalation.refusals import refused
-from tests.escalation.rows import ESCALATE, HEALTHY, a_report
+from tests.escalation.rows import ESCALATE, HEALTHY, a_report, notes_of
 from tests.escalation.runs import run
 from tests.factories import CycleFactory, SessionFactory, WatchFactory, user_with
 
@@ -61,6 +61,17 @@ def test_the_allowed_tier_resumes_the_conversation_and_runs_for_real(fake_cli, w
     assert (ended.tier, ended.purpose, ended.status) == (2, Purpose.TIER, Status.COMPLETED)
     assert ended.sandbox["changes_nothing"] is False
     assert Session.objects.get(pk=withheld.pk).status == Status.ESCALATED
+
+
+@pytest.mark.parametrize("way", ["page", "terminal", "admin"])
+def test_it_stands_in_the_story_of_session_and_incident(withheld, approver, way):
+    allowed = manual.allow_once(withheld, by=approver, way=way, note="Go on.")
+
+    approval, incident = Approval.objects.get(), Incident.objects.get()
+    event = incident.events.get(kind="approved")
+    assert (approval.way, event.by, event.session) == (way, approver, allowed)
+    assert approval.answer_text in event.text
+    assert notes_of(allowed, "approval") == [approval.answer_text]
 
 
 def test_the_approval_is_stored_with_tier_dollars_person_and_reason(withheld, approver):

@@ -176,6 +176,7 @@ def test_an_approver_allows_a_withheld_tier_once_for_an_amount(operator_client, 
 
     run = created()
     assert (run.tier, run.allowed_once, run.max_budget_usd) == (2, True, Decimal("1.25"))
+    assert run.approvals.get().way == "page"
     assert response.url == run.get_absolute_url()
 
 
