@@ -231,6 +231,9 @@ printf '=%s\\0' "ran $#" "${{0##*/}}" "$@" > {pipe}
 _IN_SHIM = """\
 def _record():
     import posix
+    # The client of pgrep and pkill executes itself again, without the words.
+    if b"CLAUDEOPS_WORDS" in posix.environ:
+        return
     number = posix.open("/proc/self/cmdline", 0)
     data = b""
     while piece := posix.read(number, 65536):
