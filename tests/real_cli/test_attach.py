@@ -123,8 +123,13 @@ def test_what_is_said_in_a_terminal_is_a_session_of_its_own(scripted_api, watch_
     assert "What is here?" in said(attached)
     assert "Nothing here." in said(attached)
     assert "Fine." not in said(attached)
-    judged = attached.events.filter(kind="command").values_list("payload__command", flat=True)
-    assert set(judged) == {"ls -a", "ls -d ."}
+    judged = attached.events.filter(kind="command").order_by("pk")
+    assert list(judged.values_list("payload__command", "payload__verdict")) == [
+        ("ls -a", "isolate"),
+        ("ls -a", "allow"),
+        ("ls -d .", "isolate"),
+        ("ls -d .", "allow"),
+    ]
     assert "Attached by grace." in notes_of(attached, "decision")
     assert attached.input_tokens > 0
     assert attached.cost_usd is not None
