@@ -116,11 +116,12 @@ def stop_family(
         asked |= living
         wait(LOOK_SECONDS)
     give_up = time.monotonic() + KILL_TIMEOUT_SECONDS
-    while (living := find()) and time.monotonic() < give_up:
+    while living and time.monotonic() < give_up:
         for process in living:
             process.send(signal.SIGKILL)
         wait(LOOK_SECONDS / 10)
-    return find()
+        living = find()
+    return living
 
 
 def boot_id() -> str:

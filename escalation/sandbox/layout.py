@@ -481,7 +481,8 @@ def _temporary_directories(size: int, shared: str) -> list[Private]:
     ]
 
 
-MOST_SHOWN = 200
+MOST_SHOWN = 40
+"""Each is a mount, and every command of the run copies and removes all mounts of its sandbox."""
 
 
 def shown_files(shared: Path, mounts: Iterable[Mount], mount_points: set[str]) -> list[Shown]:

@@ -33,7 +33,8 @@ from sessions_app.tiers import LOWEST_TIER
 from tests.devtools.benchmarks import Tell, silent
 
 SCENARIO = "all-healthy"
-SHELL_TEXT = "eval 'ls' < /dev/null"
+SHELL_TEXT = "eval 'cat /etc/hostname' < /dev/null"
+"""A program that needs no grant."""
 MEDIATED_TEXT = "eval 'df /' < /dev/null"
 """A program that the command policy judges, and that runs in a sandbox of its own."""
 REQUEST = {
