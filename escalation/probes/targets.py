@@ -112,6 +112,9 @@ OPTIONS: Mapping[str, Option] = {
     "certificate_days": Option(
         (Kind.HTTP,), "days that the certificate must still be valid", is_number=True
     ),
+    "insecure": Option(
+        (Kind.HTTP,), "yes, to accept a certificate that nobody signed", re.compile("yes")
+    ),
     "address": Option((Kind.DNS,), "address that the name must have", HOST),
     "max_age": Option((Kind.FILE,), "greatest age of the file in seconds", is_number=True),
     "min_size": Option((Kind.FILE,), "least size of the file in bytes", is_number=True),

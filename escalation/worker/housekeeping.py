@@ -30,8 +30,11 @@ from sessions_app.archive import encryption_key
 from sessions_app.models import (
     Conversation,
     Cycle,
+    HeartbeatPing,
     Message,
     Notification,
+    Probe,
+    ProbeSum,
     RateLimit,
     Session,
     SessionEvent,
@@ -119,6 +122,8 @@ class Cleaned:
     file_contents_removed: int = 0
     events_pruned: int = 0
     notifications_pruned: int = 0
+    probe_sums_pruned: int = 0
+    heartbeat_calls_pruned: int = 0
     directories_removed: int = 0
     handoff_files_removed: int = 0
     bytes_freed: int = 0
@@ -136,6 +141,7 @@ def clean(*, dry_run: bool = False, now: datetime | None = None) -> Cleaned:
     long_ago = now - timedelta(days=settings.CLAUDEOPS_EVENT_RETENTION_DAYS)
     _prune_events(cleaned, long_ago, dry_run)
     _prune_notifications(cleaned, long_ago, dry_run)
+    _prune_probes(cleaned, now, dry_run)
     _remove_directories(cleaned, long_ago, dry_run)
     _remove_handoff_files(cleaned, now - HANDOFF_AGE, dry_run)
     _keep_archive(cleaned, now, dry_run)
@@ -233,6 +239,20 @@ def _prune_notifications(cleaned: Cleaned, long_ago: datetime, dry_run: bool) ->
     if not dry_run:
         sent.delete()
         passed_on.exclude(messages__state=Message.State.WAITING).delete()
+
+
+def _prune_probes(cleaned: Cleaned, now: datetime, dry_run: bool) -> None:
+    """Removes old sums of five minutes, and all but the last calls of each heartbeat."""
+    old = ProbeSum.objects.filter(
+        period=ProbeSum.Period.FIVE_MINUTES, start__lt=now - ProbeSum.KEPT
+    )
+    cleaned.probe_sums_pruned = old.count() if dry_run else old.delete()[0]
+    for number in Probe.objects.filter(kind=Probe.Kind.HEARTBEAT).values_list("pk", flat=True):
+        pings = HeartbeatPing.objects.filter(probe=number).order_by("-pk")
+        kept = pings.values_list("pk", flat=True)[HeartbeatPing.KEPT :].first()
+        if kept is not None:
+            surplus = HeartbeatPing.objects.filter(probe=number, pk__lte=kept)
+            cleaned.heartbeat_calls_pruned += surplus.count() if dry_run else surplus.delete()[0]
 
 
 def _remove_directories(cleaned: Cleaned, long_ago: datetime, dry_run: bool) -> None:

@@ -30,6 +30,7 @@ from django_q import cluster
 from django_q.conf import Conf
 from django_q.worker import worker
 
+from escalation.probes.loop import ProbeThread
 from escalation.queue import installation_lock, own_labels
 from escalation.queue.broker import WakingBroker
 from escalation.run.recovery import recover, recover_orphans, sweep
@@ -187,6 +188,8 @@ def run_worker() -> None:
     threading.Thread(target=_write_heartbeats_until, args=(stop,), daemon=True).start()
     notifier = threading.Thread(target=Notifier().work_until, args=(stop,), daemon=True)
     notifier.start()
+    probes = threading.Thread(target=ProbeThread().work_until, args=(stop,), daemon=True)
+    probes.start()
     while not stop.wait(SENTINEL_CHECK_SECONDS):
         if not cluster.sentinel.is_alive():
             stop.set()
@@ -200,6 +203,7 @@ def run_worker() -> None:
     stopped.set()
     asking.join(ASK_SECONDS * 4)
     notifier.join(TIMEOUT_AT_THE_END)
+    probes.join(TIMEOUT_AT_THE_END)
     connections.close_all()
 
 

@@ -188,7 +188,7 @@ class Probe(models.Model):
             at=self.last_run_at or timezone.now(),
             since=self.failing_since,
             last_good=self.last_good_at,
-            output=self.last_output,
+            output=f"flapping: {self.last_output}" if self.is_flapping else self.last_output,
         )
 
 

@@ -14,7 +14,17 @@ from django.core.management import call_command
 
 from escalation.drills.scratch import is_scratch
 from escalation.management.output import TerminalCommand, waiting
-from tests.devtools.benchmarks import Tell, idle, live, overhead, pages, record, sandbox, throughput
+from tests.devtools.benchmarks import (
+    Tell,
+    idle,
+    live,
+    overhead,
+    pages,
+    probes,
+    record,
+    sandbox,
+    throughput,
+)
 from tests.devtools.benchmarks.pages import as_data, as_table
 from tests.devtools.benchmarks.scratch_database import scratch_database_url
 from tests.devtools.scratch import rerun_in_scratch
@@ -27,6 +37,9 @@ DECISION_AIM_MS, FIRST_BYTE_AIM_MS = 5, 5
 SMALLER = 1_000
 """The number of sessions in the small database for comparison."""
 LIVE_CPU_AIM_PERCENT, LINE_AIM_MS = 10, 300
+PROBE_AIMS = {1_000: 5.0, 100: 1.0}
+"""Percent of a core by the number of probes a minute."""
+YEAR_AIM_MB = 200
 CPU_AIM_PERCENT, PICKUP_AIM_MS, MEMORY_AIM_MB = 0.30, 30, 180
 
 
@@ -68,7 +81,11 @@ class Command(TerminalCommand):
         saturated.add_argument("--cycles", type=int, default=24)
         saturated.add_argument("--at-once", type=int, default=2 * (os.cpu_count() or 1))
         saturated.add_argument("--rounds", type=int, default=3)
-        for subject in (running, standing, held, shown, watched, saturated):
+        looking = subjects.add_parser(
+            "probes", help="processor of 1,000 and 100 probes a minute, size of a year of 100"
+        )
+        looking.add_argument("--seconds", type=int, default=60)
+        for subject in (running, standing, held, shown, watched, saturated, looking):
             subject.add_argument("--json", action="store_true")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -111,6 +128,8 @@ def _measured(options: dict[str, Any], tell: Tell) -> tuple[dict[str, Any], str]
             return _live(max(1, options["viewers"]), max(2, options["seconds"]))
         case "throughput":
             return _throughput(options, tell)
+        case "probes":
+            return _probes(max(5, options["seconds"]), tell)
         case _:
             return _overhead(max(1, options["rounds"]), options["answer_seconds"], tell)
 
@@ -214,3 +233,16 @@ def _idle(seconds: int) -> tuple[dict[str, Any], str]:
         f"memory: {pss} by share (aim: at most {MEMORY_AIM_MB} MB), "
         f"{found.rss_mb:.0f} MB resident with what is shared counted in each process"
     )
+
+
+def _probes(seconds: int, tell: Tell) -> tuple[dict[str, Any], str]:
+    found = [probes.measure_processor(number, seconds, tell) for number in PROBE_AIMS]
+    year = probes.measure_year(tell)
+    figures = {"processor": [asdict(one) for one in found], "year_mb": year}
+    lines = [
+        f"{one.probes} HTTP probes a minute: {one.cpu_percent:.2f} % of a core over {seconds} s, "
+        f"{one.runs} runs stored (aim: under {PROBE_AIMS[one.probes]:g} %)"
+        for one in found
+    ]
+    lines.append(f"a year of 100 probes: {year:.0f} MB (aim: under {YEAR_AIM_MB} MB)")
+    return figures, "\n".join(lines)
