@@ -60,12 +60,14 @@
     offerCopying();
   });
 
-  // The answer to a click is about the page as it was: the next change of the page removes it.
+  // The answer to a click is about the page as it was: the next change of the page removes it, as
+  // soon as it could be read. That change may be the last one.
   const shownAt = Date.now(), longEnoughToRead = 4000;
   document.addEventListener("htmx:afterSwap", (event) => {
-    const isWhole = event.detail.target?.matches("#overview, #overview-page, [data-while-seen]");
-    if (!isWhole || Date.now() - shownAt < longEnoughToRead) return;
-    for (const flash of document.querySelectorAll(".flash")) flash.remove();
+    if (!event.detail.target?.matches("#overview, #overview-page, [data-while-seen]")) return;
+    const flashes = document.querySelectorAll(".flash");
+    const left = Math.max(0, shownAt + longEnoughToRead - Date.now());
+    setTimeout(() => flashes.forEach((flash) => flash.remove()), left);
   });
 
   // Said once, when it is something else than before.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from decimal import Decimal
 
+import pytest
 from django.utils import timezone
 from playwright.sync_api import expect
 
@@ -146,6 +147,41 @@ def test_a_queued_cycle_is_cancelled_from_its_page(visit):
     expect(page.locator("#overview h1")).to_contain_text("stopped by person-")
     expect(page.locator("#wants-heading + .outcome")).to_contain_text("before Tier 1 began")
     assert Session.objects.get().status == Session.Status.CANCELLED
+
+
+@pytest.mark.parametrize("which", ["cycle", "session"])
+def test_a_page_does_not_say_that_it_waits_while_its_tier_streams(visit, which):
+    cycle = CycleFactory(running=True, state="queued")
+    session = SessionFactory(running=True, cycle=cycle, status="queued", started_at=None)
+    page = visit.go((cycle if which == "cycle" else session).get_absolute_url())
+    expect(page.locator("#overview")).to_contain_text("It waits for a free worker")
+    expect(page.locator("#live-status")).to_have_text("live")
+
+    assert session.claim()
+    session.cycle.begin()
+    say(session, 2)
+
+    expect(page.locator("#log")).to_contain_text("line 2")
+    expect(page.locator("#overview")).not_to_contain_text("It waits", timeout=1_000)
+    expect(page.locator("#overview")).to_have_attribute("data-state", "running")
+
+
+def test_the_answer_to_a_click_goes_after_the_last_change_of_the_page(visit):
+    session = SessionFactory(cycle=CycleFactory(max_tier=1))
+    page = visit.go(session.get_absolute_url())
+    page.locator("#follow_up summary, summary", has_text="Follow up").first.click()
+    page.get_by_label("Your question").fill("Why?")
+    page.get_by_role("button", name="Ask").click()
+    expect(page.locator(".flash")).to_contain_text("is queued")
+    asked = Session.objects.get(purpose="follow_up")
+
+    asked.claim()
+    asked.finish("completed", result="The disk was full.")
+    asked.cycle.close_again()
+
+    expect(page.locator("#overview")).to_contain_text("The disk was full.")
+    expect(page.locator("[hx-trigger]")).to_have_count(0)
+    expect(page.locator(".flash")).to_have_count(0, timeout=10_000)
 
 
 def test_a_waiting_approval_is_shown_with_its_link(visit):
