@@ -485,8 +485,10 @@ def _after_interruption(
     seen: Seen,
     limits: RepeatLimits,
 ) -> AfterInterruption | None:
-    # A worker that shuts down wants its sessions to continue under the next worker.
-    stopped_for_us = ended.stop is not None and ended.stop.cause == StopCause.WORKER
+    # A worker that shuts down wants its sessions to continue under the next worker, and a message
+    # of a person reaches the session that continues.
+    is_told = ended.stop is not None and ended.stop.cause == StopCause.TOLD
+    stopped_for_us = is_told or (ended.stop is not None and ended.stop.cause == StopCause.WORKER)
     was_stopped = verdict.judgement == Judgement.STOPPED and stopped_for_us
     if not was_stopped and verdict.judgement != Judgement.KILLED:
         return None
@@ -497,7 +499,7 @@ def _after_interruption(
             tool_was_running=bool(facts.open_tools | facts.cut_tools) and not seen.only_waited,
             can_be_continued=bool(facts.session_id),
             answered=facts.answered,
-            interruptions=lineage.interruptions,
+            interruptions=lineage.interruptions - is_told,
             started_again=lineage.started_again,
             is_question=session.is_question,
         ),

@@ -29,7 +29,7 @@ from sessions_app.models import Cycle, Session, SessionEvent
 from sessions_app.models.cycle import Fact
 from sessions_app.models.session import EventKind
 from sessions_app.redaction.redact import redacted
-from sessions_app.text import cut_to_tokens, estimated_tokens, one_line
+from sessions_app.text import as_text, cut_to_tokens, estimated_tokens, one_line
 from sessions_app.tiers import LOWEST_TIER, tier_numbers
 
 # In a prompt, `/word` at the start of a line is a command to the CLI and `@file` includes a file.
@@ -119,6 +119,8 @@ class PromptContext:
     evidence: Evidence = field(default_factory=Evidence)
     request: str = ""
     """Request of a person, or their reason for starting the session."""
+    told: tuple[tuple[str, str], ...] = ()
+    """Names and messages of people that the interrupted session could not take."""
     operator: OperatorContext = field(default_factory=OperatorContext)
     record: str = ""
     """Handoff, where the conversation cannot be resumed."""
@@ -174,6 +176,7 @@ def prompt_context_of(
         failed_remedies=_failed_remedies_of(session),
         evidence=evidence_of(lineage),
         request=session.request,
+        told=_told_before(lineage),
         operator=(
             OperatorContext()
             if isinstance(continuation, Resume)
@@ -182,6 +185,17 @@ def prompt_context_of(
         record=json.dumps(record["content"], indent=1, ensure_ascii=False) if record else "",
         token=new_token(),
     )
+
+
+def _told_before(lineage: Lineage) -> tuple[tuple[str, str], ...]:
+    """Names and messages for a session whose CLI takes no messages while it runs."""
+    parent = lineage.parent
+    is_continued = lineage.session.purpose == Purpose.RECOVERY
+    if parent is None or not is_continued or parent.takes_messages:
+        return ()
+    events = parent.events.filter(source=SessionEvent.Source.SUPERVISOR, kind=EventKind.TOLD)
+    payloads = events.order_by("sequence").values_list("payload", flat=True)
+    return tuple((as_text(one["by"]), as_text(one["text"])) for one in payloads)
 
 
 def evidence_of(lineage: Lineage) -> Evidence:
@@ -496,7 +510,8 @@ def _before(context: PromptContext, room: int = QUOTED_TOKENS) -> str:
     room -= estimated_tokens(facts)
     cut_off = _cut_off(context, room)
     remedies = _failed_remedies(context, room - estimated_tokens(cut_off))
-    return _paragraphs(_attempts(context), facts, cut_off, remedies)
+    messages = (told(by, text) for by, text in context.told)
+    return _paragraphs(_attempts(context), facts, cut_off, remedies, *messages)
 
 
 def _new_facts(context: PromptContext, room: int) -> str:

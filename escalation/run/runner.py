@@ -91,7 +91,7 @@ from sessions_app.models import (
     SessionEvent,
 )
 from sessions_app.models.installation import shared_now
-from sessions_app.models.session import EventKind
+from sessions_app.models.session import EventKind, StreamKind
 from sessions_app.redaction.encryption import learn_addresses
 from sessions_app.text import as_text
 from sessions_app.tiers import LOWEST_TIER
@@ -128,9 +128,13 @@ class StopRequest:
 
 
 class ToldMessages:
-    """Passes on to the CLI what people tell a running session, from its stored events."""
+    """Passes on to the CLI what people tell a running session, from its stored events.
 
-    def __init__(self, session: Session, stdin: StreamInput) -> None:
+    A CLI that takes no messages while it runs is stopped at the next turn; the prompt of the
+    session that continues it has the messages.
+    """
+
+    def __init__(self, session: Session, stdin: StreamInput | None) -> None:
         self._session = session
         self._stdin = stdin
         self._next_look = time.monotonic() + LOOK_SECONDS
@@ -139,7 +143,7 @@ class ToldMessages:
 
     def pass_on(self) -> None:
         """Look at intervals. What is not passed on is found by `undelivered` after the end."""
-        if time.monotonic() < self._next_look:
+        if self._stdin is None or time.monotonic() < self._next_look:
             return
         self._next_look = time.monotonic() + LOOK_SECONDS
         with contextlib.suppress(OperationalError):
@@ -148,8 +152,19 @@ class ToldMessages:
                     return
                 self._seen = number
 
+    def asks_to_stop(self) -> StopAsked | None:
+        """Look at the turns of a CLI that takes no messages; the next session passes them on."""
+        if self._stdin is not None or not self._session.can_be_told:
+            return None
+        with contextlib.suppress(OperationalError):
+            if found := self._new():
+                people = dict.fromkeys(as_text(payload["by"]) for _number, payload in found)
+                words = f"{', '.join(people)} told it something"
+                return StopAsked(Session.StopCause.TOLD, words)
+        return None
+
     def undelivered(self) -> int:
-        return len(self._new())
+        return 0 if self._session.was_told else len(self._new())
 
     def _new(self) -> list[tuple[int, Any]]:
         later = self._session.events.filter(sequence__gt=self._seen)
@@ -433,7 +448,7 @@ class TierRun:
         commands = RunCommands.of(plan, self.lineage, self._recorder)
         with commands.in_sandbox(plan) as sandbox, contextlib.closing(commands.changes):
             stdin = StreamInput(plan.prompt) if plan.takes_messages else None
-            self._told = ToldMessages(self._session, stdin) if stdin else None
+            self._told = None if self._terminal else ToldMessages(self._session, stdin)
             cli = CliRun(
                 plan=plan,
                 stdin=stdin,
@@ -639,6 +654,8 @@ class CliRun:
     _fault: StopAsked | None = field(default=None, init=False)
     """Violation by the session itself that stops it."""
     _waited_before_last_line: float = field(default=0.0, init=False)
+    _told_stop: StopAsked | None = field(default=None, init=False)
+    """Set between two turns, if a message waits that the CLI does not take while it runs."""
 
     def run(self) -> Ended:
         """Run the process to its end; raises OSError if it cannot be started."""
@@ -678,7 +695,7 @@ class CliRun:
                 self._renew_budget()
             faults = self._fault or self._spent()
             asked = self.asked_to_stop() or stop_request.asked() or self._left_terminal()
-            return faults or heartbeat.lost or asked
+            return faults or heartbeat.lost or asked or self._told_stop
 
         argv, environment = sandbox.around(plan.argv), {**plan.environment, **sandbox.environment}
         if self.terminal is not None:
@@ -756,6 +773,9 @@ class CliRun:
 
     def _check(self, payload: dict[str, Any]) -> None:
         self.facts.observe(payload)
+        is_turn = payload.get("type") == StreamKind.USER and not self.facts.open_tools
+        if is_turn and self.told is not None:
+            self._told_stop = self._told_stop or self.told.asks_to_stop()
         if command := self.commands.observe(payload):
             self._fault = self._fault or StopAsked(
                 Session.StopCause.UNGUARDED,

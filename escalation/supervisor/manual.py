@@ -47,10 +47,19 @@ def stop(session: Session, *, by: str) -> bool:
     )
 
 
-def tell(session: Session, text: str, *, by: str) -> None:
-    """Tells a running session something. Its runner passes it on before the next request.
+TOLD = "Session {session} is told it before its next request."
+TOLD_BY_RESUME = (
+    "Session {session} is stopped after its current step and continued with the message: its CLI "
+    "takes no messages while it runs."
+)
 
-    Secrets are redacted for the agent, too.
+
+def tell(session: Session, text: str, *, by: str) -> str:
+    """Tells a running session something. Returns a sentence that says how.
+
+    Its runner passes it on before the next request; a CLI that takes no messages is stopped at the
+    next turn, and the session that continues it gets the message. Secrets are redacted for the
+    agent, too.
     """
     said = _checked(text, LONGEST_REQUEST)
     if not said:
@@ -64,13 +73,15 @@ def tell(session: Session, text: str, *, by: str) -> None:
                 f"Session {session.pk} is {row.get_status_display()}, or is being stopped: only a "
                 "running session can be told something.",
             )
-        if not row.takes_messages:
+        if not row.can_be_told:
             raise OperationRefused(
                 RefusalCode.NOT_SUPPORTED,
                 f"Session {session.pk} cannot be told anything: it has not begun yet, or its CLI "
-                "takes no messages while it runs. Stop it and try another approach.",
+                "takes no messages while it runs and its conversation cannot be continued. Wait "
+                "for its end, or stop it.",
             )
         row.note(EventKind.TOLD, redacted(said), by=redacted(by))
+    return (TOLD if row.takes_messages else TOLD_BY_RESUME).format(session=session.pk)
 
 
 def follow_up(

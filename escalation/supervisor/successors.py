@@ -333,7 +333,7 @@ class Lineage:
         """Interruptions of this tier in a row, with the session."""
         _own, *before = self.runs_of_this_tier
         in_a_row = takewhile(lambda run: run.status == Status.INTERRUPTED, before)
-        return 1 + sum(not run.met_rate_limit for run in in_a_row)
+        return 1 + sum(not (run.met_rate_limit or run.was_told) for run in in_a_row)
 
     @property
     def limits_met(self) -> int:
@@ -365,7 +365,7 @@ class Lineage:
         """True if an earlier start of the same session was interrupted."""
         return any(
             run.status == Status.INTERRUPTED
-            and not run.met_rate_limit
+            and not (run.met_rate_limit or run.was_told)
             and run.purpose == self.session.purpose
             for run in self.attempts
         )

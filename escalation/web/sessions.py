@@ -498,13 +498,13 @@ def tell_session(request: HttpRequest, pk: int) -> HttpResponse:
     session = get_object_or_404(Session, pk=pk)
     text = request.POST.get("text", "")
     try:
-        manual.tell(session, text, by=request.user.get_username())
+        said = manual.tell(session, text, by=request.user.get_username())
     except OperationRefused as refused:
         messages.warning(request, str(refused))
         if refused.code == RefusalCode.TEXT_TOO_LONG:
             return _page_with_text(request, pk, text)
     else:
-        messages.success(request, f"Session {session.pk} is told it before its next request.")
+        messages.success(request, said)
     return redirect(session)
 
 

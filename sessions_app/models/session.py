@@ -132,6 +132,8 @@ class StopCause(models.TextChoices):
     BUDGET = "budget", "budget spent"
     UNGUARDED = "unguarded", "a command ran without the command policy"
     RATE_LIMIT = "rate_limit", "rate limit reached"
+    TOLD = "told", "stopped to be told something"
+    """By a person; the session that continues it gets the message."""
 
 
 ENDINGS = frozenset({"completed", "escalated", "failed", "timed_out", "interrupted", "cancelled"})
@@ -377,7 +379,7 @@ class Session(models.Model):
         StopCause.FOREGROUND,
     )
     """Requests from outside; the other causes are limits of the session."""
-    NO_FAULT_OF_THE_WATCH = (*ASKED_TO_STOP, StopCause.RATE_LIMIT)
+    NO_FAULT_OF_THE_WATCH = (*ASKED_TO_STOP, StopCause.RATE_LIMIT, StopCause.TOLD)
     OPEN_STATUSES = (Status.QUEUED, Status.RUNNING, Status.AWAITING_APPROVAL)
     FINISHED_STATUSES = (
         Status.COMPLETED,
@@ -660,6 +662,11 @@ class Session(models.Model):
         return self.stop_cause == self.StopCause.RATE_LIMIT
 
     @property
+    def was_told(self) -> bool:
+        """True if it was stopped so that the session that continues it gets a message."""
+        return self.stop_cause == self.StopCause.TOLD
+
+    @property
     def is_drill(self) -> bool:
         return bool(self.cycle.drill)
 
@@ -667,6 +674,12 @@ class Session(models.Model):
     def takes_messages(self) -> bool:
         """True if the CLI of the session can be told something while it runs."""
         return "--input-format" in self.argv
+
+    @property
+    def can_be_told(self) -> bool:
+        """True if a message reaches the session: while it runs, or by a stop and a resume."""
+        can_be_continued = self.expects_report and not self.is_plan and not self.cycle.ephemeral
+        return self.takes_messages or (bool(self.argv) and can_be_continued)
 
     @property
     def policy(self) -> Policy:

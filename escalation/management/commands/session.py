@@ -138,10 +138,10 @@ class Command(TerminalCommand):
 
     def _tell(self, session: Session, text: str) -> None:
         try:
-            manual.tell(session, text, by=terminal_user())
+            said = manual.tell(session, text, by=terminal_user())
         except OperationRefused as refused:
             raise Refused(refused.code, refused) from refused
-        self.stdout.write(f"Session {session.pk} is told it before its next request.")
+        self.stdout.write(said)
 
     def _attach(self, session: Session, options: dict[str, Any]) -> None:
         if not (os.isatty(STDIN) and os.isatty(STDOUT)):

@@ -433,7 +433,12 @@ def test_a_running_session_is_told_something_with_the_name_and_without_secrets()
     [
         ({"running": True}, " ", RefusalCode.TEXT_MISSING),
         ({"running": True}, "語" * LONGEST_REQUEST, RefusalCode.TEXT_TOO_LONG),
-        ({"running": True, "argv": ["claude", "-p"]}, "Wait.", RefusalCode.NOT_SUPPORTED),
+        ({"running": True, "argv": []}, "Wait.", RefusalCode.NOT_SUPPORTED),
+        (
+            {"running": True, "argv": ["claude", "-p"], "purpose": "plan"},
+            "Wait.",
+            RefusalCode.NOT_SUPPORTED,
+        ),
         ({"running": True, "stop_cause": "person"}, "Wait.", RefusalCode.SESSION_STATUS),
         ({}, "Wait.", RefusalCode.SESSION_STATUS),
         ({"status": Status.QUEUED}, "Wait.", RefusalCode.SESSION_STATUS),
