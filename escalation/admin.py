@@ -58,6 +58,7 @@ from sessions_app.models import (
     PauseSwitch,
     PeriodCost,
     RateLimit,
+    Remedy,
     SandboxProof,
     ServiceState,
     Session,
@@ -838,6 +839,17 @@ class TranscriptAdmin(PastAdmin):
 
 
 # Channels, notifications and messages.
+
+
+@admin.register(Remedy)
+class RemedyAdmin(PastAdmin):
+    """Read-only: a remedy is declared on its own page, where its script is pinned."""
+
+    list_display = ["name", "watch", "kind", "tier", "enabled", "accepted_by", "accepted_at"]
+    list_filter = ["kind", "enabled"]
+    list_select_related = ["watch"]
+    search_fields = ["name", "description"]
+    exclude = ["script"]
 
 
 @admin.register(Channel)

@@ -30,6 +30,7 @@ from sessions_app.models import (
     Message,
     Notification,
     PeriodCost,
+    Remedy,
     SandboxProof,
     ServiceState,
     Session,
@@ -72,6 +73,19 @@ class WatchFactory(ModelFactory):
     max_tier = 3
     dry_run = False
     approval = ""
+
+
+class RemedyFactory(ModelFactory):
+    class Meta:
+        model = Remedy
+
+    watch = SubFactory(WatchFactory)
+    name = Sequence(lambda n: f"remedy-{n}")
+    description = "Restarts a container."
+    command = LazyFunction(lambda: ["docker", "restart", "{service}"])
+    parameters = "service: service"
+    kind = Remedy.Kind.RESTART
+    grants = "docker"
 
 
 class CycleFactory(ModelFactory):

@@ -33,6 +33,14 @@ from escalation.command_policy.protected import (
     touches_supervisor,
     without_clients,
 )
+from escalation.command_policy.remedies import (
+    REMEDY,
+    DeclaredRemedy,
+    RemedyCall,
+    RemedyRefused,
+    listing,
+    read_call,
+)
 from escalation.command_policy.understanding import (
     FULL,
     LOOK,
@@ -97,6 +105,8 @@ class CommandPolicy:
     """Hosts (`name` or `name:port`) to which Tier 2 may send a POST request."""
     programs_in: Argv = ()
     """Directories of the stand-ins of a drill, which are trusted like those of the system."""
+    remedies: tuple[DeclaredRemedy, ...] = ()
+    """What the operator declared for the watch."""
     supervisor: Supervisor = field(default_factory=Supervisor)
     """Processes, units and containers that no tier may end or change."""
 
@@ -126,6 +136,10 @@ class Decision:
     """What the changes do to which service."""
     allowed_from: int = 0
     """The lowest tier that would run a denied vector; 0 if there is none."""
+    remedy: RemedyCall | None = None
+    """The remedy that runs; its vector, grants and time limit hold instead of those above."""
+    prints: str = ""
+    """Text that is printed instead of running a program."""
 
     @property
     def is_denied(self) -> bool:
@@ -332,6 +346,8 @@ class _Judge:
         self.effects: list[CommandEffect] = []
 
     def decision(self) -> Decision:
+        if self.request.argv[0] == REMEDY:
+            return self.remedy(self.request.argv)
         understood = self.vector(self.request.argv, _Place.HERE)
         return self.decided(understood, self._passed())
 
@@ -363,6 +379,31 @@ class _Judge:
                 f"The operator must approve `{shown}` first, by the rule {rule}.",
             )
         return found
+
+    def remedy(self, argv: Argv) -> Decision:
+        """Judge a call of a remedy: the declared vector runs, or nothing."""
+        if len(argv) == 1:
+            text = listing(self.policy.remedies, self.tier)
+            return Decision(verdict=Verdict.ALLOW, rule="understood", argv=argv, prints=text)
+        shown = in_short(argv)
+        try:
+            call = read_call(argv, self.policy.remedies, self.tier)
+        except RemedyRefused as refused:
+            self._deny(refused.rule, str(refused))
+            return self.decided(None)
+        self.rules(argv, (REMEDY, argv[1]), shown)
+        if not any(allows(rule, argv) for rule in self.policy.allowed):
+            self.deny_unlisted(shown)
+        self.actions.append(shown)
+        if not call.looks:
+            self.changes.append(plainly(argv))
+            self.effects += call.effects
+        self._level(call.tier, shown, f"runs `{in_short(call.argv)}`")
+        for grant in sorted(call.grants):
+            self._grant(grant, shown)
+        grants = " ".join(sorted(call.grants))
+        found = self.decided(Understanding(action=REMEDY, argv=argv, grant=grants))
+        return found if found.is_denied else replace(found, remedy=call)
 
     def _passed(self) -> tuple[tuple[str, str], ...]:
         given = self.request.environment

@@ -39,7 +39,7 @@ from escalation.supervisor import approvals, cooldowns
 from escalation.supervisor.approvals import CommandAsked
 from escalation.supervisor.cooldowns import Reached, effects_of
 from escalation.supervisor.successors import Lineage
-from sessions_app.models import Approval, Change, Cycle, Session, SessionEvent
+from sessions_app.models import Approval, Change, Cycle, Remedy, Session, SessionEvent
 from sessions_app.models.session import SPOKEN, EventKind, Verdict
 from sessions_app.redaction.redact import redacted
 from sessions_app.text import mapping, one_line
@@ -99,6 +99,11 @@ NOT_COUNTED = CommandRefusal(
     COOLDOWN_RULE,
     "The cooldown could not be checked, so this command did not run: try again in a minute.",
 )
+WITHDRAWN = CommandRefusal(
+    "no such remedy",
+    "A person has changed or removed this remedy since the session began: it did not run. Say in "
+    "your report what should be run.",
+)
 
 
 class _Question:
@@ -131,7 +136,7 @@ class RunChanges:
     def objection(self, record: DecisionRecord) -> CommandRefusal | None:
         """Refusal of a command that is in cooldown. Called from the command runner's threads."""
         effects = effects_of(record.effects)
-        if not any(is_counted(effect) for effect in effects):
+        if not record.remedy and not any(is_counted(effect) for effect in effects):
             return None
         question = _Question(record, effects)
         self._questions.put(question)
@@ -173,6 +178,8 @@ class RunChanges:
 
     def _answer_to(self, question: _Question) -> CommandRefusal | None:
         try:
+            if self._was_withdrawn(question.record.remedy):
+                return WITHDRAWN
             reached = self._reserve(question)
         except OperationalError:
             logger.warning(
@@ -180,6 +187,14 @@ class RunChanges:
             )
             return NOT_COUNTED
         return CommandRefusal(COOLDOWN_RULE, reached.reason) if reached else None
+
+    def _was_withdrawn(self, stamp: str) -> bool:
+        """Tell whether a person changed, disabled or removed a remedy since the session began."""
+        number, _blank, changed_at = stamp.partition(" ")
+        if not number:
+            return False
+        row = Remedy.objects.filter(pk=number, enabled=True).first()
+        return row is None or row.changed_at.isoformat() != changed_at
 
     def _reserve(self, question: _Question) -> Reached | None:
         """Count and store a change in one transaction under the installation lock."""

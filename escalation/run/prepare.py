@@ -42,6 +42,7 @@ from escalation.resume.transcripts import TranscriptState
 from escalation.run.cost import expected_unit_price
 from escalation.run.prompts import prompt_for
 from escalation.run.recorder import Recorder, persistently
+from escalation.run.remedies import declared_remedies
 from escalation.sandbox.api_proxy import Spending
 from escalation.sandbox.layout import why_unreachable
 from escalation.sandbox.setup import SandboxRequest, safe_path, sandbox_in_force, sandbox_or_refusal
@@ -161,7 +162,11 @@ def prepare(lineage: Lineage, recorder: Recorder, run_environment: Mapping[str, 
         )
     session.cycle.refresh_from_db(fields=["evidence"])
     # In a terminal the person says what to do.
-    prompt = "" if session.is_interactive else prompt_for(lineage, tier, continuation, record)
+    prompt = (
+        ""
+        if session.is_interactive
+        else (prompt_for(lineage, tier, continuation, record, sandbox.remedies))
+    )
     _warn_of_manifest(session, continuation, recorder)
     request = RunRequest(
         tier=tier,
@@ -354,6 +359,7 @@ def _sandbox(
         other_watches=tuple(map(Path, others)),
         objection=budget.objection,
         stand_ins=(Path(session.workdir) / "bin",) if session.is_drill else (),
+        remedies=declared_remedies(watch),
     )
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from django.conf import settings
 
 from escalation.agent.stream import ToolCall, tool_calls
+from escalation.command_policy.remedies import DeclaredRemedy, usable
 from escalation.errors import PromptMissing
 from escalation.run.manifest import manifest_of_cycle
 from escalation.supervisor.successors import Lineage
@@ -117,6 +118,8 @@ class PromptContext:
     failed_remedies: tuple[str, ...] = ()
     """Remedies of earlier cycles that did not hold; empty for Tier 1."""
     evidence: Evidence = field(default_factory=Evidence)
+    remedies: tuple[tuple[str, str], ...] = ()
+    """Usage and description of each remedy that the tier may use."""
     request: str = ""
     """Request of a person, or their reason for starting the session."""
     told: tuple[tuple[str, str], ...] = ()
@@ -164,6 +167,7 @@ def prompt_context_of(
     tier: Tier,
     continuation: Continuation,
     record: Mapping[str, Any] | None,
+    remedies: Sequence[DeclaredRemedy] = (),
 ) -> PromptContext:
     session = lineage.session
     return PromptContext(
@@ -175,6 +179,7 @@ def prompt_context_of(
         attempts=tuple(earlier_run(run) for run in lineage.attempts if _ended_badly(run)),
         failed_remedies=_failed_remedies_of(session),
         evidence=evidence_of(lineage),
+        remedies=tuple((one.usage, one.description) for one in usable(remedies, tier.number)),
         request=session.request,
         told=_told_before(lineage),
         operator=(
@@ -295,7 +300,7 @@ SHARED_PROMPTS = (
     *("cycle", "dry_run", "live_run", "closing"),
     *("escalation", "handoff", "granted", "by_hand", "report_is_done", "no_report"),
     *("earlier_attempt", "earlier_attempts", "traces", "cut_calls", "failed_remedies"),
-    *("unaccepted_manifest", "evidence", "new_facts"),
+    *("unaccepted_manifest", "evidence", "new_facts", "remedies"),
     *("task_escalation", "task_report", "task_continuation", "task_interrupted", "task_findings"),
     *("task_fork", "task_plan", "follow_up", "told"),
 )
@@ -324,6 +329,10 @@ ENDINGS = {
 ESCALATION_TOKENS = 495
 QUOTED_TOKENS = 300
 EVIDENCE_TOKENS = 1_500
+REMEDY_TOKENS = 600
+SPARE_TOKENS = 2
+"""For the empty line, and for rounding."""
+ALL_REMEDIES = "`remedy` lists them."
 SHORTEST_QUOTE = 5
 OLD_NAMES = {"cycle": "round", "handoff": "takeover"}
 """File names of version 0.2, which are still read, with a warning."""
@@ -347,9 +356,10 @@ def prompt_for(
     tier: Tier,
     continuation: Continuation,
     record: Mapping[str, Any] | None,
+    remedies: Sequence[DeclaredRemedy] = (),
 ) -> str:
     """Prompt of a session, by its continuation and its purpose."""
-    return rendered(prompt_context_of(lineage, tier, continuation, record))
+    return rendered(prompt_context_of(lineage, tier, continuation, record, remedies))
 
 
 def rendered(context: PromptContext) -> str:
@@ -369,7 +379,7 @@ def _cycle(context: PromptContext) -> str:
     return fill(
         "cycle",
         subject=disarmed(operator.subject),
-        role=role(context),
+        role=_paragraphs(role(context), _remedies(context, REMEDY_TOKENS)),
         again=_paragraph(again),
         manifest=_manifest(context),
         instructions=disarmed(operator.instructions) or "None: make the usual checks.",
@@ -397,6 +407,8 @@ def _escalation(context: PromptContext) -> str:
     """The new role, without the findings, which are in the conversation."""
 
     def with_quotes(room: int) -> str:
+        remedies = _remedies(context, room)
+        room -= estimated_tokens(remedies)
         return fill(
             "escalation",
             tier=str(context.tier.number),
@@ -404,7 +416,7 @@ def _escalation(context: PromptContext) -> str:
             sent=_sent(context),
             history=history(context),
             before=_paragraph(_before(context, room)),
-            role=role(context),
+            role=_paragraphs(role(context), remedies),
             reports=_reports(context),
         )
 
@@ -420,7 +432,11 @@ def _handoff(context: PromptContext, handoff: Handoff) -> str:
         previous=_name_of_parent(context),
         ended=_ended(context.parent),
         why=_why(handoff),
-        role=_paragraph("" if context.is_question else role(context)),
+        role=_paragraph(
+            ""
+            if context.is_question
+            else _paragraphs(role(context), _remedies(context, REMEDY_TOKENS))
+        ),
         task=_task(context),
         manifest=_manifest(context),
         instructions=disarmed(operator.instructions) or "None: make the usual checks.",
@@ -585,6 +601,19 @@ def _why(handoff: Handoff) -> str:
 
 def role(context: PromptContext) -> str:
     return fill(f"role{context.tier.number}", dry_run=_dry_run(context))
+
+
+def _remedies(context: PromptContext, room: int) -> str:
+    """Remedies that the tier may use: with descriptions, as names alone, or as a hint."""
+    if not context.remedies or context.dry_run:
+        return ""
+    described = "\n".join(f"- {usage}: {words}" for usage, words in context.remedies)
+    named = "; ".join(usage for usage, _words in context.remedies)
+    for listed in (described, named, ALL_REMEDIES):
+        text = fill("remedies", remedies=disarmed(listed))
+        if estimated_tokens(text) + SPARE_TOKENS <= room:
+            return text
+    return ""
 
 
 def _dry_run(context: PromptContext) -> str:

@@ -40,9 +40,11 @@ from escalation.command_policy import grants
 from escalation.command_policy.decision import Decision, ExecRequest, read_one_command
 from escalation.command_policy.programs import PASSED_VARIABLES, SHIMS
 from escalation.command_policy.programs.processes import ALSO_IN_SANDBOX
+from escalation.command_policy.remedies import RemedyCall
 from escalation.command_policy.understanding import Argv, CommandEffect
 from escalation.sandbox.bubblewrap import Namespace, SandboxNotMade, network_namespace
 from escalation.sandbox.command_sandbox import (
+    DEFAULT_PATH,
     ENTERED,
     JUDGED_HTTP,
     NO_HOME,
@@ -688,6 +690,8 @@ class DecisionRecord:
     changes: tuple[str, ...] = ()
     effects: tuple[CommandEffect, ...] = ()
     allowed_from: int = 0
+    remedy: str = ""
+    """The stamp of the remedy that would run."""
     parent: str = ""
     """The `call` of the Bash call that executed this program; empty for the Bash call itself."""
     call: str = field(default_factory=lambda: secrets.token_hex(4))
@@ -1102,7 +1106,12 @@ class CommandRunner:
         )
         if not judged.may_run:
             return DENIED, judged.words
-        decision = self._in_own_files(judged.decision, wanted.cwd)
+        decision = judged.decision
+        if decision.prints:
+            return self._print(judged, request)
+        if decision.remedy:
+            return self._remedy(judged, decision.remedy, request, connection, afterwards, shell)
+        decision = self._in_own_files(decision, wanted.cwd)
         # The one sandbox is already that of root, the other needs no root.
         own_rights = (grants.FILES, grants.DOCKER)
         words = after_sudo(decision.argv) if decision.grant in own_rights else decision.argv
@@ -1153,9 +1162,116 @@ class CommandRunner:
         outcome = self._start(sandbox, inside, request, connection, afterwards)
         return self._explained(outcome, decision.argv, before) if network else outcome
 
+    # Remedies.
+
+    def _print(self, judged: Judged, request: Request) -> tuple[int, str]:
+        """Answer with a text instead of running a program."""
+        with contextlib.suppress(OSError):
+            os.write(request.outputs[0], judged.decision.prints.encode())
+        end = CommandEnd(exit_code=0, run_ms=0, location="sandbox")
+        self.record_end(judged.record, end)
+        return 0, ""
+
+    def _remedy(
+        self,
+        judged: Judged,
+        call: RemedyCall,
+        request: Request,
+        connection: socket.socket,
+        afterwards: ExitStack,
+        shell: ShellText | None,
+    ) -> tuple[int, str]:
+        # Nothing of the agent reaches it but the values of its parameters.
+        request = replace(request, no_input=True)
+
+        def start() -> CommandOutcome:
+            return self._start_remedy(call, request, connection, afterwards)
+
+        where = "host" if self._runs_on_host(judged.decision) else "sandbox"
+        return self._run(judged, self._programs, start, connection, where, shell)
+
+    def run_remedy(self, call: RemedyCall, output: int) -> CommandOutcome:
+        """Run a remedy to its end for a person or the supervisor, in the calling thread."""
+        kept, given = socket.socketpair()
+        with kept, given, open(os.devnull, "rb") as nothing, ExitStack() as afterwards:
+            request = Request(
+                kind="exec", body=b"", descriptors=(nothing.fileno(), output, output), no_input=True
+            )
+            return self._tried(lambda: self._start_remedy(call, request, given, afterwards))
+
+    def _start_remedy(
+        self,
+        call: RemedyCall,
+        request: Request,
+        connection: socket.socket,
+        afterwards: ExitStack,
+    ) -> CommandOutcome:
+        """Run the declared vector without a shell; of a script, the accepted content."""
+        limits = replace(
+            self._limits, longest_seconds=min(call.seconds, self._limits.longest_seconds)
+        )
+        with self._pinned(call) as (argv, descriptors):
+            if argv is None:
+                message = f"There is no program {call.argv[0]}."
+                return CommandOutcome(exit_code=127, entered=False, ended_because=message)
+            if call.on_host or self._sandboxes is None:
+                host = HostCommand(self._paths)
+                start = Start(
+                    argv=lambda _text, report: program_launcher(argv, None, report),
+                    environment={**host.environment, "PATH": DEFAULT_PATH},
+                    cwd=str(self._paths.workdir),
+                    descriptors=descriptors,
+                    on_host=host,
+                )
+                return self._run_to_end(start, request, connection, limits=limits)
+            filtered = call.looks and grants.KUBE in call.grants
+            network = self._network(self._sandboxes.brokers) if filtered else None
+
+            def inside(_text: int, report: int) -> list[str]:
+                return program_launcher(argv, limits, report)
+
+            return self._start(
+                self._sandboxes.for_remedy(call, network),
+                inside,
+                request,
+                connection,
+                afterwards,
+                descriptors=descriptors,
+                limits=limits,
+            )
+
+    @contextmanager
+    def _pinned(self, call: RemedyCall) -> Iterator[tuple[Argv | None, tuple[int, ...]]]:
+        """Give the vector with the file of its program or script, and descriptors that it names.
+
+        sudo closes descriptors, so that it gets a private copy of the script.
+        """
+        if call.script is None or call.script_at:
+            program = program_path(call.argv[0], self._paths)
+            if program is None:
+                yield None, ()
+                return
+            argv: Argv = (program, *call.argv[1:])
+        else:
+            argv = call.argv
+        if call.script is None:
+            yield argv, ()
+        elif call.script_at:
+            file = self._paths.run_directory / f"remedy-{secrets.token_hex(8)}"
+            try:
+                file.touch(mode=0o600, exist_ok=False)
+                file.write_bytes(call.script)
+                file.chmod(0o500)
+                yield (*argv[: call.script_at], str(file), *argv[call.script_at + 1 :]), ()
+            finally:
+                file.unlink(missing_ok=True)
+        else:
+            with memory_file(call.script) as script:
+                yield (f"/proc/self/fd/{script}", *argv[1:]), (script,)
+
     def _check_directory(self, decision: Decision, cwd: str) -> Decision:
         """Deny a program on the host outside the directories of the run."""
-        if decision.is_denied or not self._runs_on_host(decision):
+        if decision.remedy or decision.is_denied or not self._runs_on_host(decision):
             return decision
         only_looks = self._sandboxes is not None and decision.grant != grants.HOST
         if only_looks or self._paths.is_own_directory(cwd):
@@ -1177,6 +1293,8 @@ class CommandRunner:
         return decision
 
     def _runs_on_host(self, decision: Decision) -> bool:
+        if decision.remedy:
+            return decision.remedy.on_host or self._sandboxes is None
         return decision.grant in ON_HOST or self._sandboxes is None
 
     # Both.
@@ -1201,6 +1319,8 @@ class CommandRunner:
         *,
         text: str = "",
         listener: CallListener | None = None,
+        descriptors: tuple[int, ...] = (),
+        limits: SandboxLimits | None = None,
     ) -> CommandOutcome:
         with memory_file(sandbox.system_calls) as calls:
             known = ("--seccomp", str(calls)) if sandbox.system_calls else ()
@@ -1214,7 +1334,7 @@ class CommandRunner:
                 environment=sandbox.environment,
                 cwd="/",
                 text=text,
-                descriptors=(*sandbox.descriptors, calls),
+                descriptors=(*sandbox.descriptors, *descriptors, calls),
                 temporary=self._paths.shared_temporary,
             )
             if self._groups.parents:
@@ -1222,7 +1342,7 @@ class CommandRunner:
                 afterwards.callback(group.remove)
                 group.make()
                 start = start.inside(group)
-            return self._run_to_end(start, request, connection, listener)
+            return self._run_to_end(start, request, connection, listener, limits=limits)
 
     def _run_to_end(
         self,
@@ -1230,13 +1350,15 @@ class CommandRunner:
         request: Request,
         connection: socket.socket,
         listener: CallListener | None = None,
+        *,
+        limits: SandboxLimits | None = None,
     ) -> CommandOutcome:
         return run_command(
             start,
             request,
             connection=connection,
             stopping=self._stopping,
-            limits=self._limits,
+            limits=limits or self._limits,
             listener=listener,
         )
 
@@ -1410,6 +1532,7 @@ def _record(
         changes=decision.changes,
         effects=decision.effects,
         allowed_from=decision.allowed_from,
+        remedy=decision.remedy.stamp if decision.remedy else "",
         decision_ms=decision_ms,
         cwd=cwd,
         parent=parent,

@@ -17,6 +17,7 @@ from escalation.command_policy import grants
 from escalation.command_policy.programs import GRAMMARS, SHIMS
 from escalation.command_policy.programs.environment import understood_environment
 from escalation.command_policy.programs.processes import ALSO_IN_SANDBOX
+from escalation.command_policy.remedies import REMEDY, RemedyCall
 from escalation.sandbox import bubblewrap
 from escalation.sandbox.bubblewrap import Namespace
 from escalation.sandbox.layout import (
@@ -76,11 +77,28 @@ def granted_mounts(name: str, paths: RunPaths, hidden: list[Mount]) -> GrantMoun
     return found(paths, hidden) if found else GrantMounts()
 
 
+def remedy_mounts(name: str, paths: RunPaths, hidden: list[Mount]) -> GrantMounts:
+    """Return what a grant adds for a remedy that changes something.
+
+    The operator wrote its command, and the remedy as a whole is judged and counted: the filters,
+    which would judge and count each request again, are left out.
+    """
+    if name == grants.DOCKER:
+        return _docker_at(paths.docker_engine)
+    if name == grants.KUBE:
+        return _kubeconfig_at(paths.operator_kubeconfig)
+    return granted_mounts(name, paths, hidden)
+
+
 def _docker(paths: RunPaths, hidden: list[Mount]) -> GrantMounts:
     """Mount the Docker filter at the usual paths of the engine's socket."""
-    if paths.docker_socket is None:
+    return _docker_at(paths.docker_socket)
+
+
+def _docker_at(socket: Path | None) -> GrantMounts:
+    if socket is None:
         return GrantMounts()
-    source = os.path.realpath(paths.docker_socket)
+    source = os.path.realpath(socket)
     mounted = {
         os.path.join(os.path.realpath(Path(path).parent), "docker.sock") for path in DOCKER_SOCKETS
     }
@@ -119,9 +137,13 @@ def _network(paths: RunPaths, hidden: list[Mount]) -> GrantMounts:
 
 
 def _kube(paths: RunPaths, hidden: list[Mount]) -> GrantMounts:
-    if paths.kubeconfig is None:
+    return _kubeconfig_at(paths.kubeconfig)
+
+
+def _kubeconfig_at(file: Path | None) -> GrantMounts:
+    if file is None:
         return GrantMounts()
-    source = os.path.realpath(paths.kubeconfig)
+    source = os.path.realpath(file)
     return GrantMounts(
         mounts=(Shown(path=KUBECONFIG, source=source),), environment=(("KUBECONFIG", KUBECONFIG),)
     )
@@ -185,6 +207,9 @@ def _path_of(paths: RunPaths) -> str:
 
 BASH = ("/bin/bash", "--noprofile", "--norc", "-c")
 ON_HOST_NETWORK = {grants.NETWORK, grants.SSH}
+REMEDY_NETWORK = {*ON_HOST_NETWORK, grants.KUBE}
+OWN_PROGRAMS = f"{OURS}/bin"
+"""Where a Bash call finds the shim of remedies, for which the host has no program."""
 ENTERED = b"entered\n"
 
 # The shell reads the command from a descriptor, so that its text can have any length and is in no
@@ -290,10 +315,11 @@ class CommandSandboxes:
         """
         granted = self._granted_to_text()
         environment = dict(pair for each in granted for pair in each.environment)
+        path = f"{OWN_PROGRAMS}:{_path_of(self._paths)}"
         return self._sandbox(
             TEXT,
             self._mounts_of_text(granted),
-            {**environment, **self._proxy(self.brokers)},
+            {"PATH": path, **environment, **self._proxy(self.brokers)},
             cwd,
             network=network,
             own=(
@@ -350,10 +376,31 @@ class CommandSandboxes:
             own_processes=grant != grants.BUS,
         )
 
+    def for_remedy(self, call: RemedyCall, network: Namespace | None = None) -> CommandSandbox:
+        """Return the sandbox of a remedy with its grants; `network` is where the brokers listen."""
+        find = granted_mounts if call.looks else remedy_mounts
+        granted = [find(name, self._paths, self._mounts) for name in sorted(call.grants)]
+        environment = dict(pair for each in granted for pair in each.environment)
+        return self._sandbox(
+            " ".join((REMEDY, "looks" if call.looks else "changes", *sorted(call.grants))),
+            tuple(mount for each in granted for mount in each.mounts),
+            {
+                "PATH": DEFAULT_PATH,
+                **environment,
+                **(self._proxy(self.brokers) if network else {}),
+            },
+            os.path.realpath(self._paths.workdir),
+            network=network,
+            host_network=network is None and bool(call.grants & REMEDY_NETWORK),
+            own_processes=not call.grants & {grants.BUS, grants.PROCESSES},
+        )
+
     def _client(self) -> list[Mount]:
+        shim = os.path.realpath(self._paths.shim)
         return [
             *_python(self._mounts),
-            Shown(path=f"{OURS}/{SHIM_NAME}", source=os.path.realpath(self._paths.shim)),
+            Shown(path=f"{OURS}/{SHIM_NAME}", source=shim),
+            Shown(path=f"{OWN_PROGRAMS}/{REMEDY}", source=shim),
             Shown(path=f"{OURS}/{SHIM_SOCKET_NAME}", source=NOTHING),
             Shown(path=CALLS, source=os.path.realpath(self._paths.calls)),
         ]

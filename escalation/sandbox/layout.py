@@ -302,6 +302,10 @@ class RunPaths:
     """The socket of the agent that holds the operator's keys."""
     kubeconfig: Path | None = None
     """A kubeconfig that names the Kubernetes filter, without credentials."""
+    docker_engine: Path | None = None
+    """The socket of the engine itself, for remedies that change something."""
+    operator_kubeconfig: Path | None = None
+    """The kubeconfig of the operator, for remedies that change something."""
     stand_ins: tuple[Path, ...] = ()
     """Directories with the programs of a drill."""
     mark: str = ""

@@ -10,8 +10,10 @@ import os
 import pwd
 import re
 import shlex
+import shutil
 import signal
 import socket
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,6 +45,7 @@ from escalation.command_policy.protected import (
     OwnProcess,
     Supervisor,
 )
+from escalation.command_policy.remedies import REMEDY, DeclaredRemedy
 from escalation.command_policy.understanding import Argv, CommandEffect
 from escalation.errors import CannotRun, WhyNot
 from escalation.sandbox.api_proxy import (
@@ -63,6 +66,7 @@ from escalation.sandbox.command_runner import (
     reject_unasked,
 )
 from escalation.sandbox.command_sandbox import (
+    DEFAULT_PATH,
     JUDGED_HTTP,
     clean_environment,
     cli_sandbox_argv,
@@ -91,7 +95,7 @@ from escalation.sandbox.layout import (
     installation_paths,
     sandbox_home,
 )
-from escalation.sandbox.limits import SandboxLimits, control_groups
+from escalation.sandbox.limits import MEBIBYTE, SandboxLimits, control_groups
 from escalation.sandbox.ssh_agent import supervisor_ssh_agent
 from escalation.tiers import Tier, get_tier
 from sessions_app.models import Change
@@ -435,6 +439,8 @@ class SandboxRequest:
     """Called before each request of the CLI; a text ends the run."""
     stand_ins: tuple[Path, ...] = ()
     """Directories with the programs of a drill; the policy judges them as those of the system."""
+    remedies: tuple[DeclaredRemedy, ...] = ()
+    """What the operator declared for the watch, as it was when the run was planned."""
 
     @property
     def level(self) -> int:
@@ -584,6 +590,7 @@ def policy_of(request: SandboxRequest) -> CommandPolicy:
         workdir=str(request.workdir),
         hosts=request.grants.hosts,
         programs_in=tuple(map(str, request.stand_ins)),
+        remedies=request.remedies,
         supervisor=supervisor_here(),
     )
 
@@ -618,6 +625,10 @@ def decider_for(request: SandboxRequest) -> Callable[[ExecRequest], Decision]:
     def decide(wanted: ExecRequest) -> Decision:
         # Processes may have started and ended since the decision before.
         _alive_in.cache_clear()
+        if wanted.argv[0] == REMEDY:
+            now = current_remedies(request.remedies, agent_paths(request))
+            policies = [replace(policy, remedies=now) for policy in (own, *above)]
+            return judged(policies[0], policies[1:], wanted)
         return judged(own, above, wanted)
 
     return decide
@@ -693,10 +704,106 @@ def paths_for(
         docker_socket=docker_socket,
         ssh_agent=ssh_agent,
         kubeconfig=kubeconfig,
+        docker_engine=engine_socket(run_environment),
+        operator_kubeconfig=_kubeconfig_of(run_environment),
         stand_ins=request.stand_ins,
         mark=request.traces.mark,
         tool_log=request.traces.tool_log,
     )
+
+
+def _kubeconfig_of(environment: Mapping[str, str]) -> Path | None:
+    files = environment.get("KUBECONFIG") or str(Path.home() / ".kube/config")
+    return next((Path(file) for file in files.split(":") if os.path.isfile(file)), None)
+
+
+def agent_paths(request: SandboxRequest) -> tuple[str, ...]:
+    """Return the paths that an agent of this watch may write at some tier."""
+    return (str(request.workdir), *request.grants.writable)
+
+
+def current_remedies(
+    remedies: Sequence[DeclaredRemedy], writable: Sequence[str]
+) -> tuple[DeclaredRemedy, ...]:
+    """Look at the scripts and programs again: one that is not as accepted must wait."""
+    return tuple(
+        replace(remedy, waits=remedy.waits or why_it_waits(remedy, writable)) for remedy in remedies
+    )
+
+
+MOST_SCRIPT_BYTES = MEBIBYTE
+
+
+def why_it_waits(remedy: DeclaredRemedy, writable: Sequence[str]) -> str:
+    """Return why a remedy must not run before a person has accepted it, or an empty string."""
+    if remedy.script is None:
+        found = shutil.which(remedy.command[0], path=DEFAULT_PATH)
+        if found and why_writable(found, writable):
+            return f"{found} lies where an agent may write"
+        return ""
+    path = remedy.command[remedy.script_at]
+    if why := why_writable(path, writable):
+        return why
+    try:
+        found_now = read_script(path)
+    except (OSError, ValueError) as problem:
+        return f"{path} cannot be read ({problem})"
+    if found_now != remedy.script:
+        return f"{path} was changed since a person accepted it"
+    return ""
+
+
+def why_writable(path: str, writable: Sequence[str]) -> str:
+    """Return a text if an agent may write the file or the way to it, or an empty string."""
+    places = [form for place in writable for form in _written_and_real(place)]
+    if any(form.is_relative_to(place) for form in _written_and_real(path) for place in places):
+        return f"{path} lies where an agent may write ({', '.join(writable)})"
+    return ""
+
+
+def read_script(path: str) -> bytes:
+    """Return the content of a script; raise OSError or ValueError if it cannot be pinned."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError("it is no file")
+        content = file.read(MOST_SCRIPT_BYTES + 1)
+    if len(content) > MOST_SCRIPT_BYTES:
+        raise ValueError(
+            "it is larger than 1 MiB: put a program into /usr/local/bin and name it plainly"
+        )
+    return content
+
+
+@contextmanager
+def remedy_runner(request: SandboxRequest) -> Iterator[CommandRunner]:
+    """Set up what a remedy needs that a person or the supervisor runs, without a CLI."""
+
+    def deny(wanted: ExecRequest) -> Decision:
+        return Decision(verdict=Verdict.DENY, rule="remedy", reason="A remedy runs no other.")
+
+    with ExitStack() as stack:
+        brokers = _Brokers(request, stack)
+        paths = paths_for(
+            request,
+            docker_socket=brokers.docker_socket,
+            ssh_agent=brokers.ssh_agent,
+            kubeconfig=brokers.kubeconfig,
+        )
+        write_client(paths.run_directory)
+        runner = CommandRunner(
+            paths,
+            deny,
+            lambda record: None,
+            limits=SandboxLimits(output_bytes=REMEDY_OUTPUT_BYTES),
+            brokers=brokers.in_sandbox(""),
+        )
+        brokers.judge_with(runner, decision_unchanged)
+        stack.enter_context(runner.serving())
+        yield runner
+
+
+REMEDY_OUTPUT_BYTES = MEBIBYTE
 
 
 def _api_proxy(

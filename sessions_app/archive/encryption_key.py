@@ -199,7 +199,7 @@ def old_file_contents(before: datetime) -> QuerySet[FileContent]:
     """Select contents before edits that no change since a time refers to."""
     return FileContent.objects.exclude(
         Exists(Change.objects.filter(before_content=OuterRef("pk"), at__gte=before))
-    ).filter(created_at__lt=before)
+    ).filter(created_at__lt=before, remedies=None)
 
 
 def old_transcripts(before: datetime) -> QuerySet[Transcript]:

@@ -21,6 +21,7 @@ from sessions_app.models.probe import (
     ProbeLease,
     ProbeSum,
 )
+from sessions_app.models.remedy import Remedy
 from sessions_app.models.search import SearchText
 from sessions_app.models.session import DailyVerdict, Session, SessionEvent
 from sessions_app.models.watch import Manifest, Watch
@@ -49,6 +50,7 @@ __all__ = [
     "ProbeLease",
     "ProbeSum",
     "RateLimit",
+    "Remedy",
     "SandboxProof",
     "SearchText",
     "ServiceState",

@@ -36,6 +36,7 @@ from tests.factories import (
     IncidentFactory,
     MessageFactory,
     NotificationFactory,
+    RemedyFactory,
     SandboxProofFactory,
     SessionEventFactory,
     UserFactory,
@@ -63,6 +64,7 @@ def add_rows(number: int) -> None:
     NotificationFactory(watch=WatchFactory())
     MessageFactory()
     SandboxProofFactory()
+    RemedyFactory()
     user_with("operator", username=f"person-of-{number}")
     Conversation.objects.create(session_id=f"a-{number}", in_use_by=session)
     Transcript.objects.create(session_id=f"a-{number}")
