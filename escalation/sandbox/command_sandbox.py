@@ -176,9 +176,18 @@ def shim_names(paths: RunPaths) -> frozenset[str]:
 
 
 def program_path(name: str, paths: RunPaths) -> str | None:
-    """Return the file of a program: a stand-in of a drill, or that of a system directory."""
-    directories = (*map(str, paths.stand_ins), DEFAULT_PATH)
-    return shutil.which(name, path=":".join(directories))
+    """Return the file of a program: a stand-in of a drill, or that of a system directory.
+
+    A program that an agent may write is left out, because some programs run on the host.
+    """
+    if stand_in := shutil.which(name, path=":".join(map(str, paths.stand_ins))):
+        return stand_in
+    writable = [*map(os.path.realpath, (str(paths.workdir), *paths.grants.writable))]
+    found = (shutil.which(name, path=directory) for directory in DEFAULT_PATH.split(":"))
+    for file in filter(None, found):
+        if not any(is_inside(os.path.realpath(file), place) for place in writable):
+            return file
+    return None
 
 
 def shim_mounts(paths: RunPaths, hidden: list[Mount]) -> list[Mount]:

@@ -416,6 +416,8 @@ SETTINGS = names("""
     net.ipv4.ip_forward net.netfilter.nf_conntrack_max
 """)
 """Kernel settings that Tier 3 may change."""
+SETTING = re.compile(r"\w[\w*-]*(?:[./][\w*-]+)*")
+"""The name of a setting; some versions of sysctl read any file by `net/../../../etc/x`."""
 NFT_WORD = re.compile(r"\w[\w.-]*")
 MOUNT_POINT = re.compile(r"/(?!.*(?:\.\.|//))[\w./@:+-]+")
 
@@ -428,6 +430,7 @@ def smartctl(argv: Argv) -> Understanding:
 
 def sysctl(argv: Argv) -> Understanding:
     line = read(argv[1:], "-a -n -e -N -w -q -r= --all --values --names --write --pattern=")
+    require((word.partition("=")[0] for word in line.operands), SETTING)
     set_here = [word.partition("=")[0] for word in line.operands if "=" in word]
     if not set_here and not line.has("-w", "--write"):
         return looks(argv, HOST)

@@ -31,8 +31,8 @@ from escalation.command_policy.understanding import (
 )
 
 HARMLESS = """
-    pidof pstree pwdx netstat free vmstat iostat mpstat uptime w df lsmod lsns lslocks lsipc
-    mountpoint namei stat ls id groups users
+    pidof pstree pwdx netstat free vmstat mpstat uptime w df lsmod lsns lslocks lsipc
+    mountpoint namei stat ls id groups
 """
 """No option of theirs writes a file, shows its text, sends a signal or starts a program."""
 ALSO_IN_SANDBOX = names("ls stat tree namei mountpoint id groups users hostname du")
@@ -80,6 +80,12 @@ TABLE = {
         -a -b -B -c -C? -e? -J -p? -r -x -y --all --online --bytes --offline --caches? --extended?
         --json --parse? --raw --hex --physical --output-all --version -V
     """,
+    # Left out: -f, a directory with figures of its own.
+    "iostat": """
+        -c -d -h -k -m -N -s -t -V -x -y -z -p? -g= -H -j= -o= --dec= --human --pretty --compact
+    """,
+    # Without a file, whose text would be shown.
+    "users": "",
     "who": "-a -b -d -H -l -m -p -q -r -s -t -T -w -u --all --boot --count --heading --users",
     # Left out: -s, which sets limits.
     "sensors": "-u -j -A -f --no-adapter --fahrenheit",
@@ -118,14 +124,16 @@ TABLE = {
     "pg_lsclusters": "-h -j -s --no-header --json --start-conf --help",
 }
 OPERANDS = {
-    **dict.fromkeys(("route", "numactl", "top", "hostname"), ""),
-    **{"who": "am|i", "ss": r"[\w.:/@%=,()<>! *-]+"},
+    **dict.fromkeys(("route", "numactl", "top", "hostname", "users"), ""),
+    **{"who": "am|i", "iostat": r"[\w./-]+", "ss": r"[\w.:/@%=,()<>! *-]+"},
     **dict.fromkeys(("du", "tree", "pgrep"), ".*"),
 }
 # The words of a `ps` that cannot print environments. What it rejects it reads once more in the
 # style of BSD, where an `e` in any word means environments. So `-e` is understood with one format
 # alone, which it does not reject.
-PS_LONG = re.compile(r"--(?:forest|no-headers?|headers|(?:sort|pid|ppid|cols|width)=[\w,%+.-]+)")
+PS_LONG = re.compile(
+    r"--(?:forest|no-headers?|headers|(?!.*environ)(?:sort|pid|ppid|cols|width)=[\w,%+.-]+)"
+)
 PS_BSD = re.compile(r"(?P<flags>[axfujlvwcrh]*)(?P<option>[opU]?)(?P<value>)")
 PS_UNIX = re.compile(r"-(?P<flags>[AadefFjlHw]*)(?P<option>[opCuU]?)(?P<value>.*)")
 PS_VALUES = {
@@ -207,10 +215,18 @@ def networkctl(argv: Argv) -> Understanding:
     return looks(argv, PROCESSES)
 
 
+# Left out: -D and -m, which write and read files, -A and -k. A value that does not fit its option
+# lsof reads as further options, so only plain values are attached.
+LSOF = re.compile(
+    r"-[abCEhHKlMnNOPQRtUvVwX]*"
+    r"(?:[cdepu].*|i[^-+]*|F[a-zA-CE-Z0-9]*|s(?:[a-zA-Z]+:[\w^,]+)?|T[fqsw]*|x[fl]*|f[cfgGn]*"
+    r"|[goLrS][\d,^]*)?"
+    r"|\+(?:[cLr]\d*|[dDe].*|f[cfgGn]*|[EMw])"
+)
+
+
 def lsof(argv: Argv) -> Understanding:
-    """Read lsof without -D, which writes a file."""
-    if flag := next((word for word in argv[1:] if re.match(r"-.*D", word)), ""):
-        raise NotUnderstood(f"the option {flag}")
+    require((word for word in argv[1:] if word[:1] in ("-", "+") and word != "--"), LSOF)
     return looks(argv, PROCESSES)
 
 

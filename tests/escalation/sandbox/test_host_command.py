@@ -3,6 +3,10 @@ from __future__ import annotations
 import os
 
 from escalation.agent.process import recorded_tools
+from escalation.command_policy.grants import Grants
+from escalation.sandbox import command_sandbox
+from escalation.sandbox.command_sandbox import DEFAULT_PATH
+from escalation.sandbox.proof.programs import write_program
 from tests.escalation.sandbox.running import as_written, living, running, wait_until
 
 
@@ -17,6 +21,22 @@ def test_the_host_grant_leads_to_the_host_itself(own_host):
         *("hello", os.readlink("/proc/self/ns/mnt"), "NoNewPrivs:\t0"),
     ]
     assert [end.location for end in runner.ends] == [*["host"] * 3, "sandbox"]
+
+
+def test_a_program_that_the_agent_can_write_does_not_run_there(own_host, monkeypatch):
+    directory = own_host.root / "tools"
+    directory.mkdir()
+    monkeypatch.setattr(command_sandbox, "DEFAULT_PATH", f"{directory}:{DEFAULT_PATH}")
+    written = own_host.root / "system/df"
+    for made in (written, directory / "free"):
+        write_program(made, "#!/bin/sh\necho written by the agent\n")
+    (directory / "df").symlink_to(written)
+    writable = Grants(names=frozenset({"processes"}), writable=(str(directory),))
+    with running(own_host.paths(grants=writable), as_written("processes")) as runner:
+        said = runner.call("curl df / && curl free")
+
+    assert "written by the agent" not in said.stdout
+    assert said.returncode == 0
 
 
 def test_its_environment_is_clean_and_its_home_the_operators(own_host, monkeypatch):
