@@ -25,6 +25,7 @@ from sessions_app.models import (
     Channel,
     FileContent,
     Session,
+    Source,
     Transcript,
     TranscriptChunk,
 )
@@ -39,6 +40,7 @@ from sessions_app.redaction.encryption import (
     has_known_key,
     has_older_key,
     has_older_keys,
+    secret_of,
 )
 
 LOOKED_AT = 20
@@ -51,7 +53,7 @@ NOT_NEEDED = "all data uses the first key: older keys can be removed"
 
 
 def undecryptable_data() -> list[str]:
-    """Return names of channels and chunks that no key decrypts."""
+    """Return names of channels, sources and chunks that no key decrypts."""
     return [*_locked_channels(), *_locked_chunks()]
 
 
@@ -79,9 +81,18 @@ def channels_to_reencrypt() -> list[int]:
     return [number for number, encrypted in rows if has_older_key(bytes(encrypted))]
 
 
+def sources_to_reencrypt() -> list[int]:
+    """Return ids of sources of alerts whose secret has an older key."""
+    if not has_older_keys():
+        return []
+    rows = Source.objects.values_list("pk", "encrypted_secret")
+    return [number for number, encrypted in rows if has_older_key(bytes(encrypted))]
+
+
 def to_reencrypt() -> int:
     """Count what needs an older key."""
-    return len(channels_to_reencrypt()) + len(chunks_to_reencrypt()) + len(files_to_reencrypt())
+    addresses = len(channels_to_reencrypt()) + len(sources_to_reencrypt())
+    return addresses + len(chunks_to_reencrypt()) + len(files_to_reencrypt())
 
 
 def files_to_reencrypt() -> list[int]:
@@ -105,6 +116,9 @@ def _locked_channels() -> Iterator[str]:
     for channel in Channel.objects.only("name", "encrypted_address"):
         if not has_known_key(bytes(channel.encrypted_address)):
             yield f"The address of {channel.name}"
+    for source in Source.objects.exclude(encrypted_secret=b"").only("name", "encrypted_secret"):
+        if not has_known_key(bytes(source.encrypted_secret)):
+            yield f"The secret of {source.name}"
 
 
 def _locked_chunks() -> Iterator[str]:
@@ -150,6 +164,7 @@ def encrypt_with_first_key() -> int:
     every = TranscriptChunk.objects.all()
     chunks = sum(_encrypted(every, number) for number in chunks_to_reencrypt())
     channels = sum(_reencrypted(number) for number in channels_to_reencrypt())
+    channels += sum(_source_reencrypted(number) for number in sources_to_reencrypt())
     return chunks + channels + sum(_file_reencrypted(number) for number in files_to_reencrypt())
 
 
@@ -179,6 +194,19 @@ def _reencrypted(number: int) -> bool:
     except EncryptedWithAnotherKey:
         return False
     channel.save(update_fields=["encrypted_address"])
+    return True
+
+
+@transaction.atomic
+def _source_reencrypted(number: int) -> bool:
+    source = Source.objects.select_for_update().filter(pk=number).first()
+    if source is None:
+        return False
+    try:
+        source.encrypted_secret = encrypt(secret_of(source).encode())
+    except EncryptedWithAnotherKey:
+        return False
+    source.save(update_fields=["encrypted_secret"])
     return True
 
 

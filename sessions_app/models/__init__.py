@@ -1,5 +1,6 @@
-"""Models of watches, cycles, sessions, incidents, approvals, notifications and costs."""
+"""Models of watches, cycles, sessions, incidents, alerts, approvals, notifications and costs."""
 
+from sessions_app.models.alert import Alert, Delivery, RefusedDeliveries, Source
 from sessions_app.models.approval import Approval, Change, FileContent
 from sessions_app.models.conversation import Conversation, Transcript, TranscriptChunk
 from sessions_app.models.costs import BudgetNotice, PeriodCost
@@ -27,6 +28,7 @@ from sessions_app.models.session import DailyVerdict, Session, SessionEvent
 from sessions_app.models.watch import Manifest, Watch
 
 __all__ = [
+    "Alert",
     "Approval",
     "BudgetNotice",
     "Change",
@@ -34,6 +36,7 @@ __all__ = [
     "Conversation",
     "Cycle",
     "DailyVerdict",
+    "Delivery",
     "FileContent",
     "HeartbeatPing",
     "Incident",
@@ -51,11 +54,13 @@ __all__ = [
     "ProbeSum",
     "RateLimit",
     "Remedy",
+    "RefusedDeliveries",
     "SandboxProof",
     "SearchText",
     "ServiceState",
     "Session",
     "SessionEvent",
+    "Source",
     "Transcript",
     "TranscriptChunk",
     "Watch",

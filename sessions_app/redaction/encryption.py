@@ -8,6 +8,7 @@ follows without base64, which would make the archive a third larger.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 from functools import lru_cache
 from urllib.parse import unquote, urlsplit
@@ -16,7 +17,7 @@ from cryptography.fernet import Fernet, InvalidToken
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from sessions_app.models import Channel
+from sessions_app.models import Channel, Source
 from sessions_app.redaction.redact import forget_all, learn
 
 FINGERPRINT_BYTES = 8
@@ -87,10 +88,12 @@ def _fernets(keys: tuple[str, ...]) -> dict[bytes, Fernet]:
         raise ImproperlyConfigured(NO_KEYS) from error
 
 
-# Addresses of notification channels. Decrypted ones are registered with redaction; a process loads
-# them before it writes text that may contain them (`learn_addresses`).
+# Addresses of notification channels and secrets of sources of alerts. Decrypted ones are registered
+# with redaction; a process loads them before it writes text that may contain them
+# (`learn_addresses`).
 
 KIND = "notification address"
+SOURCE_KIND = "secret of an alert source"
 
 
 def encrypt_address(address: str) -> bytes:
@@ -108,8 +111,24 @@ def address_of(channel: Channel) -> str:
     return address
 
 
+def secret_of(source: Source) -> str:
+    """Decrypt the secret of a source. Raise EncryptedWithAnotherKey if no key fits."""
+    what = f"The secret of {source.name}"
+    try:
+        secret = decrypt(bytes(source.encrypted_secret), what).decode()
+    except ValueError as error:
+        raise EncryptedWithAnotherKey(what) from error
+    learn(SOURCE_KIND, source.pk, [secret])
+    return secret
+
+
 def learn_addresses() -> None:
-    """Register the addresses of all channels with redaction, except those that no key decrypts."""
+    """Register addresses of channels and secrets of sources with redaction, except those that no
+    key decrypts."""
+    forget_all(SOURCE_KIND)
+    for source in Source.objects.exclude(encrypted_secret=b"").only("name", "encrypted_secret"):
+        with contextlib.suppress(EncryptedWithAnotherKey):
+            secret_of(source)
     forget_all(KIND)
     for channel in Channel.objects.only("name", "encrypted_address"):
         try:

@@ -1,0 +1,1 @@
+"""Alerts from other systems: parsing, storing, judging, and the sources that send them."""
