@@ -303,6 +303,12 @@ def own_address(host: str, port: int) -> str:
     return f"http://{f'[{name}]' if ':' in name else name}:{port}"
 
 
+def split_address(address: str) -> tuple[str, int]:
+    """Return the host and the port of `host:port`."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
 def read_dotenv(path: Path) -> frozenset[str]:
     """Load a `.env` file and return the names taken from it. The environment takes precedence.
 

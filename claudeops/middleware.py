@@ -132,7 +132,30 @@ def with_client_address(application: Application) -> Application:
     return cast("Application", ProxyHeadersMiddleware(cast("Any", application), PROXY_ADDRESSES))
 
 
+INGRESS_PATHS = ("/in/", "/v2/enqueue")
+"""Beginnings of the addresses that other systems call."""
+NOT_SERVED = b"Only alerts are taken here.\n"
+
+
+def is_ingress(scope: Scope) -> bool:
+    return bool(scope["path"].startswith(INGRESS_PATHS))
+
+
+def with_ingress_alone(application: Application) -> Application:
+    """Serve the addresses that other systems call, and nothing else."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or is_ingress(scope):
+            await application(scope, receive, send)
+        else:
+            await _plain(send, 404, NOT_SERVED)
+
+    return answer
+
+
 SAID = b"The request is too long: at most 1 MB is taken.\n"
+TOO_LARGE = "claudeops.too_large"
+"""Key in the scope of a request to an ingress address whose body was cut off."""
 
 
 def with_body_limit(application: Application) -> Application:
@@ -141,12 +164,12 @@ def with_body_limit(application: Application) -> Application:
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await application(scope, receive, send)
-        elif _declared(scope) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+        elif _declared(scope) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE and not is_ingress(scope):
             await _refuse(send)
         else:
-            counted = _Counted(receive)
+            counted = _Counted(receive, scope)
             await application(scope, counted.receive, send)
-            if counted.is_too_long:
+            if counted.is_too_long and not is_ingress(scope):
                 await _refuse(send)
 
     return answer
@@ -161,25 +184,39 @@ def _declared(scope: Scope) -> int:
 
 
 class _Counted:
-    """Tells Django that the browser is gone when a body is too long: it then sends no response."""
+    """Tells Django that the browser is gone when a body is too long: it then sends no response. To
+    an ingress address it gives an empty body and a mark, and that answers itself."""
 
-    def __init__(self, receive: Receive) -> None:
-        self._receive, self._seen = receive, 0
+    def __init__(self, receive: Receive, scope: Scope) -> None:
+        self._receive, self._scope, self._seen = receive, scope, 0
+        if is_ingress(scope):
+            self._seen = max(0, _declared(scope) - settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+            self._seen = self._seen and settings.DATA_UPLOAD_MAX_MEMORY_SIZE + 1
 
     @property
     def is_too_long(self) -> bool:
         return self._seen > settings.DATA_UPLOAD_MAX_MEMORY_SIZE
 
     async def receive(self) -> Mapping[str, Any]:
-        message = await self._receive()
-        self._seen += len(message.get("body", b""))
-        return {"type": "http.disconnect"} if self.is_too_long else message
+        if not self.is_too_long or not is_ingress(self._scope):
+            message = await self._receive()
+            self._seen += len(message.get("body", b""))
+        if not self.is_too_long:
+            return message
+        if not is_ingress(self._scope):
+            return {"type": "http.disconnect"}
+        self._scope[TOO_LARGE] = True
+        return {"type": "http.request", "body": b"", "more_body": False}
 
 
 async def _refuse(send: Send) -> None:
+    await _plain(send, 413, SAID)
+
+
+async def _plain(send: Send, status: int, text: bytes) -> None:
     headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
-    await send({"type": "http.response.start", "status": 413, "headers": headers})
-    await send({"type": "http.response.body", "body": SAID})
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": text})
 
 
 class NoFiles(FileUploadHandler):
@@ -199,11 +236,15 @@ NUL = "\x00"
 
 
 class PlainInputMiddleware(MiddlewareMixin):
-    """Refuses a NUL in a parameter: no form sends one, and PostgreSQL cannot store it."""
+    """Refuses a NUL in a parameter: no form sends one, and PostgreSQL cannot store it.
+
+    Ingress views verify the bytes of a body, which must not be parsed before."""
 
     def process_view(
         self, request: HttpRequest, view: Callable[..., Any], *_arguments: object
     ) -> None:
+        if request.path.startswith(INGRESS_PATHS):
+            return
         if NUL in request.path or _has_nul(request.GET) or _has_nul(request.POST):
             raise BadRequest("A parameter holds a NUL character.")
 

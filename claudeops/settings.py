@@ -14,7 +14,14 @@ from csp.constants import NONE, SELF
 from django.utils.functional import SimpleLazyObject
 
 from claudeops import __version__, state
-from claudeops.env import Environment, own_address, read_dotenv, sqlite_database, tiers_from
+from claudeops.env import (
+    Environment,
+    own_address,
+    read_dotenv,
+    split_address,
+    sqlite_database,
+    tiers_from,
+)
 from claudeops.state import stored_encryption_keys, stored_secret_key
 from escalation.tiers import QUESTION_TOOLS
 from sessions_app.tiers import LOWEST_TIER, full_tiers
@@ -106,6 +113,15 @@ CLAUDEOPS_HOST_LABELS = env.matching(
 CLAUDEOPS_HOST = env.text("CLAUDEOPS_HOST", "127.0.0.1")
 CLAUDEOPS_PORT = env.integer("CLAUDEOPS_PORT", 8000, minimum=1, maximum=65535)
 CLAUDEOPS_URL = env.address("CLAUDEOPS_URL") or own_address(CLAUDEOPS_HOST, CLAUDEOPS_PORT)
+# Where alerts are taken besides CLAUDEOPS_PORT, and where senders reach it.
+CLAUDEOPS_INGRESS = env.matching(
+    "CLAUDEOPS_INGRESS", "", r"(\S+:[1-9][0-9]{0,4})?", "host:port, like 0.0.0.0:9009"
+)
+CLAUDEOPS_INGRESS_URL = (
+    env.address("CLAUDEOPS_INGRESS_URL")
+    or (CLAUDEOPS_INGRESS and own_address(*split_address(CLAUDEOPS_INGRESS)))
+    or CLAUDEOPS_URL
+)
 CLAUDEOPS_ADMIN_USER = env.text("CLAUDEOPS_ADMIN_USER", "operator")
 CLAUDEOPS_ADMIN_PASSWORD = env.text("CLAUDEOPS_ADMIN_PASSWORD")
 CLAUDEOPS_HTTPS = env.flag("CLAUDEOPS_HTTPS")

@@ -9,9 +9,13 @@ import asyncio
 import contextlib
 import errno
 import logging
+import os
 import socket
 import sys
 import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -55,6 +59,7 @@ def look(notifier: Notifier) -> None:
 
 
 TICK_SECONDS = 1.0
+INGRESS_STOP_SECONDS = 5.0
 FIRST_LOOK_SECONDS = 180.0
 
 
@@ -74,10 +79,10 @@ class QuietServer(uvicorn.Server):
             self._loop.call_soon_threadsafe(self._stop.set)
 
 
-def configuration(host: str, port: int) -> uvicorn.Config:
+def configuration(host: str, port: int, application: str = "application") -> uvicorn.Config:
     # An open live view must not delay the shutdown.
     return uvicorn.Config(
-        "claudeops.asgi:application",
+        f"claudeops.asgi:{application}",
         host=host,
         port=port,
         timeout_graceful_shutdown=2,
@@ -93,10 +98,36 @@ def main(host: str, port: int) -> None:
     server = QuietServer(configuration(host, port))
     stop = threading.Event()
     threading.Thread(target=_run_watchdog, args=(stop,), name="watchdog", daemon=True).start()
-    server.run()
+    with _ingress(server):
+        server.run()
     stop.set()
     if not server.started:
         sys.exit(3)
+
+
+@contextlib.contextmanager
+def _ingress(beside: uvicorn.Server) -> Iterator[None]:
+    """Serves alerts at CLAUDEOPS_INGRESS, if set, in a thread and with a loop of its own."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "claudeops.settings")
+    listener = ingress_listener()
+    if listener is None:
+        yield
+        return
+    server = QuietServer(configuration(listener.host, listener.port, "ingress"))
+
+    def serve() -> None:
+        while not (beside.started or beside.should_exit):  # it imports the application
+            time.sleep(0.1)
+        if not beside.should_exit:
+            server.run()
+
+    thread = threading.Thread(target=serve, name="ingress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = beside.should_exit = True
+        thread.join(INGRESS_STOP_SECONDS)
 
 
 def _run_watchdog(stop: threading.Event) -> None:
@@ -108,43 +139,71 @@ def _run_watchdog(stop: threading.Event) -> None:
 HOST_ERRORS = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
 
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """An address to listen on, with the names of the settings that it comes from."""
+
+    host: str
+    port: int
+    host_setting: str = "CLAUDEOPS_HOST"
+    port_setting: str = "CLAUDEOPS_PORT"
+
+
+def ingress_listener() -> Listener | None:
+    from django.conf import settings
+
+    host, _, port = settings.CLAUDEOPS_INGRESS.rpartition(":")
+    if not port:
+        return None
+    return Listener(host.strip("[]"), int(port), "CLAUDEOPS_INGRESS", "CLAUDEOPS_INGRESS")
+
+
 def why_not_bound(host: str, port: int) -> str:
-    """Returns why nothing can listen there, naming the setting; empty if the address is free."""
+    """Returns why the web server cannot listen, naming the setting; empty if all is free."""
+    listeners = [Listener(host, port), ingress_listener()]
+    return next((why for one in listeners if one and (why := _why_not(one))), "")
+
+
+def _why_not(wanted: Listener) -> str:
     try:
         family, kind, protocol, _name, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            wanted.host, wanted.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-    except (socket.gaierror, UnicodeError):
+    except (socket.gaierror, UnicodeError, OverflowError):
         return (
-            f"CLAUDEOPS_HOST is {host!r}, which is neither an address nor a name of this host. "
-            "Set it to 127.0.0.1, or to an address that `ip addr` shows."
+            f"{wanted.host_setting} is {wanted.host!r}, which is neither an address nor a name of "
+            "this host. Set it to 127.0.0.1, or to an address that `ip addr` shows."
         )
     with socket.socket(family, kind, protocol) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(address)
         except OSError as error:
-            return _reason(host, port, error)
+            return _reason(wanted, error)
+        except OverflowError:
+            return f"{wanted.port_setting} is {wanted.port}: a port is at most 65535."
     return ""
 
 
-def _reason(host: str, port: int, error: OSError) -> str:
+def _reason(wanted: Listener, error: OSError) -> str:
+    host, port = wanted.host, wanted.port
     if error.errno in HOST_ERRORS:
         return (
-            f"CLAUDEOPS_HOST is {host!r}, which is not an address of this host. "
+            f"{wanted.host_setting} is {host!r}, which is not an address of this host. "
             "Set it to 127.0.0.1, or to an address that `ip addr` shows."
         )
     if error.errno == errno.EACCES:
         return (
-            f"CLAUDEOPS_PORT is {port}, which this user may not listen on. "
+            f"{wanted.port_setting} is {port}, which this user may not listen on. "
             "Set it to 1024 or higher, and put a proxy in front of it."
         )
     if error.errno == errno.EADDRINUSE:
         return (
             f"Port {port} on {host} is used by another program. "
-            "Stop that one, or set CLAUDEOPS_PORT to another number."
+            f"Stop that one, or set {wanted.port_setting} to another number."
         )
-    return f"Nothing can listen on {host} port {port}: {error.strerror}. Change CLAUDEOPS_HOST."
+    change = f"Change {wanted.host_setting}."
+    return f"Nothing can listen on {host} port {port}: {error.strerror}. {change}"
 
 
 LARGEST_BYTES = 5_000_000

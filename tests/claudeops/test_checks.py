@@ -46,6 +46,8 @@ WRONG = {
     "CLAUDEOPS_BUDGET_MONTH": "Infinity",
     "CLAUDEOPS_API_RETRIES": "-1",
     "CLAUDEOPS_PORT": "99999",
+    "CLAUDEOPS_INGRESS": "9009",
+    "CLAUDEOPS_INGRESS_URL": "alerts.example.org",
     "CLAUDEOPS_ROOTS": "/srv,shop",
     "CLAUDEOPS_WORKDIR": str(ROOT / "prompts"),
     "CLAUDEOPS_WORKERS": "0",
