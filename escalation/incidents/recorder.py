@@ -371,6 +371,17 @@ def _enter_fact(entries: IncidentEntries, incident: Incident, finding: Finding, 
         incident.last_cycle = cycle
 
 
+def note_repeats(lines: Sequence[tuple[int, str]]) -> None:
+    """Adds lines about alerts that start nothing to the histories of incidents, by number."""
+    with installation_lock():
+        entries = IncidentEntries()
+        rows = Incident.objects.select_related("watch").in_bulk({number for number, _ in lines})
+        for number, line in lines:
+            incident = rows[number]
+            entries.change(incident, states.repeated(snapshot_of(incident), entries.at), line)
+        entries.write()
+
+
 def _unresolved_of(cycle: Cycle) -> Unresolved:
     """Returns the incidents that the outcome may change: for a drill only its own."""
     scopes = [scope_of(cycle)] if cycle.drill else [scope_of(cycle), INSTALLATION]

@@ -124,6 +124,15 @@ def recovered(now: IncidentState, at: datetime, *, is_proved: bool) -> Change:
     return Changed(_ended(now, at, ResolvedBy.ITSELF), Step.RESOLVED, Notify.INCIDENT_RESOLVED)
 
 
+def repeated(now: IncidentState, at: datetime) -> Change:
+    """An alert says again what is known. It disproves a healthy report, but no fix: the sender
+    needs time to notice that."""
+    if now.is_resolved:
+        return RESOLVED_ALREADY
+    healthy = now.healthy_cycles if now.state == State.VERIFYING else 0
+    return Changed(replace(now, last_seen_at=at, healthy_cycles=healthy), Step.SEEN)
+
+
 def seen_healthy(now: IncidentState, at: datetime) -> Change:
     """A cycle found it healthy. The second in a row resolves it."""
     if now.is_resolved:

@@ -28,14 +28,17 @@ from escalation.resume import transcripts
 from escalation.supervisor.manual import expire_interrupted, expire_queued
 from sessions_app.archive import encryption_key
 from sessions_app.models import (
+    Alert,
     Conversation,
     Cycle,
+    Delivery,
     HeartbeatPing,
     Message,
     Notification,
     Probe,
     ProbeSum,
     RateLimit,
+    RefusedDeliveries,
     Session,
     SessionEvent,
 )
@@ -124,6 +127,7 @@ class Cleaned:
     notifications_pruned: int = 0
     probe_sums_pruned: int = 0
     heartbeat_calls_pruned: int = 0
+    deliveries_pruned: int = 0
     directories_removed: int = 0
     handoff_files_removed: int = 0
     bytes_freed: int = 0
@@ -142,6 +146,7 @@ def clean(*, dry_run: bool = False, now: datetime | None = None) -> Cleaned:
     _prune_events(cleaned, long_ago, dry_run)
     _prune_notifications(cleaned, long_ago, dry_run)
     _prune_probes(cleaned, now, dry_run)
+    _prune_deliveries(cleaned, long_ago, dry_run)
     _remove_directories(cleaned, long_ago, dry_run)
     _remove_handoff_files(cleaned, now - HANDOFF_AGE, dry_run)
     _keep_archive(cleaned, now, dry_run)
@@ -229,6 +234,16 @@ def _prune_events(cleaned: Cleaned, long_ago: datetime, dry_run: bool) -> None:
     cleaned.events_pruned = old.count()
     if not dry_run:
         old.delete()
+
+
+def _prune_deliveries(cleaned: Cleaned, long_ago: datetime, dry_run: bool) -> None:
+    """Removes judged deliveries of alerts, alerts that have ended, and counts of refused ones."""
+    old = Delivery.objects.filter(judged_at__isnull=False, received_at__lt=long_ago)
+    cleaned.deliveries_pruned = old.count()
+    if not dry_run:
+        old.delete()
+        Alert.objects.filter(state=Alert.State.RESOLVED, last_seen_at__lt=long_ago).delete()
+        RefusedDeliveries.objects.filter(minute__lt=long_ago).delete()
 
 
 def _prune_notifications(cleaned: Cleaned, long_ago: datetime, dry_run: bool) -> None:

@@ -30,6 +30,7 @@ from django_q import cluster
 from django_q.conf import Conf
 from django_q.worker import worker
 
+from escalation.alerts.judge import judge_waiting
 from escalation.probes.loop import ProbeThread
 from escalation.queue import installation_lock, own_labels
 from escalation.queue.broker import WakingBroker
@@ -158,6 +159,7 @@ logger = logging.getLogger(__name__)
 HEARTBEAT_SECONDS = 15.0
 ASK_SECONDS = 0.5
 SENTINEL_CHECK_SECONDS = 5.0
+JUDGE_SECONDS = 2.0
 PRELOADED = ("escalation.tasks", "claude_agent_sdk", "jsonschema")
 
 
@@ -190,6 +192,7 @@ def run_worker() -> None:
     notifier.start()
     probes = threading.Thread(target=ProbeThread().work_until, args=(stop,), daemon=True)
     probes.start()
+    threading.Thread(target=_judge_deliveries_until, args=(stop,), daemon=True).start()
     while not stop.wait(SENTINEL_CHECK_SECONDS):
         if not cluster.sentinel.is_alive():
             stop.set()
@@ -234,6 +237,15 @@ def _write_heartbeats_until(stop: threading.Event) -> None:
         connection.close()
         if stop.wait(HEARTBEAT_SECONDS):
             return
+
+
+def _judge_deliveries_until(stop: threading.Event) -> None:
+    """Judges deliveries of alerts. Not a task of the queue: an alert must not wait for the session
+    that runs in every worker process. What comes within two seconds is judged together."""
+    while not stop.wait(JUDGE_SECONDS):
+        with _logged("Could not judge deliveries of alerts; retrying"):
+            judge_waiting()
+        connection.close()
 
 
 def _ask_to_stop_until(stopped: threading.Event) -> None:
