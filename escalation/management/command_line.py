@@ -64,6 +64,7 @@ COMMANDS = (
     Entry("worker", "operate", "run the queue worker alone, for a service manager"),
     Entry("doctor", "operate", "test the installed CLI, its sandbox and the login"),
     Entry("channel", "operate", "add, test, switch and remove notification channels", (0, 1, 2)),
+    Entry("source", "operate", "add, list, test and remove sources of alerts; their deliveries"),
     Entry("config", "operate", "list every setting with its value and source"),
     Entry("recover", "operate", "end or continue sessions whose worker died"),
     Entry("clean", "operate", "expire, archive and prune now"),

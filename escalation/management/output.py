@@ -130,6 +130,10 @@ class PlainOutput(OutputWrapper):
         """Remove control sequences and secrets; our own colours are added afterwards."""
         super().write(redacted(clean(msg)), style_func, ending)
 
+    def write_secret(self, text: str) -> None:
+        """Write a secret that was just made, once, for the person who asked for it."""
+        super().write(clean(text))
+
     def write_json(self, data: Any, indent: int | None = None) -> None:
         """Write data as JSON without secrets, which are looked for before it becomes text."""
         super().write(json.dumps(redacted_data(data), indent=indent))
