@@ -6,6 +6,7 @@ cannot be read and bodies that are too long never reach it.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias, cast
@@ -133,8 +134,10 @@ def with_client_address(application: Application) -> Application:
 
 
 INGRESS_PATHS = ("/in/", "/v2/enqueue")
-"""Beginnings of the addresses that other systems call."""
-NOT_SERVED = b"Only alerts are taken here.\n"
+"""Beginnings of the addresses of alerts, which verify and refuse bodies themselves."""
+OTHER_SYSTEMS = (*INGRESS_PATHS, "/heartbeat/")
+"""Beginnings of all addresses that other systems call."""
+NOT_SERVED = b"Only alerts and heartbeats are taken here.\n"
 
 
 def is_ingress(scope: Scope) -> bool:
@@ -145,7 +148,7 @@ def with_ingress_alone(application: Application) -> Application:
     """Serve the addresses that other systems call, and nothing else."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or is_ingress(scope):
+        if scope["type"] != "http" or scope["path"].startswith(OTHER_SYSTEMS):
             await application(scope, receive, send)
         else:
             await _plain(send, 404, NOT_SERVED)
@@ -205,6 +208,8 @@ class _Counted:
             return message
         if not is_ingress(self._scope):
             return {"type": "http.disconnect"}
+        if self._scope.get(TOO_LARGE):
+            await asyncio.Event().wait()  # until Django has answered; the rest is not read
         self._scope[TOO_LARGE] = True
         return {"type": "http.request", "body": b"", "more_body": False}
 

@@ -136,6 +136,7 @@ def _run_watchdog(stop: threading.Event) -> None:
         look_until(stop)
 
 
+HIGHEST_PORT = 65535
 HOST_ERRORS = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
 
@@ -165,11 +166,13 @@ def why_not_bound(host: str, port: int) -> str:
 
 
 def _why_not(wanted: Listener) -> str:
+    if wanted.port > HIGHEST_PORT:
+        return f"{wanted.port_setting} names port {wanted.port}: the highest is {HIGHEST_PORT}."
     try:
         family, kind, protocol, _name, address = socket.getaddrinfo(
             wanted.host, wanted.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-    except (socket.gaierror, UnicodeError, OverflowError):
+    except (socket.gaierror, UnicodeError):
         return (
             f"{wanted.host_setting} is {wanted.host!r}, which is neither an address nor a name of "
             "this host. Set it to 127.0.0.1, or to an address that `ip addr` shows."
@@ -180,8 +183,6 @@ def _why_not(wanted: Listener) -> str:
             probe.bind(address)
         except OSError as error:
             return _reason(wanted, error)
-        except OverflowError:
-            return f"{wanted.port_setting} is {wanted.port}: a port is at most 65535."
     return ""
 
 

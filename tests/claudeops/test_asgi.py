@@ -16,15 +16,17 @@ from django.conf import settings
 from django.core.asgi import get_asgi_application
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from claudeops.asgi import application
+from claudeops.asgi import application, ingress
 from claudeops.middleware import (
     security_headers,
     with_answer_headers,
     with_body_limit,
     with_client_address,
 )
+from escalation.alerts import sources
+from escalation.alerts.deliveries import refusals
 from escalation.worker.web_server import configuration
-from sessions_app.models import LoginFailure
+from sessions_app.models import LoginFailure, RefusedDeliveries, Source
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,6 +140,41 @@ def test_an_endless_body_is_refused():
     status, _headers, read = asked(application, "/login/", FORM, chunks=(chunk,) * 100)
 
     assert (status, read) == (413, 5)
+
+
+def delivered(*headers: tuple[bytes, bytes], chunks: tuple[bytes, ...]) -> tuple[int, int]:
+    token = sources.add(Source(name="mine", kind="generic"), with_secret=False).token
+    status, _headers, read = asked(ingress, f"/in/{token}", *headers, chunks=chunks)
+    refusals.flush()
+    return status, read
+
+
+def test_a_delivery_with_a_too_large_content_length_is_counted_and_not_read():
+    length = str(settings.DATA_UPLOAD_MAX_MEMORY_SIZE + 1).encode()
+
+    assert delivered((b"content-length", length), chunks=(b"x",) * 3) == (413, 0)
+    assert RefusedDeliveries.objects.get().reason == RefusedDeliveries.Reason.TOO_LARGE
+
+
+def test_an_endless_delivery_is_counted_and_refused():
+    chunk = b"x" * (settings.DATA_UPLOAD_MAX_MEMORY_SIZE // 4)
+
+    assert delivered(chunks=(chunk,) * 100) == (413, 5)
+    assert RefusedDeliveries.objects.get().reason == RefusedDeliveries.Reason.TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        *((path, b"text/plain; charset=utf-8") for path in ("/", "/login/", "/admin/", "/healthz")),
+        ("/static/web/claudeops.css", b"text/plain; charset=utf-8"),
+        ("/in/unknown", b"application/json"),
+    ],
+)
+def test_the_listener_of_alerts_serves_nothing_else(path, kind):
+    status, headers, _read = asked(ingress, path, chunks=(b"{}",))
+
+    assert (status, headers[b"content-type"]) == (404, kind)
 
 
 @pytest.mark.parametrize("length", [b"abc", b"-1", b"9" * 100])

@@ -40,3 +40,10 @@ def test_a_privileged_port_is_reported(monkeypatch):
     monkeypatch.setattr(socket.socket, "bind", refuse)
 
     assert "which this user may not listen on" in why_not_bound("127.0.0.1", 80)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_the_listener_of_alerts_is_named_if_it_cannot_listen(listening, settings, host):
+    settings.CLAUDEOPS_INGRESS = f"{host}:{listening}" if host != "[::1]" else "[::1]:99999"
+
+    assert "CLAUDEOPS_INGRESS" in why_not_bound("127.0.0.1", 0)

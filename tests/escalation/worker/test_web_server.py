@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
@@ -55,3 +56,32 @@ def test_a_port_that_is_taken_is_an_error(server, port):
     second = start_web_server("127.0.0.1", port)
 
     assert second.process.wait(60) != 0
+
+
+def test_alerts_are_taken_on_a_port_of_their_own(port, monkeypatch, tmp_path):
+    own = free_port()
+    monkeypatch.setenv("CLAUDEOPS_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("CLAUDEOPS_INGRESS", f"127.0.0.1:{own}")
+    child = start_web_server("127.0.0.1", port)
+    try:
+        assert wait_for_web([child], "127.0.0.1", port)
+        asked = [status_of(f"http://127.0.0.1:{own}{path}") for path in ("/healthz", "/in/x")]
+        child.process.send_signal(signal.SIGTERM)
+        assert child.process.wait(15) in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+    finally:
+        stop_children([child])
+
+    assert asked == [404, 405]
+
+
+def status_of(address: str) -> int:
+    """The status, once the listener of alerts has started, which is after the other."""
+    end = time.monotonic() + 20
+    while True:
+        try:
+            return int(urllib.request.urlopen(address).status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        except urllib.error.URLError:
+            assert time.monotonic() < end
+            time.sleep(0.2)
