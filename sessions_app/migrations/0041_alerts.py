@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('sessions_app', '0038_branches'),
+        ('sessions_app', '0040_remedies'),
     ]
 
     operations = [
