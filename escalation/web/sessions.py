@@ -164,6 +164,8 @@ class Details:
     receipt: Receipt | None
     """None for the first session of the chain."""
     resumable: Resumable
+    attach_command: str
+    """Command that opens the conversation in a terminal; empty if the user may not do that."""
     answer: SessionAnswer | None
     conversation: Conversation | None
     continuation_facts: tuple[ReportItem, ...]
@@ -191,11 +193,14 @@ def load_details(overview: Overview, rights: frozenset[Right]) -> Details:
         context_threshold=settings.CLAUDEOPS_RESUME_CONTEXT_THRESHOLD,
         max_age_seconds=settings.CLAUDEOPS_RESUME_MAX_AGE,
     )
+    can_resume = resumable(session, conversation, limits, timezone.now())
+    is_attachable = can_resume.is_possible and not overview.may_change and Right.RUN in rights
     return Details(
         checks=check_costs(overview.chain),
         step=step,
         receipt=receipt_of(session, step.parent),
-        resumable=resumable(session, conversation, limits, timezone.now()),
+        resumable=can_resume,
+        attach_command=f"claudeops session attach {session.pk}" if is_attachable else "",
         answer=answer_of(session) if session.is_question else None,
         conversation=conversation,
         continuation_facts=read_facts(session.continuation_facts),

@@ -143,6 +143,38 @@ def test_what_is_said_in_a_terminal_is_a_session_of_its_own(scripted_api, watch_
     assert not Conversation.objects.exclude(in_use_by=None).exists()
 
 
+@pytest.mark.parametrize("cli_version", ["2.0.77"], indirect=True)
+def test_what_the_oldest_cli_does_in_a_terminal_goes_through_the_policy_of_tier_2(
+    scripted_api, watch_cycle, person, cli_version
+):
+    def runs(command: str) -> Reply:
+        call = {"command": command, "description": "Do it"}
+        return Reply(say="I do it.", calls=(ScriptedToolCall(tool="Bash", input=call),))
+
+    scripted_api(
+        FIRST,
+        Reply(say="Reported."),  # it asks once more after its report
+        runs("systemctl restart no-such-unit"),
+        runs("systemctl stop claudeops-worker"),
+        Reply(say="Both are done."),
+    )
+    first = watch_cycle.run(tier=2).sessions.get()
+    ada = person(("❯", "Restart it, and stop the worker."), ("Both are done.", "/exit"))
+
+    attached = attach(first, ada.terminal, by=user_with("operator", username="grace"))
+
+    assert (attached.status, attached.tier, attached.cli_version[:6]) == ("completed", 2, "2.0.77")
+    judged = attached.events.filter(kind="command", payload__command__startswith="systemctl")
+    verdicts = dict(judged.order_by("pk").values_list("payload__command", "payload__verdict"))
+    assert verdicts == {
+        "systemctl restart no-such-unit": "allow",
+        "systemctl stop claudeops-worker": "deny",
+    }
+    assert [change.action for change in attached.changes.all()] == [
+        "systemctl restart no-such-unit"
+    ]
+
+
 def test_ctrl_c_leaves_the_cli_and_keeps_what_was_said(scripted_api, watch_cycle, person):
     scripted_api(FIRST, Reply(say="I think about it."))
     first = watch_cycle.run().sessions.get()

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from sessions_app.models import Conversation
-from tests.factories import CycleFactory, SessionFactory, UserFactory
+from tests.factories import CycleFactory, SessionFactory, UserFactory, user_with
 from tests.sessions_app.tool_events import store_commands
 
 pytestmark = pytest.mark.django_db
@@ -191,6 +191,37 @@ def test_only_actions_that_may_change_the_system_ask_for_a_confirmation(operator
         (False, True),  # retry
         (True, True),  # escalate
     ]
+
+
+def test_the_command_that_opens_a_terminal_is_shown_with_a_button_to_copy_it(operator_client):
+    session = SessionFactory(
+        session_id="0a0a0a0a-0000-4000-8000-000000000001",
+        context_tokens=10,
+        context_window=200_000,
+        host="alpha",
+        cli_fingerprint="f",
+    )
+    Conversation.objects.create(session_id=session.session_id, state="live")
+
+    page = page_of(operator_client, session)
+
+    command = f"claudeops session attach {session.pk}"
+    assert f'<code id="attach-command">{command}</code>' in page
+    assert 'data-copy="attach-command"' in page
+
+
+def test_no_terminal_is_offered_where_nothing_can_be_resumed_or_nothing_may_run(
+    operator_client, client
+):
+    running, lost = SessionFactory(running=True), SessionFactory(session_id="")
+    client.force_login(user_with("viewer"))
+
+    for visitor, session in (
+        (operator_client, running),
+        (operator_client, lost),
+        (client, SessionFactory()),
+    ):
+        assert "attach-command" not in page_of(visitor, session)
 
 
 def test_a_running_session_offers_no_action(operator_client):
