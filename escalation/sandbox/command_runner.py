@@ -46,6 +46,7 @@ from escalation.sandbox.bubblewrap import Namespace, SandboxNotMade, network_nam
 from escalation.sandbox.command_sandbox import (
     DEFAULT_PATH,
     ENTERED,
+    HOST_PORT,
     JUDGED_HTTP,
     NO_HOME,
     OWN_PROCESSES,
@@ -58,7 +59,7 @@ from escalation.sandbox.command_sandbox import (
     text_launcher,
     with_sudo,
 )
-from escalation.sandbox.http_proxy import Failure, OnFailure
+from escalation.sandbox.http_proxy import Failure, OnFailure, open_ports
 from escalation.sandbox.layout import TEMPORARY, RunPaths, is_inside
 from escalation.sandbox.limits import (
     MEBIBYTE,
@@ -836,7 +837,7 @@ class CommandRunner:
         self._stopping = -1
         self._groups = ControlGroups()
         self._sandboxes: CommandSandboxes | None = None
-        self._networks: dict[tuple[str, ...], Namespace] = {}
+        self._networks: dict[tuple[tuple[str, int], ...], Namespace] = {}
         self._making_network = threading.Lock()
         self._until_end = ExitStack()
 
@@ -878,15 +879,22 @@ class CommandRunner:
         except (SandboxNotMade, OSError) as error:
             logger.info("The sandbox of the first command is not prepared: %s", error)
 
-    def _network(self, brokers: Sequence[str]) -> Namespace | None:
-        """Return the network in which these brokers listen, made once for the run."""
-        known = tuple(name for name in brokers if name in self._brokers)
+    def _network(
+        self, brokers: Sequence[str], ports: frozenset[int] = frozenset()
+    ) -> Namespace | None:
+        """Return the network in which these brokers listen, made once for the run.
+
+        `ports` are those of the host that answer there, too.
+        """
+        wanted = [(name, PORTS[name]) for name in brokers]
+        wanted += [(HOST_PORT, port) for port in sorted(ports - set(PORTS.values()))]
+        known = tuple(pair for pair in wanted if pair[0] in self._brokers)
         if not known:
             return None
         with self._making_network:
             if known not in self._networks:
-                namespace, listeners = network_namespace([PORTS[name] for name in known])
-                for name, listener in zip(known, listeners, strict=True):
+                namespace, listeners = network_namespace([port for _name, port in known])
+                for (name, _port), listener in zip(known, listeners, strict=True):
                     self._until_end.callback(listener.close)
                     serving = self._brokers[name](listener, self._note_failure)
                     self._until_end.enter_context(serving)
@@ -1044,7 +1052,8 @@ class CommandRunner:
     ) -> CommandOutcome:
         sandboxes = self._sandboxes
         assert sandboxes is not None, "without sandboxes no text runs"
-        network = self._network(sandboxes.brokers)
+        connects = grants.NETWORK in self._paths.grants.names and CONNECTS.search(text)
+        network = self._network(sandboxes.brokers, open_ports() if connects else frozenset())
         with self._listening(record.call) as listener:
             sandbox = sandboxes.for_text(listener.path, request.cwd, network)
 
@@ -1548,6 +1557,7 @@ def _denied(rule: str, reason: str) -> Decision:
 # the model why an output may differ from what a person would see.
 
 OWN_WORDS = "claudeops: "
+CONNECTS = re.compile(r"/dev/(?:tcp|udp)/|\bsocket\.(?:socket|create)|IO::Socket|net\.connect")
 HIDDEN_FROM_TEXT = (
     (
         re.compile(
@@ -1557,9 +1567,9 @@ HIDDEN_FROM_TEXT = (
         "findmnt show those of the host",
     ),
     (
-        re.compile(r"/dev/(?:tcp|udp)/|\bsocket\.(?:socket|create)|IO::Socket|net\.connect"),
-        "a sandbox has no network but HTTP by its proxy, so a refused connection here says nothing "
-        "about the host; use curl, or `nc -z HOST PORT` to test a port",
+        CONNECTS,
+        "in a sandbox open ports of the host take connections and HTTP that reads, nothing else, "
+        "and other hosts none; use the client of the service, or `nc -z HOST PORT`",
     ),
     (
         re.compile(r"(?<![\w.])(?:/var)?/run(?:/(?!claudeops)|\b)"),
@@ -1568,6 +1578,10 @@ HIDDEN_FROM_TEXT = (
     (
         re.compile(r"\b(?:ctr|crictl|nerdctl|lxc|incus|machinectl)\b"),
         "the sockets of engines other than Docker and Podman are hidden",
+    ),
+    (
+        re.compile(r"\bfind\s+/(?=\s|\Z)"),
+        "a sandbox hides homes, /run, /var/tmp and parts of /tmp; du shows what is there",
     ),
     (
         re.compile(r"\bgit\b.*\b(?:fetch|pull)\b"),
@@ -1598,7 +1612,8 @@ def hidden_from(text: str, paths: RunPaths) -> str:
     """
     found = [FINDS_ITSELF] if PGREP.search(text) else []
     argv = read_one_command(text)
-    if argv and posixpath.basename(argv[0]) in SHIMS:
+    program = posixpath.basename(argv[0]) if argv else ""
+    if program in SHIMS and not (program in ALSO_IN_SANDBOX and TEMPORARY in text):
         return f"{OWN_WORDS}{found[0]}." if found else ""
     found += [words for pattern, words in HIDDEN_FROM_TEXT if pattern.search(text)]
     shown = (str(paths.workdir), *paths.grants.readable, *paths.grants.writable)

@@ -62,6 +62,8 @@ DATABASE_SOCKETS = ("/run/postgresql", "/run/mysqld", "/run/redis", "/run/valkey
 # Brokers that listen inside the sandbox, and their ports there.
 JUDGED_HTTP = "judged-http"
 """The grants.HTTP proxy of a judged curl or wget, which may open tunnels."""
+HOST_PORT = "port"
+"""A port of the host, for a text that connects to one by itself."""
 PORTS = {grants.HTTP: 3128, JUDGED_HTTP: 3128, grants.KUBE: 6443}
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum, auto
+from pathlib import Path
 
 import h11
 
@@ -246,6 +247,19 @@ class HttpProxy:
         with serving_connections(listener, serve):
             yield
 
+    @contextmanager
+    def serving_port(
+        self, listener: socket.socket, on_failure: OnFailure = _no_report
+    ) -> Iterator[None]:
+        """Serve a port of this host in a sandbox: connections, and HTTP that the rules allow."""
+        port = listener.getsockname()[1]
+
+        def serve(client: socket.socket) -> None:
+            _PortExchange(client, self, on_failure, port).answer()
+
+        with serving_connections(listener, serve):
+            yield
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Asked:
@@ -280,8 +294,11 @@ class _ProxyExchange(Exchange):
         self._proxy = proxy
         self._on_failure = on_failure
 
+    def asked_by(self, request: h11.Request) -> _Asked:
+        return _parse(request)
+
     def handle(self, request: h11.Request) -> None:
-        asked = _parse(request)
+        asked = self.asked_by(request)
         if asked.method == "CONNECT" and names_of(request) & LENGTHS:
             raise Refused(400, "CONNECT has no body.")
         addresses = self._judged_addresses(asked, has_body=_has_body(request))
@@ -334,6 +351,42 @@ class _ProxyExchange(Exchange):
     def _failed(self, status: int, failure: Failure, words: str) -> Refused:
         self._on_failure(failure, words)
         return Refused(status, words)
+
+
+class _PortExchange(_ProxyExchange):
+    """Reads a request as a server gets it, for a port of this host."""
+
+    def __init__(
+        self, client: socket.socket, proxy: HttpProxy, on_failure: OnFailure, port: int
+    ) -> None:
+        super().__init__(client, proxy, on_failure)
+        self._port = port
+
+    def asked_by(self, request: h11.Request) -> _Asked:
+        target = request.target.decode("ascii", "replace")
+        if not target.startswith("/") or request.method == b"CONNECT":
+            raise Refused(400, "In a sandbox a port takes HTTP requests for a path alone.")
+        method = request.method.decode("ascii")
+        return _Asked(method=method, host="127.0.0.1", port=self._port, path=target)
+
+
+SOCKETS_OF_HOST = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+LISTENS = "0A"
+LOOPBACK = re.compile(r"0{8}|0{32}|[0-9A-F]{6}7F|0{24}01000000")
+MOST_PORTS = 100
+
+
+def open_ports() -> frozenset[int]:
+    """Return the TCP ports on which this host listens for itself."""
+    found = set()
+    for file in SOCKETS_OF_HOST:
+        with suppress(OSError):
+            for line in file.read_text().splitlines()[1:]:
+                _number, local, _remote, state, *_rest = line.split()
+                address, _colon, port = local.partition(":")
+                if state == LISTENS and LOOPBACK.fullmatch(address):
+                    found.add(int(port, 16))
+    return frozenset(sorted(found)[:MOST_PORTS])
 
 
 def _has_body(request: h11.Request) -> bool:

@@ -103,7 +103,18 @@ class Private:
         return Strength.KEPT
 
 
-Mount = Hidden | Shown | Linked | Private
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Closed:
+    """A directory of which only the name is shown."""
+
+    path: str
+
+    @property
+    def strength(self) -> Strength:
+        return Strength.KEPT
+
+
+Mount = Hidden | Shown | Linked | Private | Closed
 
 
 def mount_arguments(mounts: Iterable[Mount]) -> list[str]:
@@ -194,6 +205,8 @@ def _arguments(mount: Mount) -> list[str]:
         case Hidden(path=path, is_directory=True, is_kept=False):
             # Paths below can be shown; to list it fails, because an empty list would be false.
             return ["--perms", "0111", "--tmpfs", path]
+        case Closed(path=path):
+            return ["--perms", "0000", "--tmpfs", path, "--remount-ro", path]
         case Hidden(path=path, is_directory=True):
             return ["--tmpfs", path]
         case Hidden(path=path):
@@ -489,19 +502,21 @@ MOST_SHOWN = 40
 """Each is a mount, and every command of the run copies and removes all mounts of its sandbox."""
 
 
-def shown_files(shared: Path, mounts: Iterable[Mount], mount_points: set[str]) -> list[Shown]:
+def shown_files(shared: Path, mounts: Iterable[Mount], mount_points: set[str]) -> list[Mount]:
     """Show what everybody may read of the host's /tmp and /run, read-only.
 
-    In /tmp also directories, but nothing that the run has a file of its own for: `mount_points`
-    are the names in the directory of the run that were made to show something, and are kept here.
+    In /tmp also directories, closed ones by their names, but nothing that the run has a file of its
+    own for: `mount_points` are the names in the directory of the run that were made to show
+    something, and are kept here.
     In /run only files, and of its directories only files *.pid: others belong to single services.
     """
     taken = {mount.path for mount in mounts}
     own = set(os.listdir(shared)) - mount_points
-    temporary = {
-        entry.name: entry.path
+    temporary: dict[str, Mount] = {
+        entry.name: Shown(path=entry.path) if is_public else Closed(path=entry.path)
         for entry in _newest(TEMPORARY)
-        if entry.name not in own and _is_public(entry, directories=True)
+        if entry.name not in own
+        and ((is_public := _is_public(entry, directories=True)) or entry.is_dir())
     }
     for name in mount_points - temporary.keys():
         _remove_empty(shared / name)
@@ -510,7 +525,8 @@ def shown_files(shared: Path, mounts: Iterable[Mount], mount_points: set[str]) -
     running = [entry.path for entry in _newest(RUNNING) if _is_public(entry)]
     named = [path for path in glob.glob(f"{RUNNING}/*/*.pid") if is_reachable(path)]
     running += [path for path in named if not os.path.islink(path) and os.path.isfile(path)]
-    return [Shown(path=path) for path in (*temporary.values(), *running) if path not in taken]
+    found = (*temporary.values(), *(Shown(path=path) for path in running))
+    return [mount for mount in found if mount.path not in taken]
 
 
 def _remove_empty(path: Path) -> None:

@@ -67,6 +67,7 @@ from escalation.sandbox.command_runner import (
 )
 from escalation.sandbox.command_sandbox import (
     DEFAULT_PATH,
+    HOST_PORT,
     JUDGED_HTTP,
     clean_environment,
     cli_sandbox_argv,
@@ -861,6 +862,7 @@ class _Brokers:
         found: dict[str, Broker] = {
             grants.HTTP: HttpProxy(scripts).serving,
             JUDGED_HTTP: HttpProxy(judged).serving,
+            HOST_PORT: HttpProxy(scripts).serving_port,
         }
         kube = self._kube_filter
         if kube:

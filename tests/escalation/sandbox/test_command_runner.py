@@ -20,6 +20,7 @@ from escalation.sandbox import command_sandbox
 from escalation.sandbox.bubblewrap import Namespace
 from escalation.sandbox.command_runner import OWN_WORDS, hidden_from
 from escalation.sandbox.command_sandbox import CommandSandboxes
+from escalation.sandbox.http_proxy import HttpProxy, HttpRules
 from escalation.sandbox.limits import SandboxLimits
 from escalation.sandbox.setup import write_client
 from sessions_app.models.session import Verdict
@@ -283,6 +284,25 @@ def test_temporary_directories_besides_tmp_are_those_of_one_call(own_host):
         said = runner.call("ls -d /var/tmp/x /dev/shm/x /tmp/x 2>/dev/null")
 
     assert said.stdout == "/tmp/x\n"
+
+
+def test_a_text_finds_the_open_ports_of_the_host_and_can_send_them_nothing(own_host):
+    paths = own_host.paths(grants=Grants(names=frozenset({"network"})))
+    brokers = {"port": HttpProxy(HttpRules()).serving_port}
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            closed = other.getsockname()[1]
+        port = server.getsockname()[1]
+        with running(paths, brokers=brokers) as runner:
+            said = runner.call(
+                f"for p in {port} {closed}; do (echo FLUSHALL > /dev/tcp/127.0.0.1/$p) 2>/dev/null"
+                " && echo open || echo closed; done"
+            )
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+    assert said.stdout == "open\nclosed\n"
 
 
 def test_a_text_that_fills_the_temporary_directory_is_ended(own_host):
@@ -658,6 +678,8 @@ def test_a_path_that_disappears_before_the_start_stops_no_command(own_host):
         ("cat ~/notes; echo $HOME/x", True),
         ("cat /home/me/notes", True),
         ("grep -r x /tmp", True),
+        ("ls -l /tmp", True),
+        ("find / -xdev -size +1G", True),
         ("pgrep -af nginx", True),
         ("pgrep -x nginx", False),
         ("date > /tmp/x; cat /tmp/x", False),

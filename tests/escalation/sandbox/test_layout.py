@@ -7,6 +7,7 @@ import pytest
 
 from escalation.sandbox import layout
 from escalation.sandbox.layout import (
+    Closed,
     Hidden,
     Linked,
     Mount,
@@ -162,7 +163,11 @@ def test_what_everybody_may_read_of_temporary_and_running_files_is_shown(host_di
 
     shown = shown_names(host_directories, set())
 
-    assert shown == ["run/a.pid", "run/nginx/nginx.pid", "tmp/open", "tmp/uploads"]
+    opened = ["run/a.pid", "run/nginx/nginx.pid", "tmp/open", "tmp/uploads"]
+    assert shown == sorted([*opened, "tmp/private"])
+    mounts = shown_files(host_directories / "shared", [], set())
+    closed = [mount.path for mount in mounts if isinstance(mount, Closed)]
+    assert closed == [str(host_directories / "tmp/private")]
 
 
 def test_a_file_of_the_run_is_not_replaced_by_one_of_the_host(host_directories):
