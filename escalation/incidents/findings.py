@@ -157,6 +157,8 @@ class CycleSummary:
     """The cause for which its last session was not started."""
     stopped_by: str = ""
     """The person who stopped, cancelled or rejected it."""
+    failing: Mapping[str, Finding] = field(default_factory=dict)
+    """Findings of probes that fail now, by cause. They outrank what a report says."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -207,6 +209,8 @@ class CycleFindings:
     healthy: frozenset[str] = frozenset()
     """Causes of healthy services, normalized."""
     fixed: Mapping[str, Fix] = field(default_factory=dict)
+    disputed: frozenset[str] = frozenset()
+    """Causes that a report calls healthy while a probe fails, without a fix to be verified."""
     mentioned: Mapping[str, Service] = field(default_factory=dict)
     """The latest statement about each service."""
     ran: bool = False
@@ -220,17 +224,21 @@ def findings_of(found: CycleSummary) -> CycleFindings:
     contradicted = _contradicted(found.runs)
     unwell = (*_services(found, mentioned), *_contradictions(found, mentioned, contradicted))
     about_runs = () if unwell else tuple(_about_the_run(found))
-    seen = (*unwell, *about_runs, *_could_not_run(found))
     causes = {finding.cause for finding in unwell}
-    healthy = frozenset(
+    said = frozenset(
         cause
         for cause, service in mentioned.items()
         if service.get("status") == HEALTHY and cause not in causes
     )
+    # Right after a fix a probe may still be down: its next results verify the fix.
+    fixed = _fixed(found.runs, said)
+    disputed = said & found.failing.keys() - fixed.keys()
+    facts = (found.failing[cause] for cause in sorted(disputed))
     return CycleFindings(
-        seen=seen,
-        healthy=healthy,
-        fixed=_fixed(found.runs, healthy),
+        seen=(*unwell, *facts, *about_runs, *_could_not_run(found)),
+        healthy=said - found.failing.keys(),
+        fixed=fixed,
+        disputed=disputed,
         mentioned=mentioned,
         ran=any(run.said_something or run.report for run in found.runs),
         ended_usably=_ended_usably(found),

@@ -35,6 +35,7 @@ from escalation.notifications.outbox import notify
 from escalation.queue import installation_lock
 from sessions_app.history.claims import claims_in
 from sessions_app.history.incidents import LONGEST_NOTE, linked_incidents
+from sessions_app.history.probes import by_service, failing_by_service
 from sessions_app.history.services import display_name, one_spelling
 from sessions_app.models import (
     Approval,
@@ -42,6 +43,8 @@ from sessions_app.models import (
     Incident,
     IncidentEvent,
     Notification,
+    Probe,
+    ProbeChange,
     ServiceState,
     Session,
     Watch,
@@ -163,9 +166,20 @@ class IncidentEntries:
             messages.setdefault((kind, incident.scope), []).append((incident, text))
         return messages
 
-    def _add_event(self, incident: Incident, kind: str, text: str) -> None:
+    def note(self, incident: Incident, kind: str, text: str, session: Session | None) -> None:
+        """Adds an event that changes nothing."""
+        self._add_event(incident, kind, text, session)
+
+    def _add_event(
+        self, incident: Incident, kind: str, text: str, session: Session | None = None
+    ) -> None:
         event = IncidentEvent(
-            kind=kind, at=self.at, by=self.by, text=text, cycle=self.cycle, session=self.session
+            kind=kind,
+            at=self.at,
+            by=self.by,
+            text=text,
+            cycle=self.cycle,
+            session=session or self.session,
         )
         self.events.append((incident, event))
 
@@ -248,11 +262,13 @@ def note_outcome(cycle: Cycle, why_not: str = "") -> None:
             reason=cycle.outcome_reason,
             why_not=why_not,
             stopped_by=cycle.stopped_by,
+            failing=_failing_of(cycle),
         )
     )
     with installation_lock():
         entries, incidents = IncidentEntries(cycle=cycle), _unresolved_of(cycle)
         _enter_seen(entries, incidents, found.seen)
+        _enter_disputed(entries, incidents, found)
         _enter_fixed(entries, incidents, found, scope_of(cycle))
         seen = {finding.key for finding in found.seen}
         for key, incident in incidents.items():
@@ -260,6 +276,34 @@ def note_outcome(cycle: Cycle, why_not: str = "") -> None:
                 _enter_unseen(entries, incident, found)
         entries.write()
         ServiceState.enter(cycle, _reported(found))
+
+
+def _failing_of(cycle: Cycle) -> dict[str, Finding]:
+    """Returns the findings of probes that fail now, one for each service."""
+    if cycle.watch_id is None:
+        return {}
+    failing = failing_by_service(cycle.watch_id)
+    return {cause: finding_of(probes[0].fact, scope_of(cycle)) for cause, probes in failing.items()}
+
+
+def _enter_disputed(entries: IncidentEntries, incidents: Unresolved, found: CycleFindings) -> None:
+    """Records each service that a report calls healthy while its probe fails."""
+    assert entries.cycle is not None, "a report belongs to a cycle"
+    of_service = {row.cause: row for row in (*incidents.values(), *entries.opened)}
+    for cause in found.disputed:
+        incident = of_service[cause]
+        session = _session_that_reported(entries.cycle, cause)
+        who = f"Tier {session.tier} ({session.model})" if session else "The report"
+        words = f"{who} said that it is healthy; a probe says that it is down."
+        entries.note(incident, IncidentEvent.Kind.CONTRADICTED, words, session)
+
+
+def _session_that_reported(cycle: Cycle, cause: str) -> Session | None:
+    """Returns the last session whose report mentions a service."""
+    for session in cycle.sessions.evidence().exclude(report=None).order_by("-pk"):
+        if any(one_spelling(service["name"]) == cause for service in session.report["services"]):
+            return session
+    return None
 
 
 def _reported(found: CycleFindings) -> dict[str, ReportedService]:
@@ -382,6 +426,112 @@ def note_repeats(lines: Sequence[tuple[int, str]]) -> None:
         entries.write()
 
 
+# Verification by probes. A fix of something that a probe had seen is decided by the probes of the
+# service: when all are up, it holds; if one is still down after a while, it does not. Heartbeats
+# cannot be run, and a probe that never saw the problem proves nothing: there a cycle verifies.
+
+PROBES_DECIDE_WITHIN = timedelta(seconds=60)
+
+
+def probes_that_saw(incident: Incident, known: Iterable[Probe] | None = None) -> list[Probe]:
+    """Returns the probes of the service that can be run, if one of them was down meanwhile.
+
+    `known`: all probes of the watch, where they were read before.
+    """
+    if incident.watch_id is None or incident.kind != Kind.PROBLEM:
+        return []
+    rows = Probe.objects.filter(watch=incident.watch_id) if known is None else known
+    probes = by_service(row for row in rows if row.kind != Probe.Kind.HEARTBEAT)
+    return _having_been_down(incident, probes.get(incident.cause, []))
+
+
+def _having_been_down(incident: Incident, probes: list[Probe]) -> list[Probe]:
+    if not probes or incident.found_by == Incident.FoundBy.PROBE:
+        return probes
+    down = ProbeChange.objects.filter(
+        probe__in=probes,
+        kind__in=(ProbeChange.Kind.DOWN, ProbeChange.Kind.FLAPPING),
+        at__gte=incident.began_at or incident.first_seen_at,
+    )
+    return probes if down.exists() else []
+
+
+def decision_of(probes: Sequence[Probe], fixed_at: datetime, now: datetime) -> bool | None:
+    """Returns whether a fix holds, or None while the probes cannot tell. Pure."""
+    looked = [probe for probe in probes if probe.last_run_at and probe.last_run_at > fixed_at]
+    if len(looked) == len(probes) and all(
+        probe.state == Probe.State.UP and not probe.failures for probe in looked
+    ):
+        return True
+    failing = any(probe.state == Probe.State.DOWN and probe.failures for probe in looked)
+    return False if failing and now > fixed_at + PROBES_DECIDE_WITHIN else None
+
+
+def settle_by_probes(watches: Iterable[int]) -> int:
+    """Verifies fixes and resolves incidents as probes say. Returns how many it has settled."""
+    rows = Incident.objects.filter(
+        watch__in=list(watches), kind=Kind.PROBLEM, state__in=Incident.UNRESOLVED_STATES
+    ).exclude(state=State.WORKING)
+    incidents, settled = list(rows.select_related("watch")), 0
+    probes_of: dict[int, list[Probe]] = {}
+    for probe in Probe.objects.filter(watch__in={row.watch_id for row in incidents}):
+        probes_of.setdefault(probe.watch_id, []).append(probe)
+    for incident in incidents:
+        if not (probes := probes_that_saw(incident, probes_of.get(incident.watch_id or 0, ()))):
+            continue
+        if incident.state == State.VERIFYING:
+            settled += _settle_fix(incident, probes)
+        elif incident.found_by == Incident.FoundBy.PROBE:
+            settled += _settle_recovery(incident, probes)
+    return settled
+
+
+def _settle_fix(incident: Incident, probes: Sequence[Probe]) -> bool:
+    with installation_lock():
+        current = Incident.objects.select_related("watch").get(pk=incident.pk)
+        fixed = current.events.filter(kind=IncidentEvent.Kind.FIXED).order_by("-pk").first()
+        entries, now = IncidentEntries(), snapshot_of(current)
+        holds = decision_of(probes, fixed.at if fixed else current.last_seen_at, entries.at)
+        if holds is None:
+            _ask_for_runs(probes, entries.at)
+            return False
+        if holds:
+            words = f"Probes say that it holds: {now.remedy}"
+            change = states.verified(now, entries.at)
+        else:
+            failing = next(probe for probe in probes if probe.state == Probe.State.DOWN)
+            words, current.detail = now.remedy, failing.fact.words
+            change = states.did_not_hold(now, entries.at, failing.fact.severity)
+        is_settled = entries.change(current, change, words)
+        if is_settled and not holds and fixed and fixed.cycle:
+            session = _session_that_reported(fixed.cycle, current.cause)
+            entries.note(current, IncidentEvent.Kind.CONTRADICTED, current.detail, session)
+        entries.write()
+    return is_settled
+
+
+def _settle_recovery(incident: Incident, probes: Sequence[Probe]) -> bool:
+    """Resolves an incident whose probes recovered while a cycle worked on it."""
+    is_up = all(probe.state == Probe.State.UP and not probe.failures for probe in probes)
+    latest = max((probe.since for probe in probes if probe.since), default=None)
+    if not is_up or latest is None or latest < incident.last_seen_at:
+        return False
+    with installation_lock():
+        current = Incident.objects.select_related("watch").get(pk=incident.pk)
+        entries = IncidentEntries()
+        change = states.recovered(snapshot_of(current), entries.at, is_proved=True)
+        is_settled = entries.change(current, change, "All its probes are up.")
+        entries.write()
+    return is_settled
+
+
+def _ask_for_runs(probes: Iterable[Probe], at: datetime) -> None:
+    """Asks the loop to run probes now, those that still fail again and again."""
+    numbers = [probe.pk for probe in probes]
+    if numbers:
+        Probe.objects.filter(pk__in=numbers).update(run_asked_at=at)
+
+
 def _unresolved_of(cycle: Cycle) -> Unresolved:
     """Returns the incidents that the outcome may change: for a drill only its own."""
     scopes = [scope_of(cycle)] if cycle.drill else [scope_of(cycle), INSTALLATION]
@@ -450,6 +600,8 @@ def _fix(entries: IncidentEntries, incident: Incident, fix: Fix) -> None:
     wait = timedelta(seconds=settings.CLAUDEOPS_VERIFY_AFTER)
     due = entries.at + (DRILL_VERIFIED_AFTER if incident.drill else wait)
     entries.change(incident, states.fixed(snapshot_of(incident), due, fix.remedy), fix.remedy)
+    if incident.pk is not None:
+        _ask_for_runs(probes_that_saw(incident), entries.at)
 
 
 def _finding_before_fix(cause: str, scope: str) -> Finding:

@@ -23,6 +23,7 @@ from typing import TypeVar
 
 from django.db import connection
 
+from escalation.incidents.recorder import settle_by_probes
 from escalation.probes import store
 from escalation.probes.kinds import CommandSandboxPool, run_probe
 from escalation.probes.results import HeartbeatState, Result, heard, overdue
@@ -219,6 +220,8 @@ class ProbeLoop:
                     self._take(await self._in_database(lambda: store.load(self._watches)))
                     self._signature, next_reload = signature, now + RELOAD_SECONDS
                 await self._hear()
+                if self._watches:
+                    await self._in_database(lambda: settle_by_probes(self._watches))
                 if self._urgent or now >= next_write:
                     await self._write()
                     next_write = now + WRITE_SECONDS if now >= next_write else next_write

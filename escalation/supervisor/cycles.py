@@ -18,7 +18,7 @@ from escalation.incidents import recorder
 from escalation.queue import installation_lock
 from escalation.supervisor.budgets import require_budget
 from escalation.supervisor.successors import AS_USUAL, RunChoice, begin
-from sessions_app.models import Cycle, Incident, PauseSwitch, Session, Watch
+from sessions_app.models import Cycle, Incident, Maintenance, PauseSwitch, Probe, Session, Watch
 from sessions_app.models.autonomy import refusal
 from sessions_app.models.cycle import Fact
 from sessions_app.redaction.redact import redacted
@@ -53,7 +53,7 @@ def start(
         trigger=trigger,
         requested_by=requested_by,
         prompt=prompt,
-        evidence=[fact.stored() for fact in evidence],
+        evidence=[fact.stored() for fact in evidence or _failing(watch, trigger)],
         workdir=watch.workdir,
         instructions=watch.instructions,
         first_tier=tier,
@@ -86,6 +86,13 @@ def start(
             "wait for it to finish."
         ) from error
     return cycle
+
+
+def _failing(watch: Watch, trigger: str) -> list[Fact]:
+    """Returns the probes that fail now; a verification is told nothing."""
+    if trigger == Cycle.Trigger.VERIFICATION:
+        return []
+    return [_safe(probe.fact) for probe in Probe.objects.failing().filter(watch=watch)]
 
 
 def first_session(cycle: Cycle, choice: RunChoice = AS_USUAL) -> Session:
@@ -161,6 +168,8 @@ def _started(
         return None, f"the watch {watch.name} is paused"
     if PauseSwitch.is_on():
         return None, "Claude Ops is paused"
+    if any(window.holds_now and not window.service for window in Maintenance.windows_of(watch)):
+        return None, f"the watch {watch.name} is in maintenance"
     if watch.is_backed_off:
         return None, f"the watch {watch.name} failed too often and waits"
     if not credentials_configured():

@@ -1,5 +1,8 @@
 """Verifies fixes: a later Tier 1 cycle, which knows nothing of the fix, looks at the services.
 
+Where a probe had seen the problem, the probes of the service decide within seconds instead
+(`settle_by_probes` of `incidents/recorder.py`, called by the loop of the probes).
+
 Each verification is started once: the transaction that queues the cycle also marks its incidents
 as started. `incidents/recorder` records the result like that of any other cycle.
 """
@@ -37,13 +40,20 @@ def due() -> QuerySet[Incident]:
     return Incident.objects.filter(when, state=State.VERIFYING)
 
 
+def due_for_cycle() -> QuerySet[Incident]:
+    """Returns the incidents that a cycle has to verify: those that no probe had seen."""
+    by_probes = [incident.pk for incident in due() if recorder.probes_that_saw(incident)]
+    return due().exclude(pk__in=by_probes)
+
+
 def verify_due() -> list[Cycle]:
     """Starts due verifications, also of a paused watch: it only looks, and a fix that nothing
     verified would stay so. The pause of everything and an active cycle delay them."""
     recorder.note_unverifiable(due().filter(watch=None, drill=""), "The watch was removed.")
     if PauseSwitch.is_on():
         return []
-    watches = Watch.objects.filter(pk__in=due().values("watch"))
+    waiting = due_for_cycle()
+    watches = Watch.objects.filter(pk__in=waiting.values("watch"))
     started = (verify_watch(watch) for watch in watches)
     return [cycle for cycle in started if cycle is not None]
 
@@ -58,7 +68,7 @@ def verify_watch(watch: Watch) -> Cycle | None:
             max_tier=LOWEST_TIER,
         )
 
-    return taking(due().filter(watch=watch), begin)
+    return taking(due_for_cycle().filter(watch=watch), begin)
 
 
 def taking(incidents: QuerySet[Incident], begin: Begin) -> Cycle | None:

@@ -209,3 +209,44 @@ def unresolved_incidents() -> IncidentQuerySet:
     """Select unresolved incidents, the most severe and then the oldest first."""
     rows = Incident.objects.filter(state__in=Incident.UNRESOLVED_STATES)
     return rows.select_related("watch", "owner").order_by("-severity", "first_seen_at", "pk")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FoundByCount:
+    """Number of incidents by who found them, and how long it took to notice them."""
+
+    found_by: str
+    count: int
+    notice_seconds: float | None
+    """Median; None where nobody knows when the failure began."""
+
+
+def found_by_counts(since: datetime) -> tuple[FoundByCount, ...]:
+    """Return how the latest incidents of a period were found, without drills."""
+    rows = Incident.objects.filter(first_seen_at__gte=since, drill="").order_by("-pk")
+    waits: dict[str, list[float | None]] = {}
+    for found_by, seen, began in rows.values_list("found_by", "first_seen_at", "began_at")[
+        :LOOKED_AT
+    ]:
+        took = max(0.0, (seen - began).total_seconds()) if began else None
+        waits.setdefault(found_by, []).append(took)
+    return tuple(
+        FoundByCount(
+            found_by=label,
+            count=len(waits[value]),
+            notice_seconds=median(known) if known else None,
+        )
+        for value, label in Incident.FoundBy.choices
+        if value in waits
+        for known in [[took for took in waits[value] if took is not None]]
+    )
+
+
+def disagreements(since: datetime) -> list[dict[str, Any]]:
+    """Return how often a report said healthy while a probe said down, by tier and model."""
+    rows = IncidentEvent.objects.filter(kind=Step.CONTRADICTED, at__gte=since)
+    counted = rows.values("session__tier", "session__model").annotate(times=Count("pk"))
+    return [
+        {"tier": row["session__tier"], "model": row["session__model"], "times": row["times"]}
+        for row in counted.order_by("session__tier", "session__model")
+    ]

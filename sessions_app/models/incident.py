@@ -247,6 +247,7 @@ class IncidentEvent(models.Model):
         VERIFIED = "verified", "fixed and verified"
         DID_NOT_HOLD = "did_not_hold", "the fix failed"
         NOT_VERIFIED = "not_verified", "could not be verified"
+        CONTRADICTED = "contradicted", "reported healthy while a probe fails"
         ACKNOWLEDGED = "acknowledged", "acknowledged"
         SNOOZED = "snoozed", "snoozed"
         HANDED_OVER = "handed_over", "assigned"

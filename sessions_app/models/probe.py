@@ -341,6 +341,10 @@ class Maintenance(models.Model):
         start, at = (_on_local_clock(moment) for moment in (self.starts_at, now))
         return (at - start) % WEEK < self.ends_at - self.starts_at
 
+    @property
+    def holds_now(self) -> bool:
+        return self.holds(timezone.now())
+
     @classmethod
     def windows_of(cls, watch: Any) -> list[Maintenance]:
         """Return the windows of a watch that are not over."""
