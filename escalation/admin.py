@@ -59,6 +59,7 @@ from sessions_app.models import (
     PeriodCost,
     RateLimit,
     Remedy,
+    RemedyRun,
     SandboxProof,
     ServiceState,
     Session,
@@ -850,6 +851,13 @@ class RemedyAdmin(PastAdmin):
     list_select_related = ["watch"]
     search_fields = ["name", "description"]
     exclude = ["script"]
+
+
+@admin.register(RemedyRun)
+class RemedyRunAdmin(PastAdmin):
+    list_display = ["id", "name", "watch", "trigger", "by_name", "state", "exit_code", "asked_at"]
+    list_filter = ["state", "trigger"]
+    list_select_related = ["watch"]
 
 
 @admin.register(Channel)

@@ -14,7 +14,7 @@ from escalation.errors import CannotRun, CycleActive, OperationRefused
 from escalation.incidents import recorder
 from escalation.queue import is_turn_of, start_waiting, wait_for_slot
 from escalation.queue.broker import with_redacted_failure
-from escalation.run import manifest, runner
+from escalation.run import manifest, remedies, runner
 from escalation.run.recovery import recover
 from escalation.run.runner import stop_on_signals
 from escalation.sandbox.proof.proof import prove_if_due
@@ -41,8 +41,23 @@ def run_session(session_number: int) -> str:
 
 
 @with_redacted_failure
+def run_remedy(number: int) -> str:
+    """Runs a remedy for a person or for Tier 0, and lets its probe prove it."""
+    run = remedies.carry_out(number)
+    if run is None:
+        return f"The run {number} of a remedy was already taken."
+    remedies.prove(run)
+    remedies.tell(run)
+    cycles.after_tier0(run)
+    return str(run)
+
+
+@with_redacted_failure
 def recover_orphans() -> str:
     recovered = recover()
+    for run in remedies.end_lost():
+        remedies.tell(run)
+        cycles.after_tier0(run)
     expire_overdue()
     start_waiting()
     note_unschedulable()

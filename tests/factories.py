@@ -31,6 +31,7 @@ from sessions_app.models import (
     Notification,
     PeriodCost,
     Remedy,
+    RemedyRun,
     SandboxProof,
     ServiceState,
     Session,
@@ -86,6 +87,23 @@ class RemedyFactory(ModelFactory):
     parameters = "service: service"
     kind = Remedy.Kind.RESTART
     grants = "docker"
+
+
+class RemedyRunFactory(ModelFactory):
+    """A run by a person that succeeded."""
+
+    class Meta:
+        model = RemedyRun
+
+    remedy = SubFactory(RemedyFactory)
+    watch = SelfAttribute("remedy.watch")
+    name = SelfAttribute("remedy.name")
+    kind = SelfAttribute("remedy.kind")
+    arguments = LazyFunction(lambda: ["web"])
+    service = "web"
+    by_name = "ann"
+    state = RemedyRun.State.SUCCEEDED
+    exit_code = 0
 
 
 class CycleFactory(ModelFactory):

@@ -42,7 +42,12 @@ class Entry:
 
 COMMANDS = (
     Entry("watch", "watch", "list, show, add, edit, remove, pause watches; set their autonomy"),
-    Entry("remedy", "watch", "list, show, add, accept, remove commands that agents call by name"),
+    Entry(
+        "remedy",
+        "watch",
+        "list, show, add, run, accept, remove what agents call by name",
+        (0, 1, 2),
+    ),
     Entry("run_cycle", "run", "run one cycle of a watch", (0, 1, 2)),
     Entry("session", "run", "list, show, stop, ask, attach, fork, retry or escalate", (0, 1, 2)),
     Entry("approval", "run", "list, show, approve or reject what waits for a person", (0, 1, 2)),

@@ -6,26 +6,52 @@ differs, is gone or lies where an agent may write waits for a person.
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+import time
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from difflib import unified_diff
+from pathlib import Path
 
+from django.conf import settings
+from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare, salted_hmac
 
+from escalation.agent.process import Traces
 from escalation.command_policy.grants import grants_for
-from escalation.command_policy.remedies import DeclaredRemedy
+from escalation.command_policy.remedies import (
+    REMEDY,
+    DeclaredRemedy,
+    RemedyCall,
+    RemedyRefused,
+    read_call,
+)
 from escalation.errors import OperationRefused, RefusalCode
 from escalation.queue import installation_lock
 from escalation.sandbox.edited_files import digest_of
-from escalation.sandbox.setup import current_remedies, read_script, why_writable
+from escalation.sandbox.setup import (
+    SandboxRequest,
+    current_remedies,
+    read_script,
+    remedy_runner,
+    safe_path,
+    why_writable,
+)
+from escalation.supervisor import remedy_runs
+from escalation.tiers import get_tier
 from sessions_app.history.services import one_spelling
-from sessions_app.models import FileContent, Remedy, ServiceState, Watch
+from sessions_app.models import FileContent, Incident, Probe, Remedy, RemedyRun, ServiceState, Watch
 from sessions_app.models.remedy import script_position
 from sessions_app.redaction.encryption import EncryptedWithAnotherKey, decrypt, encrypt
 from sessions_app.redaction.redact import redacted
-from sessions_app.text import clean
+from sessions_app.text import clean, cut
+from sessions_app.tiers import highest_tier
 
 NOT_ACCEPTED = "nobody has accepted its script"
 
@@ -43,7 +69,8 @@ def known_services(watch: Watch) -> tuple[str, ...]:
     """Return the names that a parameter of the type service may have."""
     found = ServiceState.objects.filter(watch=watch).values_list("service", "name")
     named = Remedy.objects.filter(watch=watch).exclude(service="").values_list("service", flat=True)
-    return tuple(sorted({name for pair in found for name in pair} | set(named)))
+    probed = Probe.objects.filter(watch=watch).values_list("service", flat=True)
+    return tuple(sorted({name for pair in found for name in pair}.union(named, probed)))
 
 
 def declared(row: Remedy, services: tuple[str, ...]) -> DeclaredRemedy:
@@ -189,3 +216,155 @@ def _pin(row: Remedy, *, by: str, token: str | None = None) -> None:
 def remove(row: Remedy) -> None:
     with installation_lock():
         row.delete()
+
+
+# Runs for a person and for Tier 0, in a task of the queue.
+
+LONGEST_OUTPUT = 20_000
+REDACTED_LENGTH = 200_000
+"""More is redacted than is stored, so that no secret is cut in half and missed."""
+LOOK_SECONDS = 0.5
+LONGEST_PROOF_SECONDS = 120
+LOST_AFTER = timedelta(minutes=5)
+"""Time after its own limit at which the worker of a run is taken for dead."""
+
+
+def call_of(row: Remedy, arguments: Sequence[str]) -> RemedyCall:
+    """Return the call of an enabled remedy; raise OperationRefused if it cannot run."""
+    if not row.enabled:
+        raise OperationRefused(RefusalCode.INVALID_CHOICE, f"The remedy {row.name} is disabled.")
+    found = current_remedies([declared(row, known_services(row.watch))], writable_paths(row.watch))
+    try:
+        return read_call((REMEDY, row.name, *arguments), found, highest_tier())
+    except RemedyRefused as refused:
+        raise OperationRefused(RefusalCode.INVALID_CHOICE, refused) from refused
+
+
+def ask_to_run(
+    row: Remedy,
+    arguments: Sequence[str],
+    *,
+    by: User | None,
+    by_name: str,
+    incident: Incident | None = None,
+    in_foreground: bool = False,
+) -> RemedyRun:
+    """Let a worker run a remedy for a person. Raise OperationRefused for wrong arguments."""
+    call_of(row, arguments)
+    return remedy_runs.ask(
+        row, arguments, by=by, by_name=by_name, incident=incident, in_foreground=in_foreground
+    )
+
+
+def carry_out(number: int) -> RemedyRun | None:
+    """Run a queued remedy to its end; None if another worker has taken it."""
+    now = timezone.now()
+    waiting = RemedyRun.objects.filter(pk=number, state=RemedyRun.State.QUEUED)
+    if not waiting.update(state=RemedyRun.State.RUNNING, started_at=now):
+        return None
+    run = RemedyRun.objects.select_related("remedy__watch", "remedy__script", "watch").get(
+        pk=number
+    )
+    try:
+        if run.remedy is None:
+            raise OperationRefused(RefusalCode.NOT_FOUND, "The remedy was removed.")
+        _execute(run, run.remedy, call_of(run.remedy, run.arguments))
+    except OperationRefused as refused:
+        run.state, run.why = RemedyRun.State.REFUSED, redacted(str(refused))
+    except Exception as error:
+        run.state, run.why = RemedyRun.State.FAILED, redacted(f"Claude Ops failed: {error}")
+        raise
+    finally:
+        run.ended_at = timezone.now()
+        run.save()
+    return run
+
+
+def _execute(run: RemedyRun, row: Remedy, call: RemedyCall) -> None:
+    request = _request(run, row)
+    if missing := sorted(call.grants - request.grants.names):
+        raise OperationRefused(
+            RefusalCode.POLICY,
+            f"The grant {missing[0]} is missing: give it to Tier {row.tier} or to the watch.",
+        )
+    try:
+        with remedy_runner(request) as runner, tempfile.TemporaryFile() as output:
+            outcome = runner.run_remedy(call, output.fileno())
+            output.seek(0)
+            text = output.read(REDACTED_LENGTH).decode("utf-8", "replace")
+    finally:
+        shutil.rmtree(request.run_directory, ignore_errors=True)
+    run.output = cut(redacted(text), LONGEST_OUTPUT)
+    run.exit_code = outcome.exit_code if outcome.entered else None
+    run.why = outcome.ended_because
+    succeeded = outcome.entered and outcome.exit_code == 0
+    run.state = RemedyRun.State.SUCCEEDED if succeeded else RemedyRun.State.FAILED
+
+
+def _request(run: RemedyRun, row: Remedy) -> SandboxRequest:
+    directory = Path(settings.CLAUDEOPS_STATE_DIR) / "runs" / f"remedy-{run.pk}"
+    config = directory / "config"
+    config.mkdir(mode=0o700, parents=True, exist_ok=True)
+    others = Watch.objects.exclude(pk=row.watch_id).values_list("workdir", flat=True)
+    path = safe_path(os.environ.get("PATH", ""), writable_paths(row.watch))
+    return SandboxRequest(
+        tier=get_tier(row.tier),
+        workdir=Path(row.watch.workdir),
+        config_directory=config,
+        run_directory=directory,
+        run_environment={**os.environ, "PATH": path},
+        login={},
+        traces=Traces(mark=f"remedy-{run.pk}", tool_log=directory / "tools"),
+        watch_grants=row.watch.grants,
+        other_watches=tuple(map(Path, others)),
+    )
+
+
+def prove(run: RemedyRun) -> None:
+    """Let the probe of the remedy look until it is up, or for as long as that should take."""
+    probe = (
+        Probe.objects.filter(watch=run.watch_id, name=run.remedy.probe).first()
+        if run.remedy and run.remedy.probe
+        else None
+    )
+    if probe is None or run.state == RemedyRun.State.REFUSED:
+        return
+    run.proof = RemedyRun.Proof.WAITS
+    run.save(update_fields=["proof"])
+    needed = (probe.timeout_seconds + 2) * probe.recover_after + 10
+    until = time.monotonic() + min(needed, LONGEST_PROOF_SECONDS)
+    asked, run.proof = None, RemedyRun.Proof.NO_HELP
+    while time.monotonic() < until:
+        probe.refresh_from_db(fields=["state", "last_run_at"])
+        is_new = probe.last_run_at is not None and probe.last_run_at > (
+            run.ended_at or run.asked_at
+        )
+        if is_new and probe.state == Probe.State.UP:
+            run.proof = RemedyRun.Proof.HELPED
+            break
+        if asked is None or (probe.last_run_at and probe.last_run_at > asked):
+            asked = timezone.now()
+            Probe.objects.filter(pk=probe.pk).update(run_asked_at=asked)
+        time.sleep(LOOK_SECONDS)
+    run.save(update_fields=["proof"])
+
+
+def tell(run: RemedyRun) -> None:
+    """Put the result into the story of the incident."""
+    if run.incident is None:
+        return
+    who = "Tier 0" if run.trigger == RemedyRun.Trigger.PROBE else run.by_name or "A person"
+    remedy_runs.note([run.incident], f"{who} ran `{run.call}`: {run.result}.", run.by)
+
+
+def end_lost() -> list[RemedyRun]:
+    """End runs whose worker died, so that Tier 1 begins after Tier 0; return them."""
+    lost = []
+    for run in RemedyRun.objects.filter(state=RemedyRun.State.RUNNING).select_related("remedy"):
+        limit = timedelta(seconds=(run.remedy.seconds if run.remedy else 0)) + LOST_AFTER
+        if run.started_at and run.started_at < timezone.now() - limit:
+            run.state, run.why = RemedyRun.State.FAILED, "its worker died"
+            run.ended_at = timezone.now()
+            run.save()
+            lost.append(run)
+    return lost

@@ -21,7 +21,7 @@ from escalation.command_policy.understanding import EVERYTHING, CommandEffect
 from escalation.notifications.outbox import notify
 from escalation.report import HEALTHY, Report
 from sessions_app.history.services import one_spelling
-from sessions_app.models import Change, Cycle, Incident, Notification, Session, Watch
+from sessions_app.models import Change, Cycle, Incident, Notification, RemedyRun, Session, Watch
 from sessions_app.models.session import SessionQuerySet
 from sessions_app.redaction.redact import redacted
 from sessions_app.tiers import FULL, SAFE
@@ -184,12 +184,29 @@ def limits_for(cycle: Cycle) -> Limits:
 
 def counting(cycle: Cycle, limits: Limits, now: datetime) -> list[Done]:
     """Returns the changes that count for this cycle: those of its watch, or of the drill."""
-    longest = max(limit.hours for limit in limits.values())
-    rows = _changes_of(cycle).filter(
-        kind__in=list(limits), is_cleared=False, at__gt=now - timedelta(hours=longest)
+    return _counted(_changes_of(cycle), cycle.watch_id, limits, now)
+
+
+def counting_for(watch: Watch, limits: Limits, now: datetime) -> list[Done]:
+    """Returns the changes of a watch that count."""
+    return _counted(Change.objects.filter(watch=watch), watch.pk, limits, now)
+
+
+def _counted(
+    changes: QuerySet[Change], watch: int | None, limits: Limits, now: datetime
+) -> list[Done]:
+    """Returns commands of sessions, and remedies that a person or Tier 0 ran."""
+    since = now - timedelta(hours=max(limit.hours for limit in limits.values()))
+    rows = changes.filter(kind__in=list(limits), is_cleared=False, at__gt=since)
+    found = [*rows.values_list("kind", "service", "at")]
+    if watch is not None:
+        runs = RemedyRun.objects.filter(watch=watch, kind__in=list(limits), asked_at__gt=since)
+        runs = runs.exclude(state=RemedyRun.State.REFUSED)
+        found += runs.values_list("kind", "service", "asked_at")
+    return sorted(
+        (Done(kind=kind, service=service, at=at) for kind, service, at in found),
+        key=lambda done: done.at,
     )
-    found = rows.order_by("at").values_list("kind", "service", "at")
-    return [Done(kind=kind, service=service, at=at) for kind, service, at in found]
 
 
 def objection_to_tier(cycle: Cycle, tier: int, report: Report) -> Reached | None:

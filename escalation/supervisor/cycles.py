@@ -16,9 +16,20 @@ from escalation.agent.binary import NO_CREDENTIALS, credentials_configured
 from escalation.errors import CycleActive, OperationRefused, RefusalCode
 from escalation.incidents import recorder
 from escalation.queue import installation_lock
+from escalation.supervisor import remedy_runs
 from escalation.supervisor.budgets import require_budget
+from escalation.supervisor.remedy_runs import Tier0
 from escalation.supervisor.successors import AS_USUAL, RunChoice, begin
-from sessions_app.models import Cycle, Incident, Maintenance, PauseSwitch, Probe, Session, Watch
+from sessions_app.models import (
+    Cycle,
+    Incident,
+    Maintenance,
+    PauseSwitch,
+    Probe,
+    RemedyRun,
+    Session,
+    Watch,
+)
 from sessions_app.models.autonomy import refusal
 from sessions_app.models.cycle import Fact
 from sessions_app.redaction.redact import redacted
@@ -136,9 +147,37 @@ def wake(watch: Watch, facts: Sequence[Fact]) -> Woken:
         if active is not None:
             active.add_facts(facts)
             return Woken(cycle=active, incidents=recorder.note_facts(watch, facts, active))
+        tier0 = remedy_runs.begin_tier0(watch, facts) if failing else Tier0()
+        if tier0.run is not None:
+            return _with_tier0(tier0.run, recorder.note_facts(watch, facts))
         started, why_not = _started(watch, failing, facts) if failing else (None, "")
         incidents = recorder.note_facts(watch, facts, started)
+        if tier0.objection:
+            words = f"Tier 0 did not run `{tier0.call}`: {tier0.objection}."
+            remedy_runs.note(incidents, words)
     return Woken(cycle=started, is_new=started is not None, why_not=why_not, incidents=incidents)
+
+
+def _with_tier0(run: RemedyRun, incidents: Sequence[Incident]) -> Woken:
+    run.incident = next(iter(incidents), None)
+    run.save(update_fields=["incident"])
+    return Woken(why_not=f"Tier 0 runs `{run.call}` first", incidents=incidents)
+
+
+def after_tier0(run: RemedyRun) -> Cycle | None:
+    """Begins a cycle after a remedy of Tier 0 that did not help, and tells it what was tried."""
+    if run.trigger != RemedyRun.Trigger.PROBE or run.proof == RemedyRun.Proof.HELPED:
+        return None
+    with installation_lock():
+        facts = remedy_runs.tried(run)
+        cycle = Cycle.active_of(run.watch)
+        if cycle is not None:
+            cycle.add_facts(facts)
+        else:
+            cycle, _why_not = _started(run.watch, facts, facts)
+        run.cycle = cycle
+        run.save(update_fields=["cycle"])
+    return cycle
 
 
 def wake_again(cycle: Cycle) -> Cycle | None:

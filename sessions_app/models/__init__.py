@@ -22,7 +22,7 @@ from sessions_app.models.probe import (
     ProbeLease,
     ProbeSum,
 )
-from sessions_app.models.remedy import Remedy
+from sessions_app.models.remedy import Remedy, RemedyRun
 from sessions_app.models.search import SearchText
 from sessions_app.models.session import DailyVerdict, Session, SessionEvent
 from sessions_app.models.watch import Manifest, Watch
@@ -55,6 +55,7 @@ __all__ = [
     "RateLimit",
     "Remedy",
     "RefusedDeliveries",
+    "RemedyRun",
     "SandboxProof",
     "SearchText",
     "ServiceState",

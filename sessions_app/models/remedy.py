@@ -8,14 +8,18 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models.functions import Lower
+from django.utils import timezone
 
 from sessions_app.grants import GRANTS, parse_grants
 from sessions_app.models.approval import Change, FileContent
-from sessions_app.models.fields import OutsideCharField, OutsideJSONField
+from sessions_app.models.cycle import Cycle
+from sessions_app.models.fields import OutsideCharField, OutsideJSONField, OutsideTextField
+from sessions_app.models.incident import Incident
 from sessions_app.models.watch import Watch
 from sessions_app.tiers import LOWEST_TIER, SAFE, tier_choices, validate_tier
 
@@ -284,6 +288,14 @@ class Remedy(models.Model):
     undo = models.CharField(
         max_length=40, blank=True, help_text="Name of the remedy that undoes this one."
     )
+    tier0_hours = models.PositiveSmallIntegerField(
+        "run at once",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1), MaxValueValidator(24 * 30)],
+        help_text="Tier 0: run it without a model when its probe fails, at most once in this many "
+        "hours. Empty: never.",
+    )
     enabled = models.BooleanField(default=True)
     script = models.ForeignKey(
         FileContent,
@@ -330,17 +342,26 @@ class Remedy(models.Model):
             found["grants"] = "A remedy of Tier 1 runs in a sandbox: leave out host."
         elif "grants" in found and not found["grants"] and not found.get("command"):
             found["grants"] = _problem_of_sudo(self.command, self.grants.split())
+        found |= self._problems_of_names(parameters)
+        if problems := {name: problem for name, problem in found.items() if problem}:
+            raise ValidationError(problems)
+        self.command = list(plain_command(self.command))
+        self.parameters = "\n".join(map(str, parameters))
+        self.grants = " ".join(dict.fromkeys(self.grants.replace(",", " ").split()))
+
+    def _problems_of_names(self, parameters: Sequence[Parameter]) -> dict[str, str]:
+        found = {}
+        if self.tier0_hours and not self.probe:
+            found["probe"] = "Tier 0 needs the probe that starts and proves it."
+        if self.tier0_hours and any(not parameter.is_service for parameter in parameters):
+            found["tier0_hours"] = "Tier 0 knows only the service: other parameters have no value."
         if self.undo and self.undo == self.name:
             found["undo"] = "A remedy cannot undo itself."
         if self.service and not _SERVICE.fullmatch(self.service):
             found["service"] = "Name a service in one plain word."
         if self.service and any(parameter.is_service for parameter in parameters):
             found["service"] = "A parameter names the service already: leave this empty."
-        if problems := {name: problem for name, problem in found.items() if problem}:
-            raise ValidationError(problems)
-        self.command = list(plain_command(self.command))
-        self.parameters = "\n".join(map(str, parameters))
-        self.grants = " ".join(dict.fromkeys(self.grants.replace(",", " ").split()))
+        return found
 
     @property
     def declared_parameters(self) -> tuple[Parameter, ...]:
@@ -361,6 +382,102 @@ class Remedy(models.Model):
     def usage(self) -> str:
         """Name and parameters, as in `restart SERVICE`."""
         return " ".join((self.name, *(each.short() for each in self.declared_parameters)))
+
+
+class RemedyRun(models.Model):
+    """Use of a remedy by a person or, at Tier 0, by the supervisor: from request to result.
+
+    An agent's use is a command of its session instead.
+    """
+
+    class State(models.TextChoices):
+        QUEUED = "queued", "waits for a worker"
+        RUNNING = "running", "runs"
+        SUCCEEDED = "succeeded", "succeeded"
+        FAILED = "failed", "failed"
+        REFUSED = "refused", "did not run"
+
+    class Trigger(models.TextChoices):
+        PERSON = "person", "a person"
+        PROBE = "probe", "a failing probe (Tier 0)"
+
+    class Proof(models.TextChoices):
+        NONE = "", "not proved"
+        WAITS = "waits", "the probe looks"
+        HELPED = "helped", "the probe is up"
+        NO_HELP = "no_help", "the probe still fails"
+
+    OPEN = (State.QUEUED, State.RUNNING)
+
+    remedy = models.ForeignKey(
+        Remedy, on_delete=models.SET_NULL, null=True, blank=True, related_name="runs"
+    )
+    name = models.CharField(max_length=40, help_text="Name of the remedy then.")
+    watch = models.ForeignKey(Watch, on_delete=models.CASCADE, related_name="remedy_runs")
+    incident = models.ForeignKey(
+        Incident, on_delete=models.SET_NULL, null=True, blank=True, related_name="remedy_runs"
+    )
+    cycle = models.ForeignKey(
+        Cycle,
+        on_delete=models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="remedy_runs",
+        help_text="Cycle that began because it did not help.",
+    )
+    arguments = OutsideJSONField(default=list, blank=True)
+    kind = models.CharField(max_length=20, choices=Remedy.Kind.choices)
+    service = models.CharField(max_length=200, blank=True, help_text="Normalised name.")
+    trigger = models.CharField(max_length=20, choices=Trigger.choices, default=Trigger.PERSON)
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    by_name = models.CharField(max_length=200, blank=True)
+    evidence = OutsideJSONField(
+        default=list, blank=True, help_text="Facts of the failing probes, for Tier 0."
+    )
+    state = models.CharField(max_length=20, choices=State.choices, default=State.QUEUED)
+    asked_at = models.DateTimeField(default=timezone.now)
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    exit_code = models.IntegerField(null=True, blank=True)
+    output = OutsideTextField(blank=True, help_text="Redacted, and cut.")
+    why = OutsideCharField(max_length=300, blank=True, help_text="Why it did not run or was ended.")
+    proof = models.CharField(max_length=10, choices=Proof.choices, blank=True, default=Proof.NONE)
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [
+            # Runs of a watch, newest first; cooldowns count the latest.
+            models.Index(fields=["watch", "-id"], name="remedyrun_watch"),
+            models.Index(fields=["incident", "-id"], name="remedyrun_incident"),
+            # What a dead worker left.
+            models.Index(fields=["state"], name="remedyrun_state"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.call}: {self.get_state_display()}"
+
+    @property
+    def call(self) -> str:
+        """The call as an agent would write it."""
+        return shlex.join(["remedy", self.name, *map(str, self.arguments)])
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in self.OPEN
+
+    @property
+    def result(self) -> str:
+        """Result in a few words, for pages and terminals."""
+        parts = [str(self.get_state_display())]
+        if self.exit_code is not None:
+            parts.append(f"exit code {self.exit_code}")
+        if self.why:
+            parts.append(self.why)
+        if self.proof:
+            parts.append(str(self.get_proof_display()))
+        return ", ".join(parts)
 
 
 def _problem_of_sudo(command: Sequence[str], grants: Sequence[str]) -> str:

@@ -37,6 +37,7 @@ from tests.factories import (
     MessageFactory,
     NotificationFactory,
     RemedyFactory,
+    RemedyRunFactory,
     SandboxProofFactory,
     SessionEventFactory,
     UserFactory,
@@ -65,6 +66,7 @@ def add_rows(number: int) -> None:
     MessageFactory()
     SandboxProofFactory()
     RemedyFactory()
+    RemedyRunFactory()
     user_with("operator", username=f"person-of-{number}")
     Conversation.objects.create(session_id=f"a-{number}", in_use_by=session)
     Transcript.objects.create(session_id=f"a-{number}")

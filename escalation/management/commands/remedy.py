@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from argparse import ArgumentParser
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.serializers.json import DjangoJSONEncoder
 
+from escalation import tasks
 from escalation.errors import OperationRefused, RefusalCode
-from escalation.management.arguments import terminal_user, watch_named
+from escalation.management.arguments import (
+    account_named,
+    incident_named,
+    terminal_user,
+    watch_named,
+)
 from escalation.management.commands.run_cycle import confirm_or_stop
-from escalation.management.output import Cell, Refused, TerminalCommand, write_table
+from escalation.management.output import Cell, ExitCode, Refused, TerminalCommand, write_table
+from escalation.queue import own_labels
 from escalation.run import remedies
 from escalation.run.remedies import RemedyState, state_of
-from sessions_app.models import Remedy
+from sessions_app.access.roles import Right, may, refusal
+from sessions_app.models import Remedy, RemedyRun
+from sessions_app.models.watch import may_run, read_host_words
 from sessions_app.text import json_text, one_line
 
 HEADINGS = ("remedy", "watch", "kind", "from", "state", "command")
@@ -27,8 +37,8 @@ NO_REMEDY = (
 
 class Command(TerminalCommand):
     help = (
-        "List, add, show, accept, enable, disable and remove remedies: commands and scripts of "
-        "yours that an agent calls by name."
+        "List, add, show, run, accept, enable, disable and remove remedies: commands and scripts "
+        "of yours that an agent calls by name."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -54,6 +64,16 @@ class Command(TerminalCommand):
             chosen.add_argument("--watch", help="needed if several watches have that remedy")
             if verb in ("accept", "remove"):
                 chosen.add_argument("--no-input", action="store_true", help="do not ask first")
+        run = verbs.add_parser(
+            "run", help="run a remedy yourself, here or with --queue by a worker"
+        )
+        run.add_argument("name")
+        run.add_argument("arguments", nargs="*", help="the values of its parameters, in order")
+        run.add_argument("--watch", help="needed if several watches have that remedy")
+        run.add_argument("--incident", metavar="N", help="the incident that it is for")
+        run.add_argument("--as", dest="account", metavar="NAME", help="the account that runs it")
+        run.add_argument("--queue", action="store_true", help="let a worker run it")
+        run.add_argument("--no-input", action="store_true", help="do not ask first")
         for chosen in verbs.choices.values():
             chosen.add_argument("--json", action="store_true", help="print it as JSON")
 
@@ -76,6 +96,12 @@ class Command(TerminalCommand):
         )
         add.add_argument("--seconds", type=int, default=60, help="its time limit (60)")
         add.add_argument("--probe", default="", help="the probe that proves that it helped")
+        add.add_argument(
+            "--tier0",
+            type=int,
+            metavar="HOURS",
+            help="run it without a model when its probe fails, at most once in so many hours",
+        )
         add.add_argument("--undo", default="", help="the remedy that undoes it")
         add.add_argument(
             "--command",
@@ -92,8 +118,8 @@ class Command(TerminalCommand):
                 row = _added(options)
             case verb:
                 row = named(options["name"], options["watch"])
-                if verb == "remove":
-                    return self._remove(row, options)
+                if verb in ("remove", "run"):
+                    return (self._remove if verb == "remove" else self._run)(row, options)
                 self._act(verb, row, options)
         self._show(row, as_json=as_json)
 
@@ -121,6 +147,48 @@ class Command(TerminalCommand):
         remedies.remove(row)
         said = json_text(data) if options["json"] else f"The remedy {row.name} was removed."
         self.stdout.write(said)
+
+    def _run(self, row: Remedy, options: dict[str, Any]) -> None:
+        account = account_named(options["account"])
+        if not may(account, Right.APPROVE):
+            raise Refused(RefusalCode.NOT_PERMITTED, refusal(account, Right.APPROVE))
+        incident = incident_named(options["incident"]) if options["incident"] else None
+        queued = options["queue"]
+        if not queued and not may_run(read_host_words(row.watch.hosts), own_labels()):
+            raise Refused(
+                RefusalCode.OTHER_HOST,
+                f"The watch {row.watch.name} runs on other hosts: let one run it with --queue.",
+            )
+        try:
+            call = remedies.call_of(row, options["arguments"])
+            if not options["no_input"]:
+                confirm_or_stop(self, f"Run `{shlex.join(call.argv)}`? [y/N] ")
+            run = remedies.ask_to_run(
+                row,
+                options["arguments"],
+                by=account,
+                by_name=account.get_username(),
+                incident=incident,
+                in_foreground=not queued,
+            )
+        except OperationRefused as refused:
+            raise Refused(refused.code, refused) from refused
+        if not queued:
+            tasks.run_remedy(run.pk)
+            run.refresh_from_db()
+        self._say(run, as_json=options["json"])
+
+    def _say(self, run: RemedyRun, *, as_json: bool) -> None:
+        if as_json:
+            data = run_as_data(run)
+            self.stdout.write(json_text(data, cls=DjangoJSONEncoder, indent=2))
+        else:
+            self.stdout.write(f"{run.output.rstrip()}\n" if run.output else "", ending="")
+            self.stdout.write(f"{run.call}: {run.result}")
+        if run.state == RemedyRun.State.REFUSED:
+            sys.exit(ExitCode.REFUSED)
+        if run.state == RemedyRun.State.FAILED or run.proof == RemedyRun.Proof.NO_HELP:
+            sys.exit(ExitCode.PERSON)
 
     def _list(self, watch: str | None, *, as_json: bool) -> None:
         rows = Remedy.objects.select_related("watch", "script").order_by("watch__name", "name")
@@ -179,6 +247,7 @@ def _added(options: dict[str, Any]) -> Remedy:
         seconds=options["seconds"],
         probe=options["probe"],
         undo=options["undo"],
+        tier0_hours=options["tier0"],
     )
     try:
         remedies.save(row, by=terminal_user())
@@ -214,6 +283,25 @@ def named(name: str, watch: str | None) -> Remedy:
     )
 
 
+def run_as_data(run: RemedyRun) -> dict[str, Any]:
+    return {
+        "id": run.pk,
+        "remedy": run.name,
+        "watch": run.watch.name,
+        "arguments": run.arguments,
+        "incident": run.incident_id,
+        "by": run.by_name or None,
+        "state": run.state,
+        "asked_at": run.asked_at,
+        "started_at": run.started_at,
+        "ended_at": run.ended_at,
+        "exit_code": run.exit_code,
+        "why": run.why or None,
+        "proof": run.proof or None,
+        "output": run.output,
+    }
+
+
 def _state(row: Remedy, state: RemedyState) -> str:
     if not row.enabled:
         return "disabled"
@@ -245,6 +333,7 @@ def as_data(row: Remedy, state: RemedyState) -> dict[str, Any]:
         "seconds": row.seconds,
         "probe": row.probe or None,
         "undo": row.undo or None,
+        "tier0_hours": row.tier0_hours,
         "enabled": row.enabled,
         "waits": state.waits or None,
         "script": row.script_path or None,

@@ -11,9 +11,9 @@ import pytest
 from django.core.management import call_command
 
 from escalation.errors import RefusalCode
-from sessions_app.models import Remedy
+from sessions_app.models import Remedy, RemedyRun
 from tests.escalation.refusals import command_refused
-from tests.factories import RemedyFactory, WatchFactory
+from tests.factories import RemedyFactory, WatchFactory, user_with
 
 pytestmark = pytest.mark.django_db
 
@@ -106,3 +106,44 @@ def test_an_unknown_remedy_is_refused():
     with command_refused(RefusalCode.NOT_FOUND):
         said("show", "restart")
     assert "There is no remedy yet" in said("list")
+
+
+@pytest.mark.parametrize(("text", "code"), [("echo fixed", None), ("exit 4", 1)])
+def test_run_runs_it_here_and_prints_the_result(watch, script, text, code):
+    user_with("approver", username="ann")
+    script.write_text(f"#!/bin/sh\n{text}\n")
+    said(*ADD, "--command", str(script))
+    out = StringIO()
+
+    words = ("remedy", "run", "restart", "--as", "ann", "--no-input", "--json")
+    if code is None:
+        call_command(*words, stdout=out)
+    else:
+        with pytest.raises(SystemExit) as ended:
+            call_command(*words, stdout=out)
+        assert ended.value.code == code
+
+    found = json.loads(out.getvalue())
+    assert (found["by"], found["exit_code"]) == ("ann", 4 if code else 0)
+    assert found["output"] == ("" if code else "fixed\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("run", "restart", "too", "many", "--as", "ann"), RefusalCode.INVALID_CHOICE),
+        (("run", "restart", "--as", "bob"), RefusalCode.NOT_PERMITTED),
+        (("run", "restart", "--as", "nobody"), RefusalCode.ACCOUNT_MISSING),
+        (("run", "other", "--as", "ann"), RefusalCode.NOT_FOUND),
+        (("run", "restart", "--as", "ann", "--incident", "9"), RefusalCode.NOT_FOUND),
+    ],
+)
+def test_a_run_is_refused_with_its_reason(watch, script, words, code):
+    user_with("approver", username="ann")
+    user_with("operator", username="bob")
+    said(*ADD, "--command", str(script))
+
+    with command_refused(code):
+        said(*words, "--no-input")
+
+    assert not RemedyRun.objects.exists()
