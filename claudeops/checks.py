@@ -18,13 +18,17 @@ from claudeops.state import OTHERS, complaints, make_state_directory, private_pa
 INTERNAL_NAMES = {
     *("CLAUDEOPS_SCRATCH", "CLAUDEOPS_SCRATCH_NO_SMALL_DISK", "CLAUDEOPS_RUN", "CLAUDEOPS_COMMAND"),
 }
-HINT = "Correct it in the environment or in .env and start again."
+
+
+def hint() -> str:
+    """Return where a setting is corrected."""
+    return f"Correct it in the environment or in {settings.CLAUDEOPS_ENV_FILE} and start again."
 
 
 @register("claudeops")
 def check_environment(**_options: Any) -> list[CheckMessage]:
     return [
-        Error(problem.message, hint=HINT, id="claudeops.E001", obj=problem.name)
+        Error(problem.message, hint=hint(), id="claudeops.E001", obj=problem.name)
         for problem in settings.CONFIGURATION_PROBLEMS
     ]
 
@@ -76,7 +80,7 @@ def check_state_directory(**_options: Any) -> list[CheckMessage]:
     try:
         make_state_directory(settings.CLAUDEOPS_STATE_DIR)
     except ImproperlyConfigured as error:
-        return [Error(str(error), hint=HINT, id="claudeops.E002", obj="CLAUDEOPS_STATE_DIR")]
+        return [Error(str(error), hint=hint(), id="claudeops.E002", obj="CLAUDEOPS_STATE_DIR")]
     return []
 
 

@@ -108,6 +108,7 @@ class RefusalCode(StrEnum):
     DATABASE = "database"
     """The database does not answer, or belongs to another version."""
     NEWER_DATABASE = "newer_database"
+    DATABASE_ENCODING = "database_encoding"
     IN_USE = "in_use"
     """A worker, a session or another process uses the installation."""
     RECORD_EXISTS = "record_exists"

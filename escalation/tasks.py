@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from django.conf import settings
 
-from escalation.agent.binary import NO_CREDENTIALS, credentials_configured
+from escalation.agent.binary import credentials_configured, no_credentials
 from escalation.drills.drill import verify_drills
 from escalation.errors import CannotRun, CycleActive, OperationRefused
 from escalation.incidents import recorder
@@ -78,7 +78,7 @@ def verify_fixes() -> str:
     if credentials_configured():
         started += verification.verify_due()
     elif verification.due().filter(drill="").exists():
-        recorder.note_no_credentials(NO_CREDENTIALS)
+        recorder.note_no_credentials(no_credentials())
     return f"Verification cycles started: {len(started)}."
 
 
@@ -118,8 +118,8 @@ def start_scheduled_cycle(watch_id: int) -> str:
     if spent := refusal_for(watch):
         return f"Watch {watch.name} was skipped: {spent}"
     if not credentials_configured():
-        recorder.note_no_credentials(NO_CREDENTIALS)
-        return f"Watch {watch.name} was skipped. {NO_CREDENTIALS}"
+        recorder.note_no_credentials(no_credentials())
+        return f"Watch {watch.name} was skipped. {no_credentials()}"
     try:
         cycle = cycles.start(watch, trigger=Cycle.Trigger.SCHEDULE)
     except CycleActive as active:

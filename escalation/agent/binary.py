@@ -252,10 +252,15 @@ WAY_TO_API = (
     *("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy"),
     "NODE_EXTRA_CA_CERTS",
 )
-NO_CREDENTIALS = (
-    f"No API key is configured: only drills can run. Set {API_KEY} in the environment or in "
-    ".env and start again; docs/credentials.md has the other ways to log in."
-)
+
+
+def no_credentials() -> str:
+    """Return what to do without credentials, with the file of settings that is in use."""
+    return (
+        f"No API key is configured: only drills can run. Set {API_KEY} in the environment or in "
+        f"{settings.CLAUDEOPS_ENV_FILE} and start again; docs/credentials.md has the other ways to "
+        "log in."
+    )
 
 
 def has_credentials(environment: Mapping[str, str]) -> bool:

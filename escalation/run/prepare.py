@@ -19,7 +19,6 @@ from typing import Any
 from django.conf import settings
 
 from escalation.agent.binary import (
-    NO_CREDENTIALS,
     OF_TERMINAL,
     ClaudeBinary,
     RunRequest,
@@ -30,6 +29,7 @@ from escalation.agent.binary import (
     fingerprint_of,
     has_credentials,
     login_from,
+    no_credentials,
 )
 from escalation.agent.process import Traces
 from escalation.agent.stream import COST_STEP
@@ -342,7 +342,7 @@ def _sandbox(
     session = lineage.session
     login = login_from(run_environment, settings.CLAUDEOPS_PASS_ENV)
     if not has_credentials(login):
-        raise CannotRun(NO_CREDENTIALS, WhyNot.NO_CREDENTIALS)
+        raise CannotRun(no_credentials(), WhyNot.NO_CREDENTIALS)
     watch = session.cycle.watch
     others = Watch.objects.exclude(pk=session.cycle.watch_id or 0).values_list("workdir", flat=True)
     return SandboxRequest(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from django.db import IntegrityError
 from django.db.models import Max
 
-from escalation.agent.binary import NO_CREDENTIALS, credentials_configured
+from escalation.agent.binary import credentials_configured, no_credentials
 from escalation.errors import CycleActive, OperationRefused, RefusalCode
 from escalation.incidents import recorder
 from escalation.queue import installation_lock
@@ -212,8 +212,8 @@ def _started(
     if watch.is_backed_off:
         return None, f"the watch {watch.name} failed too often and waits"
     if not credentials_configured():
-        recorder.note_no_credentials(NO_CREDENTIALS)
-        return None, NO_CREDENTIALS
+        recorder.note_no_credentials(no_credentials())
+        return None, no_credentials()
     try:
         return start(watch, trigger=failing[0].source, evidence=facts), ""
     except OperationRefused as refused:

@@ -15,10 +15,11 @@ from sessions_app.history.header_status import load_header_status
 
 
 def installation(request: HttpRequest) -> dict[str, Any]:
-    """Adds the version, the CLI and whether credentials are configured."""
+    """Adds the version, the CLI, the file of settings and whether credentials are configured."""
     return {
         "version": settings.CLAUDEOPS_VERSION,
         "cli": installed_binary(),
+        "env_file": settings.CLAUDEOPS_ENV_FILE,
         "api_key_configured": credentials_configured(),
     }
 

@@ -18,11 +18,11 @@ from django.views.decorators.http import require_safe
 from django_q.models import OrmQ, Schedule, Task
 
 from escalation.agent.binary import (
-    NO_CREDENTIALS,
     ClaudeBinary,
     credential_in,
     find_binary,
     login_from,
+    no_credentials,
 )
 from escalation.agent.capabilities import Capabilities, known_capabilities
 from escalation.errors import CliMissing
@@ -131,7 +131,7 @@ def load_health() -> Health:
         versions=versions(),
         cli=cli,
         capabilities=known_capabilities(cli) if cli else None,
-        login=credential_in(login) or NO_CREDENTIALS,
+        login=credential_in(login) or no_credentials(),
         beats=_beats(),
         queue=_queue(),
         disk=disk_now(),

@@ -28,6 +28,8 @@ RUNNER_FIELDS = (
     *("heartbeat_at", "started_at", "created_at"),
 )
 
+UTF8 = "UTF8"
+
 HEARTBEAT_TABLES = ("sessions_app_workerheartbeat", "sessions_app_workerbeat")
 """The table of heartbeats today, and as version 0.2 called it."""
 
@@ -41,10 +43,18 @@ class Upgrade:
     is_new: bool
     running: tuple[int, ...]
     workers: tuple[str, ...]
+    encoding: str = UTF8
+    """Encoding of the database."""
 
     @property
     def objection(self) -> str:
         """Returns why the upgrade must not run now, with what to do; empty if it may."""
+        if self.encoding != UTF8:
+            return (
+                f"The database is in the encoding {self.encoding}, and must be in {UTF8}. Create "
+                "another one with `createdb --encoding UTF8 --template template0 --owner USER "
+                "NAME`, set DATABASE_URL to it, and copy the data with pg_dump if there are any."
+            )
         if self.unknown:
             return (
                 f"The database was set up by a newer Claude Ops (it has {self.unknown[0]}). "
@@ -68,10 +78,17 @@ class Upgrade:
     @property
     def refusal_code(self) -> RefusalCode:
         """Returns the code that belongs to the objection."""
+        if self.encoding != UTF8:
+            return RefusalCode.DATABASE_ENCODING
         return RefusalCode.NEWER_DATABASE if self.unknown else RefusalCode.IN_USE
 
 
 def upgrade_ahead() -> Upgrade:
+    if (encoding := database_encoding()) != UTF8:
+        # Nothing else can be read: text comes back as bytes, or not at all.
+        return Upgrade(
+            waiting=(), unknown=(), is_new=False, running=(), workers=(), encoding=encoding
+        )
     executor = MigrationExecutor(connection)
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
     applied = MigrationRecorder(connection).applied_migrations()
@@ -84,6 +101,16 @@ def upgrade_ahead() -> Upgrade:
         running=() if is_new else running_sessions(),
         workers=() if is_new else living_workers(),
     )
+
+
+def database_encoding() -> str:
+    """Returns the encoding of the database, by the name that PostgreSQL gives it."""
+    if connection.vendor != "postgresql":
+        return UTF8
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW server_encoding")
+        (encoding,) = cursor.fetchone()
+    return encoding.decode() if isinstance(encoding, bytes) else str(encoding)
 
 
 def carry_out() -> None:

@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.devtools.postgres import new_database
+
 PROJECT = Path(__file__).resolve().parents[2]
 SCRIPT = """
 import os
@@ -61,3 +65,25 @@ def test_after_a_closed_connection_the_next_query_connects_again(postgres, tmp_p
     )
 
     assert ended.stdout.splitlines() == ["True True", "the transaction failed True"], ended.stderr
+
+
+@pytest.mark.parametrize("options", [(), ("--check",)])
+def test_a_database_that_is_not_in_utf8_is_not_upgraded(postgres, tmp_path, options):
+    ended = subprocess.run(
+        [sys.executable, "manage.py", "upgrade", *options],
+        cwd=PROJECT,
+        env={
+            **{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
+            "CLAUDEOPS_STATE_DIR": str(tmp_path),
+            "DATABASE_URL": new_database(postgres.port, encoding="SQL_ASCII"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert ended.returncode == 2
+    assert "SQL_ASCII" in ended.stderr
+    assert "createdb --encoding UTF8 --template template0" in ended.stderr
+    assert "Traceback" not in ended.stderr

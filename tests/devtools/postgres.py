@@ -36,7 +36,8 @@ class OwnPostgres:
         return new_database(self.port, template)
 
     def begin(self) -> None:
-        _run(str(self.programs / "initdb"), "-D", str(self.data), "-A", "trust", "-U", "tests")
+        initdb = (str(self.programs / "initdb"), "-D", str(self.data), "-E", "UTF8")
+        _run(*initdb, "-A", "trust", "-U", "tests")
         self.start()
 
     def start(self) -> None:
@@ -81,10 +82,12 @@ def postgres_server() -> Iterator[int]:
         yield server.port
 
 
-def new_database(port: int, template: str = "", name: str = "") -> str:
+def new_database(port: int, template: str = "", name: str = "", encoding: str = "") -> str:
     """Create an empty database, or a copy of the one at `template`, and return its address."""
     name = name or f"contest_{uuid.uuid4().hex}"
-    copied = ("-T", template.rpartition("/")[2]) if template else ()
+    copied = ["-T", template.rpartition("/")[2]] if template else []
+    if encoding:
+        copied = ["-T", "template0", "-E", encoding, "--locale", "C"]
     _run("createdb", "-h", "127.0.0.1", "-p", str(port), "-U", "tests", *copied, name)
     return f"postgresql://tests@127.0.0.1:{port}/{name}"
 

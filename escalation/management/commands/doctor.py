@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError
 
-from escalation.agent.binary import NO_CREDENTIALS, credential_in, find_binary, login_from
+from escalation.agent.binary import credential_in, find_binary, login_from, no_credentials
 from escalation.agent.capabilities import capabilities_of, forget_capabilities, try_login
 from escalation.errors import CliMissing
 from escalation.management.output import ExitCode, Refused, TerminalCommand, waiting
@@ -68,7 +68,7 @@ class Command(TerminalCommand):
             sandbox = current_sandbox()
         login = login_from(os.environ, settings.CLAUDEOPS_PASS_ENV)
         found = {**capabilities.as_data(binary), **sandbox, **_encryption(), **current_policy()}
-        found["login"] = credential_in(login) or NO_CREDENTIALS
+        found["login"] = credential_in(login) or no_credentials()
         if sandbox["sandbox"]:
             found["sandbox_proof"] = _proof()
         login_works = True

@@ -15,7 +15,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import Sum
 from django.utils import timezone
 
-from escalation.agent.binary import NO_CREDENTIALS, credentials_configured
+from escalation.agent.binary import credentials_configured, no_credentials
 from escalation.management.arguments import NOTHING_WATCHED, address_of
 from escalation.management.output import Cell, ExitCode, TerminalCommand, write_table
 from escalation.management.session_text import moment, running_row
@@ -93,7 +93,7 @@ def _installation() -> Iterator[Need]:
         if not check.ok:
             yield Need("installation", check.name, check.said, address_of())
     if Watch.objects.exists() and not credentials_configured():
-        yield Need("installation", "API key", NO_CREDENTIALS, address_of())
+        yield Need("installation", "API key", no_credentials(), address_of())
     if proof := SandboxProof.holding():
         yield Need("sandbox", "the sandbox got worse", str(proof), address_of("/sandbox/"))
 

@@ -55,6 +55,18 @@ def test_it_prints_every_finding_and_the_verdict(found, fake_cli):
     assert lines["verdict"].startswith("usable (not seen before, judged by the probe alone)")
 
 
+def test_without_a_login_it_names_the_file_of_settings_in_use(found, settings, monkeypatch):
+    found()
+    settings.CLAUDEOPS_ENV_FILE = "/etc/claudeops/env"
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+
+    said = doctor_says()[1]
+
+    [line] = [line for line in said.splitlines() if line.startswith("login ")]
+    assert "/etc/claudeops/env" in line
+    assert " .env" not in said
+
+
 def test_a_cli_whose_requests_the_api_proxy_refuses_is_named_unusable(found):
     found(refused_by_api_proxy=["warp"], betas_removed=["warp-2027-01-01"])
 

@@ -11,7 +11,7 @@ from escalation.run.prepare import effective_tier
 from escalation.supervisor import manual
 from escalation.supervisor.approval_answers import expire_overdue, reject
 from escalation.tiers import get_tier
-from sessions_app.models import Approval, Cycle, Incident, PauseSwitch, Session
+from sessions_app.models import Approval, Cycle, Incident, PauseSwitch, Session, Watch
 from sessions_app.models.autonomy import AutonomyLevel
 from tests.escalation.refusals import refused
 from tests.escalation.rows import ESCALATE, HEALTHY, a_report, notes_of
@@ -203,6 +203,17 @@ def test_a_dry_run_is_repeated_for_real_from_its_own_conversation(fake_cli, sess
     assert ended.sandbox["changes_nothing"] is False
     with refused(RefusalCode.SESSION_STATUS):
         manual.allow_once(Session.objects.get(pk=dry.pk), by=approver)
+
+
+def test_a_tier_of_a_paused_watch_is_allowed_and_runs(fake_cli, withheld, approver):
+    Watch.objects.update(enabled=False)
+    fake_cli.reports(HEALTHY)
+
+    ended = run(manual.allow_once(withheld, by=approver))
+
+    assert (ended.tier, ended.status) == (2, Status.COMPLETED)
+    assert ended.cycle.outcome == Cycle.Outcome.HEALTHY
+    assert not Watch.objects.get().enabled
 
 
 def test_a_paused_installation_lets_it_wait(withheld, approver):

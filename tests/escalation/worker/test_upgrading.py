@@ -63,6 +63,7 @@ def test_sessions_of_dead_processes_do_not_prevent_the_upgrade():
         ({**WAITING, "running": (3, 4)}, "Sessions are running (#3, #4)"),
         ({**WAITING, "workers": ("process 7 on x",)}, "A worker of another version is running"),
         ({**WAITING, "unknown": ("a.0002",), "running": (3,)}, "newer Claude Ops"),
+        ({"encoding": "SQL_ASCII"}, "createdb --encoding UTF8"),
     ],
 )
 def test_objections_to_an_upgrade(facts, words):
