@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 OWN_WORDS = "claudeops: "
-# What changes from moment to moment: numbers, sizes, times.
 # Sentences of Claude Ops, and what clients say about the proxy before the answer of the server.
 OF_PROXY = re.compile(rf"^{OWN_WORDS}|Connection established|(?:HTTP|Proxy) request sent")
 PLACE = re.compile(r"^(?:bash|/dev/fd/\d+): (?=line \d+: )")
 # The kill of the shell and the program of that name word the same problem differently.
 KILL = re.compile(r"^(?:line \d+: )?kill: (\(\d+\))(?: - |: )")
+# The client and the bus wait equally long for a service that does not start.
+TIMED_OUT = re.compile(r"^(Failed to query server): .*timed out.*")
+# Where commands find remedies.
+OWN_DIRECTORY = "/run/claudeops/bin:"
+# What changes from moment to moment: numbers, sizes, times.
 NUMBER = re.compile(r"\d+(?:[.,:]\d+)*[KMGTkmgt]?i?B?\b|\b[0-9a-fA-F]{7,64}\b|\d+")
 # Processes of the comparison itself, which by hand are other ones.
 OWN = re.compile(
@@ -34,7 +38,8 @@ class Comparison:
 
 def lines_of(output: str) -> list[str]:
     told = (line for line in output.splitlines() if not OF_PROXY.search(line))
-    named = (KILL.sub(r"kill: \1: ", PLACE.sub("", line)) for line in told)
+    found = (TIMED_OUT.sub(r"\1", line.replace(OWN_DIRECTORY, "")) for line in told)
+    named = (KILL.sub(r"kill: \1: ", PLACE.sub("", line)) for line in found)
     plain = (NUMBER.sub("0", " ".join(line.split())) for line in named)
     return [line for line in plain if line and not OWN.search(line)]
 
