@@ -43,6 +43,7 @@ from sessions_app.access.roles import Right, may
 from sessions_app.costs.check import check_costs
 from sessions_app.history.chain import chain_of, session_cost
 from sessions_app.models import (
+    Alert,
     Approval,
     BudgetNotice,
     Change,
@@ -50,6 +51,7 @@ from sessions_app.models import (
     Conversation,
     Cycle,
     DailyVerdict,
+    Delivery,
     Incident,
     IncidentEvent,
     Manifest,
@@ -58,12 +60,14 @@ from sessions_app.models import (
     PauseSwitch,
     PeriodCost,
     RateLimit,
+    RefusedDeliveries,
     Remedy,
     RemedyRun,
     SandboxProof,
     ServiceState,
     Session,
     SessionEvent,
+    Source,
     Transcript,
     TranscriptChunk,
     Watch,
@@ -851,6 +855,45 @@ class RemedyAdmin(PastAdmin):
     list_select_related = ["watch"]
     search_fields = ["name", "description"]
     exclude = ["script"]
+
+
+@admin.register(Source)
+class SourceAdmin(PastAdmin):
+    """Read-only: a source has its own page, and its secret is never shown."""
+
+    seen_with = Right.MANAGE_KEYS
+    list_display = ["name", "kind", "watch", "enabled", "created_at"]
+    list_filter = ["kind", "enabled"]
+    list_select_related = ["watch"]
+    search_fields = ["name"]
+    exclude = ["encrypted_secret", "token_hash"]
+
+
+@admin.register(Delivery)
+class DeliveryAdmin(PastAdmin):
+    list_display = ["id", "source", "received_at", "size", "alerts", "verdict", "became"]
+    list_filter = ["verdict", "source"]
+    list_select_related = ["source"]
+    search_fields = ["became"]
+    exclude = ["encrypted_body"]
+    ordering = ["-id"]
+
+
+@admin.register(Alert)
+class AlertAdmin(PastAdmin):
+    list_display = ["id", "source", "service", "summary", "state", "severity", "last_seen_at"]
+    list_filter = ["state", "severity", "source"]
+    list_select_related = ["source"]
+    search_fields = ["service", "summary", "fingerprint"]
+    ordering = ["-id"]
+
+
+@admin.register(RefusedDeliveries)
+class RefusedDeliveriesAdmin(PastAdmin):
+    list_display = ["minute", "source", "reason", "count"]
+    list_filter = ["reason"]
+    list_select_related = ["source"]
+    ordering = ["-minute"]
 
 
 @admin.register(RemedyRun)

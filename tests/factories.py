@@ -36,6 +36,7 @@ from sessions_app.models import (
     ServiceState,
     Session,
     SessionEvent,
+    Source,
     Watch,
 )
 from sessions_app.models.costs import COUNTED_FIELDS
@@ -350,6 +351,18 @@ class ChannelFactory(ModelFactory):
     name = Sequence(lambda n: f"channel-{n}")
     encrypted_address = LazyAttribute(lambda channel: encrypt_address(channel.address))
     service = "JSON (127.0.0.1)"
+
+
+class SourceFactory(ModelFactory):
+    """A source whose address nobody knows, without a secret."""
+
+    class Meta:
+        model = Source
+
+    name = Sequence(lambda n: f"source-{n}")
+    kind = "alertmanager"
+    token_hash = Sequence(lambda n: f"{n:064d}")
+    watch = SubFactory(WatchFactory)
 
 
 class NotificationFactory(ModelFactory):

@@ -21,6 +21,7 @@ from escalation.web import (
     responses,
     sandbox,
     sessions,
+    sources,
     start,
     transcripts,
     watches,
@@ -52,6 +53,8 @@ pages = [
     path("sandbox/", sandbox.sandbox, name="sandbox"),
     path("channels/", channels.channels, name="channels"),
     path("channels/<int:pk>/", channels.channel, name="channel"),
+    path("sources/", sources.sources, name="sources"),
+    path("sources/<int:pk>/", sources.source, name="source"),
     path("health/", health.health, name="health"),
     path("costs/", costs.costs, name="costs"),
     path("changes/", changes.changes, name="changes"),
@@ -82,17 +85,19 @@ actions = [
     path("channels/<int:pk>/enable/", channels.enable_channel, name="enable_channel"),
     path("channels/<int:pk>/disable/", channels.disable_channel, name="disable_channel"),
     path("channels/<int:pk>/remove/", channels.remove_channel, name="remove_channel"),
+    path("sources/add/", sources.add_source, name="add_source"),
+    path("sources/<int:pk>/edit/", sources.edit_source, name="edit_source"),
+    path("sources/<int:pk>/renew/", sources.renew_source, name="renew_source"),
+    path("sources/<int:pk>/test/", sources.test_source, name="test_source"),
+    path("sources/<int:pk>/enable/", sources.enable_source, name="enable_source"),
+    path("sources/<int:pk>/disable/", sources.disable_source, name="disable_source"),
+    path("sources/<int:pk>/remove/", sources.remove_source, name="remove_source"),
     path("approvals/<int:pk>/approve/", approvals.approve, name="approve"),
     path("approvals/<int:pk>/reject/", approvals.reject, name="reject"),
     path("approvals/<int:pk>/plan/", approvals.plan, name="plan"),
     path("approvals/link/<str:token>/", approvals.by_link, name="approval_link"),
     path("changes/<int:pk>/undo/", changes.undo_change, name="undo_change"),
     path("cycles/<int:pk>/stop/", cycle.stop_cycle, name="stop_cycle"),
-    path("heartbeat/<str:token>", probes.heartbeat, name="heartbeat"),
-    path("heartbeat/<str:token>/<str:part>", probes.heartbeat, name="heartbeat_part"),
-    path("in/<str:token>", ingress.deliver, name="deliver"),
-    path("in/<str:token>/<path:rest>", ingress.deliver, name="deliver_below"),
-    path("v2/enqueue", ingress.enqueue, name="enqueue"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
     path("sessions/<int:pk>/stop/", sessions.stop_session, name="stop_session"),
@@ -117,6 +122,15 @@ actions = [
     path("drills/", drills.start_drill, name="start_drill"),
 ]
 
+# Called by other systems, with a token in the address or in the body.
+from_outside = [
+    path("heartbeat/<str:token>", probes.heartbeat, name="heartbeat"),
+    path("heartbeat/<str:token>/<str:part>", probes.heartbeat, name="heartbeat_part"),
+    path("in/<str:token>", ingress.deliver, name="deliver"),
+    path("in/<str:token>/<path:rest>", ingress.deliver, name="deliver_below"),
+    path("v2/enqueue", ingress.enqueue, name="enqueue"),
+]
+
 # Addresses of versions before 0.3, by the expression that matches them.
 moved = {
     r"^walls/(?P<rest>.*)$": "/sandbox/{rest}",
@@ -127,5 +141,6 @@ moved = {
 urlpatterns = [
     *pages,
     *actions,
+    *from_outside,
     *(re_path(old, responses.moved, {"to": new}, name="moved") for old, new in moved.items()),
 ]

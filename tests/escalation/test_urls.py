@@ -49,6 +49,7 @@ from tests.factories import (
     ServiceStateFactory,
     SessionEventFactory,
     SessionFactory,
+    SourceFactory,
     WatchFactory,
     user_with,
 )
@@ -114,6 +115,15 @@ PAGES = {
     "web:enable_channel": ADMIN,
     "web:disable_channel": ADMIN,
     "web:remove_channel": ADMIN,
+    "web:sources": ADMIN,
+    "web:source": ADMIN,
+    "web:add_source": ADMIN,
+    "web:edit_source": ADMIN,
+    "web:renew_source": ADMIN,
+    "web:test_source": ADMIN,
+    "web:enable_source": ADMIN,
+    "web:disable_source": ADMIN,
+    "web:remove_source": ADMIN,
     "web:session_live": OPERATOR,
     "web:session_events": OPERATOR,
     "web:session_commands": OPERATOR,
@@ -165,7 +175,7 @@ REFUSING = {"admin:autocomplete", "admin:login"}
 RECORD = (
     *("cycle", "session", "sessionevent", "conversation", "transcript", "approval"),
     *("incident", "incidentevent", "servicestate"),
-    *("notification", "message"),
+    *("notification", "message", "delivery", "alert", "refuseddeliveries"),
     *("change", "sandboxproof", "periodcost", "dailyverdict", "budgetnotice"),
     *("pauseswitch", "ratelimit", "workerheartbeat"),
 )
@@ -191,7 +201,7 @@ def least_in_admin(name: str, method: str) -> int:
         return OPERATOR if shows else APPROVER
     if model in RECORD:
         return OPERATOR if shows else NOBODY
-    if model in QUEUE or model in {"channel", "logentry"}:
+    if model in QUEUE or model in {"channel", "source", "logentry"}:
         return ADMIN if shows else NOBODY
     if model == "loginfailure":
         return ADMIN if shows or kind == "delete" else NOBODY
@@ -227,6 +237,7 @@ def subject(workdir) -> dict[str, str]:
         "cycles": failed.cycle.pk,
         "sandbox": SandboxProofFactory(worse=True).pk,
         "channels": ChannelFactory().pk,
+        "sources": SourceFactory().pk,
         "approvals": ApprovalFactory().pk,
         "changes": ChangeFactory(session=failed).pk,
         "admin/sessions_app/approval": ApprovalFactory().pk,
@@ -265,6 +276,10 @@ def books(session: Session) -> dict[str, int]:
         "ratelimit": RateLimit.objects.create(pk=RateLimit.THE_ONE),
         "workerheartbeat": WorkerHeartbeat.objects.create(host="lab", pid=1),
         "servicestate": ServiceStateFactory(),
+        "source": (source := SourceFactory()),
+        "delivery": source.deliveries.create(size=1),
+        "alert": source.problems.create(fingerprint="a", service="web", severity=2),
+        "refuseddeliveries": source.refused.create(minute=timezone.now(), reason="method"),
     }
     return {f"admin/sessions_app/{model}": row.pk for model, row in made.items()}
 

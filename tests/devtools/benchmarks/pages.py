@@ -28,6 +28,7 @@ from sessions_app.models import (
     Incident,
     SandboxProof,
     Session,
+    Source,
     Watch,
 )
 from tests.devtools.benchmarks import Tell, silent
@@ -45,12 +46,18 @@ NUMBERED: dict[str, type[Model]] = {
     "sessions": Session,
     "channels": Channel,
     "sandbox": SandboxProof,
+    "sources": Source,
     "watches": Watch,
 }
 NOT_ASKED = {
     "web:session_live": "a stream without an end: `bench live` measures it",
     "web:approval_link": "shows a page to who was sent its signed address alone",
     "web:cycle_live": "a stream without an end, by the same reader",
+    "web:deliver": "takes alerts of other systems alone",
+    "web:deliver_below": "takes alerts of other systems alone",
+    "web:enqueue": "takes alerts of other systems alone",
+    "web:heartbeat": "takes heartbeats alone",
+    "web:heartbeat_part": "takes heartbeats alone",
     "web:moved": "redirects addresses of earlier versions",
     "admin:": "leads away: every other address",
     "admin:None": "leads away: every other address",

@@ -34,6 +34,7 @@ from sessions_app.models import (
     SandboxProof,
     Session,
     SessionEvent,
+    Source,
     Transcript,
     Watch,
     WorkerHeartbeat,
@@ -146,6 +147,10 @@ def add_one_of_each(watch: Watch) -> None:
         kind=Notification.Kind.BUDGET, severity=severity, title="A budget", watch=watch
     )
     channel = Channel.objects.create(name="lamp", encrypted_address=b"")
+    source = Source.objects.create(name="am", kind="alertmanager", token_hash="0")
+    source.deliveries.create(size=1_000, verdict="noted")
+    source.problems.create(fingerprint="a", service="web", severity=2)
+    source.refused.create(minute=timezone.now(), reason="method", count=1)
     Message.objects.create(channel=channel, title="A word", body="A word", severity=severity)
     _log_a_change(watch)
 

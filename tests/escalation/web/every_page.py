@@ -15,6 +15,7 @@ from tests.factories import (
     IncidentFactory,
     MessageFactory,
     NotificationFactory,
+    SourceFactory,
     UserFactory,
 )
 
@@ -34,6 +35,10 @@ def fill_every_page(session: Session, words: str = "web") -> None:
     incident.events.create(kind="did_not_hold", text=words, session=session)
     NotificationFactory(title=words[:200], text=words, incident=incident)
     MessageFactory(channel=ChannelFactory(), title=words[:200], body=words, error=words[:300])
+    source = SourceFactory()
+    alert = {"service": words[:200], "summary": words[:300]}
+    source.deliveries.create(size=1, became=words[:300], content=[{**alert, "state": "firing"}])
+    source.problems.create(fingerprint="a", severity=3, incident=incident, **alert)
     WorkerHeartbeat.objects.update_or_create(host=words[:200], defaults={"pid": 1})
 
 

@@ -25,6 +25,7 @@ from tests.factories import (
     ServiceStateFactory,
     SessionEventFactory,
     SessionFactory,
+    SourceFactory,
     UserFactory,
     WatchFactory,
     three_tier_chain,
@@ -59,6 +60,7 @@ EXPECTED = {
     "services": LOGIN + GLANCE + 3,
     "events": LOGIN + GLANCE + 3,
     "channels": LOGIN + GLANCE + 4,
+    "sources": LOGIN + GLANCE + 3,
     "approvals": LOGIN + GLANCE + 3,
     "approval": LOGIN + GLANCE + 3,
     "costs": LOGIN + GLANCE + 6 + BUDGETS,
@@ -90,6 +92,7 @@ def add_data() -> Session:
     ApprovalFactory(state=Approval.State.REJECTED)
     ServiceStateFactory(watch=sessions[2].cycle.watch)
     NotificationFactory(incident=None)
+    SourceFactory()
     note_added(UserFactory(), WatchFactory())
     return sessions[2]
 
