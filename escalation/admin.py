@@ -52,13 +52,19 @@ from sessions_app.models import (
     Cycle,
     DailyVerdict,
     Delivery,
+    HeartbeatPing,
     Incident,
     IncidentEvent,
+    Maintenance,
     Manifest,
     Message,
     Notification,
     PauseSwitch,
     PeriodCost,
+    Probe,
+    ProbeChange,
+    ProbeLease,
+    ProbeSum,
     RateLimit,
     RefusedDeliveries,
     Remedy,
@@ -844,6 +850,55 @@ class TranscriptAdmin(PastAdmin):
 
 
 # Channels, notifications and messages.
+
+
+@admin.register(Probe)
+class ProbeAdmin(PastAdmin):
+    """Read-only: probes are added on the page of their watch, or by `claudeops probe`."""
+
+    list_display = ["name", "watch", "service", "kind", "state", "since", "last_run_at"]
+    list_filter = ["state", "kind", "watch"]
+    list_select_related = ["watch"]
+    search_fields = ["name", "service", "target"]
+    exclude = ["token", "memory"]
+
+
+@admin.register(ProbeChange)
+class ProbeChangeAdmin(PastAdmin):
+    list_display = ["id", "probe", "kind", "status", "why_held", "at"]
+    list_filter = ["kind", "at"]
+    list_select_related = ["probe"]
+    search_fields = ["output"]
+
+
+@admin.register(ProbeSum)
+class ProbeSumAdmin(PastAdmin):
+    list_display = ["id", "probe", "period", "start", "runs", "failed", "planned"]
+    list_filter = ["period"]
+    list_select_related = ["probe"]
+    ordering = ["-id"]
+
+
+@admin.register(HeartbeatPing)
+class HeartbeatPingAdmin(PastAdmin):
+    list_display = ["id", "probe", "kind", "exit_code", "at"]
+    list_filter = ["kind", "at"]
+    list_select_related = ["probe"]
+    search_fields = ["body"]
+
+
+@admin.register(ProbeLease)
+class ProbeLeaseAdmin(PastAdmin):
+    list_display = ["id", "watch", "host", "until"]
+    list_select_related = ["watch"]
+
+
+@admin.register(Maintenance)
+class MaintenanceAdmin(PastAdmin):
+    list_display = ["id", "watch", "service", "starts_at", "ends_at", "is_weekly", "reason"]
+    list_filter = ["is_weekly", "watch"]
+    list_select_related = ["watch"]
+    search_fields = ["reason", "service"]
 
 
 @admin.register(Remedy)

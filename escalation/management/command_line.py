@@ -48,6 +48,8 @@ COMMANDS = (
         "list, show, add, run, accept, remove what agents call by name",
         (0, 1, 2),
     ),
+    Entry("probe", "watch", "add, list, run, mute, remove looks without a model", (0, 1, 2)),
+    Entry("maintenance", "watch", "start, end, list windows in which failures are expected"),
     Entry("run_cycle", "run", "run one cycle of a watch", (0, 1, 2)),
     Entry("session", "run", "list, show, stop, ask, attach, fork, retry or escalate", (0, 1, 2)),
     Entry("approval", "run", "list, show, approve or reject what waits for a person", (0, 1, 2)),

@@ -178,6 +178,7 @@ RECORD = (
     *("notification", "message", "delivery", "alert", "refuseddeliveries"),
     *("change", "sandboxproof", "periodcost", "dailyverdict", "budgetnotice"),
     *("pauseswitch", "ratelimit", "workerheartbeat"),
+    *("probe", "probechange", "probesum", "probelease", "heartbeatping", "maintenance"),
 )
 QUEUE = ("schedule", "success", "failure", "ormq")
 

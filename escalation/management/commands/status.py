@@ -12,7 +12,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
-from django.db.models import Sum
+from django.db.models import Count, Sum
 from django.utils import timezone
 
 from escalation.agent.binary import credentials_configured, no_credentials
@@ -26,6 +26,7 @@ from sessions_app.models import (
     Incident,
     PauseSwitch,
     PeriodCost,
+    Probe,
     RateLimit,
     SandboxProof,
     Session,
@@ -34,6 +35,7 @@ from sessions_app.models import (
 from sessions_app.text import ago, json_text, money
 
 NEXT_SHOWN = 5
+PROBES_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,9 @@ class InstallationStatus:
     """Problems of the installation itself."""
     needs: tuple[Need, ...]
     """Approvals and incidents: what the pages count, too."""
+    probes: dict[str, int]
+    """Number of probes by state."""
+    probes_down: tuple[Probe, ...]
     next_runs: tuple[tuple[Watch, datetime], ...]
     cost_today_usd: Decimal
     runs_today: int
@@ -74,6 +79,10 @@ def status_now() -> InstallationStatus:
         held_back=_held_back(),
         installation=tuple(_installation()),
         needs=tuple(_needs()),
+        probes=_probes(),
+        probes_down=tuple(
+            Probe.objects.filter(state=Probe.State.DOWN).select_related("watch")[:PROBES_SHOWN]
+        ),
         next_runs=tuple(_next_runs()),
         cost_today_usd=spent["cost"],
         runs_today=spent["runs"],
@@ -108,6 +117,11 @@ def _needs() -> Iterator[Need]:
         yield Need("incident", incident.subject, incident.title, address)
 
 
+def _probes() -> dict[str, int]:
+    counted = Probe.objects.order_by().values_list("state").annotate(count=Count("pk"))
+    return dict(counted)
+
+
 def _next_runs() -> list[tuple[Watch, datetime]]:
     watches = Watch.objects.filter(enabled=True).select_related("schedule")
     due = [(watch, watch.next_run) for watch in watches]
@@ -124,6 +138,11 @@ def status_as_data(status: InstallationStatus) -> dict[str, Any]:
         "installation": [asdict(need) for need in status.installation],
         "needs": [asdict(need) for need in status.needs],
         "waiting_for_person": len(status.needs),
+        "probes": status.probes,
+        "probes_down": [
+            {"watch": probe.watch.name, "name": probe.name, "since": probe.since}
+            for probe in status.probes_down
+        ],
         "next_runs": [{"watch": watch.name, "at": at} for watch, at in status.next_runs],
         "cost_today_usd": float(status.cost_today_usd),
         "runs_today": status.runs_today,
@@ -169,6 +188,15 @@ class Command(TerminalCommand):
         write_table(self, ("what", "of", "where", "why"), [_need_row(n) for n in status.needs])
         if not status.needs:
             self.stdout.write("Nothing.", self.style.SUCCESS)
+        if status.probes:
+            self._head("Probes")
+            counts = ", ".join(f"{count} {state}" for state, count in sorted(status.probes.items()))
+            self.stdout.write(f"{counts}.")
+            rows = [
+                (Cell(probe.name, "warn"), probe.watch.name, moment(probe.since), probe.last_output)
+                for probe in status.probes_down
+            ]
+            write_table(self, ("down", "of", "since", "last output"), rows)
         self._head("Next")
         now = timezone.now()
         write_table(

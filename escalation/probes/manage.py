@@ -1,0 +1,134 @@
+"""Adds, mutes and removes probes, and starts and ends maintenance, for terminal and pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from escalation.errors import OperationRefused, RefusalCode
+from escalation.probes.targets import BadTarget, check_target, checked_options
+from sessions_app.models import Maintenance, Probe, Watch
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+DURATION = re.compile(r"([0-9]{1,6})\s*(s|m|h|d)?")
+UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+LONGEST_MUTE = timedelta(days=365)
+
+
+def seconds_in(text: str) -> int:
+    """Reads `90`, `60s`, `5m`, `2h` or `1d`. Raises OperationRefused."""
+    found = DURATION.fullmatch(text.strip().lower())
+    if found is None:
+        raise OperationRefused(
+            RefusalCode.INVALID_CHOICE, f"{text!r} is not a time: write it like 60s, 5m, 2h or 1d."
+        )
+    return int(found[1]) * UNITS[found[2] or "s"]
+
+
+def add(
+    watch: Watch,
+    *,
+    needs: Sequence[str] = (),
+    options: Mapping[str, object] | None = None,
+    **fields: Any,
+) -> Probe:
+    """Adds a probe to a watch. Raises OperationRefused with everything that is wrong."""
+    probe = Probe(watch=watch, **fields)
+    try:
+        check_target(probe.kind, probe.target)
+        probe.options = checked_options(probe.kind, options or {})
+        probe.full_clean(exclude=["token"])
+    except BadTarget as bad:
+        raise OperationRefused(RefusalCode.INVALID_CHOICE, str(bad)) from bad
+    except ValidationError as bad:
+        raise OperationRefused(RefusalCode.INVALID_CHOICE, " ".join(bad.messages)) from bad
+    parents = [_named(watch, name) for name in needs]
+    try:
+        with transaction.atomic():
+            probe.save()
+            probe.needs.set(parents)
+    except IntegrityError as error:
+        raise OperationRefused(
+            RefusalCode.INVALID_CHOICE, f"{watch.name} has a probe {probe.name} already."
+        ) from error
+    return probe
+
+
+def _named(watch: Watch, name: str) -> Probe:
+    probe = Probe.objects.filter(watch=watch, name=name).first()
+    if probe is None:
+        known = ", ".join(Probe.objects.filter(watch=watch).values_list("name", flat=True))
+        raise OperationRefused(
+            RefusalCode.NOT_FOUND, f"{watch.name} has no probe {name}; it has: {known or 'none'}."
+        )
+    return probe
+
+
+def mute(probe: Probe, seconds: int) -> Probe:
+    """Lets failures start nothing for a time; 0 ends a mute."""
+    if timedelta(seconds=seconds) > LONGEST_MUTE:
+        raise OperationRefused(
+            RefusalCode.INVALID_CHOICE, f"Mute it for at most {LONGEST_MUTE.days} days."
+        )
+    probe.muted_until = timezone.now() + timedelta(seconds=seconds) if seconds else None
+    probe.save(update_fields=["muted_until", "changed_at"])
+    return probe
+
+
+def ask_for_run(probe: Probe) -> None:
+    """Asks the worker to run a probe within seconds."""
+    Probe.objects.filter(pk=probe.pk).update(run_asked_at=timezone.now())
+
+
+def remove(probe: Probe) -> None:
+    probe.delete()
+
+
+def start_maintenance(
+    watch: Watch,
+    *,
+    service: str = "",
+    seconds: int | None = None,
+    is_weekly: bool = False,
+    reason: str = "",
+    by: User | None = None,
+) -> Maintenance:
+    """Starts maintenance now; without a duration it holds until it is ended."""
+    now = timezone.now()
+    window = Maintenance(
+        watch=watch,
+        service=service.strip(),
+        starts_at=now,
+        ends_at=now + timedelta(seconds=seconds) if seconds is not None else None,
+        is_weekly=is_weekly,
+        reason=reason.strip()[:200],
+        started_by=by,
+    )
+    try:
+        window.full_clean()
+    except ValidationError as bad:
+        raise OperationRefused(RefusalCode.INVALID_CHOICE, " ".join(bad.messages)) from bad
+    window.save()
+    return window
+
+
+def end_maintenance(watch: Watch) -> list[Maintenance]:
+    """Ends all maintenance of a watch that holds now. A weekly window comes back next week no more.
+
+    Raises OperationRefused if there is none.
+    """
+    holding = [window for window in Maintenance.windows_of(watch) if window.holds_now]
+    if not holding:
+        raise OperationRefused(RefusalCode.NOT_FOUND, f"{watch.name} is not in maintenance.")
+    for window in holding:
+        window.is_weekly, window.ends_at = False, timezone.now()
+        window.save(update_fields=["is_weekly", "ends_at"])
+    return holding

@@ -1,0 +1,169 @@
+"""`claudeops probe` and `claudeops maintenance`."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+
+import pytest
+from django.core.management import call_command
+
+from escalation.errors import RefusalCode
+from sessions_app.models import Maintenance, Probe, Watch
+from tests.escalation.refusals import command_refused
+from tests.factories import WatchFactory
+
+pytestmark = pytest.mark.django_db
+Said = Callable[..., str]
+
+
+@pytest.fixture
+def said(capsys) -> Said:
+    def run(*words: str) -> str:
+        call_command(*words)
+        return str(capsys.readouterr().out)
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def shop() -> Watch:
+    watch: Watch = WatchFactory(name="shop")
+    return watch
+
+
+def add(said: Said, name: str, *words: str) -> Probe:
+    said("probe", "add", name, "--watch", "shop", "--service", "web", *words, "--json")
+    return Probe.objects.get(name=name)
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "target"),
+    [
+        (("--http", "http://127.0.0.1/"), "http", "http://127.0.0.1/"),
+        (("--tcp", "127.0.0.1:22"), "tcp", "127.0.0.1:22"),
+        (("--dns", "localhost"), "dns", "localhost"),
+        (("--command", "df -h /"), "command", "df -h /"),
+        (("--file", "/etc/hostname"), "file", "/etc/hostname"),
+        (("--disk", "/"), "disk", "/"),
+        (("--container", "web"), "container", "web"),
+        (("--unit", "nginx.service"), "unit", "nginx.service"),
+        (("--heartbeat",), "heartbeat", ""),
+    ],
+)
+def test_every_kind_is_added(said, words, kind, target):
+    probe = add(said, "one", *words, "--every", "5m", "--fail-after", "3")
+
+    assert (probe.kind, probe.target) == (kind, target)
+    assert (probe.interval_seconds, probe.fail_after) == (300, 3)
+
+
+def test_a_heartbeat_has_an_address_and_fails_at_once(said):
+    words = ("--watch", "shop", "--service", "backup", "--heartbeat")
+    data = json.loads(said("probe", "add", "backup", *words, "--json"))
+
+    probe = Probe.objects.get()
+    assert data["address"].endswith(f"/heartbeat/{probe.token}")
+    assert (probe.fail_after, probe.recover_after) == (1, 1)
+
+
+def test_options_and_needs_are_stored(said):
+    add(said, "router", "--tcp", "10.0.0.1:80")
+    web = add(said, "web", "--http", "http://x/", "--option", "status=200", "--needs", "router")
+
+    assert web.options == {"status": "200"}
+    assert [parent.name for parent in web.needs.all()] == ["router"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--http", "ftp://x"), RefusalCode.INVALID_CHOICE),
+        (("--tcp", "x"), RefusalCode.INVALID_CHOICE),
+        (("--command", "true\nrm -rf /"), RefusalCode.INVALID_CHOICE),
+        (("--http", "http://x/", "--every", "4s"), RefusalCode.INVALID_CHOICE),
+        (("--http", "http://x/", "--every", "soon"), RefusalCode.INVALID_CHOICE),
+        (("--http", "http://x/", "--fail-after", "0"), RefusalCode.INVALID_CHOICE),
+        (("--http", "http://x/", "--option", "colour=red"), RefusalCode.INVALID_CHOICE),
+        (("--http", "http://x/", "--needs", "nothing"), RefusalCode.NOT_FOUND),
+    ],
+)
+def test_bad_input_adds_nothing(words, code):
+    with command_refused(code):
+        call_command("probe", "add", "x", "--watch", "shop", "--service", "web", *words)
+
+    assert not Probe.objects.exists()
+
+
+@pytest.mark.parametrize("name", ["a b", "../x", "", "-x", "x" * 101])
+def test_bad_names_are_refused(name):
+    with command_refused(RefusalCode.INVALID_CHOICE):
+        call_command("probe", "add", "--watch=shop", "--service=web", "--dns=x", "--", name)
+
+
+def test_a_name_is_used_once_in_a_watch(said):
+    add(said, "web", "--dns", "localhost")
+
+    with command_refused(RefusalCode.INVALID_CHOICE):
+        call_command("probe", "add", "web", "--watch=shop", "--service=web", "--dns=x")
+
+
+def test_running_prints_the_result_and_its_exit_code(said, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        add(said, "port", "--tcp", f"127.0.0.1:{server.getsockname()[1]}")
+        assert json.loads(said("probe", "run", "port", "--json"))["is_good"] is True
+    with pytest.raises(SystemExit) as ended:
+        call_command("probe", "run", "port", "--json")
+
+    assert ended.value.code == 1
+    assert json.loads(capsys.readouterr().out)["status"] == "critical"
+    assert Probe.objects.get().state == Probe.State.PENDING
+
+
+def test_muting_listing_and_removing(said):
+    add(said, "web", "--dns", "localhost")
+    said("probe", "mute", "web", "--for", "2h")
+    assert Probe.objects.get().is_muted
+    [listed] = json.loads(said("probe", "list", "--watch", "shop", "--json"))
+    assert (listed["name"], listed["state"]) == ("web", "pending")
+    said("probe", "mute", "web", "--for", "0")
+    assert not Probe.objects.get().is_muted
+    said("probe", "remove", "web", "--no-input")
+    assert not Probe.objects.exists()
+
+
+def test_an_unknown_or_ambiguous_name_is_refused(said):
+    with command_refused(RefusalCode.NOT_FOUND):
+        call_command("probe", "run", "nothing")
+    add(said, "web", "--dns", "localhost")
+    Probe.objects.create(watch=WatchFactory(), name="web", service="web", kind="dns", target="x")
+    with command_refused(RefusalCode.INVALID_ARGUMENTS):
+        call_command("probe", "mute", "web")
+
+
+def test_status_names_probes_that_are_down(said, capsys):
+    add(said, "web", "--dns", "localhost")
+    Probe.objects.update(state=Probe.State.DOWN)
+
+    with pytest.raises(SystemExit):
+        call_command("status", "--json")
+
+    status = json.loads(capsys.readouterr().out)
+    assert (status["probes"], status["probes_down"][0]["name"]) == ({"down": 1}, "web")
+
+
+def test_maintenance_is_started_listed_and_ended(said, shop):
+    said("maintenance", "start", "shop", "--for", "1h", "--reason", "backup")
+    [window] = json.loads(said("maintenance", "list", "--json"))
+    assert (window["holds_now"], window["reason"]) == (True, "backup")
+    said("maintenance", "start", "shop", "--service", "db", "--for", "30m", "--weekly")
+    said("maintenance", "end", "shop")
+    assert [one.holds_now for one in Maintenance.objects.all()] == [False, False]
+    with command_refused(RefusalCode.NOT_FOUND):
+        call_command("maintenance", "end", "shop")
+
+
+def test_a_weekly_window_without_an_end_is_refused():
+    with command_refused(RefusalCode.INVALID_CHOICE):
+        call_command("maintenance", "start", "shop", "--weekly")
