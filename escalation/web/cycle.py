@@ -200,8 +200,8 @@ def _report(page: ChainPage) -> ChainReport | None:
 
 
 def last_worker(chain: Chain) -> Session:
-    """Returns the last session that was neither a question nor a plan session."""
-    workers = [session for session in chain.sessions if session.traits.may_change]
+    """Returns the last session that was neither a question nor a plan session nor in a branch."""
+    workers = [run for run in chain.sessions if run.traits.may_change and not run.in_branch]
     return max(workers or chain.sessions, key=lambda session: session.pk)
 
 

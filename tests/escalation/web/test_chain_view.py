@@ -98,6 +98,13 @@ def test_a_branch_is_shown_with_its_own_outcome(operator_client):
         assert "The disk was not there." in label
 
 
+def test_the_cycle_goes_on_from_its_own_line_and_not_from_a_branch(operator_client):
+    _first, second, third = three_tier_chain()
+    SessionFactory(tier=2, parent_session=second, purpose="fork", in_branch=True)
+
+    assert f"Continue from session #{third.pk}" in page_of(operator_client, third.cycle)
+
+
 def test_req4_what_a_person_added_is_shown_as_a_branch(operator_client):
     _first, second, third = three_tier_chain()
     SessionFactory(tier=2, parent_session=second, purpose="fork")
