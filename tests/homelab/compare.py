@@ -40,7 +40,8 @@ def lines_of(output: str) -> list[str]:
     told = (line for line in output.splitlines() if not OF_PROXY.search(line))
     found = (TIMED_OUT.sub(r"\1", line.replace(OWN_DIRECTORY, "")) for line in told)
     named = (KILL.sub(r"kill: \1: ", PLACE.sub("", line)) for line in found)
-    plain = (NUMBER.sub("0", " ".join(line.split())) for line in named)
+    # The width of a number decides whether a blank follows a comma.
+    plain = (NUMBER.sub("0", " ".join(line.replace(",", ", ").split())) for line in named)
     return [line for line in plain if line and not OWN.search(line)]
 
 
