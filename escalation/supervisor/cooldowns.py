@@ -198,11 +198,11 @@ def _counted(
     """Returns commands of sessions, and remedies that a person or Tier 0 ran."""
     since = now - timedelta(hours=max(limit.hours for limit in limits.values()))
     rows = changes.filter(kind__in=list(limits), is_cleared=False, at__gt=since)
-    found = [*rows.values_list("kind", "service", "at")]
+    found = rows.order_by().values_list("kind", "service", "at")
     if watch is not None:
         runs = RemedyRun.objects.filter(watch=watch, kind__in=list(limits), asked_at__gt=since)
-        runs = runs.exclude(state=RemedyRun.State.REFUSED)
-        found += runs.values_list("kind", "service", "asked_at")
+        runs = runs.exclude(state=RemedyRun.State.REFUSED).order_by()
+        found = found.union(runs.values_list("kind", "service", "asked_at"), all=True)
     return sorted(
         (Done(kind=kind, service=service, at=at) for kind, service, at in found),
         key=lambda done: done.at,

@@ -13,6 +13,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models.functions import Lower
+from django.urls import reverse
 from django.utils import timezone
 
 from sessions_app.grants import GRANTS, parse_grants
@@ -324,6 +325,9 @@ class Remedy(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.watch.name})"
+
+    def get_absolute_url(self) -> str:
+        return reverse("web:remedy", args=[self.pk])
 
     def clean(self) -> None:
         """Validate all fields at once, so that a form shows every error."""

@@ -26,6 +26,8 @@ from sessions_app.models import (
     Manifest,
     PauseSwitch,
     RateLimit,
+    Remedy,
+    RemedyRun,
     SandboxProof,
     Session,
     Source,
@@ -37,6 +39,7 @@ from tests.factories import (
     ChannelFactory,
     CycleFactory,
     IncidentFactory,
+    RemedyFactory,
     SandboxProofFactory,
     SessionEventFactory,
     SessionFactory,
@@ -95,6 +98,7 @@ def subject(workdir) -> dict[str, int]:
         "approvals": ApprovalFactory(session=waiting).pk,
         "channels": ChannelFactory().pk,
         "sources": SourceFactory().pk,
+        "remedies": RemedyFactory(watch=watch, parameters="", command=["docker", "ps"]).pk,
     }
 
 
@@ -117,6 +121,8 @@ def everything() -> list[object]:
         list(Channel.objects.values()),
         list(Source.objects.values()),
         list(Change.objects.values()),
+        list(Remedy.objects.values()),
+        list(RemedyRun.objects.values()),
         OrmQ.objects.count(),
     ]
 

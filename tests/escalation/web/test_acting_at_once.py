@@ -60,6 +60,7 @@ from escalation.run.recorder import Recorder
 from escalation.notifications import outbox, sending
 from escalation.web.urls import actions as urlpatterns
 from sessions_app.models.session import IllegalTransition
+from sessions_app.models import Remedy
 from sessions_app.redaction.encryption import (encrypt_address)
 setup_test_environment()
 # No process of Apprise is started and nothing is sent.
@@ -139,7 +140,12 @@ sources = dict(zip(everywhere, made(Source, [
     dict(name=f"source-{{place}}", kind="generic", token_hash=str(place), watch=cycle.watch)
     for place, cycle in finished.items()
 ])))
+remedies = dict(zip(finished, made(Remedy, [
+    dict(watch=cycle.watch, name="look", description="Looks.", command=["docker", "ps"],
+         kind="look") for cycle in finished.values()
+])))
 numbers = {{
+    "remedies": numbers_of(remedies),
     "sources": numbers_of(sources),
     "channels": numbers_of(channels),
     "watches": {{place: cycle.watch_id for place, cycle in finished.items()}},

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from escalation.web.overview import overview_version
 from sessions_app.access.roles import note_added
-from sessions_app.models import Approval, SandboxProof, Session, Watch
+from sessions_app.models import Approval, Remedy, SandboxProof, Session, Watch
 from tests.factories import (
     ApprovalFactory,
     ChangeFactory,
@@ -21,6 +21,8 @@ from tests.factories import (
     IncidentFactory,
     MessageFactory,
     NotificationFactory,
+    RemedyFactory,
+    RemedyRunFactory,
     SandboxProofFactory,
     ServiceStateFactory,
     SessionEventFactory,
@@ -57,6 +59,8 @@ EXPECTED = {
     "autonomy": LOGIN + GLANCE + 4,
     "watches": LOGIN + GLANCE + 4,
     "watch": LOGIN + GLANCE + 8,
+    "watch_remedies": LOGIN + GLANCE + 3,
+    "remedy": LOGIN + GLANCE + 5,
     "services": LOGIN + GLANCE + 3,
     "events": LOGIN + GLANCE + 3,
     "channels": LOGIN + GLANCE + 4,
@@ -91,6 +95,7 @@ def add_data() -> Session:
     ApprovalFactory(of_a_command=True)
     ApprovalFactory(state=Approval.State.REJECTED)
     ServiceStateFactory(watch=sessions[2].cycle.watch)
+    RemedyRunFactory(remedy=RemedyFactory(watch=sessions[2].cycle.watch))
     NotificationFactory(incident=None)
     SourceFactory()
     note_added(UserFactory(), WatchFactory())
@@ -102,7 +107,9 @@ def address(name: str, session: Session) -> str:
         return reverse("admin:sessions_app_session_changelist")
     if name == "incident":
         return reverse("web:incident", args=[session.cycle.incidents.get().pk])
-    if name in {"autonomy", "watch"}:
+    if name == "remedy":
+        return Remedy.objects.get(watch=session.cycle.watch_id).get_absolute_url()
+    if name in {"autonomy", "watch", "watch_remedies"}:
         return reverse(f"web:{name}", args=[session.cycle.watch_id])
     if name == "approval":
         return Approval.objects.latest("pk").get_absolute_url()
