@@ -98,6 +98,7 @@ BY_STOP = {
     StopCause.BUDGET: RunCause.BUDGET,
     StopCause.UNGUARDED: RunCause.UNGUARDED,
     StopCause.RATE_LIMIT: RunCause.RATE_LIMIT,
+    StopCause.TOLD: RunCause.CUT_OFF,
 }
 CAUSE_BY_STATUS = {
     Status.INTERRUPTED: RunCause.CUT_OFF,
