@@ -7,11 +7,12 @@ differs, is gone or lies where an agent may write waits for a person.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from difflib import unified_diff
@@ -20,11 +21,13 @@ from pathlib import Path
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare, salted_hmac
 
 from escalation.agent.process import Traces
-from escalation.command_policy.grants import grants_for
+from escalation.command_policy.decision import read_one_command
+from escalation.command_policy.grants import NAMES, PART_OF, grants_for
 from escalation.command_policy.remedies import (
     REMEDY,
     DeclaredRemedy,
@@ -32,6 +35,7 @@ from escalation.command_policy.remedies import (
     RemedyRefused,
     read_call,
 )
+from escalation.command_policy.understanding import EVERYTHING
 from escalation.errors import OperationRefused, RefusalCode
 from escalation.queue import installation_lock
 from escalation.sandbox.edited_files import digest_of
@@ -46,8 +50,19 @@ from escalation.sandbox.setup import (
 from escalation.supervisor import remedy_runs
 from escalation.tiers import get_tier
 from sessions_app.history.services import one_spelling
-from sessions_app.models import FileContent, Incident, Probe, Remedy, RemedyRun, ServiceState, Watch
-from sessions_app.models.remedy import script_position
+from sessions_app.models import (
+    Approval,
+    Change,
+    FileContent,
+    Incident,
+    IncidentEvent,
+    Probe,
+    Remedy,
+    RemedyRun,
+    ServiceState,
+    Watch,
+)
+from sessions_app.models.remedy import problem_of_command, script_position
 from sessions_app.redaction.encryption import EncryptedWithAnotherKey, decrypt, encrypt
 from sessions_app.redaction.redact import redacted
 from sessions_app.text import clean, cut
@@ -368,3 +383,132 @@ def end_lost() -> list[RemedyRun]:
             run.save()
             lost.append(run)
     return lost
+
+
+# Proposals: commands that people approve again and again, and that held each time.
+
+LEAST_TIMES = 3
+MOST_LOOKED_AT = 500
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UsedApproval:
+    """A command that a person approved and that ran."""
+
+    command: str
+    tier: int
+    grants: tuple[str, ...]
+    is_verified: bool
+    """An incident of its cycle was verified as fixed afterwards."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Proposal:
+    """A remedy that the record suggests."""
+
+    command: str
+    argv: tuple[str, ...]
+    times: int
+    tier: int
+    grants: tuple[str, ...]
+    kind: str
+    service: str
+    name: str
+
+
+def proposed(
+    approvals: Sequence[UsedApproval],
+    effects: Mapping[str, tuple[str, str]],
+    declared: Collection[tuple[str, ...]],
+) -> tuple[Proposal, ...]:
+    """Return a proposal for each command that was approved and verified often enough. Pure.
+
+    `effects` has kind and service of commands that succeeded; `declared` the vectors of remedies.
+    """
+    found = []
+    for command in dict.fromkeys(one.command for one in approvals):
+        uses = [one for one in approvals if one.command == command]
+        argv = read_one_command(command)
+        if len(uses) < LEAST_TIMES or not all(one.is_verified for one in uses):
+            continue
+        if argv is None or argv in declared or problem_of_command(argv, ()):
+            continue
+        kind, service = effects.get(command, (Remedy.Kind.OTHER.value, ""))
+        names = {PART_OF.get(name, name) for one in uses for name in one.grants}
+        found.append(
+            Proposal(
+                command=command,
+                argv=argv,
+                times=len(uses),
+                tier=min(one.tier for one in uses),
+                grants=tuple(name for name in NAMES if name in names),
+                kind=kind,
+                service=service,
+                name=_proposed_name(argv, service),
+            )
+        )
+    return tuple(found)
+
+
+def _proposed_name(argv: Sequence[str], service: str) -> str:
+    verb = next((word for word in argv[1:] if re.fullmatch("[a-z]+", word)), argv[0])
+    plain = re.sub("[^a-z0-9]+", "-", f"{verb}-{service}".lower()).strip("-")
+    return (plain if plain[:1].isalpha() else f"run-{plain}")[:40].strip("-")
+
+
+def proposals(watch: Watch) -> tuple[Proposal, ...]:
+    """Read the proposals for a watch from its approvals and changes."""
+    used = Approval.objects.filter(
+        kind=Approval.Kind.COMMAND,
+        state=Approval.State.APPROVED,
+        used_at__isnull=False,
+        session__cycle__watch=watch,
+    )
+    verified = IncidentEvent.objects.filter(
+        kind=IncidentEvent.Kind.VERIFIED, incident__cycles=OuterRef("session__cycle")
+    )
+    rows = used.annotate(held=Exists(verified)).order_by("-pk")[:MOST_LOOKED_AT]
+    approvals = [
+        UsedApproval(command=command, tier=tier, grants=tuple(grants), is_verified=held)
+        for command, tier, grants, held in rows.values_list(
+            "command", "session__tier", "grants", "held"
+        )
+    ]
+    if not approvals:
+        return ()
+    commands = {one.command for one in approvals}
+    changes = Change.objects.filter(
+        watch=watch, exit_code=0, command__in=commands, kind__in=Remedy.Kind.values
+    )
+    effects = {
+        command: (kind, "" if service == EVERYTHING else service)
+        for command, kind, service in changes.values_list("command", "kind", "service")
+    }
+    declared = {tuple(row.command) for row in Remedy.objects.filter(watch=watch)}
+    return proposed(approvals, effects, declared)
+
+
+def adopt(watch: Watch, command: str, *, by: str) -> Remedy:
+    """Make a proposal a remedy. Raise OperationRefused if the record no longer suggests it."""
+    found = next((one for one in proposals(watch) if one.command == command), None)
+    if found is None:
+        raise OperationRefused(
+            RefusalCode.INVALID_CHOICE, "The record does not propose this command any more."
+        )
+    taken = set(Remedy.objects.filter(watch=watch).values_list("name", flat=True))
+    names = (found.name, *(f"{found.name[:37]}-{number}" for number in range(2, 100)))
+    row = Remedy(
+        watch=watch,
+        name=next(name for name in names if name not in taken),
+        description=f"Runs `{command}`; people approved it {found.times} times, and it held.",
+        command=list(found.argv),
+        kind=found.kind,
+        service=found.service,
+        tier=found.tier,
+        grants=" ".join(found.grants),
+    )
+    try:
+        save(row, by=by)
+    except ValidationError as error:
+        raise OperationRefused(RefusalCode.INVALID_CHOICE, " ".join(error.messages)) from error
+    return row

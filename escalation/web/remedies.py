@@ -120,6 +120,7 @@ def show_remedies(request: HttpRequest, watch: Watch, form: RemedyForm) -> HttpR
         "form": form,
         "remedies": [(row, state_of(row)) for row in rows],
         "runs": RemedyRun.objects.filter(watch=watch)[:RUNS_SHOWN],
+        "proposals": remedies.proposals(watch),
     }
     return render(request, "web/remedies.html", context, status=_status(form))
 
@@ -166,6 +167,21 @@ def add_remedy(request: HttpRequest, pk: int) -> HttpResponse:
     note_added(request.user, form.instance)
     messages.success(request, f"The remedy {form.instance.name} was added.")
     return redirect("web:remedy", form.instance.pk)
+
+
+@acting(Right.CHANGE_WATCHES)
+def adopt_remedy(request: HttpRequest, pk: int) -> HttpResponse:
+    """Make a remedy of a command that people approved again and again."""
+    watch = get_object_or_404(Watch, pk=pk)
+    command, name = request.POST.get("command", ""), request.user.get_username()
+    try:
+        row = remedies.adopt(watch, command, by=name)
+    except OperationRefused as refused:
+        messages.warning(request, str(refused))
+        return redirect("web:watch_remedies", pk)
+    note_added(request.user, row)
+    messages.success(request, f"The remedy {row.name} was made. Agents may call it from now on.")
+    return redirect("web:remedy", row.pk)
 
 
 @acting(Right.CHANGE_WATCHES)

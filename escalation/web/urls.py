@@ -79,6 +79,7 @@ actions = [
     path("watches/<int:pk>/unpause/", watches.unpause_watch, name="unpause_watch"),
     path("watches/<int:pk>/autonomy/set/", autonomy.set_autonomy, name="set_autonomy"),
     path("watches/<int:pk>/remedies/add/", remedies.add_remedy, name="add_remedy"),
+    path("watches/<int:pk>/remedies/adopt/", remedies.adopt_remedy, name="adopt_remedy"),
     path("remedies/<int:pk>/edit/", remedies.edit_remedy, name="edit_remedy"),
     path("remedies/<int:pk>/accept/", remedies.accept_remedy, name="accept_remedy"),
     path("remedies/<int:pk>/remove/", remedies.remove_remedy, name="remove_remedy"),

@@ -107,6 +107,7 @@ PAGES = {
     "web:remedy": OPERATOR,
     "web:add_remedy": APPROVER,
     "web:edit_remedy": APPROVER,
+    "web:adopt_remedy": APPROVER,
     "web:accept_remedy": APPROVER,
     "web:remove_remedy": APPROVER,
     "web:run_remedy": APPROVER,

@@ -15,16 +15,33 @@ from escalation.errors import RefusalCode
 from escalation.run import remedies as module
 from escalation.run.command_checks import WITHDRAWN, RunChanges
 from escalation.run.prompts import rendered
-from escalation.run.remedies import accept, declared_remedies, save, state_of
+from escalation.run.remedies import (
+    UsedApproval,
+    accept,
+    declared_remedies,
+    proposed,
+    save,
+    state_of,
+)
 from sessions_app.archive.encryption_key import old_file_contents
 from sessions_app.history.resume import Resume
-from sessions_app.models import Change, FileContent, Remedy
+from sessions_app.models import Approval, Change, FileContent, IncidentEvent, Remedy
 from sessions_app.models.installation import shared_now
 from sessions_app.text import estimated_tokens
 from tests.escalation.prompt_cases import situations
 from tests.escalation.refusals import refused
 from tests.escalation.run.test_changes import ask, record
-from tests.factories import RemedyFactory, ServiceStateFactory, SessionFactory, WatchFactory
+from tests.factories import (
+    ApprovalFactory,
+    ChangeFactory,
+    CycleFactory,
+    IncidentFactory,
+    RemedyFactory,
+    ServiceStateFactory,
+    SessionFactory,
+    WatchFactory,
+)
+from tests.tables import each_row
 
 pytestmark = pytest.mark.django_db
 SCRIPT = "#!/bin/sh\necho accepted\n"
@@ -227,3 +244,54 @@ def test_the_prompt_lists_remedies_except_in_a_dry_run():
     }
 
     assert found == {(False, True), (True, False)}
+
+
+def used(command: str = "docker restart web", **fields: Any) -> UsedApproval:
+    given: dict[str, Any] = {"tier": 2, "grants": ("docker",), "is_verified": True, **fields}
+    return UsedApproval(command=command, **given)
+
+
+@each_row(
+    ("approvals", "names"),
+    [
+        ([used()] * 3, ["restart-web"]),
+        ([used()] * 2, []),
+        ([*([used()] * 9), used(is_verified=False)], []),
+        ([used("bash -c id")] * 3, []),
+        ([used("docker restart web | cat")] * 3, []),
+        ([used("docker restart db")] * 3, []),
+        ([used("curl -s http://web/", grants=("http",))] * 3, ["curl"]),
+    ],
+)
+def test_a_command_that_held_each_time_is_proposed(approvals, names):
+    effects = {"docker restart web": ("restart", "web")}
+
+    found = proposed(approvals, effects, {("docker", "restart", "db")})
+
+    assert [one.name for one in found] == names
+
+
+def test_a_proposal_is_made_a_remedy_once(watch):
+    cycle = CycleFactory(watch=watch)
+    incident = IncidentFactory(watch=watch)
+    incident.cycles.add(cycle)
+    incident.events.create(kind=IncidentEvent.Kind.VERIFIED)
+    for _time in range(3):
+        session = SessionFactory(cycle=cycle, tier=2)
+        ChangeFactory(session=session, command="docker restart web", service="web", exit_code=0)
+        ApprovalFactory(
+            of_a_command=True,
+            session=session,
+            command="docker restart web",
+            grants=["docker"],
+            state=Approval.State.APPROVED,
+            used_at=shared_now(),
+        )
+
+    [one] = module.proposals(watch)
+    assert (one.times, one.kind, one.service) == (3, "restart", "web")
+    row = module.adopt(watch, one.command, by="ann")
+    assert (row.command, row.grants, row.tier) == (["docker", "restart", "web"], "docker", 2)
+    assert module.proposals(watch) == ()
+    with refused(RefusalCode.INVALID_CHOICE):
+        module.adopt(watch, one.command, by="ann")

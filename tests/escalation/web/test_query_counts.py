@@ -59,7 +59,7 @@ EXPECTED = {
     "autonomy": LOGIN + GLANCE + 4,
     "watches": LOGIN + GLANCE + 4,
     "watch": LOGIN + GLANCE + 8,
-    "watch_remedies": LOGIN + GLANCE + 3,
+    "watch_remedies": LOGIN + GLANCE + 4,
     "remedy": LOGIN + GLANCE + 5,
     "services": LOGIN + GLANCE + 3,
     "events": LOGIN + GLANCE + 3,
