@@ -9,10 +9,12 @@ from django.urls import reverse
 
 from sessions_app.models import Remedy, RemedyRun
 from tests.factories import (
+    CycleFactory,
     IncidentFactory,
     RemedyFactory,
     RemedyRunFactory,
     ServiceStateFactory,
+    SessionFactory,
     WatchFactory,
     user_with,
 )
@@ -158,6 +160,16 @@ def test_an_incident_that_is_none_is_ignored(operator_client, watch, number):
     assert (
         operator_client.get(f"/watches/{watch.pk}/remedies/?incident={number}").status_code == 200
     )
+
+
+def test_a_run_of_tier_0_is_a_step_of_the_chain_that_follows(operator_client, watch):
+    session = SessionFactory(cycle=CycleFactory(watch=watch, trigger="probe"))
+    RemedyRunFactory(remedy=RemedyFactory(watch=watch, name="restart"), cycle=session.cycle)
+
+    page = text_of(operator_client.get(session.cycle.get_absolute_url()))
+
+    assert "Tier 0" in page
+    assert "remedy restart web" in page
 
 
 def test_a_removed_remedy_leaves_its_runs(operator_client, watch):
