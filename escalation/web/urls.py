@@ -46,6 +46,7 @@ pages = [
     path("watches/<int:pk>/", watches.watch, name="watch"),
     path("watches/<int:pk>/settings/", watches.watch_settings, name="watch_settings"),
     path("watches/<int:pk>/removal/", watches.watch_removal, name="watch_removal"),
+    path("watches/<int:pk>/probes/", probes.probes, name="probes"),
     path("services/", events.services, name="services"),
     path("events/", events.events, name="events"),
     path("watches/<int:pk>/autonomy/", autonomy.autonomy, name="autonomy"),
@@ -133,11 +134,15 @@ actions = [
 
 # Called by other systems, with a token in the address or in the body.
 from_outside = [
-    path("heartbeat/<str:token>", probes.heartbeat, name="heartbeat"),
-    path("heartbeat/<str:token>/<str:part>", probes.heartbeat, name="heartbeat_part"),
     path("in/<str:token>", ingress.deliver, name="deliver"),
     path("in/<str:token>/<path:rest>", ingress.deliver, name="deliver_below"),
     path("v2/enqueue", ingress.enqueue, name="enqueue"),
+]
+
+# Called by jobs, without a login.
+heartbeats = [
+    path("heartbeat/<str:token>", probes.heartbeat, name="heartbeat"),
+    path("heartbeat/<str:token>/<str:part>", probes.heartbeat, name="heartbeat_part"),
 ]
 
 # Addresses of versions before 0.3, by the expression that matches them.
@@ -150,6 +155,7 @@ moved = {
 urlpatterns = [
     *pages,
     *actions,
+    *heartbeats,
     *from_outside,
     *(re_path(old, responses.moved, {"to": new}, name="moved") for old, new in moved.items()),
 ]

@@ -160,7 +160,7 @@ class Probe(models.Model):
         return f"{self.name}: {self.state}"
 
     def get_absolute_url(self) -> str:
-        return reverse("web:watch", args=[self.watch_id]) + f"#probe-{self.pk}"
+        return reverse("web:probes", args=[self.watch_id]) + f"#probe-{self.pk}"
 
     def clean(self) -> None:
         """Validate the name; `escalation/probes/targets.py` validates target and options."""

@@ -100,6 +100,7 @@ PAGES = {
     "web:moved": VIEWER,
     "web:watches": VIEWER,
     "web:watch": VIEWER,
+    "web:probes": VIEWER,
     "web:new_watch": APPROVER,
     "web:watch_settings": APPROVER,
     "web:watch_removal": APPROVER,

@@ -61,6 +61,7 @@ EXPECTED = {
     "watch": LOGIN + GLANCE + 8,
     "watch_remedies": LOGIN + GLANCE + 4,
     "remedy": LOGIN + GLANCE + 5,
+    "probes": LOGIN + GLANCE + 2,
     "services": LOGIN + GLANCE + 3,
     "events": LOGIN + GLANCE + 3,
     "channels": LOGIN + GLANCE + 4,
@@ -109,7 +110,7 @@ def address(name: str, session: Session) -> str:
         return reverse("web:incident", args=[session.cycle.incidents.get().pk])
     if name == "remedy":
         return Remedy.objects.get(watch=session.cycle.watch_id).get_absolute_url()
-    if name in {"autonomy", "watch", "watch_remedies"}:
+    if name in {"autonomy", "probes", "watch", "watch_remedies"}:
         return reverse(f"web:{name}", args=[session.cycle.watch_id])
     if name == "approval":
         return Approval.objects.latest("pk").get_absolute_url()
