@@ -36,6 +36,7 @@ from escalation.command_policy.decision import (
     decide,
 )
 from escalation.command_policy.programs import PASSED_VARIABLES, SHIMS
+from escalation.command_policy.protected import NOTHING_CHOSEN
 from escalation.command_policy.understanding import Argv
 from escalation.errors import CannotRun, WhyNot
 from escalation.sandbox.command_runner import CommandEnd, DecisionRecord
@@ -417,12 +418,20 @@ class DifferentialOutcome:
 
 
 def compare(
-    tier: int, records: Records, decide_on: Callable[[ExecRequest], Decision], *, complete: bool
+    tier: int,
+    records: Records,
+    decide_on: Callable[[ExecRequest], Decision],
+    *,
+    complete: bool,
+    late: Counter[Argv] | None = None,
 ) -> DifferentialOutcome:
     """Compare what ran with what the policy returns for each asked vector.
 
-    `complete` tells that no text was stopped: then every allowed vector must have run, too.
+    `complete` tells that no text was stopped: then every allowed vector must have run, too. If one
+    was, its program may still run beside the next texts: `late` holds what was allowed and has not
+    run, from one call to the next.
     """
+    late = Counter() if late is None else late
     decisions = [
         decide_on(ExecRequest(argv=each.argv, cwd=each.cwd, environment=dict(each.environment)))
         for each in records.asked
@@ -430,9 +439,13 @@ def compare(
     ]
     allowed = Counter(each.argv for each in decisions if _runs(each))
     ran = Counter(argv for argv in records.ran if TOO_LONG not in argv)
-    wrong = [(argv, "ran without a decision that allows it") for argv in ran - allowed]
+    more, fewer = ran - allowed, allowed - ran
+    wrong = [(argv, "ran without a decision that allows it") for argv in more - late]
+    late -= more
     if complete:
-        wrong += [(argv, "was allowed and did not run") for argv in allowed - ran]
+        wrong += [(argv, "was allowed and did not run") for argv in fewer]
+    else:
+        late += fewer
     return DifferentialOutcome(
         asked=len(records.asked),
         allowed=sum(allowed.values()),
@@ -465,6 +478,8 @@ class Differential:
     programs: Path
     not_started: list[str]
     """Commands whose sandbox could not be started."""
+    late: Counter[Argv] = field(default_factory=Counter)
+    """Allowed vectors of texts that were stopped, which have not run."""
 
     def run(self, batch: Sequence[str]) -> DifferentialOutcome:
         file = self.programs / "texts.json"
@@ -491,7 +506,7 @@ class Differential:
         not_started = len(self.not_started)
         self.not_started.clear()
         complete = said == "0" and not not_started
-        found = compare(self.tier, records, self.decide_on, complete=complete)
+        found = compare(self.tier, records, self.decide_on, complete=complete, late=self.late)
         return replace(found, texts=len(batch), unfinished=int(said), not_started=not_started)
 
 
@@ -502,7 +517,7 @@ def differential(host: ProofHost, tier: int) -> Iterator[Differential]:
     programs.mkdir()
     pipe = RecordPipe(programs / "pipe")
     limits = {"longest": LONGEST_RECORD, "pipe": str(pipe.path)}
-    for name in (*SHIMS, *STAND_INS, *BROKERED):
+    for name in (*SHIMS, *STAND_INS, *BROKERED, *NOTHING_CHOSEN):
         write_program(programs / name, _STAND_IN.format(**limits, too_long=TOO_LONG))
     driver = _DRIVER.format(seconds=TEXT_SECONDS, at_once=AT_ONCE)
     write_program(programs / "driver", f"#!{system_python()} -IS\n{driver}")

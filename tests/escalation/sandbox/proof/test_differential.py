@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from escalation.command_policy.decision import Decision, ExecRequest
+from escalation.command_policy.understanding import Argv
 from escalation.sandbox.proof.differential import (
     TOO_LONG,
     Asked,
@@ -71,6 +74,26 @@ def test_an_allowed_vector_that_did_not_run_is_a_difference_if_all_texts_ended()
 
     assert found(records) == [("ssh -- nas uptime", "was allowed and did not run")]
     assert found(records, complete=False) == []
+
+
+def test_a_program_of_a_stopped_text_may_run_beside_the_next_texts_once():
+    late: Counter[Argv] = Counter()
+    stopped = Records(asked=[asked("ssh", "nas", "uptime")])
+    later = Records(ran=[UPTIME, UPTIME])
+
+    first = compare(1, stopped, decide_on, complete=False, late=late)
+    second = compare(1, later, decide_on, complete=True, late=late)
+    third = compare(1, Records(ran=[UPTIME]), decide_on, complete=True, late=late)
+
+    assert [len(each.differences) for each in (first, second, third)] == [0, 1, 1]
+
+
+def test_a_pkill_that_finds_no_process_is_seen_at_both_ends(host: ProofHost):
+    with differential(host, 2) as each:
+        outcome = each.run(["pkill -x no-such-process"])
+
+    assert (outcome.asked, outcome.allowed, outcome.ran) == (1, 1, 1)
+    assert outcome.differences == []
 
 
 def test_vectors_that_are_too_long_to_be_recorded_are_not_compared():
