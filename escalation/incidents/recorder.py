@@ -38,6 +38,7 @@ from sessions_app.history.incidents import LONGEST_NOTE, linked_incidents
 from sessions_app.history.probes import by_service, failing_by_service
 from sessions_app.history.services import display_name, one_spelling
 from sessions_app.models import (
+    Alert,
     Approval,
     Cycle,
     Incident,
@@ -279,11 +280,39 @@ def note_outcome(cycle: Cycle, why_not: str = "") -> None:
 
 
 def _failing_of(cycle: Cycle) -> dict[str, Finding]:
-    """Returns the findings of probes that fail now, one for each service."""
+    """Returns the findings of probes that fail and of alerts that fire, one for each service."""
     if cycle.watch_id is None:
         return {}
     failing = failing_by_service(cycle.watch_id)
-    return {cause: finding_of(probes[0].fact, scope_of(cycle)) for cause, probes in failing.items()}
+    probes = {cause: finding_of(one[0].fact, scope_of(cycle)) for cause, one in failing.items()}
+    return {**_firing_of(cycle), **probes}
+
+
+ALERTS_COUNT_FOR = timedelta(hours=24)
+
+
+def _firing_of(cycle: Cycle) -> dict[str, Finding]:
+    """Returns the findings of alerts that fire now. While a fix is verified they do not count: a
+    source says late that a problem has ended."""
+    firing = Alert.objects.filter(
+        watch=cycle.watch_id,
+        state=Alert.State.FIRING,
+        last_seen_at__gte=timezone.now() - ALERTS_COUNT_FOR,
+    ).exclude(incident=None)
+    counting = firing.exclude(incident__state__in=(State.VERIFYING, State.RESOLVED))
+    rows = counting.order_by("incident", "-severity").select_related("incident")
+    return {
+        alert.incident.cause: Finding(
+            kind=Kind.PROBLEM,
+            scope=scope_of(cycle),
+            cause=alert.incident.cause,
+            title=alert.incident.title,
+            severity=max(alert.severity, alert.incident.severity),
+            detail=alert.summary,
+        )
+        for alert in rows
+        if alert.incident
+    }
 
 
 def _enter_disputed(entries: IncidentEntries, incidents: Unresolved, found: CycleFindings) -> None:
@@ -294,7 +323,7 @@ def _enter_disputed(entries: IncidentEntries, incidents: Unresolved, found: Cycl
         incident = of_service[cause]
         session = _session_that_reported(entries.cycle, cause)
         who = f"Tier {session.tier} ({session.model})" if session else "The report"
-        words = f"{who} said that it is healthy; a probe says that it is down."
+        words = f"{who} said that it is healthy; a probe or an alert says that it is down."
         entries.note(incident, IncidentEvent.Kind.CONTRADICTED, words, session)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,6 +17,7 @@ from escalation.alerts.deliveries import send_test, store
 from escalation.alerts.judge import MOST_TRIES, judge_waiting
 from escalation.run.command_checks import injection_check_of
 from escalation.run.prompts import prompt_for
+from escalation.supervisor.conclude import finish_cycle
 from escalation.supervisor.successors import lineage_of
 from escalation.tiers import get_tier
 from sessions_app.history.resume import Fresh
@@ -31,8 +33,9 @@ from sessions_app.models import (
 )
 from sessions_app.models.alert import SourceKind
 from sessions_app.models.session import Verdict as Judged
+from tests.escalation.rows import a_report
 from tests.escalation.run.test_injection_check import COMMAND, verdict
-from tests.factories import WatchFactory
+from tests.factories import CycleFactory, SessionFactory, WatchFactory
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)
@@ -442,3 +445,57 @@ def test_delivery_that_always_fails_does_not_keep_the_others(source, monkeypatch
     bad.refresh_from_db()
     good.refresh_from_db()
     assert (bad.verdict, good.verdict) == (Verdict.UNREADABLE, Verdict.RUN)
+
+
+WELL = a_report(services=(("web", "healthy"),))
+
+
+@pytest.mark.parametrize(
+    ("change", "state", "healthy"),
+    [
+        ("fires", State.OPEN, 0),
+        ("resolved", State.OPEN, 1),
+        ("silent for days", State.OPEN, 1),
+    ],
+)
+def test_firing_alert_outranks_a_healthy_report(source, clock, change, state, healthy):
+    judged(source, group(one()))
+    cycle = Cycle.objects.get()
+    match change:
+        case "resolved":
+            Alert.objects.update(state="resolved")
+        case "silent for days":
+            Alert.objects.update(last_seen_at=NOW - timedelta(days=2))
+    cycle.sessions.update(report=WELL, status="completed", facts_told=1, messages=1)
+
+    finish_cycle(cycle, Cycle.Outcome.HEALTHY, "over")
+
+    assert (incident().state, incident().healthy_cycles) == (state, healthy)
+    assert ("contradicted" in lines()) == (change == "fires")
+
+
+def test_firing_alert_does_not_disprove_a_fix_that_a_cycle_verifies(source, watch):
+    judged(source, group(one()))
+    Cycle.objects.update(state=Cycle.State.FINISHED)
+    cycle = CycleFactory(running=True, watch=watch, trigger=Cycle.Trigger.VERIFICATION)
+    SessionFactory(cycle=cycle, report=WELL)
+    Incident.objects.update(state=State.VERIFYING, remedy="restarted web", last_cycle=cycle)
+
+    finish_cycle(cycle, Cycle.Outcome.HEALTHY, "over")
+
+    assert (incident().state, incident().resolved_as) == (State.RESOLVED, "agent")
+
+
+@pytest.mark.prove
+def test_ten_thousand_alerts_in_a_minute_are_bounded(source):
+    """What is measured is the judge alone: the sender is answered before."""
+    for number in range(10_000):
+        deliver(source, group(one(f"s{number}"), receiver=str(number)))
+    began = time.process_time()
+
+    assert judge_waiting() == 10_000
+
+    assert time.process_time() - began < 60
+    assert Cycle.objects.count() == Incident.objects.count() == Notification.objects.count() == 1
+    assert Alert.objects.count() == 10_000
+    assert IncidentEvent.objects.count() < 100
