@@ -18,7 +18,7 @@ OLD_CLIS := $(VENV)/old-clis
 AXE_VERSION := 4.10.3
 AXE := $(VENV)/axe-core/$(AXE_VERSION)/axe.min.js
 
-.PHONY: up test test-postgres prove quick install dev-install lint types check pytest lock wheel bubblewrap clients browser postgres proxy node old-clis axe clean
+.PHONY: up test test-postgres prove quick install dev-install lint types check pytest lock wheel bubblewrap clients browser postgres proxy senders node old-clis axe clean
 
 up: install bubblewrap
 	@$(VENV)/bin/claudeops up
@@ -34,7 +34,7 @@ quick: dev-install lint
 	$(VENV)/bin/pytest -q -n logical -m "$(QUICK)"
 
 # Proofs of the whole system that take minutes. `make test` lists them at its end as not run.
-prove: dev-install bubblewrap clients browser postgres proxy old-clis axe
+prove: dev-install bubblewrap clients browser postgres proxy senders old-clis axe
 	$(VENV)/bin/pytest -n $$(nproc) -m prove
 
 # The whole suite again, on a PostgreSQL server of its own.
@@ -100,6 +100,14 @@ proxy: dev-install
 	@[ -x /usr/sbin/nginx ] || [ -x $(VENV)/nginx/usr/sbin/nginx ] || { \
 		echo "Fetching Debian's nginx for the tests behind a proxy"; \
 		mkdir -p $(VENV)/nginx && cd $(VENV)/nginx && apt-get download -qq nginx && dpkg -x nginx_*.deb . ; }
+
+# Unpacked, too: 30 MB that only a proof needs.
+senders: dev-install
+	@[ -x /usr/bin/prometheus ] || [ -x $(VENV)/senders/usr/bin/prometheus ] || { \
+		echo "Fetching Debian's Prometheus and Alertmanager for the proof of alerts"; \
+		mkdir -p $(VENV)/senders && cd $(VENV)/senders \
+		&& apt-get download -qq prometheus prometheus-alertmanager \
+		&& for package in *.deb; do dpkg -x $$package . || exit 1; done; }
 
 node:
 	@{ command -v node && command -v npm; } >/dev/null || { \
