@@ -876,6 +876,8 @@ class ProbeSumAdmin(PastAdmin):
     list_display = ["id", "probe", "period", "start", "runs", "failed", "planned"]
     list_filter = ["period"]
     list_select_related = ["probe"]
+    search_fields = ["=probe__name"]
+    search_help_text = "The whole name of a probe"
     ordering = ["-id"]
 
 
@@ -890,7 +892,9 @@ class HeartbeatPingAdmin(PastAdmin):
 @admin.register(ProbeLease)
 class ProbeLeaseAdmin(PastAdmin):
     list_display = ["id", "watch", "host", "until"]
+    list_filter = ["until"]
     list_select_related = ["watch"]
+    search_fields = ["host", "watch__name"]
 
 
 @admin.register(Maintenance)
