@@ -960,6 +960,7 @@ class RemedyRunAdmin(PastAdmin):
     list_display = ["id", "name", "watch", "trigger", "by_name", "state", "exit_code", "asked_at"]
     list_filter = ["state", "trigger"]
     list_select_related = ["watch"]
+    search_fields = ["name", "by_name", "service"]
 
 
 @admin.register(Channel)
