@@ -48,6 +48,7 @@ from escalation.sandbox.setup import (
     why_writable,
 )
 from escalation.supervisor import remedy_runs
+from escalation.supervisor.remedy_runs import REMOVED, was_removed
 from escalation.tiers import get_tier
 from sessions_app.history.services import one_spelling
 from sessions_app.models import (
@@ -175,6 +176,8 @@ def save(row: Remedy, *, by: str) -> None:
     """
     row.full_clean()
     with installation_lock():
+        if was_removed(row):
+            raise ValidationError(REMOVED)
         row.validate_constraints()
         if not row.script_path:
             row.script, row.accepted_by, row.accepted_at = None, "", None
@@ -198,6 +201,8 @@ def accept(row: Remedy, *, by: str, token: str | None = None) -> None:
             RefusalCode.INVALID_CHOICE, f"The remedy {row.name} has no script to accept."
         )
     with installation_lock():
+        if was_removed(row):
+            raise OperationRefused(RefusalCode.NOT_FOUND, REMOVED)
         _pin(row, by=by, token=token)
         row.save()
 

@@ -18,6 +18,7 @@ from django_q.tasks import async_task
 from escalation.command_policy.decision import forbids
 from escalation.command_policy.remedies import REMEDY
 from escalation.command_policy.understanding import EVERYTHING, CommandEffect
+from escalation.errors import OperationRefused, RefusalCode
 from escalation.queue import installation_lock, queue_of
 from escalation.supervisor import cooldowns
 from escalation.supervisor.cooldowns import Reached, service_behind
@@ -38,6 +39,7 @@ from sessions_app.tiers import LOWEST_TIER
 
 RUN_REMEDY = "escalation.tasks.run_remedy"
 PROBE = "probe"
+REMOVED = "The remedy or its watch was removed meanwhile. Nothing was done."
 
 
 def ask(
@@ -55,10 +57,19 @@ def ask(
     """
     run = RemedyRun(**_fields(remedy, arguments), incident=incident, by=by, by_name=by_name)
     with installation_lock():
+        if was_removed(remedy):
+            raise OperationRefused(RefusalCode.NOT_FOUND, REMOVED)
         if not in_foreground:
             return _enqueued(run)
         run.save()
     return run
+
+
+def was_removed(remedy: Remedy) -> bool:
+    """Tell whether another person removed the remedy, or its watch, since it was read."""
+    if remedy._state.adding:
+        return not Watch.objects.filter(pk=remedy.watch_id).exists()
+    return not Remedy.objects.filter(pk=remedy.pk).exists()
 
 
 def _fields(remedy: Remedy, arguments: Sequence[str]) -> dict[str, object]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.exceptions import ValidationError
 from django.db import connection
 from django.utils import timezone
 from django_q.models import OrmQ
@@ -17,7 +18,7 @@ from django_q.models import OrmQ
 from escalation import tasks
 from escalation.errors import RefusalCode
 from escalation.run import remedies
-from escalation.run.remedies import ask_to_run, carry_out, end_lost, save
+from escalation.run.remedies import accept, ask_to_run, carry_out, end_lost, save
 from escalation.supervisor import cooldowns, cycles
 from escalation.supervisor.cooldowns import Reached
 from escalation.supervisor.remedy_runs import Tier0Facts, tier0_objection
@@ -150,6 +151,19 @@ def test_a_run_whose_worker_died_is_ended(declare):
     assert [one.pk for one in end_lost()] == [run.pk]
     run.refresh_from_db()
     assert run.state == State.FAILED
+
+
+def test_a_remedy_that_was_removed_meanwhile_is_neither_run_nor_stored(declare):
+    row = declare("true")
+    Remedy.objects.all().delete()
+
+    with refused(RefusalCode.NOT_FOUND):
+        ask_to_run(row, (), by=None, by_name="ann")
+    with pytest.raises(ValidationError):
+        save(row, by="ann")
+    with refused(RefusalCode.NOT_FOUND):
+        accept(row, by="ann")
+    assert not Remedy.objects.exists()
 
 
 # Tier 0.
