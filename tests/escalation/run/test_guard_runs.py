@@ -119,51 +119,30 @@ def test_every_guard_has_a_case():
 
 
 @pytest.mark.parametrize("guard", Guard)
-def test_req7_a_guard_prevents_resume_and_puts_the_context_into_the_prompt(fake_cli, child, guard):
+def test_req7_a_guard_prevents_resume_and_hands_the_context_over(fake_cli, child, guard, settings):
     SPOIL[guard](child, fake_cli)
 
-    run(child)
+    ran = run(child)
 
     call = fake_cli.calls[1]
     assert "--resume" not in call.argv
     _before, inside, _after = FENCE.split(call.stdin)
     assert FOUND in inside
     assert ESCALATE["summary"] in inside
-
-
-@pytest.mark.parametrize("guard", Guard)
-def test_a_guard_is_stored_with_its_reason_and_the_facts(fake_cli, child, guard):
-    SPOIL[guard](child, fake_cli)
-
-    ran = run(child)
-
+    # The guard is stored with its reason and the facts.
     assert (ran.continued_by, ran.continued_guard) == (ContinuedBy.HANDOFF, guard)
     told = "it proved unusable" if guard == Guard.RETIRED else ran.continued_why
     assert f"could not be continued: {told}." in ran.prompt
     assert ran.continued_why in notes_of(ran, "fallback")[0]
     assert ran.continuation_facts["parent"]["tier"] == 1
     assert ran.continuation_facts["run"]["tier"] == 2
-
-
-@pytest.mark.parametrize("guard", Guard)
-def test_req7_a_handoff_is_stored_and_leaves_no_file(fake_cli, child, guard, settings):
-    SPOIL[guard](child, fake_cli)
-
-    ran = run(child)
-
+    # The handoff is stored and leaves no file.
     assert handoff_files(settings.CLAUDEOPS_STATE_DIR) == []
     assert ran.handoff is not None
     assert ran.handoff["source_session"] == child.parent_session_id
     assert FOUND in str(ran.handoff["content"])
-
-
-@pytest.mark.parametrize("guard", Guard)
-def test_a_session_by_handoff_has_its_own_conversation(fake_cli, child, guard):
-    SPOIL[guard](child, fake_cli)
-
-    ran = run(child)
-
-    assert ran.session_id == fake_cli.calls[1].flag("--session-id")
+    # The session has a conversation of its own.
+    assert ran.session_id == call.flag("--session-id")
     assert ran.session_id != conversation_of(child)
     assert (ran.status, ran.cycle.outcome) == (Session.Status.COMPLETED, "healthy")
 
