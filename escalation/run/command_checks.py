@@ -48,6 +48,8 @@ from sessions_app.tiers import LOWEST_TIER
 BASH = "Bash"
 # Beginnings of the result of a command that ran and failed; other errors are the CLI's refusals.
 RAN_AND_FAILED = ("Exit code", "Command failed", "Command timed out")
+# The whole result of a command that the CLI killed before it printed anything.
+KILLED = ("Exit code 130", "Exit code 137", "Exit code 143")
 
 
 class BypassCheck:
@@ -56,12 +58,19 @@ class BypassCheck:
     The policy decides before a command runs, so a result without a decision means that the command
     bypassed the sandbox (for example, a CLI that ignores the shell prefix). Decisions come from
     the command runner's threads, lines from the thread that reads the CLI.
+
+    A CLI that is stopped kills its commands, sometimes before their client has asked for a
+    decision: from then on a killed command without output is no sign that it has run.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._decided: Counter[str] = Counter()
         self._asked: dict[str, str] = {}
+        self._is_stopping = False
+
+    def note_stop(self) -> None:
+        self._is_stopping = True
 
     def decided(self, command: str) -> None:
         with self._lock:
@@ -75,7 +84,9 @@ class BypassCheck:
                 self._asked[shape.text_in(call.get("id"))] = command
         for result in shape.results_of(line):
             command = self._asked.pop(shape.text_in(result.get("tool_use_id")), "")
-            if command and _has_run(result) and not self._was_decided(command):
+            if not command or not _has_run(result) or self._was_decided(command):
+                continue
+            if not (self._is_stopping and shape.output_of(result).strip() in KILLED):
                 return command
         return ""
 

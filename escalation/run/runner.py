@@ -714,7 +714,7 @@ class CliRun:
                     on_tick=on_tick,
                     wakeup=self.commands.wakeup,
                     on_start=on_start,
-                    on_stopping=self.facts.note_stop,
+                    on_stopping=self._note_stop,
                 ),
                 traces=plan.traces,
             )
@@ -731,7 +731,7 @@ class CliRun:
                 on_tick=on_tick,
                 wakeup=self.commands.wakeup,
                 on_start=on_start,
-                on_stopping=self.facts.note_stop,
+                on_stopping=self._note_stop,
                 silence_budget=self._silence_budget,
                 uncounted=lambda: approvals.waited_seconds,
             ),
@@ -782,6 +782,10 @@ class CliRun:
                 f"A command ran without a decision of the command policy: {command}",
                 by_fault=True,
             )
+
+    def _note_stop(self) -> None:
+        self.facts.note_stop()
+        self.commands.bypass.note_stop()
 
     def _silence_budget(self) -> float:
         """Seconds of silence allowed: longer during a tool call, and without waits for people."""

@@ -54,6 +54,24 @@ def test_a_failed_command_needs_a_decision_too():
     assert commands.look_at(result("Exit code 1", failed=True)) == "false"
 
 
+def test_a_command_killed_by_a_stop_before_it_asked_needs_no_decision():
+    commands = BypassCheck()
+    commands.look_at(call("sleep 30"))
+    commands.note_stop()
+
+    assert commands.look_at(result("Exit code 137", failed=True)) == ""
+
+
+def test_a_killed_command_needs_a_decision_without_a_stop_or_with_output():
+    commands = BypassCheck()
+    commands.look_at(call("sleep 30", "t1"))
+    commands.look_at(call("sleep 31", "t2"))
+
+    assert commands.look_at(result("Exit code 137", "t1", failed=True)) == "sleep 30"
+    commands.note_stop()
+    assert commands.look_at(result("Exit code 137\nweb", "t2", failed=True)) == "sleep 31"
+
+
 def test_call_refused_by_the_cli_needs_no_decision():
     commands = BypassCheck()
     commands.look_at(call("helm list"))
