@@ -55,7 +55,7 @@ EXPECTED = {
     "cycle_events": LOGIN + GLANCE + 3,
     "session_commands": LOGIN + GLANCE + 2,
     "sandbox": LOGIN + GLANCE + 3,
-    "health": LOGIN + GLANCE + 6 + DATABASE_SIZE,
+    "health": LOGIN + GLANCE + 7 + DATABASE_SIZE,
     "autonomy": LOGIN + GLANCE + 4,
     "watches": LOGIN + GLANCE + 4,
     "watch": LOGIN + GLANCE + 8,
