@@ -31,13 +31,16 @@ from sessions_app.history.chain import chain_of_cycle
 from sessions_app.history.incidents import (
     LONGEST_NOTE,
     SNOOZES,
+    FoundByCount,
     IncidentCost,
     IncidentFigures,
     KnownCost,
     backing_off,
     cost_of,
+    disagreements,
     failed_remedies,
     figures_since,
+    found_by_counts,
     linked_incidents,
     snooze_until,
     wish_of,
@@ -92,6 +95,9 @@ class IncidentList:
     rows: tuple[InboxRow, ...]
     """Resolved incidents of this page."""
     figures: IncidentFigures
+    found_by: tuple[FoundByCount, ...]
+    disagreements: list[dict[str, Any]]
+    """Reports that said healthy while a probe said down, by tier and model."""
     address: str
 
 
@@ -151,6 +157,8 @@ def load_incidents(parameters: QueryDict) -> IncidentList:
         page=page,
         rows=tuple(map(row_of, page.rows)),
         figures=figures_since(timezone.now() - FIGURES_OVER),
+        found_by=found_by_counts(timezone.now() - FIGURES_OVER),
+        disagreements=disagreements(timezone.now() - FIGURES_OVER),
         address=address_without_page(parameters),
     )
 

@@ -211,6 +211,9 @@ def unresolved_incidents() -> IncidentQuerySet:
     return rows.select_related("watch", "owner").order_by("-severity", "first_seen_at", "pk")
 
 
+EVENTS_SEARCHED = 5_000
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundByCount:
     """Number of incidents by who found them, and how long it took to notice them."""
@@ -243,8 +246,14 @@ def found_by_counts(since: datetime) -> tuple[FoundByCount, ...]:
 
 
 def disagreements(since: datetime) -> list[dict[str, Any]]:
-    """Return how often a report said healthy while a probe said down, by tier and model."""
-    rows = IncidentEvent.objects.filter(kind=Step.CONTRADICTED, at__gte=since)
+    """Return how often a report said healthy while a probe said down, by tier and model.
+
+    Only the latest events are searched, along the index that leaves out `seen`.
+    """
+    latest = IncidentEvent.objects.exclude(kind=Step.SEEN).order_by("-pk").values("pk")
+    rows = IncidentEvent.objects.filter(
+        pk__in=latest[:EVENTS_SEARCHED], kind=Step.CONTRADICTED, at__gte=since
+    )
     counted = rows.values("session__tier", "session__model").annotate(times=Count("pk"))
     return [
         {"tier": row["session__tier"], "model": row["session__model"], "times": row["times"]}

@@ -278,3 +278,13 @@ def test_incidents_are_counted_by_who_found_them(watch):
     assert (by_probe.found_by, by_probe.count) == ("a probe", 1)
     assert by_probe.notice_seconds == pytest.approx(40, abs=5)
     assert (by_model.count, by_model.notice_seconds) == (1, None)
+
+
+def test_the_page_of_the_incidents_counts_who_found_them_and_disagreements(watch, operator_client):
+    a_probe(watch)
+    ended(watch, WELL)
+
+    page = operator_client.get("/incidents/").content.decode()
+
+    assert "a model: 1" in page
+    assert "Reported healthy while a probe was down: Tier 1" in page

@@ -47,7 +47,7 @@ MOST = 12
 EXPECTED = {
     "overview": LOGIN + GLANCE + 6 + BUDGETS,
     "start": LOGIN + GLANCE + 2,
-    "incidents": LOGIN + GLANCE + 5,
+    "incidents": LOGIN + GLANCE + 7,
     "incident": LOGIN + GLANCE + 8,
     "sessions": LOGIN + GLANCE + 2,
     "session": LOGIN + GLANCE + 7,
