@@ -952,6 +952,7 @@ class RefusedDeliveriesAdmin(PastAdmin):
     list_display = ["minute", "source", "reason", "count"]
     list_filter = ["reason"]
     list_select_related = ["source"]
+    search_fields = ["source__name", "reason"]
     ordering = ["-minute"]
 
 
