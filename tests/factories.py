@@ -30,6 +30,7 @@ from sessions_app.models import (
     Message,
     Notification,
     PeriodCost,
+    Probe,
     Remedy,
     RemedyRun,
     SandboxProof,
@@ -75,6 +76,17 @@ class WatchFactory(ModelFactory):
     max_tier = 3
     dry_run = False
     approval = ""
+
+
+class ProbeFactory(ModelFactory):
+    class Meta:
+        model = Probe
+
+    watch = SubFactory(WatchFactory)
+    name = Sequence(lambda n: f"probe-{n}")
+    service = "web"
+    kind = Probe.Kind.TCP
+    target = "127.0.0.1:9"
 
 
 class RemedyFactory(ModelFactory):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.utils import timezone
@@ -70,6 +71,11 @@ def _named(watch: Watch, name: str) -> Probe:
             RefusalCode.NOT_FOUND, f"{watch.name} has no probe {name}; it has: {known or 'none'}."
         )
     return probe
+
+
+def heartbeat_address(probe: Probe) -> str:
+    """Returns the address that the job calls: that of alerts, which serves heartbeats too."""
+    return f"{settings.CLAUDEOPS_INGRESS_URL.rstrip('/')}/heartbeat/{probe.token}"
 
 
 def mute(probe: Probe, seconds: int) -> Probe:

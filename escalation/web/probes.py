@@ -5,21 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
+from django import forms
+from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods, require_safe
 
+from escalation.errors import OperationRefused
+from escalation.probes import manage
 from escalation.probes.results import NotAPing, added, percentile, ping_of
 from escalation.probes.store import day_of, five_minutes_of
-from sessions_app.access.permissions import needs
-from sessions_app.access.roles import Right
-from sessions_app.models import HeartbeatPing, Probe, ProbeSum, Watch
+from escalation.probes.targets import OPTIONS
+from sessions_app.access.permissions import acting, needs
+from sessions_app.access.roles import Right, note_added, note_changed, note_removed
+from sessions_app.models import HeartbeatPing, Maintenance, Probe, ProbeSum, Watch
 from sessions_app.redaction.redact import redacted
 
 ONE_IN = timedelta(seconds=1)
@@ -72,11 +78,178 @@ def load_probes(watch: Watch, now: datetime | None = None) -> tuple[ProbeRow, ..
     return tuple(_row(probe, sums, days, fives[::-1]) for probe in probes)
 
 
+class ProbeForm(forms.Form):
+    """A new probe, in the words of `claudeops probe add`; `manage.add` validates them."""
+
+    name = forms.CharField(max_length=100, help_text="Unique in the watch, like web-http.")
+    service = forms.CharField(max_length=200, help_text="Service of the watch, as in its reports.")
+    kind = forms.ChoiceField(choices=Probe.Kind.choices)
+    target = forms.CharField(
+        max_length=2_000,
+        required=False,
+        help_text="Address, HOST:PORT, name, command or path; empty for a heartbeat.",
+    )
+    every = forms.CharField(max_length=20, initial="60s", help_text="At least 5s.")
+    timeout = forms.CharField(
+        label="Time-out",
+        max_length=20,
+        initial="10s",
+        help_text="For a heartbeat: how much later it may come.",
+    )
+    fail_after = forms.IntegerField(
+        initial=2, help_text="Failures in a row after which the service is down."
+    )
+    recover_after = forms.IntegerField(
+        initial=2, help_text="Good results in a row after which it is up again."
+    )
+    needs = forms.CharField(
+        max_length=500,
+        required=False,
+        help_text="Probes whose failure explains the failure of this one, with commas.",
+    )
+    options = forms.CharField(
+        max_length=2_000,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 2, "spellcheck": "false"}),
+        help_text=f"NAME=VALUE, one in a line: {', '.join(OPTIONS)}.",
+    )
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{"label_suffix": "", **options})
+        for field in self.fields.values():
+            field.widget.attrs.update({"autocapitalize": "none", "autocomplete": "off"})
+
+    def added_to(self, watch: Watch) -> Probe | None:
+        """Adds the probe; without one the form has the reason as an error."""
+        if not self.is_valid():
+            return None
+        given = self.cleaned_data
+        pairs = (line.partition("=") for line in given["options"].splitlines() if line.strip())
+        try:
+            return manage.add(
+                watch,
+                **{key: given[key].strip() for key in ("name", "service", "kind", "target")},
+                interval_seconds=manage.seconds_in(given["every"]),
+                timeout_seconds=manage.seconds_in(given["timeout"]),
+                fail_after=given["fail_after"],
+                recover_after=given["recover_after"],
+                needs=[name.strip() for name in given["needs"].split(",") if name.strip()],
+                options={name.strip(): value.strip() for name, _equals, value in pairs},
+            )
+        except OperationRefused as refused:
+            self.add_error(None, str(refused))
+            return None
+
+
+NOT_TAKEN = 422
+
+
 @needs(Right.SEE)
 @require_safe
 def probes(request: HttpRequest, pk: int) -> HttpResponse:
+    return show_probes(request, get_object_or_404(Watch, pk=pk), ProbeForm())
+
+
+def show_probes(request: HttpRequest, watch: Watch, form: ProbeForm) -> HttpResponse:
+    """Renders the page, with the errors of a form that was refused."""
+    windows = Maintenance.windows_of(watch)
+    context = {
+        "watch": watch,
+        "probes": load_probes(watch),
+        "form": form,
+        "windows": windows,
+        "in_maintenance": any(window.holds_now for window in windows),
+    }
+    status = NOT_TAKEN if form.is_bound and form.errors else 200
+    return render(request, "web/probes.html", context, status=status)
+
+
+@acting(Right.CHANGE_WATCHES)
+def add_probe(request: HttpRequest, pk: int) -> HttpResponse:
+    watch, form = get_object_or_404(Watch, pk=pk), ProbeForm(request.POST)
+    probe = form.added_to(watch)
+    if probe is None:
+        return show_probes(request, watch, form)
+    note_added(request.user, probe)
+    told = f"The probe {probe.name} was added. It runs within seconds."
+    if probe.kind == Probe.Kind.HEARTBEAT:
+        told = (
+            f"The heartbeat {probe.name} was added. Call this address when the job has succeeded: "
+            f"{manage.heartbeat_address(probe)}"
+        )
+    messages.success(request, told)
+    return redirect("web:probes", pk)
+
+
+@acting(Right.RUN)
+def run_probe(request: HttpRequest, pk: int) -> HttpResponse:
+    probe = get_object_or_404(Probe, pk=pk)
+    if probe.kind == Probe.Kind.HEARTBEAT:
+        messages.warning(request, "A heartbeat is called, not run.")
+    else:
+        manage.ask_for_run(probe)
+        messages.success(request, f"{probe.name} runs within seconds. Load the page again then.")
+    return redirect("web:probes", probe.watch_id)
+
+
+@acting(Right.HANDLE_INCIDENTS)
+def mute_probe(request: HttpRequest, pk: int) -> HttpResponse:
+    """Mutes a probe for a time; 0 ends it."""
+    probe = get_object_or_404(Probe, pk=pk)
+    try:
+        manage.mute(probe, manage.seconds_in(request.POST.get("for", "")))
+    except OperationRefused as refused:
+        messages.warning(request, str(refused))
+    else:
+        muted = "is muted" if probe.is_muted else "is no longer muted"
+        note_changed(request.user, probe, f"The probe {muted}.")
+        messages.success(request, f"{probe.name} {muted}.")
+    return redirect("web:probes", probe.watch_id)
+
+
+@acting(Right.CHANGE_WATCHES)
+def remove_probe(request: HttpRequest, pk: int) -> HttpResponse:
+    probe = get_object_or_404(Probe, pk=pk)
+    if request.POST.get("confirm") != "on":
+        messages.warning(request, "Nothing was removed: tick the box to confirm.")
+        return redirect("web:probes", probe.watch_id)
+    note_removed(request.user, probe)
+    manage.remove(probe)
+    messages.success(request, f"The probe {probe.name} was removed with its history.")
+    return redirect("web:probes", probe.watch_id)
+
+
+@acting(Right.HANDLE_INCIDENTS)
+def start_maintenance(request: HttpRequest, pk: int) -> HttpResponse:
+    watch, duration = get_object_or_404(Watch, pk=pk), request.POST.get("for", "").strip()
+    try:
+        window = manage.start_maintenance(
+            watch,
+            service=request.POST.get("service", ""),
+            seconds=manage.seconds_in(duration) if duration else None,
+            is_weekly=request.POST.get("weekly") == "on",
+            reason=request.POST.get("reason", ""),
+            by=request.user,  # type: ignore[arg-type]
+        )
+    except OperationRefused as refused:
+        messages.warning(request, str(refused))
+    else:
+        note_added(request.user, window)
+        messages.success(request, f"{watch.name} is in maintenance: failures start nothing.")
+    return redirect("web:probes", pk)
+
+
+@acting(Right.HANDLE_INCIDENTS)
+def end_maintenance(request: HttpRequest, pk: int) -> HttpResponse:
     watch = get_object_or_404(Watch, pk=pk)
-    return render(request, "web/probes.html", {"watch": watch, "probes": load_probes(watch)})
+    try:
+        for window in manage.end_maintenance(watch):
+            note_changed(request.user, window, "Ended.")
+    except OperationRefused as refused:
+        messages.warning(request, str(refused))
+    else:
+        messages.success(request, f"The maintenance of {watch.name} has ended.")
+    return redirect("web:probes", pk)
 
 
 def _row(

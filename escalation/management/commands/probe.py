@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from escalation.errors import OperationRefused, RefusalCode
-from escalation.management.arguments import address_of, watch_named
+from escalation.management.arguments import watch_named
 from escalation.management.commands.run_cycle import confirm_or_stop
 from escalation.management.output import ExitCode, Refused, TerminalCommand
 from escalation.probes import manage
@@ -116,7 +116,7 @@ class Command(TerminalCommand):
         self.stdout.write(probe_line(probe))
         if options["verb"] == "add" and probe.kind == Probe.Kind.HEARTBEAT:
             self.stdout.write(
-                f"Call it when the job has succeeded: {heartbeat_address(probe)}\n"
+                f"Call it when the job has succeeded: {manage.heartbeat_address(probe)}\n"
                 "Add /start before the job, /fail or its exit code after it; a body is kept."
             )
 
@@ -124,7 +124,7 @@ class Command(TerminalCommand):
         if probe.kind == Probe.Kind.HEARTBEAT:
             raise Refused(
                 RefusalCode.INVALID_CHOICE,
-                f"A heartbeat is called, not run. Its address: {heartbeat_address(probe)}",
+                f"A heartbeat is called, not run. Its address: {manage.heartbeat_address(probe)}",
             )
         result = run_now(probe)
         if options["json"]:
@@ -194,10 +194,6 @@ def iso(at: datetime | None) -> str | None:
     return at.isoformat() if at else None
 
 
-def heartbeat_address(probe: Probe) -> str:
-    return address_of(f"/heartbeat/{probe.token}")
-
-
 def probe_line(probe: Probe) -> str:
     since = f" since {moment_text(probe.since)}" if probe.since else ""
     marks = [
@@ -232,7 +228,7 @@ def probe_as_data(probe: Probe) -> dict[str, Any]:
         "last_output": probe.last_output,
         "is_flapping": probe.is_flapping,
         "muted_until": iso(probe.muted_until),
-        "address": heartbeat_address(probe) if probe.kind == Probe.Kind.HEARTBEAT else None,
+        "address": manage.heartbeat_address(probe) if probe.kind == Probe.Kind.HEARTBEAT else None,
     }
 
 

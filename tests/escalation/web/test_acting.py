@@ -5,7 +5,10 @@ from __future__ import annotations
 import html
 import re
 import socket
+from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission
@@ -23,8 +26,11 @@ from sessions_app.models import (
     Channel,
     Cycle,
     Incident,
+    IncidentEvent,
+    Maintenance,
     Manifest,
     PauseSwitch,
+    Probe,
     RateLimit,
     Remedy,
     RemedyRun,
@@ -39,6 +45,7 @@ from tests.factories import (
     ChannelFactory,
     CycleFactory,
     IncidentFactory,
+    ProbeFactory,
     RemedyFactory,
     SandboxProofFactory,
     SessionEventFactory,
@@ -98,6 +105,7 @@ def subject(workdir) -> dict[str, int]:
         "approvals": ApprovalFactory(session=waiting).pk,
         "channels": ChannelFactory().pk,
         "sources": SourceFactory().pk,
+        "probes": ProbeFactory(watch=watch).pk,
         "remedies": RemedyFactory(watch=watch, parameters="", command=["docker", "ps"]).pk,
     }
 
@@ -123,6 +131,8 @@ def everything() -> list[object]:
         list(Change.objects.values()),
         list(Remedy.objects.values()),
         list(RemedyRun.objects.values()),
+        list(Probe.objects.values()),
+        list(Maintenance.objects.values()),
         OrmQ.objects.count(),
     ]
 
@@ -140,55 +150,65 @@ def test_the_test_finds_the_acting_endpoints():
     assert {"follow_up", "fork_session", "retry_session", "escalate_session"} <= set(ENDPOINTS)
 
 
-@every_endpoint
-def test_an_anonymous_visitor_is_sent_to_the_login(client, subject, name):
+def test_an_anonymous_visitor_is_sent_to_the_login(client, subject):
     before = everything()
 
-    response = client.post(address(name, subject), FORM)
+    answers = {name: client.post(address(name, subject), FORM) for name in ENDPOINTS}
 
-    assert response.status_code == 302
-    assert response.url.startswith(reverse("login"))
+    places = {name: answer.headers.get("Location", "") for name, answer in answers.items()}
+    login = reverse("login")
+    assert {name: place for name, place in places.items() if not place.startswith(login)} == {}
     assert everything() == before
 
 
-@every_endpoint
-def test_it_acts_only_on_post(operator_client, subject, name):
+def test_it_acts_only_on_post(operator_client, subject):
     before = everything()
 
-    assert operator_client.get(address(name, subject), FORM).status_code == 405
+    answers = {name: operator_client.get(address(name, subject), FORM) for name in ENDPOINTS}
+
+    assert other_than(405, answers) == {}
     assert everything() == before
 
 
-@every_endpoint
-def test_a_form_from_another_site_is_refused(operator, subject, name):
+def test_a_form_from_another_site_is_refused(operator, subject):
     strict = Client(enforce_csrf_checks=True)
     strict.force_login(operator)
     before = everything()
 
-    assert strict.post(address(name, subject), FORM).status_code == 403
+    answers = {name: strict.post(address(name, subject), FORM) for name in ENDPOINTS}
+
+    assert other_than(403, answers) == {}
     assert everything() == before
 
 
-@every_endpoint
 @pytest.mark.parametrize("staff", [False, True])
-def test_a_viewer_is_told_which_role_is_needed(subject, name, staff):
-    before = everything()
+def test_a_viewer_is_told_which_role_is_needed(subject, staff):
+    client, before = a_client("viewer", is_staff=staff), everything()
 
-    response = a_client("viewer", is_staff=staff).post(address(name, subject), FORM)
+    answers = {name: client.post(address(name, subject), FORM) for name in ENDPOINTS}
 
-    assert response.status_code == 403
-    assert "that takes the role" in html.unescape(response.content.decode())
+    assert other_than(403, answers) == {}
+    texts = {name: html.unescape(answer.content.decode()) for name, answer in answers.items()}
+    assert [name for name, text in texts.items() if "that takes the role" not in text] == []
     assert everything() == before
 
 
-@every_endpoint
-def test_permissions_of_django_decide_nothing(subject, name):
+def test_permissions_of_django_decide_nothing(subject):
     user = user_with("viewer", is_staff=True)
     user.user_permissions.set(Permission.objects.all())
     client = Client()
     client.force_login(user)
 
-    assert client.post(address(name, subject), FORM).status_code == 403
+    answers = {name: client.post(address(name, subject), FORM) for name in ENDPOINTS}
+
+    assert other_than(403, answers) == {}
+
+
+def other_than(code: int, answers: Mapping[str, Any]) -> dict[str, int]:
+    """The endpoints that gave another answer, with its code."""
+    return {
+        name: answer.status_code for name, answer in answers.items() if answer.status_code != code
+    }
 
 
 @every_endpoint
@@ -234,6 +254,9 @@ def pages(client: Client, subject: dict[str, int]) -> str:
         reverse("web:incident", args=[subject["incidents"]]),
         reverse("web:change", args=[subject["changes"]]),
         reverse("web:autonomy", args=[subject["watches"]]),
+        reverse("web:probes", args=[subject["watches"]]),
+        reverse("web:watch_remedies", args=[subject["watches"]]),
+        *(reverse("web:remedy", args=[one.pk]) for one in Remedy.objects.all()),
         reverse("web:channels"),
         *(reverse("web:channel", args=[target.pk]) for target in Channel.objects.all()),
         reverse("web:sources"),
@@ -253,6 +276,27 @@ def let_manifest_wait(subject: dict[str, int]) -> None:
     )
 
 
+def let_remedies_wait(subject: dict[str, int], script: Path) -> None:
+    """A script that nobody has accepted, and a command that the record proposes."""
+    script.write_text("#!/bin/sh\n")
+    watch = Watch.objects.get(pk=subject["watches"])
+    RemedyFactory(watch=watch, parameters="", command=[str(script)])
+    incident, cycle = IncidentFactory(watch=watch, cause="db"), CycleFactory(watch=watch)
+    incident.cycles.add(cycle)
+    incident.events.create(kind=IncidentEvent.Kind.VERIFIED)
+    for _time in range(3):
+        session = SessionFactory(cycle=cycle, tier=2)
+        ChangeFactory(session=session, command="docker restart db", service="db", exit_code=0)
+        ApprovalFactory(
+            of_a_command=True,
+            session=session,
+            command="docker restart db",
+            grants=["docker"],
+            state=Approval.State.APPROVED,
+            used_at=timezone.now(),
+        )
+
+
 def test_a_role_that_may_not_act_sees_no_form(subject):
     WatchFactory(enabled=False)
     let_manifest_wait(subject)
@@ -269,13 +313,15 @@ def test_a_role_that_may_not_act_cannot_unpause(subject):
     assert forms_in(shown) == 0
 
 
-def test_a_role_that_may_act_sees_every_form(subject):
+def test_a_role_that_may_act_sees_every_form(subject, tmp_path):
     WatchFactory(enabled=False)
     in_an_hour = timezone.now() + timedelta(hours=1)
     RateLimit.objects.create(pk=RateLimit.THE_ONE, until=in_an_hour)
     ChannelFactory(enabled=False)
     SourceFactory(enabled=False)
     let_manifest_wait(subject)
+    let_remedies_wait(subject, tmp_path / "fix.sh")
+    Maintenance.objects.create(watch_id=subject["watches"])
     shown = pages(a_client("admin"), subject)
     pause("x")
 

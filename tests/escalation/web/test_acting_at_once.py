@@ -60,7 +60,7 @@ from escalation.run.recorder import Recorder
 from escalation.notifications import outbox, sending
 from escalation.web.urls import actions as urlpatterns
 from sessions_app.models.session import IllegalTransition
-from sessions_app.models import Remedy
+from sessions_app.models import Probe, Remedy
 from sessions_app.redaction.encryption import (encrypt_address)
 setup_test_environment()
 # No process of Apprise is started and nothing is sent.
@@ -144,7 +144,13 @@ remedies = dict(zip(finished, made(Remedy, [
     dict(watch=cycle.watch, name="look", description="Looks.", command=["docker", "ps"],
          kind="look") for cycle in finished.values()
 ])))
+probes = dict(zip(finished, made(Probe, [
+    dict(watch=cycle.watch, name="web", service="web", kind="tcp", target="127.0.0.1:9",
+         token=f"probe-{{place}}")
+    for place, cycle in finished.items()
+])))
 numbers = {{
+    "probes": numbers_of(probes),
     "remedies": numbers_of(remedies),
     "sources": numbers_of(sources),
     "channels": numbers_of(channels),

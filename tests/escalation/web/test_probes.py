@@ -9,8 +9,8 @@ from django.utils import timezone
 
 from escalation.probes.store import day_of, five_minutes_of
 from escalation.web.probes import latency_line, load_probes, mark_of
-from sessions_app.models import Probe, ProbeSum
-from tests.factories import WatchFactory
+from sessions_app.models import Maintenance, Probe, ProbeSum
+from tests.factories import WatchFactory, user_with
 from tests.tables import each_row
 
 NOW = timezone.now()
@@ -65,3 +65,128 @@ def test_the_page_shows_state_bars_and_output(operator_client, django_assert_num
     page = operator_client.get(f"/watches/{watch.pk}/probes/").content.decode()
     assert "&lt;b&gt;502" in page
     assert f'id="probe-{probe.pk}"' in page
+
+
+FORM = {
+    **{"name": "web-http", "service": "web", "kind": "http", "target": "http://127.0.0.1:1/"},
+    **{"every": "30s", "timeout": "5s", "fail_after": "3", "recover_after": "1"},
+    "options": "status=200-299\nlatency_ms = 500",
+}
+
+
+@pytest.fixture
+def watch(db):
+    return WatchFactory(name="shop")
+
+
+@pytest.fixture
+def probe(watch) -> Probe:
+    return Probe.objects.create(
+        watch=watch, name="web", service="web", kind="http", target="http://127.0.0.1:1/"
+    )
+
+
+def test_a_probe_is_added_on_the_page(operator_client, watch):
+    answer = operator_client.post(f"/watches/{watch.pk}/probes/add/", FORM)
+
+    assert answer.status_code == 302
+    added = Probe.objects.get()
+    assert (added.watch, added.name, added.kind) == (watch, "web-http", "http")
+    assert (added.interval_seconds, added.timeout_seconds) == (30, 5)
+    assert (added.fail_after, added.recover_after) == (3, 1)
+    assert added.options == {"status": "200-299", "latency_ms": 500}
+
+
+def test_a_heartbeat_is_added_with_its_address(operator_client, watch):
+    form = {**FORM, "kind": "heartbeat", "target": "", "options": ""}
+
+    page = operator_client.post(f"/watches/{watch.pk}/probes/add/", form, follow=True)
+
+    assert f"/heartbeat/{Probe.objects.get().token}" in page.content.decode()
+
+
+@each_row(
+    "wrong",
+    [
+        {"target": "ftp://x"},
+        {"target": ""},
+        {"every": "1s"},
+        {"every": "soon"},
+        {"options": "nonsense=1"},
+        {"needs": "nobody"},
+        {"name": ""},
+        {"kind": "smoke"},
+    ],
+)
+def test_a_wrong_probe_is_refused_and_its_form_is_kept(operator_client, watch, wrong):
+    answer = operator_client.post(f"/watches/{watch.pk}/probes/add/", {**FORM, **wrong})
+
+    assert answer.status_code == 422
+    assert 'role="alert"' in answer.content.decode()
+    assert not Probe.objects.exists()
+
+
+def test_a_name_that_is_taken_is_refused(operator_client, watch):
+    addresses = [f"/watches/{watch.pk}/probes/add/"] * 2
+
+    codes = [operator_client.post(address, FORM).status_code for address in addresses]
+
+    assert codes == [302, 422]
+    assert Probe.objects.count() == 1
+
+
+def test_a_probe_is_asked_to_run_on_the_page(operator_client, probe):
+    operator_client.post(f"/probes/{probe.pk}/run/")
+
+    probe.refresh_from_db()
+    assert probe.run_asked_at is not None
+
+
+def test_a_probe_is_muted_and_the_mute_ended_on_the_page(operator_client, probe):
+    found = []
+    for duration in ("2h", "for ever", "0"):
+        operator_client.post(f"/probes/{probe.pk}/mute/", {"for": duration})
+        probe.refresh_from_db()
+        found.append(probe.is_muted)
+
+    assert found == [True, True, False]
+
+
+def test_a_probe_is_removed_only_after_a_confirmation(operator_client, probe):
+    counts = []
+    for form in ({}, {"confirm": "on"}):
+        operator_client.post(f"/probes/{probe.pk}/remove/", form)
+        counts.append(Probe.objects.count())
+
+    assert counts == [1, 0]
+
+
+def test_maintenance_is_started_and_ended_on_the_page(operator_client, watch):
+    operator_client.post(
+        f"/watches/{watch.pk}/maintenance/start/", {"for": "1h", "reason": "backup"}
+    )
+    [window] = Maintenance.windows_of(watch)
+    page = operator_client.get(f"/watches/{watch.pk}/probes/").content.decode()
+    operator_client.post(f"/watches/{watch.pk}/maintenance/end/")
+
+    assert (window.holds_now, window.reason) == (True, "backup")
+    assert window.started_by is not None
+    assert f'action="/watches/{watch.pk}/maintenance/end/"' in page
+    assert Maintenance.windows_of(watch) == []
+
+
+def test_a_weekly_window_without_an_end_is_refused(operator_client, watch):
+    operator_client.post(f"/watches/{watch.pk}/maintenance/start/", {"for": "", "weekly": "on"})
+
+    assert Maintenance.windows_of(watch) == []
+
+
+def test_a_viewer_sees_probes_without_output_and_actions(client, probe):
+    client.force_login(user_with("viewer"))
+    Probe.objects.update(last_output="from a program")
+
+    page = client.get(f"/watches/{probe.watch_id}/probes/").content.decode()
+
+    assert "web" in page
+    assert "from a program" not in page
+    assert "<form" not in page.partition("<main")[2].partition("</main>")[0]
