@@ -44,14 +44,14 @@ class Source(models.Model):
         related_name="sources",
         help_text="Watch of the alerts that no route matches.",
     )
-    routes = models.TextField(
+    routes = OutsideTextField(
         blank=True,
         help_text="One route in each line: a label, =, its value, a space and the name of a watch.",
     )
     service_label = models.CharField(
         max_length=100, blank=True, help_text="Label that names the service; empty: the usual ones."
     )
-    paths = models.JSONField(
+    paths = OutsideJSONField(
         default=dict, blank=True, help_text="For any JSON: the dotted path of each field."
     )
     runs_again = models.BooleanField(

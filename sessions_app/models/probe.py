@@ -81,7 +81,7 @@ class Probe(models.Model):
         blank=True,
         help_text="Address, HOST:PORT, name, command or path; empty for a heartbeat.",
     )
-    options = models.JSONField(default=dict, blank=True, help_text="Expectations of its kind.")
+    options = OutsideJSONField(default=dict, blank=True, help_text="Expectations of its kind.")
     interval_seconds = models.PositiveIntegerField(
         default=60,
         validators=[MinValueValidator(SHORTEST_INTERVAL), MaxValueValidator(LONGEST_INTERVAL)],
@@ -237,7 +237,7 @@ class ProbeSum(models.Model):
     runs = models.PositiveIntegerField(default=0, help_text="Without those in maintenance.")
     failed = models.PositiveIntegerField(default=0)
     planned = models.PositiveIntegerField(default=0, help_text="Runs during maintenance.")
-    histogram = models.JSONField(
+    histogram = OutsideJSONField(
         default=list, help_text="Number of results by latency, in the buckets of `latency.py`."
     )
 

@@ -143,6 +143,7 @@ def test_what_is_said_in_a_terminal_is_a_session_of_its_own(scripted_api, watch_
     assert not Conversation.objects.exclude(in_use_by=None).exists()
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("cli_version", ["2.0.77"], indirect=True)
 def test_what_the_oldest_cli_does_in_a_terminal_goes_through_the_policy_of_tier_2(
     scripted_api, watch_cycle, person, cli_version

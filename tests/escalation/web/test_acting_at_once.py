@@ -23,8 +23,19 @@ pytestmark = pytest.mark.timeout(240)
 LEFT_OUT = {
     *("healthz", "readyz", "add_watch", "first_watch"),
     *("add_source", "test_source", "renew_source", "enable_source", "disable_source"),
+    *("add_probe", "run_probe", "mute_probe", "start_maintenance"),
 }
-ENDPOINTS = [str(route.name) for route in urlpatterns if route.name not in LEFT_OUT]
+# They change sources, remedies, probes and maintenance alone: raced with their own kind, with the
+# removal of their watch, and with the work of a worker.
+OF_ONE_KIND = ("_source", "_remedy", "_probe", "_maintenance")
+ENDPOINTS, BESIDE = (
+    [
+        name
+        for name in (str(route.name) for route in urlpatterns)
+        if name not in LEFT_OUT and name.endswith(OF_ONE_KIND) == is_beside
+    ]
+    for is_beside in (False, True)
+)
 OF_A_RUN = ["stop_session", "conclude", "put back"]
 OF_A_FINISHED_CYCLE = [
     *("follow_up", "fork_session", "retry_session", "escalate_session", "allow_session"),
@@ -36,6 +47,8 @@ OF_THE_OUTBOX = ["route notifications", "send message"]
 OF_CHANNELS = [name for name in ENDPOINTS if name.endswith("_channel")]
 PAIRS = [
     *combinations_with_replacement([*ENDPOINTS, *OF_A_WORKER], 2),
+    *combinations_with_replacement(BESIDE, 2),
+    *product(BESIDE, ["remove_watch", "edit_watch", *OF_A_WORKER]),
     *product([*OF_CHANNELS, "remove_watch"], OF_THE_OUTBOX),
     *combinations_with_replacement(OF_THE_OUTBOX, 2),
 ]

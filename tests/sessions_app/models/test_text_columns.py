@@ -14,17 +14,22 @@ from django.db import models
 from django.utils import timezone
 
 from sessions_app.models import (
+    Alert,
     Approval,
     Change,
     Channel,
     Conversation,
     Cycle,
+    Delivery,
+    HeartbeatPing,
     Incident,
     IncidentEvent,
     Manifest,
     Message,
     Notification,
     PauseSwitch,
+    Probe,
+    ProbeChange,
     RateLimit,
     Remedy,
     RemedyRun,
@@ -32,6 +37,7 @@ from sessions_app.models import (
     ServiceState,
     Session,
     SessionEvent,
+    Source,
     Watch,
 )
 from sessions_app.models.fields import OutsideCharField, OutsideJSONField, OutsideTextField, fitted
@@ -43,12 +49,14 @@ from tests.factories import (
     IncidentFactory,
     MessageFactory,
     NotificationFactory,
+    ProbeFactory,
     RemedyFactory,
     RemedyRunFactory,
     SandboxProofFactory,
     ServiceStateFactory,
     SessionEventFactory,
     SessionFactory,
+    SourceFactory,
     WatchFactory,
 )
 
@@ -106,6 +114,15 @@ NOT_SHORTENED = {
     "Transcript": dict.fromkeys(("project_key", "session_id", "subpath"), OWN),
     "TranscriptChunk": {"stored_as": OWN},
     "SandboxProof": dict.fromkeys(("host", "cli_fingerprint"), OWN),
+    "Source": {"token_hash": OWN, **dict.fromkeys(("name", "service_label"), VALIDATED)},
+    "Delivery": {"identity": OWN},
+    "Probe": {
+        **dict.fromkeys(("service", "name", "target"), VALIDATED),
+        **dict.fromkeys(("token", "recent"), OWN),
+    },
+    "ProbeChange": {"why_held": OWN},
+    "ProbeLease": {"host": VALIDATED},
+    "Maintenance": dict.fromkeys(("service", "reason"), VALIDATED),
 }
 UNBOUNDED_WITHOUT_OUTSIDE_TEXT = {("SearchText", "text")}
 
@@ -129,6 +146,14 @@ MAKE: dict[type[models.Model], Callable[[], models.Model]] = {
     Channel: ChannelFactory,
     SandboxProof: SandboxProofFactory,
     Watch: WatchFactory,
+    Source: SourceFactory,
+    Delivery: lambda: Delivery(source=SourceFactory(), size=1),
+    Alert: lambda: Alert(source=SourceFactory(), severity=2),
+    Probe: ProbeFactory,
+    ProbeChange: lambda: ProbeChange(
+        probe=ProbeFactory(), kind="down", status=2, at=timezone.now()
+    ),
+    HeartbeatPing: lambda: HeartbeatPing(probe=ProbeFactory(), at=timezone.now()),
 }
 
 
