@@ -142,7 +142,7 @@ def edit_source(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(Source, pk=pk)
     form = SourceForm(request.POST, instance=found)
     if not form.is_valid() or not _saved(form):
-        return show_source(request, Source.objects.get(pk=pk), form)
+        return show_source(request, get_object_or_404(Source, pk=pk), form)
     messages.success(request, f"{found.name} was changed.")
     return redirect("web:source", pk)
 

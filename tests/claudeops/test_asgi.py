@@ -142,6 +142,12 @@ def test_an_endless_body_is_refused():
     assert (status, read) == (413, 5)
 
 
+@pytest.fixture
+def nothing_refused_before() -> None:
+    """The counter is of the process, and other tests leave in it what was not yet stored."""
+    refusals._counts.clear()
+
+
 def delivered(*headers: tuple[bytes, bytes], chunks: tuple[bytes, ...]) -> tuple[int, int]:
     token = sources.add(Source(name="mine", kind="generic"), with_secret=False).token
     status, _headers, read = asked(ingress, f"/in/{token}", *headers, chunks=chunks)
@@ -149,6 +155,7 @@ def delivered(*headers: tuple[bytes, bytes], chunks: tuple[bytes, ...]) -> tuple
     return status, read
 
 
+@pytest.mark.usefixtures("nothing_refused_before")
 def test_a_delivery_with_a_too_large_content_length_is_counted_and_not_read():
     length = str(settings.DATA_UPLOAD_MAX_MEMORY_SIZE + 1).encode()
 
@@ -156,6 +163,7 @@ def test_a_delivery_with_a_too_large_content_length_is_counted_and_not_read():
     assert RefusedDeliveries.objects.get().reason == RefusedDeliveries.Reason.TOO_LARGE
 
 
+@pytest.mark.usefixtures("nothing_refused_before")
 def test_an_endless_delivery_is_counted_and_refused():
     chunk = b"x" * (settings.DATA_UPLOAD_MAX_MEMORY_SIZE // 4)
 

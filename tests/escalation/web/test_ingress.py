@@ -25,6 +25,7 @@ Reason = RefusedDeliveries.Reason
 
 @pytest.fixture(autouse=True)
 def _counts_at_once(monkeypatch):
+    deliveries.refusals._counts.clear()  # of other tests in this process
     monkeypatch.setattr(deliveries.refusals, "FLUSH_SECONDS", 0.0)
 
 

@@ -61,7 +61,7 @@ EXPECTED = {
     "watch": LOGIN + GLANCE + 8,
     "watch_remedies": LOGIN + GLANCE + 4,
     "remedy": LOGIN + GLANCE + 5,
-    "probes": LOGIN + GLANCE + 2,
+    "probes": LOGIN + GLANCE + 3,
     "services": LOGIN + GLANCE + 3,
     "events": LOGIN + GLANCE + 3,
     "channels": LOGIN + GLANCE + 4,
