@@ -35,8 +35,7 @@ from escalation.notifications.outbox import notify
 from escalation.queue import installation_lock
 from sessions_app.history.claims import claims_in
 from sessions_app.history.incidents import LONGEST_NOTE, linked_incidents
-from sessions_app.history.probes import by_service, failing_by_service
-from sessions_app.history.services import display_name, one_spelling
+from sessions_app.history.services import by_service, display_name, failing_by_service, one_spelling
 from sessions_app.models import (
     Alert,
     Approval,

@@ -17,8 +17,7 @@ from escalation.probes.results import Result
 from escalation.probes.states import ProbeState, Step
 from escalation.queue import installation_lock, own_labels
 from escalation.supervisor.cycles import wake
-from sessions_app.history.probes import is_down
-from sessions_app.history.services import one_spelling
+from sessions_app.history.services import is_down, one_spelling
 from sessions_app.models import (
     HeartbeatPing,
     Maintenance,

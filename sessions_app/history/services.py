@@ -1,4 +1,4 @@
-"""Normalised names of services, and the rebuild and check of `ServiceState` from reports."""
+"""Names of services, probes by service, and the rebuild of `ServiceState` from reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sessions_app.models import Cycle, ServiceState, Session
+from sessions_app.models import Cycle, Probe, ServiceState, Session
 from sessions_app.models.incident import KEPT, ReportedService
 from sessions_app.text import clean, one_line
 
@@ -127,3 +127,22 @@ def _last(marks: list[tuple[int, str]]) -> str:
         return "nothing"
     cycle, status = marks[-1]
     return f"{status} in cycle {cycle} ({len(marks)} cycles)"
+
+
+def by_service(probes: Iterable[Probe]) -> dict[str, list[Probe]]:
+    """Return probes by the normalised name of their service, which is the cause of incidents."""
+    found: dict[str, list[Probe]] = {}
+    for probe in probes:
+        found.setdefault(one_spelling(probe.service), []).append(probe)
+    return found
+
+
+def failing_by_service(watch: int) -> dict[str, list[Probe]]:
+    """Return the probes of a watch that are down and not held back, by service."""
+    return by_service(Probe.objects.failing().filter(watch=watch))
+
+
+def is_down(watch: int, service: str) -> bool:
+    """Return True if any probe of a service is down, also one that is held back."""
+    down = Probe.objects.filter(watch=watch, state=Probe.State.DOWN)
+    return one_spelling(service) in by_service(down)

@@ -247,7 +247,6 @@ def test_a_running_installation_is_not_replaced(played: Installation):
     assert f"process {worker.pid}" in done.stderr
 
 
-@pytest.mark.prove  # stored databases of earlier versions are upgraded in tests/test_upgrade.py
 def test_a_backup_of_an_older_version_is_upgraded(older: Installation, other: Installation):
     ahead = older.manage("upgrade", "--check")
 

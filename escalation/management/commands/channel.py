@@ -10,6 +10,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 
 from escalation.errors import RefusalCode
+from escalation.management.arguments import watch_named
 from escalation.management.commands.run_cycle import confirm_or_stop
 from escalation.management.output import Refused, TerminalCommand, waiting
 from escalation.notifications import sending
@@ -68,7 +69,7 @@ class Command(TerminalCommand):
             quiet_until=end.strip() or None,
             digest_at=options["digest"],
         )
-        watches = [_watch(name).pk for name in options["watch"]]
+        watches = [watch_named(name).pk for name in options["watch"]]
         if bool(begin.strip()) != bool(end.strip()):
             raise Refused(
                 RefusalCode.INVALID_ARGUMENTS, "Quiet hours are written like 22:00-07:00."
@@ -126,15 +127,6 @@ def _named(name: str) -> Channel:
             f"There is no channel {name}. Channels: {names}." if names else NO_CHANNEL,
         )
     return channel
-
-
-def _watch(name: str) -> Watch:
-    watch = Watch.objects.filter(name=name).first()
-    if watch is None:
-        raise Refused(
-            RefusalCode.NOT_FOUND, f"There is no watch {name}: `claudeops watch list` names them."
-        )
-    return watch
 
 
 def _line(channel: Channel) -> str:

@@ -10,9 +10,10 @@ from escalation.alerts import sources
 from escalation.alerts.deliveries import send_test
 from escalation.alerts.sources import NewSource
 from escalation.errors import OperationRefused, RefusalCode
+from escalation.management.arguments import watch_named
 from escalation.management.commands.run_cycle import confirm_or_stop
 from escalation.management.output import Refused, TerminalCommand
-from sessions_app.models import Delivery, Source, Watch
+from sessions_app.models import Delivery, Source
 from sessions_app.models.alert import SourceKind
 from sessions_app.text import clean
 
@@ -137,7 +138,7 @@ def _added(options: dict[str, Any]) -> NewSource:
     source = Source(
         name=options["name"],
         kind=options["kind"],
-        watch=_watch(options["watch"]) if options["watch"] else None,
+        watch=watch_named(options["watch"]) if options["watch"] else None,
         routes="\n".join(map(_route, options["route"])),
         service_label=options["service_label"],
         paths=dict(map(_path, options["path"])),
@@ -173,15 +174,6 @@ def _named(name: str) -> Source:
             f"There is no source {name}. Sources: {names}." if names else NO_SOURCE,
         )
     return source
-
-
-def _watch(name: str) -> Watch:
-    watch = Watch.objects.filter(name=name).first()
-    if watch is None:
-        raise Refused(
-            RefusalCode.NOT_FOUND, f"There is no watch {name}: `claudeops watch list` names them."
-        )
-    return watch
 
 
 def _line(source: Source) -> str:

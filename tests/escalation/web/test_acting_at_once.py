@@ -1,4 +1,4 @@
-"""Every pair of acting endpoints at once on PostgreSQL, and each with the work of a worker.
+"""Pairs of acting endpoints at once on PostgreSQL, and each with the work of a worker.
 
 Each pair acts on rows of its own: a finished cycle, one that waits for an approval and one that
 runs. A trigger lets changed rows stay locked for a moment, so that two transactions which take
@@ -28,14 +28,10 @@ LEFT_OUT = {
 # They change sources, remedies, probes and maintenance alone: raced with their own kind, with the
 # removal of their watch, and with the work of a worker.
 OF_ONE_KIND = ("_source", "_remedy", "_probe", "_maintenance")
-ENDPOINTS, BESIDE = (
-    [
-        name
-        for name in (str(route.name) for route in urlpatterns)
-        if name not in LEFT_OUT and name.endswith(OF_ONE_KIND) == is_beside
-    ]
-    for is_beside in (False, True)
-)
+WITH_ALL = {"run_remedy", "adopt_remedy"}
+RACED = [str(route.name) for route in urlpatterns if route.name not in LEFT_OUT]
+BESIDE = [name for name in RACED if name.endswith(OF_ONE_KIND) and name not in WITH_ALL]
+ENDPOINTS = [name for name in RACED if name not in BESIDE]
 OF_A_RUN = ["stop_session", "conclude", "put back"]
 OF_A_FINISHED_CYCLE = [
     *("follow_up", "fork_session", "retry_session", "escalate_session", "allow_session"),
