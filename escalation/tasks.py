@@ -9,7 +9,7 @@ from __future__ import annotations
 from django.conf import settings
 
 from escalation.agent.binary import credentials_configured, no_credentials
-from escalation.drills.drill import verify_drills
+from escalation.drills import drill
 from escalation.errors import CannotRun, CycleActive, OperationRefused
 from escalation.incidents import recorder
 from escalation.queue import is_turn_of, start_waiting, wait_for_slot
@@ -53,6 +53,12 @@ def run_remedy(number: int) -> str:
 
 
 @with_redacted_failure
+def wake_drill(number: int) -> str:
+    """Plays the probe or the alerts that start a drill."""
+    return drill.wake_drill(Cycle.objects.get(pk=number))
+
+
+@with_redacted_failure
 def recover_orphans() -> str:
     recovered = recover()
     for run in remedies.end_lost():
@@ -74,7 +80,7 @@ def verify_fixes() -> str:
     """Starts the cycles that verify fixes whose waiting time is over."""
     if PauseSwitch.is_on():
         return "Claude Ops is paused: fixes are verified later."
-    started = verify_drills()
+    started = drill.verify_drills()
     if credentials_configured():
         started += verification.verify_due()
     elif verification.due().filter(drill="").exists():

@@ -42,7 +42,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "probes": ("supervisor", "sandbox"),
     "alerts": ("supervisor",),
     "worker": ("run", "probes", "alerts"),
-    "drills": ("supervisor",),
+    "drills": ("run", "probes", "alerts"),
     "sandbox.proof": ("worker", "drills"),
     "web": ("worker", "drills"),
     ENTRY_POINTS: ("web", "sandbox.proof"),

@@ -346,12 +346,12 @@ class Batch:
 
     def _wake_for(self, watch: Watch, alerts: Sequence[Alert], members: Sequence[Alert]) -> None:
         facts = [
-            replace(self._fact(alert), severity=self._severity(watch, alert, alerts))
+            replace(fact_of(alert), severity=self._severity(watch, alert, alerts))
             for alert in alerts[:MOST_FACTS]
         ]
         others = [*alerts[MOST_FACTS:], *members]
         if others:
-            facts.append(self._storm_fact(alerts[0], others))
+            facts.append(storm_fact(alerts[0], others))
         woken = self.woken[watch.pk] = wake(watch, facts)
         by_cause = {incident.cause: incident for incident in woken.incidents}
         for incident in woken.incidents:
@@ -402,7 +402,7 @@ class Batch:
                 line = f"Resolved: {', '.join(one.summary for one in members[:NAMED])}"
                 self.lines.append((incident.pk, cut(line, LONGEST_LINE)))
                 continue
-            facts.append(replace(self._fact(members[0]), is_failing=False, service=incident.cause))
+            facts.append(replace(fact_of(members[0]), is_failing=False, service=incident.cause))
         if facts:
             wake(watch, facts[:MOST_FACTS])
 
@@ -416,30 +416,6 @@ class Batch:
             return True
         stored = Alert.objects.filter(incident=incident, state=FIRING)
         return stored.exclude(pk__in=here).exists()
-
-    def _fact(self, alert: Alert) -> Fact:
-        began = alert.starts_at
-        is_known = began is not None and began <= alert.last_seen_at
-        labels = ", ".join(f"{name}={value}" for name, value in sorted(alert.labels.items()))
-        said = "\n".join(filter(None, (alert.summary, alert.detail, labels)))
-        return Fact(
-            source=Cycle.Trigger.ALERT,
-            name=one_line(alert.labels.get("alertname") or alert.summary, 120),
-            service=alert.service,
-            severity=alert.severity,
-            at=alert.last_seen_at,
-            since=began if is_known else alert.first_seen_at,
-            output=said,
-        )
-
-    def _storm_fact(self, lead: Alert, others: Sequence[Alert]) -> Fact:
-        lines = [f"{one.service}: {one.summary}" for one in others]
-        return replace(
-            self._fact(lead),
-            name=f"storm of {len(others)} more alerts",
-            severity=max(lead.severity, *(one.severity for one in others)),
-            output="\n".join(lines),
-        )
 
     # What is stored
 
@@ -523,4 +499,31 @@ def _facts_of(alert: Alert | None, *, is_pending: bool) -> KnownAlert | None:
         resolved_at=alert.resolved_at,
         has_incident=incident is not None or is_pending,
         incident_ended_at=incident.resolved_at if incident else None,
+    )
+
+
+def fact_of(alert: Alert) -> Fact:
+    began = alert.starts_at
+    is_known = began is not None and began <= alert.last_seen_at
+    labels = ", ".join(f"{name}={value}" for name, value in sorted(alert.labels.items()))
+    said = "\n".join(filter(None, (alert.summary, alert.detail, labels)))
+    return Fact(
+        source=Cycle.Trigger.ALERT,
+        name=one_line(alert.labels.get("alertname") or alert.summary, 120),
+        service=alert.service,
+        severity=alert.severity,
+        at=alert.last_seen_at,
+        since=began if is_known else alert.first_seen_at,
+        output=said,
+    )
+
+
+def storm_fact(lead: Alert, others: Sequence[Alert]) -> Fact:
+    """Return one fact for all other alerts of a storm, under the service of its lead."""
+    lines = [f"{one.service}: {one.summary}" for one in others]
+    return replace(
+        fact_of(lead),
+        name=f"storm of {len(others)} more alerts",
+        severity=max(lead.severity, *(one.severity for one in others)),
+        output="\n".join(lines),
     )

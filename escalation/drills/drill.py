@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db import transaction
+from django_q.tasks import async_task
 
+from escalation.drills import waking
 from escalation.drills.scenario import Scenario, ScenarioError, load_scenario
 from escalation.drills.scripted_api import ScriptedApi
 from escalation.errors import CannotRun, WhyNot
 from escalation.incidents import recorder
 from escalation.queue import enqueue_session
+from escalation.supervisor.conclude import finish_cycle
 from escalation.supervisor.cycles import first_session
 from escalation.supervisor.verification import due, taking
 from sessions_app.credentials import API_KEY, BASE_URL, LOGINS
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
 # The scripted API takes any key; the operator's key must not be in a drill's environment.
 DRILL_KEY = "drill-no-key-needed"
+WAKE_DRILL = "escalation.tasks.wake_drill"
 
 
 def start_drill(
@@ -33,13 +37,17 @@ def start_drill(
     *,
     requested_by: User | None = None,
     force_fresh: bool = False,
+    in_foreground: bool = False,
 ) -> Cycle:
-    """Write the scenario's system to disk and start a cycle on it, without a watch."""
+    """Write the scenario's system to disk and start a cycle on it, without a watch.
+
+    If a probe or alerts wake the cycle, the worker plays them, or the caller by `wake_drill`.
+    """
     scenario = load_scenario(scenario_name)
     with transaction.atomic():
         cycle = Cycle.objects.create(
             drill=scenario.name,
-            trigger=Cycle.Trigger.MANUAL,
+            trigger=waking.trigger_of(scenario),
             requested_by=requested_by,
             instructions=scenario.prompt,
             max_tier=highest_tier(),
@@ -52,8 +60,26 @@ def start_drill(
         scenario.write_system(system)
         cycle.workdir = str(system)
         cycle.save(update_fields=["workdir"])
-        enqueue_session(first_session(cycle))
+        if not scenario.is_woken:
+            enqueue_session(first_session(cycle))
+        elif not in_foreground:
+            async_task(WAKE_DRILL, cycle.pk, task_name=f"wake-drill-{cycle.pk}")
     return cycle
+
+
+def wake_drill(cycle: Cycle) -> str:
+    """Play the probe or the alerts that start a drill. Return what happened in a sentence.
+
+    Without a session so far, it may be repeated after the death of a worker.
+    """
+    if not cycle.is_active or cycle.sessions.exists():
+        return f"Cycle {cycle.pk} was already woken."
+    try:
+        scenario = load_scenario(cycle.drill)
+    except ScenarioError as error:
+        finish_cycle(cycle, Cycle.Outcome.COULD_NOT_RUN, str(error), WhyNot.DRILL)
+        return str(error)
+    return waking.wake(cycle, scenario)
 
 
 def verify_drills() -> list[Cycle]:
@@ -73,6 +99,10 @@ def verify_drill(fixed: Cycle) -> Cycle | None:
     except ScenarioError as error:
         recorder.note_unverifiable(fixes, str(error))
         return None
+    if scenario.probe is not None:
+        waking.verify(fixes, scenario, fixed)
+        if not fixes.exists():
+            return None
     if not scenario.verification:
         recorder.note_unverifiable(fixes, "The scenario has no verification.")
         return None

@@ -20,7 +20,10 @@ from escalation.agent.messages_api import ScriptedAnswer, ScriptedToolCall
 from sessions_app.tiers import LOWEST_TIER
 
 __all__ = [
+    "DrillAlert",
     "DrillFile",
+    "DrillProbe",
+    "DrillRemedy",
     "Reply",
     "Scenario",
     "ScenarioError",
@@ -63,6 +66,34 @@ class DrillFile:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class DrillProbe:
+    """The probe whose failure starts the drill, and that verifies the fix."""
+
+    name: str
+    service: str
+    command: str
+    fail_after: int = 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DrillRemedy:
+    """The remedy that Tier 0 runs for the failing probe."""
+
+    name: str
+    command: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DrillAlert:
+    """One of the alerts that start the drill together."""
+
+    name: str
+    service: str
+    summary: str
+    severity: str = "warning"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Scenario:
     name: str
     title: str
@@ -82,6 +113,14 @@ class Scenario:
     """Rules for commands that a person has to approve."""
     aside: tuple[Reply, ...] = ()
     """Replies for subagents and other side conversations."""
+    probe: DrillProbe | None = None
+    remedy: DrillRemedy | None = None
+    alerts: tuple[DrillAlert, ...] = ()
+
+    @property
+    def is_woken(self) -> bool:
+        """True if a probe or alerts start the cycle, not a person."""
+        return self.probe is not None or bool(self.alerts)
 
     def replies_for(self, tier: int) -> tuple[Reply, ...]:
         return self.tiers.get(tier, ())
@@ -147,6 +186,8 @@ def _scenario_files() -> dict[str, Path]:
 
 
 def parse_scenario(name: str, data: Mapping[str, Any]) -> Scenario:
+    if "remedy" in data and "probe" not in data:
+        raise ValueError("it has a remedy of Tier 0 and no probe that starts it")
     return Scenario(
         name=name,
         title=data["title"],
@@ -163,6 +204,9 @@ def parse_scenario(name: str, data: Mapping[str, Any]) -> Scenario:
         meanwhile=tuple(DrillFile(**entry) for entry in data.get("meanwhile", [])),
         verification=tuple(parse_reply(entry) for entry in data.get("verification", [])),
         aside=tuple(parse_reply(entry) for entry in data.get("aside", [])),
+        probe=DrillProbe(**data["probe"]) if "probe" in data else None,
+        remedy=DrillRemedy(**data["remedy"]) if "remedy" in data else None,
+        alerts=tuple(DrillAlert(**entry) for entry in data.get("alerts", [])),
     )
 
 

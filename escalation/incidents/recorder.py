@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from typing import TYPE_CHECKING, cast
 
 from django.conf import settings
-from django.db.models import F
+from django.db.models import F, Max
 from django.utils import timezone
 
 from escalation.errors import OperationRefused, RefusalCode, WhyNot
@@ -45,6 +46,7 @@ from sessions_app.models import (
     Notification,
     Probe,
     ProbeChange,
+    RemedyRun,
     ServiceState,
     Session,
     Watch,
@@ -408,12 +410,16 @@ def note(finding: Finding, watch: Watch | None = None) -> None:
         entries.write()
 
 
-def note_facts(watch: Watch, facts: Sequence[Fact], cycle: Cycle | None = None) -> list[Incident]:
+def note_facts(
+    watch: Watch | None, facts: Sequence[Fact], cycle: Cycle | None = None
+) -> list[Incident]:
     """Records what probes and alerts say about services. Returns the incidents concerned.
 
-    `cycle`: the cycle that these facts started, or that was active.
+    `watch`: None for a drill. `cycle`: the cycle that these facts started, or that was active.
     """
-    scope, touched = f"watch:{watch.pk}", []
+    assert watch or (cycle and cycle.drill), "only a drill has no watch"
+    scope = f"watch:{watch.pk}" if watch else scope_of(cast(Cycle, cycle))
+    touched: list[Incident] = []
     with installation_lock():
         entries, incidents = IncidentEntries(watch=watch, cycle=cycle), unresolved(scope)
         for fact in facts:
@@ -433,7 +439,9 @@ def _enter_fact(entries: IncidentEntries, incident: Incident, finding: Finding, 
     now, cycle = snapshot_of(incident), incident.last_cycle
     if not fact.is_failing:
         is_own = incident.found_by == Incident.FoundBy.PROBE or now.state == State.VERIFYING
-        change = states.recovered(now, entries.at, is_proved=fact.proves and is_own)
+        is_proved = fact.proves and is_own
+        by_remedy = is_proved and _was_treated(incident)
+        change = states.recovered(now, entries.at, is_proved=is_proved, by_remedy=by_remedy)
     else:
         incident.detail = finding.detail
         change = states.failing(now, entries.at, finding.severity)
@@ -441,6 +449,12 @@ def _enter_fact(entries: IncidentEntries, incident: Incident, finding: Finding, 
     if not fact.is_failing:
         # A cycle that runs now has neither found nor fixed it.
         incident.last_cycle = cycle
+
+
+def _was_treated(incident: Incident) -> bool:
+    """Returns True if a remedy was run for an incident and did not fail."""
+    good = (RemedyRun.State.RUNNING, RemedyRun.State.SUCCEEDED)
+    return incident.remedy_runs.filter(state__in=good).exists()
 
 
 def note_repeats(lines: Sequence[tuple[int, str]]) -> None:
@@ -469,8 +483,13 @@ def probes_that_saw(incident: Incident, known: Iterable[Probe] | None = None) ->
     if incident.watch_id is None or incident.kind != Kind.PROBLEM:
         return []
     rows = Probe.objects.filter(watch=incident.watch_id) if known is None else known
-    probes = by_service(row for row in rows if row.kind != Probe.Kind.HEARTBEAT)
-    return _having_been_down(incident, probes.get(incident.cause, []))
+    return _having_been_down(incident, _runnable(incident, rows))
+
+
+def _runnable(incident: Incident, known: Iterable[Probe]) -> list[Probe]:
+    """Returns the probes of the service that can be run."""
+    probes = by_service(row for row in known if row.kind != Probe.Kind.HEARTBEAT)
+    return probes.get(incident.cause, [])
 
 
 def _having_been_down(incident: Incident, probes: list[Probe]) -> list[Probe]:
@@ -484,15 +503,23 @@ def _having_been_down(incident: Incident, probes: list[Probe]) -> list[Probe]:
     return probes if down.exists() else []
 
 
-def decision_of(probes: Sequence[Probe], fixed_at: datetime, now: datetime) -> bool | None:
-    """Returns whether a fix holds, or None while the probes cannot tell. Pure."""
+def decision_of(
+    probes: Sequence[Probe],
+    fixed_at: datetime,
+    now: datetime,
+    within: timedelta = PROBES_DECIDE_WITHIN,
+) -> bool | None:
+    """Returns whether a fix holds, or None while the probes cannot tell. Pure.
+
+    `within`: how long a service may take until its probes are up.
+    """
     looked = [probe for probe in probes if probe.last_run_at and probe.last_run_at > fixed_at]
     if len(looked) == len(probes) and all(
         probe.state == Probe.State.UP and not probe.failures for probe in looked
     ):
         return True
     failing = any(probe.state == Probe.State.DOWN and probe.failures for probe in looked)
-    return False if failing and now > fixed_at + PROBES_DECIDE_WITHIN else None
+    return False if failing and now > fixed_at + within else None
 
 
 def settle_by_probes(watches: Iterable[int]) -> int:
@@ -505,21 +532,27 @@ def settle_by_probes(watches: Iterable[int]) -> int:
     for probe in Probe.objects.filter(watch__in={row.watch_id for row in incidents}):
         probes_of.setdefault(probe.watch_id, []).append(probe)
     for incident in incidents:
-        if not (probes := probes_that_saw(incident, probes_of.get(incident.watch_id or 0, ()))):
-            continue
-        if incident.state == State.VERIFYING:
-            settled += _settle_fix(incident, probes)
-        elif incident.found_by == Incident.FoundBy.PROBE:
+        known = probes_of.get(incident.watch_id or 0, [])
+        probes = probes_that_saw(incident, known)
+        if probes and incident.state == State.VERIFYING:
+            settled += settle_fix(incident, probes)
+        elif probes and incident.found_by == Incident.FoundBy.PROBE:
             settled += _settle_recovery(incident, probes)
+        elif _waits_for_witness(incident):
+            settled += _settle_after_alerts(incident, _runnable(incident, known))
     return settled
 
 
-def _settle_fix(incident: Incident, probes: Sequence[Probe]) -> bool:
+def settle_fix(
+    incident: Incident, probes: Sequence[Probe], within: timedelta = PROBES_DECIDE_WITHIN
+) -> bool:
+    """Verifies a fix as the probes of the service say. Returns False while they cannot tell."""
     with installation_lock():
         current = Incident.objects.select_related("watch").get(pk=incident.pk)
         fixed = current.events.filter(kind=IncidentEvent.Kind.FIXED).order_by("-pk").first()
         entries, now = IncidentEntries(), snapshot_of(current)
-        holds = decision_of(probes, fixed.at if fixed else current.last_seen_at, entries.at)
+        fixed_at = fixed.at if fixed else current.last_seen_at
+        holds = decision_of(probes, fixed_at, entries.at, within)
         if holds is None:
             _ask_for_runs(probes, entries.at)
             return False
@@ -547,8 +580,70 @@ def _settle_recovery(incident: Incident, probes: Sequence[Probe]) -> bool:
     with installation_lock():
         current = Incident.objects.select_related("watch").get(pk=incident.pk)
         entries = IncidentEntries()
-        change = states.recovered(snapshot_of(current), entries.at, is_proved=True)
+        change = states.recovered(
+            snapshot_of(current), entries.at, is_proved=True, by_remedy=_was_treated(current)
+        )
         is_settled = entries.change(current, change, "All its probes are up.")
+        entries.write()
+    return is_settled
+
+
+# The end of alerts. A source that says "resolved" is one witness; probes of the service that are up
+# afterwards confirm it, also if they never saw the problem. Without probes the next cycle looks.
+
+
+class AfterAlerts(StrEnum):
+    """Step after the end of the alerts of an incident."""
+
+    RESOLVED = "resolved"
+    RUN_PROBES = "run_probes"
+    CYCLE_LOOKS = "cycle_looks"
+
+
+def after_alerts(
+    probes: Sequence[Probe], ended_at: datetime | None, *, still_fires: bool = False
+) -> AfterAlerts:
+    """Decides by the probes of the service. `ended_at`: when the last alert ended, and the fix, if
+    there is one, was reported. Pure."""
+    if ended_at is None or still_fires or not probes:
+        return AfterAlerts.CYCLE_LOOKS
+    if any(probe.state == Probe.State.DOWN or probe.failures for probe in probes):
+        return AfterAlerts.CYCLE_LOOKS
+    if all(probe.last_run_at and probe.last_run_at > ended_at for probe in probes):
+        return AfterAlerts.RESOLVED
+    return AfterAlerts.RUN_PROBES
+
+
+def _waits_for_witness(incident: Incident) -> bool:
+    """Returns True for an incident of an alert that seems recovered or is reported as fixed."""
+    waits = incident.healthy_cycles > 0 or incident.state == State.VERIFYING
+    return waits and incident.found_by == Incident.FoundBy.ALERT
+
+
+def _settle_after_alerts(incident: Incident, probes: Sequence[Probe]) -> bool:
+    if not probes:
+        return False
+    with installation_lock():
+        current = Incident.objects.select_related("watch").get(pk=incident.pk)
+        alerts = Alert.objects.filter(incident=current)
+        ended_at = alerts.aggregate(last=Max("resolved_at"))["last"]
+        fixed = current.events.filter(kind=IncidentEvent.Kind.FIXED).order_by("-pk").first()
+        if ended_at and fixed and current.state == State.VERIFYING:
+            ended_at = max(ended_at, fixed.at)
+        still_fires = alerts.filter(state=Alert.State.FIRING).exists()
+        decision, entries = (
+            after_alerts(probes, ended_at, still_fires=still_fires),
+            IncidentEntries(),
+        )
+        if decision == AfterAlerts.RUN_PROBES:
+            _ask_for_runs(probes, entries.at)
+        if decision != AfterAlerts.RESOLVED or not _waits_for_witness(current):
+            return False
+        change = states.recovered(
+            snapshot_of(current), entries.at, is_proved=True, by_remedy=_was_treated(current)
+        )
+        words = "Its alerts have ended, and all its probes are up."
+        is_settled = entries.change(current, change, words)
         entries.write()
     return is_settled
 

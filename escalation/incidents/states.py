@@ -107,8 +107,10 @@ def failing(now: IncidentState, at: datetime, severity: int) -> Change:
     return replace(change, state=replace(change.state, state=State.WORKING))
 
 
-def recovered(now: IncidentState, at: datetime, *, is_proved: bool) -> Change:
-    """The probes or alerts that found it have ended.
+def recovered(
+    now: IncidentState, at: datetime, *, is_proved: bool, by_remedy: bool = False
+) -> Change:
+    """The probes or alerts that found it have ended, after a remedy if `by_remedy`.
 
     Without a proof it seems recovered, and a probe or a cycle has to confirm it. While a tier works
     on it, the end of the cycle decides whether the agent fixed it.
@@ -121,7 +123,8 @@ def recovered(now: IncidentState, at: datetime, *, is_proved: bool) -> Change:
         if now.healthy_cycles:
             return Kept(RefusalCode.INCIDENT_UNCHANGED, "it seems recovered already")
         return Changed(replace(now, healthy_cycles=1), Step.RECOVERED)
-    return Changed(_ended(now, at, ResolvedBy.ITSELF), Step.RESOLVED, Notify.INCIDENT_RESOLVED)
+    ending = ResolvedBy.REMEDY if by_remedy else ResolvedBy.ITSELF
+    return Changed(_ended(now, at, ending), Step.RESOLVED, Notify.INCIDENT_RESOLVED)
 
 
 def repeated(now: IncidentState, at: datetime) -> Change:

@@ -396,7 +396,9 @@ def run_bounded(
 class CommandSandboxPool:
     """Command sandboxes of Tier 1, one for each watch, until `close`."""
 
-    def __init__(self) -> None:
+    def __init__(self, stand_ins: tuple[Path, ...] = ()) -> None:
+        """`stand_ins`: directories with the programs of a drill."""
+        self._stand_ins = stand_ins
         self._lock = threading.Lock()
         self._open: dict[int, tuple[object, ExitStack, Path]] = {}
         _remove_leftovers()
@@ -442,6 +444,7 @@ class CommandSandboxPool:
         configuration = directory / "claude"
         configuration.mkdir(exist_ok=True, mode=0o700)
         path = safe_path(os.environ.get("PATH", ""), (watch.workdir,))
+        path = ":".join((*map(str, self._stand_ins), path))
         others = Watch.objects.exclude(pk=watch.pk).values_list("workdir", flat=True)
         return SandboxRequest(
             tier=get_tier(LOWEST_TIER),
@@ -453,6 +456,7 @@ class CommandSandboxPool:
             traces=Traces(mark=name, tool_log=directory / "tools"),
             watch_grants=watch.grants,
             changes_nothing=True,
+            stand_ins=self._stand_ins,
             other_watches=tuple(map(Path, others)),
         )
 

@@ -307,6 +307,11 @@ def _execute(run: RemedyRun, row: Remedy, call: RemedyCall) -> None:
             RefusalCode.POLICY,
             f"The grant {missing[0]} is missing: give it to Tier {row.tier} or to the watch.",
         )
+    run_call(run, call, request)
+
+
+def run_call(run: RemedyRun, call: RemedyCall, request: SandboxRequest) -> None:
+    """Run a call in its sandbox, and note the result in `run`, which is not saved."""
     try:
         with remedy_runner(request) as runner, tempfile.TemporaryFile() as output:
             outcome = runner.run_remedy(call, output.fileno())

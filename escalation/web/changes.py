@@ -33,7 +33,7 @@ from escalation.web.responses import HtmxRequest, wants_fragment
 from sessions_app.access.permissions import acting, needs
 from sessions_app.access.roles import Right
 from sessions_app.history.services import one_spelling
-from sessions_app.models import Change, Incident, Watch
+from sessions_app.models import Change, Watch
 from sessions_app.models.session import LONG_FIELDS
 from sessions_app.text import clean
 
@@ -359,12 +359,6 @@ def load_changes(parameters: QueryDict) -> ChangeList:
 def changes_of_cycle(cycle: int) -> tuple[ChangeRow, ...]:
     """Returns the changes of a cycle in order of time, with one query."""
     return rows_of(_shown().filter(session__cycle=cycle).order_by("at", "pk")[:SHOWN_ELSEWHERE])
-
-
-def changes_of_incident(incident: Incident) -> tuple[ChangeRow, ...]:
-    """Returns the changes of all cycles that worked on an incident, with one query."""
-    found = _shown().filter(session__cycle__incidents=incident)
-    return rows_of(found.order_by("at", "pk")[:SHOWN_ELSEWHERE])
 
 
 def rows_of(changes: Iterable[Change]) -> tuple[ChangeRow, ...]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import hashlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, cast
 
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.models import User
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
@@ -19,7 +20,7 @@ from django.views.decorators.vary import vary_on_headers
 
 from escalation.errors import OperationRefused, RefusalCode
 from escalation.incidents import recorder
-from escalation.web.changes import ChangeRow, changes_of_incident
+from escalation.web.changes import ChangeRow, rows_of
 from escalation.web.cycle import last_worker
 from escalation.web.lists import KeysetPage, address_without_page, page_of, position_in
 from escalation.web.overview import InboxRow, row_of
@@ -34,15 +35,21 @@ from sessions_app.history.incidents import (
     FoundByCount,
     IncidentCost,
     IncidentFigures,
-    KnownCost,
+    TimelineEntry,
+    approvals_of,
     backing_off,
+    changes_of,
     cost_of,
     disagreements,
     failed_remedies,
     figures_since,
     found_by_counts,
     linked_incidents,
+    postmortem,
+    sentence_of,
     snooze_until,
+    time_to_repair,
+    timeline,
     wish_of,
 )
 from sessions_app.models import Incident, IncidentEvent, ServiceState, Watch
@@ -56,6 +63,7 @@ LONGEST_STORY = 1_000
 FIGURES_OVER = timedelta(days=30)
 Step = IncidentEvent.Kind
 UNRESOLVED = "unresolved"
+NO_CHANGE = 204
 NEXT_TIER = ("escalate_session", "allow_session")
 
 
@@ -102,29 +110,26 @@ class IncidentList:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StoryLine:
-    """One entry of the timeline, or several equal ones in a row."""
+class StoryRow:
+    """Entry of the timeline, with the reversal and the diff of a change."""
 
-    event: IncidentEvent
-    times: int = 1
-    until: datetime | None = None
-    """Time of the last one."""
-    chain: KnownCost | None = None
-    """Cost of a cycle, at the first entry of that cycle."""
+    entry: TimelineEntry
+    change: ChangeRow | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IncidentPage:
     incident: Incident
+    sentence: str
     wish: str
     backing_off: str
-    story: tuple[StoryLine, ...]
+    story: tuple[StoryRow, ...]
     is_cut: bool
     """True if only the last entries are shown."""
     not_looked_at: bool
     """True if the last healthy cycle of the watch did not mention the service."""
     cost: IncidentCost
-    changes: tuple[ChangeRow, ...]
+    time_to_repair: timedelta | None
     failed_remedies: tuple[str, ...]
     together: tuple[Incident, ...]
     """Incidents that the same cycle opened: they may have the same cause."""
@@ -136,11 +141,10 @@ class IncidentPage:
     longest_note: int
     going_on: OfferedActions | None
     """Starts of the next tier in the conversation of its last cycle."""
-
-    @property
-    def time_to_repair(self) -> timedelta | None:
-        ended = self.incident.resolved_at
-        return ended - self.incident.first_seen_at if ended else None
+    postmortem: str
+    """Markdown, with commands and diffs for those who may see output."""
+    version: str
+    """Changes with everything that the timeline shows."""
 
 
 def load_incidents(parameters: QueryDict) -> IncidentList:
@@ -180,24 +184,44 @@ def load_incident(incident: Incident, rights: frozenset[Right]) -> IncidentPage:
     may_handle = Right.HANDLE_INCIDENTS in rights
     latest = incident.events.select_related("by").order_by("-pk")[: LONGEST_STORY + 1]
     events = list(latest)[:LONGEST_STORY][::-1]
-    cost = cost_of(incident)
+    cost, now = cost_of(incident), timezone.now()
+    changes = {row.change.pk: row for row in rows_of(changes_of(incident))}
+    shown = (row.change for row in changes.values())
+    entries = timeline(incident, events, approvals_of(incident), shown, cost)
+    others = _others(incident, events)
+    sees_output = Right.SEE_OUTPUT in rights
     return IncidentPage(
         incident=incident,
+        sentence=sentence_of(incident, cost, now),
         wish=wish_of(incident),
         backing_off=backing_off(incident).strip(),
-        story=tuple(with_costs(told(events), cost)),
+        story=tuple(
+            StoryRow(entry=entry, change=changes[entry.change.pk] if entry.change else None)
+            for entry in entries
+        ),
         is_cut=len(latest) > LONGEST_STORY,
         not_looked_at=_is_not_looked_at(incident),
         cost=cost,
-        changes=changes_of_incident(incident),
+        time_to_repair=time_to_repair(incident),
         failed_remedies=failed_remedies(events),
-        together=_together(incident, events),
-        similar=_similar(incident),
+        together=tuple(one for one in others if one.cause != incident.cause),
+        similar=tuple(one for one in others if one.cause == incident.cause),
         hands=tuple(accounts_that_may(Right.HANDLE_INCIDENTS)) if may_handle else (),
         snoozes=SNOOZES,
         longest_note=LONGEST_NOTE,
         going_on=_going_on(incident, rights),
+        postmortem=postmortem(incident, entries, cost, now=now, with_output=sees_output),
+        version=_version(incident, entries),
     )
+
+
+def _version(incident: Incident, entries: Iterable[TimelineEntry]) -> str:
+    facts = (
+        *(incident.state, incident.owner_id, incident.severity, incident.detail),
+        *(incident.times_seen, incident.healthy_cycles, incident.snoozed_until),
+        [(one.at, one.mark, one.title, one.times, one.chain) for one in entries],
+    )
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
 def _going_on(incident: Incident, rights: frozenset[Right]) -> OfferedActions | None:
@@ -222,43 +246,15 @@ def _is_not_looked_at(incident: Incident) -> bool:
     return unseen.filter(watch=incident.watch_id, service=incident.cause).exists()
 
 
-def told(events: Iterable[IncidentEvent]) -> list[StoryLine]:
-    """Folds equal sightings in a row into one entry."""
-    lines: list[StoryLine] = []
-    for event in events:
-        last = lines[-1] if lines else None
-        if last and event.kind == Step.SEEN == last.event.kind and event.text == last.event.text:
-            lines[-1] = StoryLine(event=last.event, times=last.times + 1, until=event.at)
-        else:
-            lines.append(StoryLine(event=event))
-    return lines
-
-
-def with_costs(lines: Iterable[StoryLine], cost: IncidentCost) -> Iterator[StoryLine]:
-    """Adds the cost of each cycle to its first entry."""
-    told_of = set()
-    for line in lines:
-        cycle = line.event.cycle_id
-        is_new = cycle is not None and cycle not in told_of
-        told_of.add(cycle)
-        yield replace(line, chain=cost.chains.get(cycle)) if cycle and is_new else line
-
-
-def _together(incident: Incident, events: Iterable[IncidentEvent]) -> tuple[Incident, ...]:
+def _others(incident: Incident, events: Iterable[IncidentEvent]) -> tuple[Incident, ...]:
+    """Returns incidents of the same cause, and those that the same cycle opened; one query."""
+    same = Q(kind=incident.kind, cause=incident.cause, drill=incident.drill)
     opened = next((event for event in events if event.kind == Step.OPENED), None)
-    if opened is None or opened.cycle_id is None:
-        return ()
-    others = linked_incidents(incident, opened.cycle_id)
-    return tuple(others.order_by("-severity", "pk")[:SIMILAR_SHOWN])
-
-
-def _similar(incident: Incident) -> tuple[Incident, ...]:
-    near = (incident.pk - LOOKED_AT, incident.pk + LOOKED_AT)
-    same = Incident.objects.filter(
-        kind=incident.kind, cause=incident.cause, drill=incident.drill, pk__range=near
-    )
-    others = same.exclude(pk=incident.pk).select_related("watch").order_by("-pk")
-    return tuple(others[:SIMILAR_SHOWN])
+    if opened is not None and opened.cycle_id is not None:
+        same |= Q(pk__in=linked_incidents(incident, opened.cycle_id).order_by().values("pk"))
+    near = Incident.objects.filter(pk__range=(incident.pk - LOOKED_AT, incident.pk + LOOKED_AT))
+    others = near.filter(same).exclude(pk=incident.pk).select_related("watch")
+    return tuple(others.order_by("-pk")[: 2 * SIMILAR_SHOWN])
 
 
 @needs(Right.SEE)
@@ -271,12 +267,15 @@ def incidents(request: HtmxRequest) -> HttpResponse:
 
 @needs(Right.SEE)
 @require_safe
+@vary_on_headers("HX-Request")
 def incident(request: HtmxRequest, pk: int) -> HttpResponse:
     related = Incident.objects.select_related(
         "watch__schedule", "owner", "resolved_by", "last_cycle__watch"
     )
     found = get_object_or_404(related, pk=pk)
     page = load_incident(found, rights_of(request.user))
+    if wants_fragment(request) and request.GET.get("version") == page.version:
+        return HttpResponse(status=NO_CHANGE)
     return render(request, "web/incident_detail.html", {"page": page, "incident": found})
 
 

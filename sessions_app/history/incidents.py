@@ -1,22 +1,25 @@
-"""Advice, snooze times, costs and figures of incidents, and queries for the inbox."""
+"""Advice, costs, timeline and post-mortem of incidents, and queries for the inbox."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from enum import StrEnum
 from statistics import median
 from typing import Any
 
 from django.db.models import Count, Min, QuerySet, Subquery, Sum, Value
 from django.utils import timezone
 
-from sessions_app.models import Cycle, Incident, IncidentEvent, Session
+from sessions_app.models import Approval, Change, Cycle, Incident, IncidentEvent, Session
 from sessions_app.models.incident import IncidentQuerySet
 from sessions_app.models.installation import moment_text
-from sessions_app.text import one_line
+from sessions_app.models.session import LONG_FIELDS
+from sessions_app.text import clean, duration, money, one_line
 
 LONGEST_NOTE = 5_000
 ADVICE_LENGTH = 300
@@ -259,3 +262,325 @@ def disagreements(since: datetime) -> list[dict[str, Any]]:
         {"tier": row["session__tier"], "model": row["session__model"], "times": row["times"]}
         for row in counted.order_by("session__tier", "session__model")
     ]
+
+
+# Timeline: what was seen, asked, answered, changed, verified and resolved, in order of time.
+
+
+class Mark(StrEnum):
+    """Kind of an entry, which decides its sign and colour."""
+
+    SEEN = "seen"
+    WORKED_ON = "worked_on"
+    ASKED = "asked"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    CHANGED = "changed"
+    CLAIMED = "claimed"
+    VERIFIED = "verified"
+    FAILED = "failed"
+    PERSON = "person"
+    RESOLVED = "resolved"
+
+
+MARKS: dict[str, Mark] = {
+    Step.OPENED: Mark.SEEN,
+    Step.SEEN: Mark.SEEN,
+    Step.WORSE: Mark.SEEN,
+    Step.REOPENED: Mark.SEEN,
+    Step.CONTRADICTED: Mark.FAILED,
+    Step.WORKED_ON: Mark.WORKED_ON,
+    Step.APPROVED: Mark.APPROVED,
+    Step.REJECTED: Mark.REJECTED,
+    Step.FIXED: Mark.CLAIMED,
+    Step.RECOVERED: Mark.VERIFIED,
+    Step.VERIFIED: Mark.VERIFIED,
+    Step.DID_NOT_HOLD: Mark.FAILED,
+    Step.NOT_VERIFIED: Mark.FAILED,
+    Step.ACKNOWLEDGED: Mark.PERSON,
+    Step.SNOOZED: Mark.PERSON,
+    Step.HANDED_OVER: Mark.PERSON,
+    Step.NOTED: Mark.PERSON,
+    Step.RESOLVED: Mark.RESOLVED,
+}
+APPROVALS_SHOWN = CHANGES_SHOWN = 50
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TimelineEntry:
+    """One entry of the timeline, or several equal sightings in a row."""
+
+    at: datetime
+    mark: Mark
+    title: str
+    text: str = ""
+    by: str = ""
+    way: str = ""
+    """Place of an answer: on the page, in a terminal, by the link in a message."""
+    command: str = ""
+    """Command that was asked for; shown to those who may see output."""
+    change: Change | None = None
+    cycle: int | None = None
+    session: int | None = None
+    times: int = 1
+    until: datetime | None = None
+    """Time of the last of equal sightings."""
+    chain: KnownCost | None = None
+    """Cost of a cycle, at the first entry of that cycle."""
+
+
+def timeline(
+    incident: Incident,
+    events: Iterable[IncidentEvent],
+    approvals: Iterable[Approval] = (),
+    changes: Iterable[Change] = (),
+    cost: IncidentCost | None = None,
+) -> tuple[TimelineEntry, ...]:
+    """Return the entries in order of time; an answer is told once, with its person and place."""
+    asked = list(approvals)
+    told = {(one.session_id, one.state) for one in asked}
+    entries = [
+        *(
+            _of_event(incident, event)
+            for event in events
+            if event.kind not in ANSWERS or (event.session_id, event.kind) not in told
+        ),
+        *(entry for approval in asked for entry in _of_approval(approval)),
+        *(_of_change(change) for change in changes),
+    ]
+    ordered = sorted(entries, key=lambda entry: entry.at)
+    return tuple(_with_costs(_folded(ordered), cost.chains if cost else {}))
+
+
+ANSWERS = {Step.APPROVED: Approval.State.APPROVED, Step.REJECTED: Approval.State.REJECTED}
+FOUND = {
+    Incident.FoundBy.PROBE: "Seen by a probe",
+    Incident.FoundBy.ALERT: "Seen by an alert",
+    Incident.FoundBy.MODEL: "Seen by Claude",
+    Incident.FoundBy.PERSON: "Reported by a person",
+}
+
+
+def _of_event(incident: Incident, event: IncidentEvent) -> TimelineEntry:
+    title = str(event.get_kind_display()).capitalize()
+    if event.kind == Step.OPENED:
+        title = FOUND.get(Incident.FoundBy(incident.found_by), title)
+    elif event.kind == Step.RESOLVED and incident.resolved_as:
+        title = f"Resolved: {incident.get_resolved_as_display()}"
+    return TimelineEntry(
+        at=event.at,
+        mark=MARKS.get(event.kind, Mark.PERSON),
+        title=title,
+        text=event.text,
+        by=event.by.get_username() if event.by else "",
+        cycle=event.cycle_id,
+        session=event.session_id,
+    )
+
+
+def _of_approval(approval: Approval) -> Iterator[TimelineEntry]:
+    session, cycle = approval.session_id, approval.session.cycle_id
+    yield TimelineEntry(
+        at=approval.asked_at,
+        mark=Mark.ASKED,
+        title=f"Asked for {approval.subject}",
+        text=approval.why,
+        command=approval.command,
+        cycle=cycle,
+        session=session,
+    )
+    if approval.decided_at is not None:
+        is_approved = approval.state == Approval.State.APPROVED
+        yield TimelineEntry(
+            at=approval.decided_at,
+            mark=Mark.APPROVED if is_approved else Mark.REJECTED,
+            title=f"{str(approval.get_state_display()).capitalize()}: {approval.subject}",
+            text=approval.note,
+            by=approval.decided_by.get_username() if approval.decided_by else "",
+            way=str(approval.get_way_display()) if approval.way else "",
+            cycle=cycle,
+            session=session,
+        )
+
+
+def _of_change(change: Change) -> TimelineEntry:
+    return TimelineEntry(
+        at=change.at,
+        mark=Mark.FAILED if change.has_failed else Mark.CHANGED,
+        title="Failed" if change.has_failed else "Undone" if change.undone_at else "Changed",
+        change=change,
+        cycle=change.session.cycle_id,
+        session=change.session_id,
+    )
+
+
+def _folded(entries: Iterable[TimelineEntry]) -> list[TimelineEntry]:
+    """Fold equal sightings in a row into one entry."""
+    folded: list[TimelineEntry] = []
+    for entry in entries:
+        last = folded[-1] if folded else None
+        if last and entry.mark == Mark.SEEN and _says_the_same(last, entry):
+            folded[-1] = replace(last, times=last.times + 1, until=entry.at)
+        else:
+            folded.append(entry)
+    return folded
+
+
+def _says_the_same(last: TimelineEntry, entry: TimelineEntry) -> bool:
+    return (last.mark, last.title, last.text) == (entry.mark, entry.title, entry.text)
+
+
+def _with_costs(
+    entries: Iterable[TimelineEntry], chains: Mapping[int, KnownCost]
+) -> Iterator[TimelineEntry]:
+    """Add the cost of each cycle to its first entry."""
+    told: set[int] = set()
+    for entry in entries:
+        cycle = entry.cycle
+        is_new = cycle is not None and cycle not in told
+        if cycle is not None:
+            told.add(cycle)
+        yield replace(entry, chain=chains.get(cycle)) if cycle and is_new else entry
+
+
+def approvals_of(incident: Incident) -> QuerySet[Approval]:
+    """Select the approvals of the cycles that worked on an incident."""
+    found = Approval.objects.filter(session__cycle__incidents=incident)
+    return found.select_related("session", "decided_by").order_by("pk")[:APPROVALS_SHOWN]
+
+
+def changes_of(incident: Incident) -> QuerySet[Change]:
+    """Select the changes of all cycles that worked on an incident, in order of time."""
+    long = (f"session__{name}" for name in LONG_FIELDS)
+    found = Change.objects.filter(session__cycle__incidents=incident).select_related("session")
+    return found.defer(*long).order_by("at", "pk")[:CHANGES_SHOWN]
+
+
+def time_to_repair(incident: Incident) -> timedelta | None:
+    """Return the time from the first sighting to the end, which includes the verification."""
+    ended = incident.resolved_at
+    return ended - incident.first_seen_at if ended else None
+
+
+def sentence_of(incident: Incident, cost: KnownCost, now: datetime) -> str:
+    """Return an incident in one sentence: "web: pool exhausted, fixed in 18 s for $0.09"."""
+    end = incident.resolved_at
+    took = duration(((end or now) - incident.first_seen_at).total_seconds() * 1000)
+    spent = f" for {money(cost.cost_usd)}" if cost.runs else ""
+    return f"{incident.title.rstrip('.')}, {_course(incident, took)}{spent}"
+
+
+def _course(incident: Incident, took: str) -> str:
+    match incident.state, incident.resolved_as:
+        case State.RESOLVED, ResolvedBy.AGENT:
+            return f"fixed in {took}"
+        case State.RESOLVED, ResolvedBy.REMEDY:
+            return f"fixed by a remedy in {took}"
+        case State.RESOLVED, ResolvedBy.ITSELF:
+            return f"recovered by itself after {took}"
+        case State.RESOLVED, _:
+            by = incident.resolved_by
+            who = f" by {by.get_username()}" if by else ""
+            return f"resolved{who} after {took}"
+        case State.WORKING, _:
+            return f"being worked on since {took}"
+        case State.VERIFYING, _:
+            return f"fixed and being verified after {took}"
+    return f"{'seems recovered' if incident.seems_recovered else 'open'} after {took}"
+
+
+# Post-mortem, as Markdown. Text of the record is quoted: it must neither format nor link.
+
+_MARKUP = re.compile(r"([\\`*\[\]<>|])")
+LONGEST_ENTRY, LONGEST_QUOTE = 500, 6_000
+
+
+def postmortem(
+    incident: Incident,
+    entries: Sequence[TimelineEntry],
+    cost: IncidentCost,
+    *,
+    now: datetime,
+    with_output: bool,
+) -> str:
+    """Return an incident as Markdown. Commands and diffs are for those who may see output."""
+    return "\n".join(
+        (
+            f"# {_inline(sentence_of(incident, cost, now))}",
+            "",
+            *_facts(incident, cost),
+            *_section("What it was", [_inline(incident.detail)] if incident.detail else []),
+            *_section("Timeline", [_line(entry, with_output) for entry in entries]),
+            *_section("What was changed", _changed(entries, with_output)),
+            *_section("What did not hold", _failed(entries)),
+            "## To do",
+            "",
+            "- [ ] ",
+            "",
+        )
+    )
+
+
+def _facts(incident: Incident, cost: IncidentCost) -> Iterator[str]:
+    repair = time_to_repair(incident)
+    facts = {
+        "Incident": f"{incident.pk} of {_inline(incident.subject)}",
+        "Severity": incident.get_severity_display(),
+        "State": str(incident.get_state_display()),
+        "Found by": incident.get_found_by_display(),
+        "Began": moment_text(incident.began_at) if incident.began_at else "",
+        "First seen": moment_text(incident.first_seen_at),
+        "Resolved": moment_text(incident.resolved_at) if incident.resolved_at else "",
+        "Time to repair": duration(repair.total_seconds() * 1000) if repair else "",
+        "Cost": f"{money(cost.cost_usd)} in {cost.runs} sessions" if cost.runs else "",
+        "Who has it": _inline(incident.owner.get_username()) if incident.owner else "",
+        "Fix": _inline(incident.remedy),
+    }
+    yield "| | |"
+    yield "| --- | --- |"
+    yield from (f"| {name} | {value} |" for name, value in facts.items() if value)
+    yield ""
+
+
+def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
+    if lines:
+        yield from (f"## {title}", "", *lines, "")
+
+
+def _line(entry: TimelineEntry, with_output: bool) -> str:
+    by = f" by {_inline(entry.by)}" if entry.by else ""
+    way = f" {entry.way}" if entry.way else ""
+    times = f" ({entry.times} times)" if entry.times > 1 else ""
+    what = entry.change.action if entry.change else entry.text
+    if with_output and entry.command:
+        what = f"{entry.command}: {what}"
+    words = f": {_inline(what)}" if what else ""
+    at = timezone.localtime(entry.at)
+    return f"- {at:%Y-%m-%d %H:%M:%S %Z} **{entry.title}**{by}{way}{times}{words}"
+
+
+def _changed(entries: Iterable[TimelineEntry], with_output: bool) -> list[str]:
+    lines: list[str] = []
+    for change in (entry.change for entry in entries if entry.change):
+        result = "" if change.exit_code is None else f" (exit code {change.exit_code})"
+        lines.append(f"- {_inline(change.action)}{result}")
+        quoted = change.diff or ("" if change.command == change.action else change.command)
+        if with_output and quoted:
+            lines += ["", _fenced(quoted, "diff" if change.diff else "sh"), ""]
+    return lines
+
+
+def _failed(entries: Iterable[TimelineEntry]) -> list[str]:
+    failed = (entry for entry in entries if entry.mark == Mark.FAILED and not entry.change)
+    return [f"- {_inline(entry.text)}" for entry in failed if entry.text]
+
+
+def _inline(text: str) -> str:
+    return _MARKUP.sub(r"\\\1", one_line(text, LONGEST_ENTRY))
+
+
+def _fenced(text: str, language: str) -> str:
+    quoted = clean(text)[:LONGEST_QUOTE].rstrip()
+    longest = max((len(run) for run in re.findall(r"`+", quoted)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{quoted}\n{fence}"

@@ -63,6 +63,7 @@ class Incident(models.Model):
 
     class ResolvedBy(models.TextChoices):
         AGENT = "agent", "fixed by the agent and verified"
+        REMEDY = "remedy", "fixed by a remedy, as its probe shows"
         PERSON = "person", "resolved by a person"
         ITSELF = "itself", "recovered without a fix"
 

@@ -7,13 +7,16 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from escalation.drills.scenario import Scenario, parse_reply
+from escalation.drills.scripted_api import ScriptedApi
 from tests.escalation.rows import a_report
 from tests.system.conftest import PROJECT, Installation, free_port, wait_until
 
@@ -64,8 +67,9 @@ def senders(migrated: Installation, tmp_path: Path) -> Iterator[dict[str, int]]:
     """Both programs, with the printed snippets as configuration; nothing answers at `web`."""
     ports = {name: free_port() for name in ("web", "prometheus", "alertmanager")}
     watched = migrated.environment["CLAUDEOPS_WORKDIR"]
-    for watch in ("shop", "lab"):
-        assert migrated.manage("watch", "add", watch, watched, "--enable").returncode == 0
+    # The lab is paused: its incident is left to a person.
+    assert migrated.manage("watch", "add", "shop", watched, "--enable").returncode == 0
+    assert migrated.manage("watch", "add", "lab", watched).returncode == 0
     by_webhook = _added(migrated, "am", "alertmanager", "shop")
     directly = _added(migrated, "prom", "alertmanager-api", "lab")
     (tmp_path / "alertmanager.yml").write_text(by_webhook["snippet"] + ROUTE)
@@ -114,6 +118,12 @@ def incidents(installation: Installation) -> list[tuple[str, str, int]]:
     )
 
 
+def states(installation: Installation) -> list[tuple[str, str]]:
+    return installation.rows(
+        "SELECT watch_name, state FROM sessions_app_incident ORDER BY watch_name"
+    )
+
+
 def cycles(installation: Installation) -> list[tuple[str, str]]:
     return installation.rows(
         'SELECT watch_name, "trigger" FROM sessions_app_cycle ORDER BY watch_name'
@@ -136,37 +146,66 @@ def waiting(installation: Installation) -> int:
     return int(number)
 
 
-def test_real_senders_open_an_incident_run_once_and_recover(migrated, fake_cli, senders):
-    fake_cli.reports(a_report(reason="web does not answer", services=(("web", "down"),)))
-    migrated.start("web")
-    # No worker yet: what comes now is stored, and judged by the one that starts.
-    wait_until(lambda: waiting(migrated) >= 2, "both senders have delivered")
-    assert cycles(migrated) == []
-    worker = migrated.start("worker")
-    wait_until(lambda: len(incidents(migrated)) == 2, "both alerts have an incident")
-    worker.send_signal(signal.SIGKILL)
-    worker.wait()
-    migrated.start("worker")
-    before = judged(migrated)
-    wait_until(
-        lambda: all(judged(migrated)[name] > before[name] + 2 for name in ("am", "prom")),
-        "both senders repeat the alert",
+def chain_of_shop() -> Scenario:
+    """Tier 1 finds web down, Tier 2 makes the file by which the test starts the server of web."""
+    down = a_report(needed=True, reason="web does not answer", services=(("web", "down"),))
+    fixed = a_report(services=(("web", "healthy"),), actions=(("created web.up", "succeeded"),))
+    fixed["actions_taken"][0]["service"] = "web"
+    replies: tuple[dict[str, Any], ...] = (
+        {"say": "I pass on.", "report": down},
+        {"say": "I start web.", "run": "touch web.up"},
+        {"say": "It answers.", "report": fixed},
     )
+    return Scenario(name="senders", title="x", tiers={1: tuple(map(parse_reply, replies))})
 
-    assert cycles(migrated) == [("lab", "alert"), ("shop", "alert")]
-    assert [row[:2] for row in incidents(migrated)] == [("lab", "web"), ("shop", "web")]
 
-    server = ThreadingHTTPServer(("127.0.0.1", senders["web"]), Metrics)
+@contextmanager
+def served(port: int) -> Iterator[None]:
+    server = ThreadingHTTPServer(("127.0.0.1", port), Metrics)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        wait_until(
-            lambda: all(healthy for _watch, _cause, healthy in incidents(migrated)),
-            "both incidents seem recovered",
-        )
-        time.sleep(3)  # a run that should not be would begin now
-        assert waiting(migrated) <= 1
-        assert len(cycles(migrated)) == 2
+        yield
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_real_senders_go_the_whole_chain_once(migrated, senders, tmp_path):
+    watched = Path(migrated.environment["CLAUDEOPS_WORKDIR"])
+    probe = ("probe", "add", "web-http", "--watch", "shop", "--service", "web", "--every", "5s")
+    web = f"http://127.0.0.1:{senders['web']}/"
+    # It never goes down by itself: the alert is to find the problem, the probe to prove its end.
+    added = migrated.manage(*probe, "--fail-after", "100", "--recover-after", "1", "--http", web)
+    assert added.returncode == 0, added.stderr
+    with ScriptedApi(chain_of_shop()).serving() as api:
+        migrated.environment["ANTHROPIC_BASE_URL"] = api.base_url("senders", 1)
+        migrated.environment["ANTHROPIC_API_KEY"] = "test-key"
+        migrated.start("web")
+        # No worker yet: what comes now is stored, and judged by the one that starts.
+        wait_until(lambda: waiting(migrated) >= 2, "both senders have delivered")
+        assert cycles(migrated) == []
+        worker = migrated.start("worker")
+        wait_until(lambda: len(incidents(migrated)) == 2, "both alerts have an incident")
+        worker.send_signal(signal.SIGKILL)
+        worker.wait()
+        migrated.start("worker")
+        wait_until((watched / "web.up").exists, "Tier 2 has started web")
+        before = judged(migrated)
+        with served(senders["web"]):
+            wait_until(
+                lambda: "resolved" in dict(states(migrated)).values(),
+                "the incident is verified by the probe and resolved",
+            )
+            wait_until(
+                lambda: all(judged(migrated)[name] > before[name] for name in ("am", "prom")),
+                "both senders have delivered the end",
+            )
+    assert waiting(migrated) <= 1
+    assert cycles(migrated) == [("shop", "alert")]
+    assert states(migrated) == [("lab", "open"), ("shop", "resolved")]
+    assert migrated.rows(
+        "SELECT found_by, resolved_as FROM sessions_app_incident WHERE watch_name = 'shop'"
+    ) == [("alert", "agent")]
+    tiers = migrated.rows("SELECT tier, status FROM sessions ORDER BY id")
+    assert [row for row in tiers if row[1] != "interrupted"] == [(1, "escalated"), (2, "completed")]
     assert migrated.rows("SELECT count(*) FROM sessions_app_refuseddeliveries") == [(0,)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from escalation.drills.drill import start_drill, verify_drill
+from escalation.drills.drill import start_drill, verify_drill, wake_drill
 from escalation.drills.scenario import Scenario, ScenarioError, load_scenario, scenario_names
 from escalation.errors import RefusalCode
 from escalation.management.commands.run_cycle import PrintLine, finish_command
@@ -20,15 +20,23 @@ DEFAULT_SCENARIO = "three-tiers"
 LOOKING = "── A fresh cycle, which knows nothing of the fix, verifies it."
 
 
+def _wake(cycle: Cycle, print_line: PrintLine) -> None:
+    """Play the probe or the alerts that start the drill, if it has some."""
+    if cycle.trigger != Cycle.Trigger.MANUAL:
+        with leave_to_caller():
+            print_line(f"── {wake_drill(cycle)}")
+
+
 def _verify(cycle: Cycle, print_line: PrintLine) -> Cycle | None:
     """Verify the fix at once; outside of drills that happens minutes later."""
     with leave_to_caller():
         verification = verify_drill(cycle)
-    if verification is None:
+    if verification is not None:
+        print_line(LOOKING)
+        run_to_end(verification, print_line)
+    elif cycle.trigger == Cycle.Trigger.MANUAL:
         return None
-    print_line(LOOKING)
-    run_to_end(verification, print_line)
-    for incident in verification.incidents.all():
+    for incident in (verification or cycle).incidents.all():
         print_line(f"Incident {incident.pk}: {incident.title}: {incident.get_state_display()}.")
     return verification
 
@@ -59,7 +67,9 @@ class Command(TerminalCommand):
         try:
             with leave_to_caller(unless=options["queue"]):
                 cycle = start_drill(
-                    options["scenario"] or DEFAULT_SCENARIO, force_fresh=options["fresh"]
+                    options["scenario"] or DEFAULT_SCENARIO,
+                    force_fresh=options["fresh"],
+                    in_foreground=not options["queue"],
                 )
         except ScenarioError as error:
             raise Refused(RefusalCode.SCENARIO, error) from error
@@ -68,6 +78,7 @@ class Command(TerminalCommand):
             cycle,
             queued=options["queue"],
             as_json=options["json"],
+            first=lambda print_line: _wake(cycle, print_line),
             and_then=lambda print_line: _verify(cycle, print_line),
         )
 

@@ -17,9 +17,14 @@ from escalation.management.output import Cell, ExitCode, Refused, TerminalComman
 from sessions_app.access.roles import Right, may, refusal
 from sessions_app.history.incidents import (
     SNOOZES,
+    approvals_of,
+    changes_of,
     cost_of,
     failed_remedies,
+    postmortem,
+    sentence_of,
     snooze_until,
+    timeline,
     unresolved_incidents,
     wish_of,
 )
@@ -45,7 +50,8 @@ def incident_row(incident: Incident) -> tuple[Cell | str, ...]:
 def show_lines(incident: Incident) -> Iterator[str]:
     cost = cost_of(incident)
     first, last = map(moment_text, (incident.first_seen_at, incident.last_seen_at))
-    yield f"Incident {incident.pk}: {incident.title} ({incident.subject})"
+    sentence = sentence_of(incident, cost, timezone.now())
+    yield f"Incident {incident.pk}: {sentence} ({incident.subject})"
     yield f"  state         {incident.get_state_display()}, {incident.get_severity_display()}"
     yield f"  wants         {wish_of(incident)}"
     yield f"  seen          {incident.times_seen} times, from {first} to {last}"
@@ -59,6 +65,12 @@ def show_lines(incident: Incident) -> Iterator[str]:
         words = f": {one_line(event.text, WIDTH)}" if event.text else ""
         at = timezone.localtime(event.at)
         yield f"  {at:%Y-%m-%d %H:%M} {event.get_kind_display()}{who}{words}"
+
+
+def postmortem_of(incident: Incident) -> str:
+    events, cost = incident.events.select_related("by"), cost_of(incident)
+    entries = timeline(incident, events, approvals_of(incident), changes_of(incident), cost)
+    return postmortem(incident, entries, cost, now=timezone.now(), with_output=True)
 
 
 def incident_as_data(incident: Incident) -> dict[str, Any]:
@@ -110,6 +122,7 @@ def incident_in_full(incident: Incident) -> dict[str, Any]:
     }
 
 
+HELP = {"postmortem": "print it as Markdown, with timeline, changes and cost"}
 ACTS = ("acknowledge", "snooze", "note", "resolve", "reopen")
 LISTED = 100
 
@@ -126,8 +139,8 @@ class Command(TerminalCommand):
         listed.add_argument("--all", action="store_true", help="resolved ones too, newest first")
         listed.add_argument("--watch", help="only of this watch")
         listed.add_argument("--drills", action="store_true", help="only those of drills")
-        for verb in ("show", *ACTS):
-            chosen = verbs.add_parser(verb)
+        for verb in ("show", "postmortem", *ACTS):
+            chosen = verbs.add_parser(verb, help=HELP.get(verb))
             chosen.add_argument("number", help="the number of the incident")
             if verb == "snooze":
                 chosen.add_argument("--for", dest="period", choices=list(SNOOZES), default="8h")
@@ -146,6 +159,8 @@ class Command(TerminalCommand):
         incident = incident_named(options["number"])
         if options["verb"] in ACTS:
             incident = _act(incident, options)
+        if options["verb"] == "postmortem" and not options["json"]:
+            return self.stdout.write(postmortem_of(incident))
         self._show(incident, as_json=options["json"])
 
     def _list(self, options: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from escalation.run.runner import run_to_end, waiting_for
 from escalation.supervisor import cycles
 from escalation.tiers import get_tier
 from escalation.worker.schedules import ensure_default_watch
-from sessions_app.history.chain import chain_as_data, chain_of
+from sessions_app.history.chain import chain_as_data, chain_of, chain_of_cycle
 from sessions_app.models import Cycle, Session, Watch
 from sessions_app.models.autonomy import refusal
 from sessions_app.text import json_text
@@ -112,9 +112,13 @@ def finish_command(
     queued: bool,
     as_json: bool,
     shown: Session | None = None,
+    first: Callable[[PrintLine], None] | None = None,
     and_then: Callable[[PrintLine], Cycle | None] | None = None,
 ) -> None:
-    """Run or queue the cycle, print its chain, and exit with its code or that of `and_then`."""
+    """Run or queue the cycle, print its chain, and exit with its code or that of `and_then`.
+
+    `first` is called in the foreground before the first session.
+    """
     talk = command.stderr if as_json else command.stdout
 
     if not queued:
@@ -125,10 +129,14 @@ def finish_command(
                 talk.write(line, ending="\n")
                 talk.flush()
 
+            if first is not None:
+                first(print_line)
             run_to_end(cycle, print_line)
-    chain = chain_of(shown or cycle.sessions.all()[0])
+    chain = chain_of(shown) if shown else chain_of_cycle(cycle)
     if as_json:
         command.stdout.write(json_text(chain_as_data(chain), indent=2))
+    elif not queued and not chain.sessions:
+        command.stdout.write(f"{cycle}: {cycle.result_text}. {cycle.outcome_reason}")
     elif queued:
         waits = " Its tier waits for an approval." if waiting_for(cycle) else ""
         command.stdout.write(f"Cycle {cycle.pk} of {cycle.subject} is queued.{waits}")

@@ -9,12 +9,18 @@ import pytest
 from django.utils import timezone
 
 from escalation.incidents import recorder
-from escalation.incidents.recorder import decision_of, settle_by_probes
+from escalation.incidents.recorder import (
+    AfterAlerts,
+    after_alerts,
+    decision_of,
+    settle_by_probes,
+)
 from escalation.supervisor import verification
 from escalation.supervisor.conclude import finish_cycle
 from escalation.supervisor.cycles import start, wake
 from sessions_app.history.incidents import disagreements, found_by_counts
 from sessions_app.models import (
+    Alert,
     Cycle,
     Incident,
     IncidentEvent,
@@ -25,7 +31,14 @@ from sessions_app.models import (
     Watch,
 )
 from tests.escalation.rows import a_report
-from tests.factories import ChangeFactory, CycleFactory, SessionFactory, WatchFactory
+from tests.factories import (
+    ChangeFactory,
+    CycleFactory,
+    IncidentFactory,
+    SessionFactory,
+    SourceFactory,
+    WatchFactory,
+)
 from tests.tables import each_row
 
 pytestmark = pytest.mark.django_db
@@ -247,6 +260,59 @@ UP_AFTER, DOWN_AFTER = probe_after(5, "up"), probe_after(5, "down", 2)
 )
 def test_what_probes_say_about_a_fix(probes, seconds, holds):
     assert decision_of(probes, NOW, NOW + timedelta(seconds=seconds)) is holds
+
+
+def witness(state: str = Probe.State.UP, seconds: int | None = 1, failures: int = 0) -> Probe:
+    looked = NOW + timedelta(seconds=seconds) if seconds is not None else None
+    return Probe(state=state, failures=failures, last_run_at=looked)
+
+
+@each_row(
+    "probes, ended_at, still_fires, follows",
+    [
+        ([witness(), witness()], NOW, False, AfterAlerts.RESOLVED),
+        ([witness(), witness(seconds=-1)], NOW, False, AfterAlerts.RUN_PROBES),
+        ([witness(Probe.State.PENDING, None)], NOW, False, AfterAlerts.RUN_PROBES),
+        ([witness(), witness(Probe.State.DOWN)], NOW, False, AfterAlerts.CYCLE_LOOKS),
+        ([witness(failures=1)], NOW, False, AfterAlerts.CYCLE_LOOKS),
+        ([witness()], NOW, True, AfterAlerts.CYCLE_LOOKS),
+        ([witness()], None, False, AfterAlerts.CYCLE_LOOKS),
+        ([], NOW, False, AfterAlerts.CYCLE_LOOKS),
+    ],
+)
+def test_what_follows_the_end_of_alerts(probes, ended_at, still_fires, follows):
+    assert after_alerts(probes, ended_at, still_fires=still_fires) == follows
+
+
+def test_green_probes_resolve_what_an_alert_found_and_ended(watch):
+    seen = {"service": "web", "severity": 3, "summary": "web is down"}
+    open_, without_probes = (
+        IncidentFactory(watch=watch, cause=cause, found_by="alert", healthy_cycles=1)
+        for cause in ("web", "mail")
+    )
+    source = SourceFactory(watch=watch)
+    for number, incident in enumerate((open_, without_probes)):
+        Alert.objects.create(
+            **seen,
+            source=source,
+            fingerprint=str(number),
+            incident=incident,
+            watch=watch,
+            state=Alert.State.RESOLVED,
+            resolved_at=timezone.now(),
+        )
+    probe = a_probe(watch, Probe.State.UP, last_run_at=timezone.now() - timedelta(minutes=1))
+
+    assert settle_by_probes([watch.pk]) == 0
+    probe.refresh_from_db()
+    assert probe.run_asked_at is not None
+    Probe.objects.update(last_run_at=timezone.now())
+    assert settle_by_probes([watch.pk]) == 1
+
+    open_.refresh_from_db()
+    without_probes.refresh_from_db()
+    assert (open_.state, open_.resolved_as) == (State.RESOLVED, Incident.ResolvedBy.ITSELF)
+    assert without_probes.state == State.OPEN
 
 
 def test_every_cycle_but_a_verification_is_told_of_failing_probes(watch):

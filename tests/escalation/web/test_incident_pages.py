@@ -8,10 +8,19 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
-from escalation.web.incidents import told
 from escalation.web.overview import load_inbox
+from sessions_app.history.incidents import (
+    Mark,
+    approvals_of,
+    changes_of,
+    cost_of,
+    postmortem,
+    sentence_of,
+    timeline,
+)
 from sessions_app.models import Incident, IncidentEvent
 from tests.factories import (
+    ApprovalFactory,
     ChangeFactory,
     CycleFactory,
     IncidentFactory,
@@ -137,7 +146,7 @@ def test_the_page_lists_the_events_in_order(operator_client):
 
     page = operator_client.get(incident.get_absolute_url()).content.decode()
 
-    positions = [page.rindex(word) for word in ("first", "second", "third", "fourth")]
+    positions = [page.index(f">{word}<") for word in ("first", "second", "third", "fourth")]
     assert positions == sorted(positions)
     assert "web is &lt;down&gt;" in page
     assert "by ada" in page
@@ -150,9 +159,73 @@ def test_consecutive_sightings_are_one_line():
     for kind, text in [("opened", ""), *[("seen", "down")] * 3, ("seen", "slow"), ("noted", "")]:
         incident.events.create(kind=kind, text=text)
 
-    lines = told(incident.events.all())
+    lines = timeline(incident, incident.events.all())
 
     assert [line.times for line in lines] == [1, 3, 1, 1]
+
+
+def test_the_timeline_tells_asked_answered_and_changed_and_the_post_mortem_quotes_them():
+    ada, session = UserFactory(username="ada"), SessionFactory(tier=2)
+    began = timezone.now() - timedelta(minutes=5)
+    incident = IncidentFactory(
+        title="web: pool exhausted",
+        found_by="probe",
+        state=State.RESOLVED,
+        resolved_as="agent",
+        first_seen_at=began,
+        resolved_at=began + timedelta(seconds=18),
+    )
+    incident.cycles.add(session.cycle)
+
+    def at(seconds: int) -> dict[str, object]:
+        return {"at": began + timedelta(seconds=seconds)}
+
+    incident.events.create(kind="opened", text="[x](http://evil) `down`", **at(0))
+    incident.events.create(kind="approved", by=ada, session=session, **at(2))
+    incident.events.create(kind="verified", **at(18))
+    ApprovalFactory(
+        session=session,
+        kind="command",
+        command="docker restart web",
+        state="approved",
+        way="link",
+        asked_at=began + timedelta(seconds=1),
+        decided_at=began + timedelta(seconds=2),
+        decided_by=ada,
+    )
+    ChangeFactory(session=session, command="sh -c ```", **at(3))
+    cost = cost_of(incident)
+
+    entries = timeline(
+        incident, incident.events.all(), approvals_of(incident), changes_of(incident), cost
+    )
+
+    assert [entry.mark for entry in entries] == [
+        *(Mark.SEEN, Mark.ASKED, Mark.APPROVED, Mark.CHANGED, Mark.VERIFIED),
+    ]
+    assert (entries[0].title, entries[2].by) == ("Seen by a probe", "ada")
+    assert entries[2].way == "by the link in a message"
+    now = timezone.now()
+    assert sentence_of(incident, cost, now) == "web: pool exhausted, fixed in 18 s for $0.03"
+    whole, little = (
+        postmortem(incident, entries, cost, now=now, with_output=sees) for sees in (True, False)
+    )
+    assert r"\[x\](http://evil) \`down\`" in whole
+    assert "````sh\nsh -c ```\n````" in whole
+    assert "sh -c" not in little
+
+
+def test_the_timeline_is_sent_again_only_when_it_changed(operator_client):
+    incident = IncidentFactory()
+    first = operator_client.get(incident.get_absolute_url()).context["page"].version
+    again = {"version": first}
+    asked = {"headers": {"HX-Request": "true"}}
+    assert operator_client.get(incident.get_absolute_url(), again, **asked).status_code == 204
+
+    incident.events.create(kind="noted", text="The disk is full.")
+
+    answer = operator_client.get(incident.get_absolute_url(), again, **asked)
+    assert "The disk is full." in answer.content.decode()
 
 
 def test_of_many_events_the_last_are_shown(operator_client, monkeypatch):

@@ -24,6 +24,8 @@ def test_an_incident_is_acknowledged_snoozed_and_resolved(visit):
 
     expect(page.get_by_role("button", name="Open again")).to_be_visible()
     expect(page.locator(".story-row")).to_have_count(3)
-    expect(page.get_by_text("The disk was full.")).to_be_visible()
+    expect(page.get_by_text("The disk was full.", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Copy as post-mortem").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
     incident.refresh_from_db()
     assert incident.resolved_as == "person"
