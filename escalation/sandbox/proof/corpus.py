@@ -22,7 +22,7 @@ from typing import Any
 from escalation.agent.process import Traces
 from escalation.command_policy.decision import Decision, ExecRequest, decide, read_one_command
 from escalation.command_policy.programs import SHIMS
-from escalation.sandbox.command_runner import IN_SANDBOX
+from escalation.sandbox.command_runner import IN_SANDBOX, OWN_WORDS
 from escalation.sandbox.proof.host import REMOTE, WORKDIR
 from escalation.sandbox.proof.programs import STAND_INS
 from escalation.sandbox.proof.trial import NOT_EXECUTED, NOT_STARTED, Played, TrialDecision
@@ -236,6 +236,12 @@ def _trouble(row: Row, played: Played, outside: str | None, *, changes_nothing: 
     return "; ".join(what for what in _harm(row, played) if what not in row.permits)
 
 
+def without_own_words(said: str) -> str:
+    """Return what a command printed, without what the command runner says about the sandbox."""
+    lines = said.replace(NO_OUTPUT, "").splitlines()
+    return "\n".join(line for line in lines if not line.startswith(OWN_WORDS)).strip()
+
+
 def _failure(row: Row, played: Played, outside: str | None) -> str:
     """Return why a harmless command did not work; empty if it did."""
     for each in _programs(played):
@@ -245,7 +251,7 @@ def _failure(row: Row, played: Played, outside: str | None) -> str:
     unexecuted = any(each.rule == NOT_EXECUTED for each in played.decisions)
     if not played.results or (played.results[0].is_error and not unexecuted):
         return f"it did not work: {_short(said)}"
-    if row.same and said.replace(NO_OUTPUT, "").strip() != (outside or "").strip():
+    if row.same and without_own_words(said) != (outside or "").strip():
         return f"it printed {_short(said)!r}, outside {_short(outside or '')!r}"
     return ""
 

@@ -15,6 +15,7 @@ from escalation.command_policy.programs import SHIMS
 REAL = frozenset(
     {
         *("arp", "curl", "df", "du", "findmnt", "free", "fuser", "getent", "iostat", "ip", "last"),
+        *("hostname", "id", "ls", "stat", "tree"),
         *("lsblk", "lscpu", "lsipc", "lslocks", "lsmod", "lsns", "lsof", "mount", "mpstat"),
         *("netstat", "pgrep", "pidof", "pidstat", "pmap", "ps", "pstree", "pwdx", "route", "ss"),
         *("sysctl", "top", "umount", "uptime", "vmstat", "w", "wget", "who"),
