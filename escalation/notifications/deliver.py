@@ -1,4 +1,4 @@
-"""Sends one message by Apprise: `python -m escalation.notifications.deliver`.
+"""Sends one message by Apprise or as a webhook: `python -m escalation.notifications.deliver`.
 
 Reads a JSON object from standard input and prints one. The process has no Django, database or keys,
 and its parent ends it when it hangs. The result never holds a secret part of the address.
@@ -6,13 +6,20 @@ and its parent ends it when it hangs. The result never holds a secret part of th
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import hmac
+import http.client
 import ipaddress
 import json
 import logging
 import re
+import ssl
 import sys
+import time
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import SplitResult, parse_qs, parse_qsl, unquote, urlencode, urlsplit
 
 import apprise
 
@@ -40,8 +47,10 @@ class CapturedLog(logging.Handler):
 
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
     """Validate an address, and send a message to it if `asked` has one."""
-    captured = _capture_log()
     address = asked["address"]
+    if address.partition("://")[0] in WEBHOOKS:
+        return _webhook(asked)
+    captured = _capture_log()
     service = apprise.Apprise.instantiate(address)
     if service is None:
         error = " ".join([UNKNOWN, *captured.lines])
@@ -100,6 +109,90 @@ def _sent(service: apprise.NotifyBase, asked: dict[str, Any]) -> bool:
             body_format=apprise.NotifyFormat.TEXT,
         )
     )
+
+
+# Webhooks, signed as Standard Webhooks asks for: base64 of an HMAC-SHA256 over `id.time.body`.
+
+WEBHOOKS = {"webhook": False, "webhooks": True}
+"""Schemes of addresses, and whether they use TLS."""
+SECRET_PREFIX = "whsec_"  # noqa: S105 (marks a secret)
+SHORTEST_SECRET = 24
+"""In bytes, as Standard Webhooks requires."""
+WEBHOOK_SECONDS = 15.0
+UNSIGNED = (
+    "A webhook needs a secret of at least 24 bytes in base64, which signs what is sent: "
+    "webhooks://HOST/PATH?secret=whsec_…"
+)
+NO_HOST = "A webhook needs a host: webhooks://HOST/PATH?secret=whsec_…"
+
+
+def _webhook(asked: dict[str, Any]) -> dict[str, Any]:
+    address = asked["address"]
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return {"ok": False, "service": "", "error": NO_HOST}
+    secret = _secret_in(parts)
+    if not host or secret is None:
+        return {"ok": False, "service": "", "error": UNSIGNED if host else NO_HOST}
+    found = {"ok": True, "error": "", "service": f"webhook ({host})"}
+    if "event" in asked:
+        error = _posted(parts, host, port, secret, asked["event"])
+        found |= {"ok": not error, "error": without_secrets(error, address, host)}
+    return found
+
+
+def _secret_in(parts: SplitResult) -> bytes | None:
+    given = parse_qs(parts.query).get("secret", [""])[0]
+    # A plus sign of base64 is a space in a query.
+    encoded = given.removeprefix(SECRET_PREFIX).replace(" ", "+")
+    try:
+        secret = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
+    except (ValueError, binascii.Error):
+        return None
+    return secret if len(secret) >= SHORTEST_SECRET else None
+
+
+def _target(parts: SplitResult) -> str:
+    """Return the path with its query, without the secret, which is never sent."""
+    others = [pair for pair in parse_qsl(parts.query, True) if pair[0] != "secret"]
+    return (parts.path or "/") + (f"?{urlencode(others)}" if others else "")
+
+
+def signature(secret: bytes, number: str, at: int, body: bytes) -> str:
+    """Return the header `webhook-signature` of Standard Webhooks, version 1."""
+    signed = f"{number}.{at}.".encode() + body
+    return f"v1,{base64.b64encode(hmac.new(secret, signed, hashlib.sha256).digest()).decode()}"
+
+
+def _posted(
+    parts: SplitResult, host: str, port: int | None, secret: bytes, event: dict[str, Any]
+) -> str:
+    """Post an event, and return why it failed, or nothing. Redirects are not followed."""
+    body, at = json.dumps(event).encode(), int(time.time())
+    headers = {
+        "Content-Type": "application/json",
+        "User-Agent": "claudeops",
+        "webhook-id": event["id"],
+        "webhook-timestamp": str(at),
+        "webhook-signature": signature(secret, event["id"], at, body),
+    }
+    if WEBHOOKS[parts.scheme]:
+        context = ssl.create_default_context()
+        line: http.client.HTTPConnection = http.client.HTTPSConnection(
+            host, port, timeout=WEBHOOK_SECONDS, context=context
+        )
+    else:
+        line = http.client.HTTPConnection(host, port, timeout=WEBHOOK_SECONDS)
+    try:
+        line.request("POST", _target(parts), body=body, headers=headers)
+        status = line.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        return f"The webhook could not be posted: {error or type(error).__name__}"
+    finally:
+        line.close()
+    return "" if 200 <= status < 300 else f"The webhook was answered with {status}."
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,11 +20,11 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, Q, QuerySet, Sum
 from django.utils import timezone
 
 from escalation.notifications.routing import type_of
-from sessions_app.models import Approval, Channel, Incident, Message, Notification
+from sessions_app.models import Approval, Channel, Incident, Message, Notification, Session
 from sessions_app.redaction.encryption import EncryptedWithAnotherKey, address_of, encrypt_address
 from sessions_app.redaction.redact import redacted
 from sessions_app.text import clean, one_line
@@ -51,8 +52,12 @@ def look_at(address: str) -> DeliveryResult:
     return _asked({"address": address})
 
 
-def deliver(address: str, *, title: str, body: str, type: str) -> DeliveryResult:
-    return _asked({"address": address, "title": title, "body": body, "type": type})
+def deliver(
+    address: str, *, title: str, body: str, type: str, event: dict[str, Any]
+) -> DeliveryResult:
+    """Send a message: as text by Apprise, or as the event to a webhook."""
+    message = {"title": title, "body": body, "type": type, "event": event}
+    return _asked({"address": address, **message})
 
 
 def _asked(question: dict[str, Any]) -> DeliveryResult:
@@ -171,11 +176,86 @@ def _send(message: Message, link_for: LinkFor) -> bool:
             title=message.title,
             body=f"{message.body}\n\n{_address(channel, told, link_for)}",
             type=type_of(message.severity, kinds),
+            event=event_of(message),
         )
     except EncryptedWithAnotherKey as error:
         answer = DeliveryResult(False, str(error))
     _note(message, answer)
     return answer.ok
+
+
+EVENT_VERSION = 1
+"""Changes when a field of an event changes its meaning or goes; new fields may come."""
+EVENT_TYPES = {
+    Notification.Kind.INCIDENT_OPENED: "incident.opened",
+    Notification.Kind.INCIDENT_CHANGED_HANDS: "incident.assigned",
+    Notification.Kind.INCIDENT_RESOLVED: "incident.resolved",
+    Notification.Kind.FIX_VERIFIED: "fix.verified",
+    Notification.Kind.FIX_DID_NOT_HOLD: "fix.failed",
+    Notification.Kind.APPROVAL_WANTED: "approval.requested",
+    Notification.Kind.BUDGET: "budget.spent",
+    Notification.Kind.COOLDOWN: "cooldown.stopped",
+    Notification.Kind.SANDBOX_WORSE: "sandbox.worse",
+    Notification.Kind.WORKER_SILENT: "worker.silent",
+}
+SUMMARY, DIGEST, TEST = "summary", "digest", "test"
+
+
+def event_of(message: Message) -> dict[str, Any]:
+    """Return a message as the event that a webhook gets. A retry has the same id."""
+    related = message.notifications.select_related("watch", "incident__watch", "approval")
+    told = [_event(notification) for notification in related]
+    if len(told) == 1 and not message.is_summary:
+        return {**told[0], "id": f"msg_{message.pk}"}
+    return {
+        "id": f"msg_{message.pk}",
+        "type": SUMMARY if told else DIGEST,
+        "version": EVENT_VERSION,
+        "timestamp": message.created_at.isoformat(),
+        "severity": message.get_severity_display(),
+        "title": message.title,
+        "text": message.body,
+        "links": {"page": _page("/")},
+        "events": told,
+    }
+
+
+def _event(notification: Notification) -> dict[str, Any]:
+    incident = notification.incident
+    return {
+        "type": EVENT_TYPES[Notification.Kind(notification.kind)],
+        "version": EVENT_VERSION,
+        "timestamp": notification.at.isoformat(),
+        "severity": notification.get_severity_display(),
+        "title": notification.title,
+        "text": notification.text,
+        "watch": notification.watch.name if notification.watch else None,
+        "service": _service(incident),
+        "incident": incident.pk if incident else None,
+        "state": incident.state if incident else None,
+        "approval": notification.approval_id,
+        "cost_usd": _cost(incident),
+        "links": {
+            "page": _page(notification.path),
+            "incident": _page(incident.get_absolute_url()) if incident else None,
+        },
+    }
+
+
+def _service(incident: Incident | None) -> str | None:
+    is_problem = incident is not None and incident.kind == Incident.Kind.PROBLEM
+    return incident.cause if incident and is_problem else None
+
+
+def _cost(incident: Incident | None) -> float | None:
+    if incident is None:
+        return None
+    spent = Session.objects.filter(cycle__in=incident.cycles.values("pk"))
+    return float(spent.aggregate(cost=Sum("cost_usd", default=0))["cost"])
+
+
+def _page(path: str) -> str:
+    return f"{settings.CLAUDEOPS_URL.rstrip('/')}/{path.lstrip('/')}"
 
 
 def _is_moot(told: list[Notification]) -> bool:
@@ -189,7 +269,7 @@ def _address(channel: Channel, told: list[Notification], link_for: LinkFor) -> s
     path = told[0].path if len(told) == 1 else ""
     if len(told) == 1 and told[0].approval and channel.owner:
         path = link_for(told[0].approval, channel.owner) or path
-    return f"{settings.CLAUDEOPS_URL.rstrip('/')}/{path.lstrip('/')}"
+    return _page(path)
 
 
 @transaction.atomic
@@ -249,7 +329,19 @@ def set_address(channel: Channel, address: str) -> str:
 def send_test(channel: Channel) -> DeliveryResult:
     """Send a test message now and record its result."""
     try:
-        answer = deliver(address_of(channel), title=TEST_TITLE, body=TEST_BODY, type="info")
+        event = {
+            "id": f"msg_test_{secrets.token_hex(8)}",
+            "type": TEST,
+            "version": EVENT_VERSION,
+            "timestamp": timezone.now().isoformat(),
+            "severity": Incident.Severity.NOTICE.label,
+            "title": TEST_TITLE,
+            "text": TEST_BODY,
+            "links": {"page": _page("/")},
+        }
+        answer = deliver(
+            address_of(channel), title=TEST_TITLE, body=TEST_BODY, type="info", event=event
+        )
     except EncryptedWithAnotherKey as error:
         answer = DeliveryResult(False, str(error))
     _note_test(channel, answer)

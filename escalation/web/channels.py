@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from django import forms
 from django.contrib import messages
@@ -97,6 +100,125 @@ class ChannelForm(forms.ModelForm):  # type: ignore[type-arg]
         return cleaned
 
 
+# Services with fields of their own. Apprise checks the address that they make.
+
+
+def _mail(given: Mapping[str, str]) -> str:
+    names = {"user": "user", "pass": "password", "to": "to", "from": "user"}
+    return f"mailtos://{given['host']}?{_query({key: given[name] for key, name in names.items()})}"
+
+
+def _ntfy(given: Mapping[str, str]) -> str:
+    server = given["host"] or "https://ntfy.sh"
+    scheme = "ntfy" if server.startswith("http://") else "ntfys"
+    host = server.partition("://")[2] or server
+    token = f"{quote(given['token'], safe='')}@" if given["token"] else ""
+    query = "?auth=token" if token else ""
+    return f"{scheme}://{token}{host.rstrip('/')}/{quote(given['topic'], safe='')}{query}"
+
+
+def _telegram(given: Mapping[str, str]) -> str:
+    return f"tgram://{given['token']}/{quote(given['chat'], safe='')}"
+
+
+def _webhook(given: Mapping[str, str]) -> str:
+    scheme, _, rest = given["url"].partition("://")
+    query = f"{'&' if '?' in rest else '?'}{_query({'secret': given['secret']})}"
+    return f"{'webhook' if scheme == 'http' else 'webhooks'}://{rest}{query}"
+
+
+def _as_given(given: Mapping[str, str]) -> str:
+    return given["url"]
+
+
+def _query(values: Mapping[str, str]) -> str:
+    return urlencode(values, quote_via=quote)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Service:
+    label: str
+    hint: str
+    fields: Mapping[str, str]
+    """Labels of the fields by name; one that ends with an asterisk may be empty."""
+    address: Callable[[Mapping[str, str]], str]
+
+
+SERVICES = {
+    "mail": Service(
+        label="Mail",
+        hint="by your own mail server",
+        fields={
+            "host": "Mail server",
+            "user": "Login, also the sender",
+            "password": "Password",
+            "to": "Recipient",
+        },
+        address=_mail,
+    ),
+    "ntfy": Service(
+        label="ntfy",
+        hint="push messages on the phone",
+        fields={"topic": "Topic", "host": "Server (empty: ntfy.sh)*", "token": "Access token*"},
+        address=_ntfy,
+    ),
+    "slack": Service(
+        label="Slack",
+        hint="an incoming webhook",
+        fields={"url": "Webhook address (https://hooks.slack.com/services/…)"},
+        address=_as_given,
+    ),
+    "telegram": Service(
+        label="Telegram",
+        hint="a bot of yours",
+        fields={"token": "Token of the bot", "chat": "Chat number"},
+        address=_telegram,
+    ),
+    "discord": Service(
+        label="Discord",
+        hint="the webhook of a text channel",
+        fields={"url": "Webhook address (https://discord.com/api/webhooks/…)"},
+        address=_as_given,
+    ),
+    "webhook": Service(
+        label="Webhook",
+        hint="signed JSON by POST",
+        fields={
+            "url": "Address (https://…)",
+            "secret": "Secret that signs it (whsec_ and 24 to 64 bytes in base64)",
+        },
+        address=_webhook,
+    ),
+}
+
+
+class ServiceForm(ChannelForm):
+    """Form of a new channel, with the fields of its service in place of an address."""
+
+    def __init__(self, service: str, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.service = SERVICES.get(service)
+        if self.service is None:
+            return
+        del self.fields["address"]
+        for name, label in self.service.fields.items():
+            self.fields[f"service_{name}"] = forms.CharField(
+                label=label.rstrip("*"),
+                max_length=1_000,
+                required=not label.endswith("*"),
+                widget=AddressInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
+            )
+        first = ("name", *(f"service_{name}" for name in self.service.fields))
+        self.order_fields(first)
+
+    def clean(self) -> dict[str, Any] | None:
+        cleaned = super().clean() or self.cleaned_data
+        if self.service is not None and not self.errors:
+            given = {name: cleaned[f"service_{name}"].strip() for name in self.service.fields}
+            cleaned["address"] = self.service.address(given)
+        return cleaned
+
+
 MESSAGES_SHOWN = 20
 NOT_TAKEN = 422
 
@@ -104,7 +226,7 @@ NOT_TAKEN = 422
 @needs(Right.MANAGE_KEYS)
 @require_safe
 def channels(request: HttpRequest) -> HttpResponse:
-    return show_channels(request, ChannelForm())
+    return show_channels(request, ServiceForm(request.GET.get("service", "")))
 
 
 @needs(Right.MANAGE_KEYS)
@@ -114,13 +236,15 @@ def channel(request: HttpRequest, pk: int) -> HttpResponse:
     return show_channel(request, found, ChannelForm(instance=found))
 
 
-def show_channels(request: HttpRequest, form: ChannelForm) -> HttpResponse:
+def show_channels(request: HttpRequest, form: ServiceForm) -> HttpResponse:
     """Render the list, with the errors of a form that was refused."""
     waiting = Count("messages", filter=Q(messages__state=Message.State.WAITING))
     rows = Channel.objects.annotate(waiting=waiting).order_by("name")
     context = {
         "channels": rows.prefetch_related("watches"),
         "form": form,
+        "services": SERVICES.items(),
+        "service": next((name for name, one in SERVICES.items() if one is form.service), ""),
         "zone": timezone.get_current_timezone_name(),
     }
     return render(request, "web/channels.html", context, status=_status(form))
@@ -142,7 +266,7 @@ def _status(form: ChannelForm) -> int:
 
 @acting(Right.MANAGE_KEYS)
 def add_channel(request: HttpRequest) -> HttpResponse:
-    form = ChannelForm(request.POST)
+    form = ServiceForm(request.POST.get("service", ""), request.POST)
     if not _taken(form):
         return show_channels(request, form)
     messages.success(request, f"{form.instance.name} was added. Send a test to see it arrive.")
@@ -203,7 +327,7 @@ def _taken(form: ChannelForm) -> bool:
         return False
     address = form.cleaned_data["address"]
     if address and (objection := sending.set_address(form.instance, address)):
-        form.add_error("address", objection)
+        form.add_error("address" if "address" in form.fields else None, objection)
         return False
     with installation_lock():
         return _saved(form)

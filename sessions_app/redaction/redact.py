@@ -1655,6 +1655,7 @@ def _known_here() -> tuple[tuple[str, str], ...]:
         *(("CLAUDEOPS_ENCRYPTION_KEY", key) for key in _encryption_keys()),
         *learned_values(),
         ("CLAUDEOPS_PING_URL", settings.CLAUDEOPS_PING_URL or ""),
+        ("CLAUDEOPS_METRICS_TOKEN", settings.CLAUDEOPS_METRICS_TOKEN),
         *(
             ("database password", str(database.get("PASSWORD") or ""))
             for database in settings.DATABASES.values()

@@ -29,7 +29,8 @@ class Command(TerminalCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True)
-        verbs.add_parser("list")
+        listed = verbs.add_parser("list")
+        listed.add_argument("--json", action="store_true", help="print it as JSON")
         add = verbs.add_parser("add", help="its address is asked for, or read from standard input")
         add.add_argument("name")
         add.add_argument("--from", dest="least", choices=SEVERITIES, default="warning")
@@ -48,6 +49,9 @@ class Command(TerminalCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         match options["verb"]:
+            case "list" if options["json"]:
+                rows = [channel_as_data(channel) for channel in Channel.objects.all()]
+                self.stdout.write_json(rows, indent=2)
             case "list":
                 lines = [_line(channel) for channel in Channel.objects.all()]
                 self.stdout.write("\n".join(lines) or NO_CHANNEL)
@@ -127,6 +131,18 @@ def _named(name: str) -> Channel:
             f"There is no channel {name}. Channels: {names}." if names else NO_CHANNEL,
         )
     return channel
+
+
+def channel_as_data(channel: Channel) -> dict[str, Any]:
+    """Return what may be shown of a channel: its address is a secret."""
+    return {
+        "name": channel.name,
+        "service": channel.service,
+        "enabled": channel.enabled,
+        "least_severity": channel.get_least_severity_display(),
+        "failures_in_a_row": channel.failures_in_a_row,
+        "last_error": channel.last_error or None,
+    }
 
 
 def _line(channel: Channel) -> str:

@@ -10,6 +10,7 @@ from asyncio import Server
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email import message_from_bytes, policy
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ class Webhook(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         self.got: list[dict[str, Any]] = []
+        self.requests: list[tuple[str, Message, bytes]] = []
         self.status = 200
         self.hangs = False
         self.released = threading.Event()
@@ -45,6 +47,7 @@ class _Hook(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.got.append(json.loads(body))
+        self.server.requests.append((self.path, self.headers, body))
         if self.server.hangs:
             self.server.released.wait(60)
         self.send_response(self.server.status)

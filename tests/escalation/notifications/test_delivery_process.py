@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
 import time
+from typing import Any
 
 from escalation.notifications import sending
 from escalation.notifications.sending import deliver, look_at
@@ -10,7 +13,68 @@ from tests.escalation.notifications.post_offices import own_certificate, webhook
 from tests.tables import each_row
 
 LINK = "http://ops.example.org/incidents/1/"
-WORD = {"title": "shop: web is down", "body": "It answers 502.", "type": "failure"}
+EVENT = {"id": "msg_41", "type": "incident.opened", "version": 1, "title": "web is down"}
+WORD: dict[str, Any] = {
+    "title": "shop: web is down",
+    "body": "It answers 502.",
+    "type": "failure",
+    "event": EVENT,
+}
+SECRET = bytes(range(200, 232))
+SIGNED = f"secret=whsec_{base64.b64encode(SECRET).decode()}"
+
+
+def test_a_signed_webhook_gets_the_event(hook):
+    answer = deliver(f"webhook://{hook.place}/hooks/ops?team=a&{SIGNED}", **WORD)
+
+    assert (answer.ok, answer.error, answer.service) == (True, "", "webhook (127.0.0.1)")
+    assert hook.got == [EVENT]
+    [(path, headers, body)] = hook.requests
+    assert path == "/hooks/ops?team=a"
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    digest = hmac.digest(SECRET, signed, "sha256")
+    assert headers["webhook-signature"] == f"v1,{base64.b64encode(digest).decode()}"
+    assert headers["webhook-id"] == "msg_41"
+    assert abs(int(headers["webhook-timestamp"]) - time.time()) < 60
+
+
+@each_row("status", [302, 400, 500])
+def test_any_answer_of_a_webhook_but_2xx_is_a_failure(hook, status):
+    hook.status = status
+    address = f"webhook://{hook.place}/a-secret-path?{SIGNED}"
+
+    answer = deliver(address, **WORD)
+
+    assert not answer.ok
+    assert str(status) in answer.error
+
+
+def test_a_webhook_that_refuses_connections_keeps_its_address_secret(hook):
+    port = hook.server_address[1]
+    hook.server_close()
+
+    answer = deliver(f"webhook://127.0.0.1:{port}/a-secret-path?{SIGNED}", **WORD)
+
+    assert not answer.ok
+    assert "refused" in answer.error
+    assert "a-secret-path" not in answer.error
+
+
+@each_row(
+    "address",
+    [
+        "webhooks://example.org/hook",
+        "webhooks://example.org/hook?secret=whsec_c2hvcnQ=",
+        "webhooks://example.org/hook?secret=not base64 at all, but long enough to be one",
+        f"webhooks:///hook?{SIGNED}",
+        f"webhooks://example.org:99999/hook?{SIGNED}",
+    ],
+)
+def test_a_webhook_without_host_or_secret_is_refused(address):
+    found = look_at(address)
+
+    assert not found.ok
+    assert found.error
 
 
 def test_a_webhook_gets_title_text_and_kind(hook):

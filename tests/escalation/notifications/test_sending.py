@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -24,8 +25,11 @@ from sessions_app.models import Approval, Channel, Message, Notification
 from tests.factories import (
     ApprovalFactory,
     ChannelFactory,
+    CycleFactory,
+    IncidentFactory,
     MessageFactory,
     NotificationFactory,
+    SessionFactory,
     UserFactory,
 )
 
@@ -235,3 +239,38 @@ def test_an_address_encrypted_with_another_key_is_an_error_and_keeps_the_message
 def test_after_the_last_attempt_there_is_no_back_off():
     assert back_off(len(BACK_OFF)) == BACK_OFF[-1]
     assert back_off(len(BACK_OFF) + 1) is None
+
+
+def test_a_webhook_event_tells_incident_cost_and_links_and_keeps_its_id(carried):
+    cycle = CycleFactory()
+    SessionFactory(cycle=cycle, cost_usd=Decimal("0.25"))
+    incident = IncidentFactory(cause="web", watch__name="shop")
+    incident.cycles.add(cycle)
+    told = NotificationFactory(incident=incident, path=f"/incidents/{incident.pk}/")
+    message = MessageFactory()
+    message.notifications.add(told)
+
+    send_due(message.channel_id)
+
+    event = carried[0]["event"]
+    assert event == sending.event_of(message)
+    assert (event["id"], event["type"], event["version"]) == (
+        f"msg_{message.pk}",
+        "incident.opened",
+        1,
+    )
+    assert (event["watch"], event["service"], event["state"]) == ("shop", "web", "open")
+    assert (event["incident"], event["cost_usd"]) == (incident.pk, 0.25)
+    assert event["links"]["page"] == f"https://ops.example.org/incidents/{incident.pk}/"
+
+
+def test_a_summary_is_one_event_with_its_members_and_a_digest_has_none():
+    summary = MessageFactory(is_summary=True)
+    summary.notifications.add(NotificationFactory(), NotificationFactory(incident=None))
+
+    event = sending.event_of(summary)
+
+    assert event["type"] == "summary"
+    assert [one["type"] for one in event["events"]] == ["incident.opened"] * 2
+    assert sending.event_of(MessageFactory())["type"] == "digest"
+    assert set(sending.EVENT_TYPES) == set(Notification.Kind)

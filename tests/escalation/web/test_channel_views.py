@@ -9,6 +9,7 @@ from django.urls import reverse
 
 from escalation.notifications import sending
 from escalation.notifications.sending import DeliveryResult
+from escalation.web.channels import SERVICES
 from sessions_app.models import Channel, Message
 from sessions_app.redaction.encryption import address_of
 from sessions_app.redaction.redact import redacted
@@ -64,6 +65,36 @@ def test_a_new_address_is_redacted(operator_client, understood):
 
     assert redacted(f"it says {SECRET}") == "it says [redacted: notification address]"
     assert "hunter2hunter2" not in redacted("the password is, as it were, hunter2hunter2")
+
+
+GIVEN = {
+    "mail": {"host": "mail.example", "user": "ada@x.example", "password": "p@/s", "to": "b@x.io"},
+    "ntfy": {"topic": "ops", "token": "tk_abc"},
+    "slack": {
+        "url": "https://hooks.slack.com/services/T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ"
+    },
+    "telegram": {"token": "123456789:abcdefg_hijklmnop", "chat": "-100123"},
+    "discord": {"url": "https://discord.com/api/webhooks/4174216298/JHMHI8qBe7bk2ZwO5U711o3dV_js"},
+    "webhook": {
+        "url": "https://example.org/hook?a=b",
+        "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+    },
+}
+
+
+def test_each_service_has_fields_that_make_an_address_which_apprise_understands(operator_client):
+    assert set(GIVEN) == set(SERVICES)
+    for service, fields in GIVEN.items():
+        page = operator_client.get("/channels/", {"service": service}).content.decode()
+        assert f'name="service_{next(iter(fields))}"' in page
+        assert 'name="address"' not in page
+        own = {f"service_{name}": value for name, value in fields.items()}
+        post(operator_client, "add_channel", **own, service=service, name=service, least_severity=2)
+    added = Channel.objects.order_by("pk").values_list("name", flat=True)
+    assert list(added) == list(GIVEN)
+
+    refused = post(operator_client, "add_channel", service="ntfy", name="n", least_severity=2)
+    assert refused.status_code == 422
 
 
 @pytest.mark.parametrize(
