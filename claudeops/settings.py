@@ -122,6 +122,8 @@ CLAUDEOPS_INGRESS_URL = (
     or (CLAUDEOPS_INGRESS and own_address(*split_address(CLAUDEOPS_INGRESS)))
     or CLAUDEOPS_URL
 )
+# Read by /metrics; without it only this host may scrape.
+CLAUDEOPS_METRICS_TOKEN = env.text("CLAUDEOPS_METRICS_TOKEN")
 CLAUDEOPS_ADMIN_USER = env.text("CLAUDEOPS_ADMIN_USER", "operator")
 CLAUDEOPS_ADMIN_PASSWORD = env.text("CLAUDEOPS_ADMIN_PASSWORD")
 CLAUDEOPS_HTTPS = env.flag("CLAUDEOPS_HTTPS")
@@ -147,6 +149,7 @@ INSTALLED_APPS = [
     "csp",
     "django_htmx",
     "django_q",
+    "heroicons",
     "claudeops.apps.ClaudeOpsConfig",
 ]
 # Benchmarks, chaos and screenshots exist only in a checkout.
@@ -185,6 +188,7 @@ TEMPLATES = [
                 "escalation.web.context_processors.rights",
                 "escalation.web.context_processors.header_status",
                 "escalation.web.context_processors.installation",
+                "escalation.web.context_processors.navigation",
             ],
         },
     },
@@ -254,7 +258,7 @@ FILE_UPLOAD_HANDLERS = ["claudeops.middleware.NoFiles"]
 # For a proxy that ends TLS and sets X-Forwarded-Proto. Health checks on the machine use HTTP.
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = CLAUDEOPS_HTTPS
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if CLAUDEOPS_HTTPS else None
-SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$"]
 SECURE_HSTS_SECONDS = 30 * 24 * 3600 if CLAUDEOPS_HTTPS else 0
 # HSTS for subdomains and preloading are decisions of the operator.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]

@@ -16,16 +16,20 @@ from decimal import Decimal
 from io import StringIO
 from typing import Any, TypeVar
 
-from django.http import HttpResponse
-from django.shortcuts import render
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from escalation.queue import installation_lock
 from escalation.web.chart import Chart, Column, chart_of
 from escalation.web.responses import HtmxRequest
 from escalation.web.resume_comparison import Comparison, compare_ways
-from sessions_app.access.permissions import needs
-from sessions_app.access.roles import Right
+from sessions_app.access.permissions import acting, needs
+from sessions_app.access.roles import Right, note_changed
 from sessions_app.costs.spending import UnitCosts, load_budgets, unit_costs
 from sessions_app.history.incidents import IncidentFigures, figures_since
 from sessions_app.models import PeriodCost, Session, Watch
@@ -333,7 +337,39 @@ def costs(request: HtmxRequest) -> HttpResponse:
     watches = list(Watch.objects.all())
     context["costs"] = load_costs(period, drills=drills, watches=watches)
     context["budgets"] = None if drills else load_budgets(watches)
+    context["budget_watches"] = watches
     return render(request, "web/costs.html", context)
+
+
+class WatchBudgetForm(forms.Form):
+    """Daily budget of one watch, changed on the page of costs."""
+
+    watch = forms.ModelChoiceField(Watch.objects.all(), empty_label=None)
+    budget_day_usd = forms.DecimalField(
+        label="Dollars a day", required=False, min_value=0, max_digits=10, decimal_places=2
+    )
+    confirm = forms.BooleanField()
+
+
+@acting(Right.CHANGE_WATCHES)
+def change_budget(request: HttpRequest) -> HttpResponse:
+    with installation_lock():
+        form = WatchBudgetForm(request.POST)
+        if is_valid := form.is_valid():
+            watch, limit = form.cleaned_data["watch"], form.cleaned_data["budget_day_usd"]
+            watch.budget_day_usd = limit
+            watch.save(update_fields=["budget_day_usd"])
+            amount = "the general one" if limit is None else money(limit)
+            note_changed(request.user, watch, f"Daily budget: {amount}.")
+    if is_valid:
+        messages.success(request, f"The daily budget of {watch.name} is {amount}.")
+    else:
+        messages.warning(
+            request,
+            "No budget was changed: choose a watch, enter dollars (empty for the general budget) "
+            "and tick the box.",
+        )
+    return redirect(f"{reverse('web:costs')}#budgets-heading")
 
 
 def _csv(name: str, text: str) -> HttpResponse:

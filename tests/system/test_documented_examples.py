@@ -22,6 +22,8 @@ TRIED_ELSEWHERE = {
     "docs/architecture.md": "tests/test_structure.py",
     "docs/deploy/README.md": "tests/system/test_proxy.py",
     "docs/hosts.md": "tests/system/test_three_hosts.py",
+    "docs/mcp.md": "tests/real_cli/test_mcp.py",
+    "docs/metrics.md": "tests/escalation/web/test_metrics.py",
     "docs/scale.md": "tests/measure_record.py",
 }
 # A newcomer has set nothing.
