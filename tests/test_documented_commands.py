@@ -10,7 +10,7 @@ from pathlib import Path
 from django.core.management import CommandError, get_commands, load_command_class
 
 from escalation.drills.scenario import scenario_names
-from escalation.management.command_line import BY_NAME, COMMANDS, Entry
+from escalation.management.command_line import BY_NAME, COMMANDS, PLURALS, Entry, current_spelling
 from escalation.management.output import MEANINGS
 from tests.documents import ROOT, Command, commands_in, example_in, handbook, name_of
 from tests.tables import each_row
@@ -26,8 +26,7 @@ def parser_of(name: str) -> ArgumentParser:
 
 def objection_to(command: Command) -> str:
     """Return the error of the program; empty if it would run."""
-    name, *words = command.words
-    name = name.replace("-", "_")
+    name, *words = current_spelling(command.words)
     if name in BY_NAME:
         parser = parser_of(name)
     elif command.program == "manage.py" and name in get_commands():
@@ -58,6 +57,12 @@ def test_every_command_of_a_page_is_accepted(page):
     wrong = {one.text: objection_to(one) for one in commands_in(page.read_text())}
 
     assert {text: said for text, said in wrong.items() if said} == {}
+
+
+def test_every_plural_is_a_list():
+    for plural, words in PLURALS.items():
+        assert current_spelling([plural, "--json"]) == [*words.split(), "--json"]
+        parser_of(words.split()[0]).parse_args([*words.split()[1:], "--json"])
 
 
 def test_the_commands_of_the_handbook_are_found():

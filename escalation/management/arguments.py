@@ -100,9 +100,15 @@ def terminal_user() -> str:
 
 
 def account_named(name: str | None) -> User:
-    """Return the account that decides: the given one, or that of the terminal's user."""
+    """Return the account that decides: the given one, that of the terminal's user, or the only one.
+
+    A terminal has no roles, so the only account of an installation acts for its user.
+    """
     wanted = name or terminal_user()
     account = User.objects.filter(username=wanted).first()
+    if account is None and name is None:
+        active = list(User.objects.filter(is_active=True)[:2])
+        account = active[0] if len(active) == 1 else None
     if account is None:
         raise Refused(
             RefusalCode.ACCOUNT_MISSING,

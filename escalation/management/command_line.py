@@ -58,7 +58,9 @@ COMMANDS = (
     Entry("rate_limit", "run", "show whether sessions wait for the rate limit; --lift ends that"),
     Entry("status", "look", "show what runs, is next and needs you, and today's cost", (0, 1, 2)),
     Entry("incident", "look", "list and show incidents; acknowledge, snooze, resolve", (0, 1, 2)),
+    Entry("services", "look", "list the services that reports have named, worst first"),
     Entry("change", "look", "list and show what was changed; undo an edit of a file"),
+    Entry("costs", "look", "show costs by tier, model and watch, and the budgets"),
     Entry("cycles", "look", "list the latest cycles with their outcome"),
     Entry("chain", "look", "show the chain of a session"),
     Entry("logs", "look", "print the events of a session, or of all; -f follows"),
@@ -72,10 +74,12 @@ COMMANDS = (
     Entry("doctor", "operate", "test the installed CLI, its sandbox and the login"),
     Entry("channel", "operate", "add, test, switch and remove notification channels", (0, 1, 2)),
     Entry("source", "operate", "add, list, test and remove sources of alerts; their deliveries"),
+    Entry("mcp", "operate", "serve the record as tools for other agents, on standard streams"),
     Entry("config", "operate", "list every setting with its value and source"),
     Entry("recover", "operate", "end or continue sessions whose worker died"),
     Entry("clean", "operate", "expire, archive and prune now"),
     Entry("rollups", "operate", "check the stored sums of costs by recomputing them", (0, 1, 2)),
+    Entry("account", "operate", "list, add and disable accounts; set roles and passwords"),
     Entry("unlock", "operate", "forget failed logins of a name or an address"),
     Entry("backup", "operate", "write database, keys, archive and settings to one file"),
     Entry("restore", "operate", "restore a backup"),
@@ -104,6 +108,19 @@ OLD_NAMES = {
     "walls": "sandbox prove",
     "watch trust": "watch autonomy",
 }
+# Lists by the plural of what they show.
+PLURALS = {
+    "approvals": "approval list",
+    "changes": "change list",
+    "channels": "channel list",
+    "events": "logs",
+    "incidents": "incident list",
+    "probes": "probe list",
+    "remedies": "remedy list",
+    "sessions": "session list",
+    "sources": "source list",
+    "watches": "watch list",
+}
 WIDTH = max(len(entry.name) for entry in COMMANDS) + 2
 
 
@@ -115,7 +132,7 @@ def current_spelling(words: Sequence[str]) -> list[str]:
     """Return the words with the command's name of today, and with `_` for `-` in it."""
     first, *rest = words
     words = [first.replace("-", "_"), *rest]
-    for old, new in OLD_NAMES.items():
+    for old, new in (OLD_NAMES | PLURALS).items():
         length = len(old.split())
         if words[:length] == old.split():
             return [*new.split(), *words[length:]]

@@ -21,6 +21,7 @@ from escalation.management.output import Cell, ExitCode, TerminalCommand, write_
 from escalation.management.session_text import moment, running_row
 from escalation.worker.health import readiness
 from sessions_app.history.chain import session_as_data
+from sessions_app.history.header_status import Attention
 from sessions_app.models import (
     Approval,
     Incident,
@@ -65,6 +66,10 @@ class InstallationStatus:
     next_runs: tuple[tuple[Watch, datetime], ...]
     cost_today_usd: Decimal
     runs_today: int
+    budget_today_usd: Decimal | None
+    watches: int
+    watches_unwell: int
+    """Watches with an unresolved problem."""
 
 
 def status_now() -> InstallationStatus:
@@ -86,7 +91,35 @@ def status_now() -> InstallationStatus:
         next_runs=tuple(_next_runs()),
         cost_today_usd=spent["cost"],
         runs_today=spent["runs"],
+        budget_today_usd=settings.CLAUDEOPS_BUDGET_DAY,
+        watches=Watch.objects.count(),
+        watches_unwell=_unwell(),
     )
+
+
+def _unwell() -> int:
+    problems = Incident.objects.filter(
+        state__in=Incident.UNRESOLVED_STATES, kind=Incident.Kind.PROBLEM, drill=""
+    )
+    return problems.exclude(watch=None).values("watch").distinct().count()
+
+
+def sentence_of(status: InstallationStatus, now: datetime) -> str:
+    """Return the state of the installation as one line."""
+    waiting = len(status.needs) + len(status.installation)
+    well = status.watches - status.watches_unwell
+    parts = [
+        Attention(problems=waiting).sentence.removesuffix("."),
+        f"{well} of {status.watches} watches well" if status.watches_unwell else "",
+        f"{well} {'watch' if well == 1 else 'watches'} well"
+        if status.watches and not status.watches_unwell
+        else "",
+        f"{money(status.cost_today_usd)}"
+        + (f" of {money(status.budget_today_usd)}" if status.budget_today_usd is not None else "")
+        + " today",
+        f"next {ago(status.next_runs[0][1], now)}" if status.next_runs else "",
+    ]
+    return " · ".join(filter(None, parts))
 
 
 def _held_back() -> str:
@@ -132,6 +165,7 @@ def _next_runs() -> list[tuple[Watch, datetime]]:
 def status_as_data(status: InstallationStatus) -> dict[str, Any]:
     return {
         "version": status.version,
+        "sentence": sentence_of(status, timezone.now()),
         "running": [session_as_data(session) for session in status.running],
         "queued": status.queued,
         "held_back": status.held_back or None,
@@ -146,6 +180,11 @@ def status_as_data(status: InstallationStatus) -> dict[str, Any]:
         "next_runs": [{"watch": watch.name, "at": at} for watch, at in status.next_runs],
         "cost_today_usd": float(status.cost_today_usd),
         "runs_today": status.runs_today,
+        "budget_today_usd": None
+        if status.budget_today_usd is None
+        else float(status.budget_today_usd),
+        "watches": status.watches,
+        "watches_unwell": status.watches_unwell,
     }
 
 
@@ -169,6 +208,7 @@ class Command(TerminalCommand):
             sys.exit(ExitCode.PERSON)
 
     def _print(self, status: InstallationStatus) -> None:
+        self.stdout.write(sentence_of(status, timezone.now()), self.style.MIGRATE_LABEL)
         self._head("Running")
         write_table(
             self,

@@ -21,6 +21,7 @@ from tests.factories import (
     ApprovalFactory,
     CycleFactory,
     IncidentFactory,
+    ServiceStateFactory,
     SessionEventFactory,
     SessionFactory,
     WatchFactory,
@@ -308,3 +309,49 @@ def test_open_prints_the_address(settings):
 def test_open_refuses_an_unknown_session():
     with command_refused(RefusalCode.NOT_FOUND, match="77"):
         output_of("open", "77")
+
+
+def test_status_begins_with_one_sentence(at_rest, settings, workdir):
+    settings.CLAUDEOPS_BUDGET_DAY = Decimal(5)
+    shop = WatchFactory(name="shop", workdir=str(workdir))
+    WatchFactory(name="nas", workdir=str(workdir), enabled=False)
+    spent = CycleFactory(watch=shop)
+    SessionFactory(cycle=spent, cost_usd=Decimal("1.25"), started_at=timezone.now())
+    IncidentFactory(watch=shop)
+
+    code, said = status()
+
+    first = said.splitlines()[0].split(" · ")
+    assert first[0].startswith("1 thing")
+    assert first[1:3] == ["1 of 2 watches well", "$1.25 of $5.00 today"]
+    assert (code, len(said.splitlines()[0]) <= 80) == (1, True)
+
+
+def test_costs_sum_by_tier_and_watch_without_drills(workdir):
+    shop = WatchFactory(name="shop", workdir=str(workdir))
+    for tier, cost in ((1, "0.25"), (2, "1.00")):
+        SessionFactory(cycle=CycleFactory(watch=shop), tier=tier, cost_usd=Decimal(cost))
+    SessionFactory(cycle=CycleFactory(drill="all-healthy", watch=None), cost_usd=Decimal(9))
+
+    data = json.loads(output_of("costs", "--json"))
+
+    assert data["total"]["cost_usd"] == 1.25
+    assert [(row["name"], row["cost_usd"]) for row in data["tiers"]] == [
+        ("Tier 1", 0.25),
+        ("Tier 2", 1.0),
+    ]
+    assert [row["name"] for row in data["watches"]] == ["shop"]
+    assert "$1.25 for 2 sessions" in output_of("costs")
+
+
+def test_services_are_listed_worst_first(workdir):
+    shop = WatchFactory(name="shop", workdir=str(workdir))
+    ServiceStateFactory(watch=shop, service="web", status="down")
+    ServiceStateFactory(watch=shop, service="db", status="healthy")
+
+    data = json.loads(output_of("services", "--json"))
+
+    assert [(row["service"], row["status"]) for row in data] == [("web", "down"), ("db", "healthy")]
+    unwell = json.loads(output_of("services", "--unwell", "--watch", "shop", "--json"))
+    assert [row["service"] for row in unwell] == ["web"]
+    assert "web" in output_of("services")
