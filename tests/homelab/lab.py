@@ -37,7 +37,16 @@ OPERATOR = "pat"
 """The ordinary user of the lab; furnish.sh creates it."""
 PACKAGES = (
     *("systemd", "systemd-sysv", "dbus", "docker.io", "openssh-server", "sudo", "cron"),
-    *("nginx-light", "postgresql", "redis-server", "sqlite3", "busybox-static", "bubblewrap"),
+    *(
+        "nginx",
+        "python3-venv",
+        "openssl",
+        "postgresql",
+        "redis-server",
+        "sqlite3",
+        "busybox-static",
+        "bubblewrap",
+    ),
     *("procps", "psmisc", "lsof", "iproute2", "iputils-ping", "bind9-dnsutils", "net-tools"),
     *("iptables", "nftables", "sysstat", "smartmontools", "curl", "wget", "git", "rsync", "jq"),
     *("ripgrep", "tree", "netcat-openbsd", "lvm2", "mdadm", "logrotate", "bc", "file"),

@@ -179,6 +179,20 @@ def restart_database(scene: Scene) -> list[str]:
     return []
 
 
+def send_alert_storm(scene: Scene) -> list[str]:
+    """Send many alerts at once, while other faults happen."""
+    assert scene.installation.outside is not None, "only on one host"
+    scene.installation.outside.storm()
+    return []
+
+
+def break_probed_target(scene: Scene) -> list[str]:
+    """Break what a probe looks at, until it is down."""
+    assert scene.installation.outside is not None, "only on one host"
+    with scene.installation.installation_lock:
+        return scene.installation.outside.break_target(scene.installation.record)
+
+
 FAULTS: dict[str, Fault] = {
     "nothing": nothing,
     "kill the CLI": kill_cli,
@@ -188,6 +202,8 @@ FAULTS: dict[str, Fault] = {
     "kill the web server": kill_web_server,
     "lock the database": lock_database,
     FILL_THE_DISK: fill_disk,
+    "send an alert storm": send_alert_storm,
+    "break a probe's target": break_probed_target,
 }
 ACROSS_HOSTS: dict[str, Fault] = {
     "nothing": nothing,

@@ -41,6 +41,8 @@ class ChaosResult:
     leftovers: list[str]
     left_out: str = ""
     """The reason why a fault could not be played."""
+    deliveries: int = 0
+    """Deliveries of alerts that were accepted meanwhile."""
 
     @property
     def violated(self) -> int:
@@ -55,6 +57,7 @@ def as_json(played: ChaosResult) -> dict[str, Any]:
         "violated": played.violated,
         "leftovers": played.leftovers,
         "left_out": played.left_out,
+        "deliveries": played.deliveries,
         "faults": [asdict(one) for one in figures(experiments)],
         "experiments": [asdict(one) for one in experiments],
     }

@@ -19,6 +19,7 @@ from django.conf import settings
 from tests.devtools.chaos.evidence import DATABASE
 from tests.devtools.chaos.hosts import Host, kill_all
 from tests.devtools.chaos.leftovers import children
+from tests.devtools.chaos.outside import Outside
 from tests.devtools.chaos.record import SQLITE, RecordAway, opened
 from tests.devtools.chaos.website import Website
 from tests.devtools.postgres import OwnPostgres
@@ -50,6 +51,8 @@ class Installation:
     address: str = ""
     """The address of the shared database of several hosts."""
     postgres: OwnPostgres | None = None
+    outside: Outside | None = None
+    """Alerts and the target of a probe; None with several hosts."""
     services: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     away: set[str] = field(default_factory=set)
     """Services of a host that is down, which are not restarted."""

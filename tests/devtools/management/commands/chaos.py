@@ -17,9 +17,13 @@ from cryptography.fernet import Fernet
 from django.conf import settings
 from django.core.management import call_command
 
+from escalation.alerts import sources
 from escalation.drills.scratch import is_scratch
 from escalation.management.output import ExitCode, TerminalCommand, waiting
+from escalation.probes.manage import add
 from escalation.worker.installation import ensure_operator
+from sessions_app.models import Probe, Source, Watch
+from sessions_app.models.alert import SourceKind
 from tests.devtools import chaos
 from tests.devtools.chaos.experiments import ChaosSetup, Experiment, plans, play, warm_up
 from tests.devtools.chaos.faults import ACROSS_HOSTS, EVERY_FAULT, FAULTS, FILL_THE_DISK
@@ -27,6 +31,7 @@ from tests.devtools.chaos.figures import ChaosResult, as_json, figures
 from tests.devtools.chaos.hosts import played_hosts, why_no_hosts
 from tests.devtools.chaos.installation import Installation
 from tests.devtools.chaos.leftovers import left_after_all
+from tests.devtools.chaos.outside import Outside
 from tests.devtools.chaos.prices import learned_prices
 from tests.devtools.chaos.website import Website
 from tests.devtools.postgres import NoPostgres, OwnPostgres, newest_programs, own_postgres
@@ -40,8 +45,9 @@ OWN_SERVER = "CLAUDEOPS_CHAOS_POSTGRES"
 class Command(TerminalCommand):
     help = (
         "Run drills in a scratch installation and, at random moments, kill the CLI, a worker, the "
-        "whole cluster or the web server, lock the database or fill the disk; then check by raw "
-        "evidence that every session ended correctly. Exit code 0: every invariant held; 1: "
+        "whole cluster or the web server, lock the database, fill the disk, send an alert storm or "
+        "break the target of a probe; then check by raw evidence that every session ended "
+        "correctly and every delivery is accounted for. Exit code 0: every invariant held; 1: "
         "something was lost, doubled or left behind; 2: it could not be played. Where no small "
         "disk can be mounted, filling it is left out, and this is said; asked for by name with "
         "--only, that is exit code 2."
@@ -87,14 +93,20 @@ class Command(TerminalCommand):
             seconds=time.monotonic() - began,
             experiments=sorted(experiments, key=lambda entry: entry.number),
             leftovers=[
-                left
-                for state in (
-                    setup.installation.state,
-                    *setup.installation.other_states,
-                )
-                for left in left_after_all(state, setup.drills)
+                *self.unaccounted,
+                *(
+                    left
+                    for state in (
+                        setup.installation.state,
+                        *setup.installation.other_states,
+                    )
+                    for left in left_after_all(state, setup.drills)
+                ),
             ],
             left_out=left_out,
+            deliveries=setup.installation.outside.accepted.total()
+            if setup.installation.outside
+            else 0,
         )
         if options["json"]:
             self.stdout.write(json.dumps(as_json(played)))
@@ -124,7 +136,14 @@ class Command(TerminalCommand):
                 self.stderr.write(f"The scratch installation does not start: {trouble}")
                 sys.exit(ExitCode.REFUSED)
             setup.installation.website.log_in()
-            return self._played(setup, faults, options)
+            self.unaccounted: list[str] = []
+            outside = setup.installation.outside
+            if outside is None:
+                return self._played(setup, faults, options)
+            with outside.sending():
+                played = self._played(setup, faults, options)
+            self.unaccounted = outside.violations(setup.installation.record)
+            return played
         finally:
             setup.installation.stop()
 
@@ -170,7 +189,7 @@ class Command(TerminalCommand):
             self.stdout.write(f"After all experiments, {left}.")
         self.stdout.write(
             f"{len(played.experiments)} experiments in {played.seconds:.0f} s, "
-            f"{played.violated} with a violation"
+            f"{played.violated} with a violation; {played.deliveries} deliveries of alerts accepted"
         )
 
 
@@ -206,6 +225,26 @@ def _rerun(at_once: int, more: dict[str, str], *, small_disk: bool) -> int:
     return rerun_in_scratch(own, small_disk_megabytes=SMALL_DISK_MEGABYTES if small_disk else 0)
 
 
+def _outside(directory: Path) -> Outside:
+    """Make a source of alerts and a probe of a file, for a paused watch: no cycle starts."""
+    target = directory / "probed"
+    target.touch()
+    watch = Watch.objects.create(name="outside", workdir=str(directory), enabled=False)
+    add(
+        watch,
+        name="file",
+        service="file",
+        kind=Probe.Kind.FILE,
+        target=str(target),
+        interval_seconds=5,
+        fail_after=1,
+        recover_after=1,
+    )
+    made = sources.add(Source(name="sender", kind=SourceKind.ALERTMANAGER, watch=watch))
+    address = f"http://127.0.0.1:{settings.CLAUDEOPS_PORT}/in/{made.token}"
+    return Outside(address, made.secret, target)
+
+
 def _prepared(keep: Path | None, hosts: int) -> ChaosSetup:
     state = Path(settings.CLAUDEOPS_STATE_DIR)
     # The log of the scripted API is not on the small disk, which may be filled.
@@ -227,6 +266,7 @@ def _prepared(keep: Path | None, hosts: int) -> ChaosSetup:
             others=played_hosts(hosts, state.parent, drills),
             address=os.environ["DATABASE_URL"] if hosts > 1 else "",
             postgres=_own_server(),
+            outside=_outside(state.parent) if hosts < 2 else None,
         ),
         prices=learned_prices([tier.model for tier in settings.CLAUDEOPS_TIERS.values()]),
         drills=drills,
