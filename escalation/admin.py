@@ -116,8 +116,10 @@ class TierCosts:
 
 
 def costs_by_tier(listed: QuerySet[Session]) -> TierCosts:
+    """Add up the listed sessions without drills, which nobody pays."""
     newest = listed.order_by("-pk").values("pk")[:MOST_ADDED]
-    added: Any = Session.objects.filter(pk__in=newest).order_by("tier").values("tier")
+    real = Session.objects.real().filter(pk__in=newest)
+    added: Any = real.order_by("tier").values("tier")
     rows = added.annotate(
         runs=Count("pk"),
         spent=Sum("cost_usd", default=Decimal(0)),

@@ -22,6 +22,7 @@ from sessions_app.history.chain import session_cost
 from sessions_app.history.claims import ClaimCheck
 from sessions_app.history.commands import SandboxFacts, read_sandbox
 from sessions_app.history.cycles import PastCycle
+from sessions_app.history.incidents import Mark
 from sessions_app.models import Approval, Conversation, Cycle, Incident, SandboxProof, Session
 from sessions_app.models.session import Verdict
 from sessions_app.text import as_text, clean
@@ -39,6 +40,21 @@ register.filter("cost", session_cost)
 
 PREVIEW_LINES = 10
 PREVIEW_CHARACTERS = 900
+
+# Tone and sign of the entries of an incident's timeline.
+MARKS: dict[Mark, tuple[str, str]] = {
+    Mark.SEEN: ("warn", "!"),
+    Mark.WORKED_ON: ("live", "●"),
+    Mark.ASKED: ("warn", "?"),
+    Mark.APPROVED: ("good", "✓"),
+    Mark.REJECTED: ("bad", "✕"),
+    Mark.CHANGED: ("up", "△"),
+    Mark.CLAIMED: ("live", "↑"),
+    Mark.VERIFIED: ("good", "✓"),
+    Mark.FAILED: ("bad", "✕"),
+    Mark.PERSON: ("quiet", "–"),
+    Mark.RESOLVED: ("good", "✓"),
+}
 
 # Tone and sign of each state; the text carries the meaning.
 TONES: dict[str, tuple[str, str]] = {
@@ -68,6 +84,7 @@ TONES: dict[str, tuple[str, str]] = {
     Approval.State.APPROVED: ("good", "✓"),
     Approval.State.REJECTED: ("bad", "✕"),
     Approval.State.WITHDRAWN: ("quiet", "–"),
+    **{f"mark_{mark}": look for mark, look in MARKS.items()},
     Conversation.State.LIVE: ("good", "✓"),
     Conversation.State.RETIRED: ("warn", "!"),
 }
@@ -134,6 +151,11 @@ def proof_time(proof: SandboxProof) -> str:
 @register.filter
 def tone(state: str) -> str:
     return TONES.get(state, ("quiet", ""))[0]
+
+
+@register.filter
+def sign(state: str) -> str:
+    return TONES.get(state, ("quiet", ""))[1]
 
 
 @register.filter

@@ -161,7 +161,7 @@ def _answered_on_page(request: HttpRequest, pk: int, answer: str) -> HttpRespons
     approval = get_object_or_404(Approval.objects.select_related("session__cycle__watch"), pk=pk)
     said, went_well = _said(request, approval, cast(User, request.user), answer, Approval.Way.PAGE)
     (messages.success if went_well else messages.warning)(request, said)
-    return redirect(approval)
+    return redirect(approval.session.cycle if went_well else approval)
 
 
 def _said(

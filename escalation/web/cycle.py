@@ -26,6 +26,7 @@ from escalation.web.live import (
     LivePosition,
     LogEntry,
     log_entries,
+    one_row_a_call,
     read_position,
 )
 from escalation.web.overview import InboxRow, row_of
@@ -40,7 +41,7 @@ from sessions_app.history.chain import Branch, Chain, chain_of_cycle
 from sessions_app.history.claims import ShownReport, marked_report, read_report
 from sessions_app.history.commands import DryCommand, is_dry, would_have_run
 from sessions_app.models import Approval, Cycle, Session, SessionEvent
-from sessions_app.text import unless_said
+from sessions_app.text import duration, unless_said
 
 INCIDENTS_SHOWN = 20
 # Fields of a session whose change makes the page refresh.
@@ -94,6 +95,21 @@ class ChainPage:
     def queued(self) -> tuple[Session, ...]:
         waiting = (Session.Status.QUEUED, Session.Status.AWAITING_APPROVAL)
         return tuple(session for session in self.chain.sessions if session.status in waiting)
+
+    @property
+    def sentence(self) -> str:
+        """Returns the cycle in one sentence, which is the title of the page."""
+        cycle, sessions = self.cycle, self.chain.sessions
+        highest = f"Tier {max(session.tier for session in sessions)}" if sessions else "no session"
+        if not cycle.is_active:
+            took = f" in {duration(self.chain.duration_ms)}" if sessions else ""
+            cost = f" for {self.chain.cost_text}" if sessions else ""
+            stopped = f"stopped by {cycle.stopped_by}" if cycle.stopped_by else ""
+            return f"{cycle.subject}: {stopped or cycle.result_text}{took}{cost}"
+        if self.approvals:
+            return f"{cycle.subject}: waits for your approval of {self.approvals[0].subject}"
+        runs = f"{highest} is at work" if self.live else "waits for a worker"
+        return f"{cycle.subject}: {runs}"
 
     @property
     def is_stopping(self) -> bool:
@@ -278,7 +294,9 @@ def _by_tier(
     grouped = groupby(log_entries(events, in_chain=True), key=lambda entry: entry.event.session_id)
     return tuple(
         TierLog(
-            session=sessions[number], entries=tuple(entries), is_begun_before=number == continues
+            session=sessions[number],
+            entries=tuple(one_row_a_call(entries)),
+            is_begun_before=number == continues,
         )
         for number, entries in grouped
     )

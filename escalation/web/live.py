@@ -11,12 +11,12 @@ import contextvars
 import logging
 import re
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from asgiref.sync import SyncToAsync, sync_to_async
@@ -31,10 +31,12 @@ from django.utils.crypto import constant_time_compare
 from django.views.decorators.http import require_GET
 
 from escalation.agent.event_text import EventLine, describe_event
+from escalation.agent.stream import blocks_of
 from sessions_app.access.permissions import needs
 from sessions_app.access.roles import Right, rights_of
 from sessions_app.models import Cycle, Session, SessionEvent
-from sessions_app.text import clean
+from sessions_app.models.session import EventKind, EventSource, Verdict
+from sessions_app.text import as_text, clean, duration, mapping
 
 logger = logging.getLogger(__name__)
 
@@ -190,12 +192,29 @@ def read_position(text: str | None) -> LivePosition:
 # Events of a session as log entries; events with nothing to show are left out.
 
 
+PLUMBING = frozenset({"note", "noise", "result"})
+
+
+class Chip(NamedTuple):
+    tone: str
+    words: str
+
+
 @dataclass(frozen=True, slots=True)
 class LogEntry:
     event: SessionEvent
     lines: tuple[EventLine, ...]
     in_chain: bool = False
     """True on a page with several sessions, each with its own sequence numbers."""
+    chips: tuple[Chip, ...] = ()
+    """Verdict, exit code and time of a call whose row was joined by `one_row_a_call`."""
+    result: EventLine | None = None
+    """Result of a call, folded below it."""
+
+    @property
+    def is_plumbing(self) -> bool:
+        """True if nothing in it was said, called or refused: shown behind a switch."""
+        return all(line.kind in PLUMBING for line in self.lines)
 
     @property
     def anchor(self) -> str:
@@ -209,6 +228,71 @@ def log_entries(events: Iterable[SessionEvent], *, in_chain: bool = False) -> li
         for event in events
     ]
     return [entry for entry in entries if entry.lines]
+
+
+VERDICT_TONES = {
+    Verdict.ALLOW: "good",
+    Verdict.ISOLATE: "live",
+    Verdict.DENY: "bad",
+    Verdict.ASK: "warn",
+}
+
+
+class CallRows:
+    """Joins a call with the decision on its command, its exit code and its result, as one row.
+
+    A decision is joined only while one call is open: with two the record does not say whose it is.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[str, LogEntry] = {}
+
+    def add(self, entry: LogEntry) -> tuple[LogEntry, bool]:
+        """Return the row that an entry begins or completes, and whether it was begun before."""
+        payload, only = mapping(entry.event.payload), entry.lines[0]
+        block = next(iter(blocks_of(payload)), {}) if len(entry.lines) == 1 else {}
+        call = self._open.pop(as_text(block.get("tool_use_id")), None)
+        if call is not None:
+            return _with_result(call, entry, only), True
+        if (
+            len(self._open) == 1
+            and entry.event.source == EventSource.SUPERVISOR
+            and (chip := _chip_of(entry.event.kind, payload))
+        ):
+            number, call = self._open.popitem()
+            row = self._open[number] = replace(call, chips=(*call.chips, chip))
+            return row, True
+        if only.kind == "tool" and block.get("type") == "tool_use":
+            self._open[as_text(block.get("id"))] = entry
+        return entry, False
+
+
+def one_row_a_call(entries: Iterable[LogEntry]) -> list[LogEntry]:
+    """Return the entries of one session with one row for each call."""
+    calls, rows = CallRows(), dict[str, LogEntry]()
+    for entry in entries:
+        row, _ = calls.add(entry)
+        rows[row.anchor] = row
+    return list(rows.values())
+
+
+def _with_result(call: LogEntry, end: LogEntry, result: EventLine) -> LogEntry:
+    took = (end.event.created_at - call.event.created_at).total_seconds()
+    chips = [*call.chips, Chip("quiet", duration(took * 1000))]
+    if result.kind != "tool_result":
+        chips.append(Chip("bad", result.title))
+    return replace(call, chips=tuple(chips), result=result)
+
+
+def _chip_of(kind: str, payload: Mapping[str, Any]) -> Chip | None:
+    if kind == EventKind.COMMAND:
+        verdict = as_text(payload.get("verdict"))
+        if verdict in Verdict.values:
+            return Chip(VERDICT_TONES[Verdict(verdict)], str(Verdict(verdict).label))
+    if kind == EventKind.COMMAND_END:
+        code = as_text(payload.get("exit_code"))
+        return Chip("good" if code == "0" else "bad" if code else "quiet", f"exit {code or '?'}")
+    return None
 
 
 # One look at the events of a session, or of all sessions of a cycle, rendered.
@@ -309,21 +393,45 @@ def _messages(
 ) -> Iterator[LiveMessage]:
     entries = {entry.event.pk: entry for entry in log_entries(events, in_chain=subject.is_cycle)}
     announced = {session for session in sessions if after.of(session) != NOTHING}
+    calls = _calls_before(subject, entries.values(), after)
     for event in events:
         number = event.session_id
         if subject.is_cycle and number not in announced:
             announced.add(number)
             yield LiveMessage(number, HEADING, data_lines(_heading(sessions[number])))
         if entry := entries.get(event.pk):
-            yield LiveMessage(number, event.sequence, data_lines(_rendered(entry)))
+            row, is_known = calls[number].add(entry)
+            yield LiveMessage(number, event.sequence, data_lines(_rendered(row, is_known)))
+
+
+EVENTS_BEFORE = 40
+"""How far back the call of a result is looked for."""
+
+
+def _calls_before(
+    subject: Subject, entries: Iterable[LogEntry], after: LivePosition
+) -> dict[int, CallRows]:
+    """Return the rows of each session, with the calls that an earlier look has shown as open."""
+    calls: dict[int, CallRows] = defaultdict(CallRows)
+    for session in {entry.event.session_id for entry in entries}:
+        last = after.of(session)
+        if last < 0:
+            continue
+        earlier = SessionEvent.objects.filter(
+            session=session, sequence__gt=last - EVENTS_BEFORE, sequence__lte=last
+        )
+        for entry in log_entries(earlier.order_by("sequence"), in_chain=subject.is_cycle):
+            calls[session].add(entry)
+    return calls
 
 
 def _heading(session: Session) -> str:
     return render_to_string("web/_log_heading.html", {"session": session})
 
 
-def _rendered(entry: LogEntry) -> str:
-    return render_to_string("web/_log_entry.html", {"entry": entry})
+def _rendered(entry: LogEntry, is_known: bool) -> str:
+    """Return an entry as HTML; one that the page has already is swapped in its place."""
+    return render_to_string("web/_log_entry.html", {"entry": entry, "is_known": is_known})
 
 
 def data_lines(text: str) -> str:

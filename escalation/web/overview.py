@@ -18,7 +18,20 @@ from typing import Any, cast
 
 from django.contrib import messages
 from django.contrib.auth.models import User
-from django.db.models import Case, Count, Model, Q, QuerySet, Subquery, Value, When, Window
+from django.db.models import (
+    Case,
+    Count,
+    F,
+    Model,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+    Value,
+    When,
+    Window,
+)
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -39,6 +52,7 @@ from sessions_app.costs.spending import BudgetsNow, load_budgets
 from sessions_app.history.chain import Chain
 from sessions_app.history.cycles import (
     STOPPED,
+    AsRows,
     PastCycle,
     cost_per_cycle,
     cycles_in,
@@ -52,6 +66,8 @@ from sessions_app.models import (
     Approval,
     Cycle,
     Incident,
+    PeriodCost,
+    Probe,
     RateLimit,
     Session,
     Watch,
@@ -236,6 +252,15 @@ class WatchCard:
     """Unresolved incidents, worst first."""
     not_looked_at: tuple[str, ...] = ()
     """Services that the last healthy cycle did not mention."""
+    failing_probes: tuple[str, ...] = ()
+    cost_today: Decimal = NOTHING
+
+    @property
+    def is_well(self) -> bool:
+        """Returns whether nothing is open and the last cycle went well."""
+        last = self.last_cycle_of
+        is_good = last is None or last.kind in WELL
+        return is_good and not self.incidents and not self.failing_probes
 
     @property
     def worst(self) -> Incident | None:
@@ -283,7 +308,14 @@ def first_due(after: datetime, next_run: datetime, interval_minutes: int) -> dat
 
 
 def watches_with_cycles() -> QuerySet[Watch, Any]:
-    return with_unseen_services(with_cycles(Watch.objects.select_related("schedule")))
+    """Adds the last cycles, services not looked at, failing probes and the cost of today."""
+    failing = Probe.objects.filter(watch=OuterRef("pk"), state=Probe.State.DOWN)
+    rows = AsRows(failing.order_by("name").values(probe_name=F("name")), ["probe_name"])
+    own = PeriodCost.objects.real().days_since(timezone.localdate())
+    today = own.filter(watch_number=OuterRef("pk")).order_by().values("watch_number")
+    cost = today.annotate(sum=Sum("cost_usd")).values("sum")
+    watches = with_cycles(Watch.objects.select_related("schedule"))
+    return with_unseen_services(watches.annotate(failing_probes=rows, cost_today=Subquery(cost)))
 
 
 def latest_ended(watches: Iterable[Any]) -> list[int]:
@@ -326,6 +358,8 @@ def _card(
         active=active,
         incidents=incidents,
         not_looked_at=not_looked_at,
+        failing_probes=tuple(name for (name,) in watch.failing_probes or ()),
+        cost_today=watch.cost_today or NOTHING,
     )
 
 
@@ -365,6 +399,16 @@ class Overview:
     @property
     def waiting(self) -> int:
         return sum(row.cycle.state == State.QUEUED for row in self.active)
+
+    @property
+    def well(self) -> int:
+        return sum(card.is_well for card in self.watches)
+
+    @property
+    def next_run(self) -> datetime | None:
+        """Returns when the next watch is due; None if none is."""
+        due = (card.watch.next_run for card in self.watches)
+        return min((moment for moment in due if moment), default=None)
 
     @property
     def is_new(self) -> bool:

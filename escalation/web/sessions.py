@@ -32,7 +32,7 @@ from escalation.web.lists import (
     page_of,
     position_in,
 )
-from escalation.web.live import LogEntry, log_entries
+from escalation.web.live import LogEntry, log_entries, one_row_a_call
 from escalation.web.responses import HtmxRequest, wants_fragment
 from escalation.web.resume_comparison import ContinuedSession, steps_of
 from escalation.web.sandbox import load_commands
@@ -263,7 +263,7 @@ def load_log(session_pk: int, before: int | None = None) -> Log:
     newest_first = list(events[: EVENTS_SHOWN + 1])
     shown = newest_first[:EVENTS_SHOWN][::-1]
     return Log(
-        entries=tuple(log_entries(shown)),
+        entries=tuple(one_row_a_call(log_entries(shown))),
         first=shown[0].sequence if shown else 0,
         last=shown[-1].sequence if shown else -1,
         has_earlier=len(newest_first) > EVENTS_SHOWN,

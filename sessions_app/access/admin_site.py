@@ -14,9 +14,11 @@ from django.core.exceptions import BadRequest, PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import Max, Model, QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.functional import cached_property
+from django.utils.text import slugify
 
 from sessions_app.access.roles import Right, may, refusal
 from sessions_app.models import Session
@@ -56,6 +58,16 @@ OFFERED_LOOKUPS = {
 }
 
 
+# The index lists models by what operators do; what it does not name is an internal.
+ADMIN_GROUPS: dict[str, tuple[str, ...]] = {
+    "What happened": ("Incident", "Cycle", "Session", "Change", "Approval", "RemedyRun"),
+    "What is looked after": ("Watch", "ServiceState", "Probe", "Remedy", "Maintenance"),
+    "Alerts and notifications": ("Source", "Delivery", "Alert", "Channel", "Notification"),
+    "Accounts and costs": ("User", "LoginFailure", "LogEntry", "PeriodCost"),
+}
+INTERNALS = "Internals"
+
+
 class OpsAdminSite(admin.AdminSite):
     """Admin site with the rights of `roles.TABLE` and the login of the pages."""
 
@@ -67,6 +79,32 @@ class OpsAdminSite(admin.AdminSite):
         """Require the right to see output, because the admin displays every field."""
         return may(request.user, Right.SEE_OUTPUT)
 
+    def get_app_list(
+        self, request: HttpRequest, app_label: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Group the models of the index by what operators do. One app stays as it is."""
+        apps: list[dict[str, Any]] = super().get_app_list(request, app_label)
+        if app_label is not None:
+            return apps
+        left = {model["object_name"]: model for app in apps for model in app["models"]}
+        groups = [
+            _admin_group(title, [left.pop(name) for name in names if name in left])
+            for title, names in ADMIN_GROUPS.items()
+        ]
+        groups.append(_admin_group(INTERNALS, list(left.values())))
+        return [group for group in groups if group["models"]]
+
+    def index(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> TemplateResponse:
+        """Show the groups, and the internals apart from them, folded."""
+        groups = self.get_app_list(request)
+        split = {
+            "app_list": [group for group in groups if group["name"] != INTERNALS],
+            "internals": [group for group in groups if group["name"] == INTERNALS],
+        }
+        return super().index(request, {**split, **(extra_context or {})})
+
     def login(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
@@ -75,6 +113,16 @@ class OpsAdminSite(admin.AdminSite):
             raise PermissionDenied(refusal(request.user, Right.SEE_OUTPUT))
         wanted = request.GET.get("next") or reverse("admin:index")
         return redirect_to_login(wanted)
+
+
+def _admin_group(title: str, models: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "name": title,
+        "app_label": slugify(title),
+        "app_url": reverse("admin:index"),
+        "has_module_perms": True,
+        "models": models,
+    }
 
 
 class TableAdmin(admin.ModelAdmin):  # type: ignore[type-arg]

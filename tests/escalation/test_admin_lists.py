@@ -14,6 +14,7 @@ from django.utils import timezone
 from django_q.models import OrmQ, Schedule, Task
 from django_q.signing import SignedPackage
 
+from sessions_app.access.admin_site import ADMIN_GROUPS
 from sessions_app.models import (
     BudgetNotice,
     Conversation,
@@ -146,6 +147,25 @@ def test_the_index_shows_the_inbox(operator_client):
 
     assert f'<a href="{incident.get_absolute_url()}">web answers 502</a>' in page
     assert f'<a href="{approval.get_absolute_url()}">docker restart web</a>' in page
+
+
+def test_the_index_groups_models_by_task_and_folds_the_others(operator_client):
+    response = operator_client.get(reverse("admin:index"))
+
+    named = {name for names in ADMIN_GROUPS.values() for name in names}
+    groups = [app["name"] for app in response.context["app_list"]]
+    assert groups == [title for title in ADMIN_GROUPS if title in groups]
+    assert "What happened" in groups
+    shown = {
+        model["object_name"] for app in response.context["app_list"] for model in app["models"]
+    }
+    folded = {
+        model["object_name"] for app in response.context["internals"] for model in app["models"]
+    }
+    assert shown <= named
+    assert folded
+    assert not folded & named
+    assert {model.__name__ for model in admin.site._registry} >= named
 
 
 def test_times_are_short_with_a_time_zone(operator_client):

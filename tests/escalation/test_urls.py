@@ -76,6 +76,7 @@ PAGES = {
     "password": NO_ROLE,
     "web:healthz": STRANGER,
     "web:readyz": STRANGER,
+    "web:metrics": STRANGER,
     "web:heartbeat": STRANGER,
     "web:heartbeat_part": STRANGER,
     "web:deliver": STRANGER,
@@ -87,6 +88,7 @@ PAGES = {
     "web:sessions": VIEWER,
     "web:session": VIEWER,
     "web:costs": VIEWER,
+    "web:change_budget": APPROVER,
     "web:cycle": VIEWER,
     "web:cycles": VIEWER,
     "web:changes": VIEWER,
@@ -189,7 +191,7 @@ PAGES = {
     "admin:auth_user_password_change": ADMIN,
 }
 # The first wants to know what for; the second tells who is logged in that it may not go on.
-REFUSING = {"admin:autocomplete", "admin:login"}
+REFUSING = {"web:metrics", "admin:autocomplete", "admin:login"}
 RECORD = (
     *("cycle", "session", "sessionevent", "conversation", "transcript", "approval"),
     *("incident", "incidentevent", "servicestate"),

@@ -59,7 +59,7 @@ from tests.factories import (
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
 
 # The link asks for no login and has tests of its own.
-ONLY_SHOWING = {"healthz", "readyz", "approval_link"}
+ONLY_SHOWING = {"healthz", "readyz", "metrics", "approval_link"}
 # Read from the addresses themselves: an endpoint that is added is tried here too.
 ENDPOINTS = [str(route.name) for route in actions if route.name not in ONLY_SHOWING]
 every_endpoint = pytest.mark.parametrize("name", ENDPOINTS)
@@ -246,6 +246,7 @@ def pages(client: Client, subject: dict[str, int]) -> str:
         reverse("web:watch_removal", args=[subject["watches"]]),
         reverse("web:cycle", args=[subject["cycles"]]),
         reverse("web:sandbox"),
+        reverse("web:costs"),
         reverse("web:approval", args=[subject["approvals"]]),
         reverse("web:session", args=[subject["sessions"]]),
         reverse("web:session", args=[running.pk]),

@@ -42,8 +42,27 @@ def test_a_command_is_rejected_with_a_note(visit):
     page.get_by_role("button", name="Reject").click()
 
     expect(page.get_by_text("Rejected: it does not run.")).to_be_visible()
-    expect(page.get_by_text("Not on a Friday.")).to_be_visible()
+    assert page.url.endswith(approval.session.cycle.get_absolute_url())
     expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+    approval.refresh_from_db()
+    assert approval.note == "Not on a Friday."
+
+
+def test_on_a_phone_both_buttons_are_on_the_first_screen_and_on_the_page_of_the_cycle(visit):
+    approval = ApprovalFactory(of_a_command=True, why="Restarts need approval. " * 8)
+    visit.page.set_viewport_size(PHONE)
+    page = visit.go(approval.get_absolute_url())
+    for name in ("Approve", "Reject"):
+        box = page.get_by_role("button", name=name).bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] <= 600
+
+    page = visit.go(approval.session.cycle.get_absolute_url())
+    page.get_by_role("button", name="Approve").click()
+
+    expect(page.get_by_text("Approved: the command runs")).to_be_visible()
+    approval.refresh_from_db()
+    assert (approval.state, approval.way) == (Approval.State.APPROVED, Approval.Way.PAGE)
 
 
 def test_an_approval_link_works_without_a_login(browser, origin):

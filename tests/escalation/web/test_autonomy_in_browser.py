@@ -14,6 +14,7 @@ def test_autonomy_is_raised_by_one_level_after_a_confirmation(visit):
     refused = {"command": "docker restart web", "verdict": "deny", "more": {"allowed_from": 2}}
     CommandEventFactory(session=session, **refused)
     page = visit.go(reverse("web:overview"))
+    page.locator(".watch-more > summary").click()
     page.get_by_role("link", name="Autonomy of shop: look").click()
     step = page.get_by_role("listitem").filter(has_text="2. Safe remedies with approval")
     expect(step).to_contain_text("asked a person about 1 command")

@@ -17,6 +17,7 @@ def test_a_spent_budget_is_shown_and_refuses_a_manual_run(visit):
     page = visit.go(reverse("web:overview"))
     expect(page.get_by_text("Today, shop: the budget is spent.")).to_be_visible()
 
+    page.locator(f"#watch-more-{watch.pk} > summary").click()
     page.get_by_role("button", name="Run shop now").click()
 
     expect(page.get_by_text("Nothing was started: $1.25 of the $1.00")).to_be_visible()

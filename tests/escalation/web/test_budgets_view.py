@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.urls import reverse
 
 from tests.factories import CycleFactory, SessionFactory, WatchFactory
@@ -52,3 +53,20 @@ def test_a_spent_budget_is_shown_on_the_overview(operator_client, settings):
 
 def test_drills_have_no_budgets(operator_client):
     assert "Budgets" not in page_of(operator_client, "costs", drills="yes")
+
+
+def test_the_budget_of_a_watch_is_changed_on_the_page_with_a_confirmation(admin_client):
+    watch = WatchFactory(name="shop", budget_day_usd=Decimal(2))
+    url, wanted = reverse("web:change_budget"), {"watch": watch.pk, "budget_day_usd": "3.50"}
+
+    def budget_after(**given: object) -> Decimal | None:
+        admin_client.post(url, given)
+        watch.refresh_from_db()
+        return watch.budget_day_usd
+
+    assert "Change the budget" in page_of(admin_client, "costs")
+    assert budget_after(**wanted) == 2
+    assert budget_after(**{**wanted, "budget_day_usd": "-1"}, confirm="on") == 2
+    assert budget_after(**wanted, confirm="on") == Decimal("3.5")
+    assert LogEntry.objects.get().object_id == str(watch.pk)
+    assert budget_after(watch=watch.pk, budget_day_usd="", confirm="on") is None

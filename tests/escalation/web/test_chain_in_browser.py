@@ -45,7 +45,7 @@ def test_tiers_appear_on_one_page_and_the_end_shows_the_open_tasks(visit):
     expect(page.locator(f"#tier-{second.pk}")).to_contain_text("Tier 2")
     expect(page.locator(f"#event-{second.pk}-1")).to_contain_text("line 1")
     expect(page.locator("#tier-news")).to_have_text("Tier 2 has begun.")
-    expect(page.locator("#rest")).to_contain_text("It needs a restart.")
+    expect(page.locator("#overview")).to_contain_text("It needs a restart.")
 
     second.finish("completed", cost_usd=Decimal("0.47"), report={"summary": "all is well"})
     cycle.finish("fixed", "Tier 2 mended it.")

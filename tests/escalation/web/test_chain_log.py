@@ -6,6 +6,7 @@ import pytest
 from django.urls import reverse
 
 from escalation.web import cycle as chain_log
+from escalation.web.live import log_entries, one_row_a_call
 from tests.factories import SessionEventFactory, SessionFactory
 
 pytestmark = pytest.mark.django_db
@@ -50,3 +51,40 @@ def test_an_invalid_position_is_not_an_error(operator_client, long_chain, odd):
     url = reverse("web:cycle_events", args=[long_chain.cycle_id])
 
     assert operator_client.get(url, {"before": odd}).status_code == 200
+
+
+def test_a_call_is_one_row_with_its_verdict_exit_code_and_result():
+    session = SessionFactory(tier=2)
+
+    def call(number: str, name: str) -> dict[str, object]:
+        block = {"type": "tool_use", "id": number, "name": "Bash", "input": {"command": name}}
+        return {"type": "assistant", "message": {"content": [block]}}
+
+    def result(number: str, text: str) -> dict[str, object]:
+        block = {"type": "tool_result", "tool_use_id": number, "content": text}
+        return {"type": "user", "message": {"content": [block]}}
+
+    decided = {"verdict": "allow", "command": "docker ps"}
+    told = (
+        ("stream", "assistant", call("a", "docker ps")),
+        ("supervisor", "command", decided),
+        ("supervisor", "command_end", {"exit_code": 0}),
+        ("stream", "user", result("a", "web is up")),
+        ("stream", "assistant", call("b", "one")),
+        ("stream", "assistant", call("c", "two")),
+        ("supervisor", "command", decided),
+        ("stream", "user", result("c", "second")),
+        ("stream", "user", result("lost", "of no call")),
+    )
+    events = [
+        SessionEventFactory(session=session, sequence=n, source=source, kind=kind, payload=payload)
+        for n, (source, kind, payload) in enumerate(told)
+    ]
+
+    rows = one_row_a_call(log_entries(events))
+
+    assert [chip.tone for chip in rows[0].chips[:2]] == ["good", "good"]
+    assert rows[0].chips[1].words == "exit 0"
+    texts = [row.result.text if row.result else "" for row in rows]
+    assert texts == ["web is up", "", "second", "", ""]
+    assert [row.is_plumbing for row in rows] == [False, False, False, True, False]

@@ -159,18 +159,18 @@ def test_a_finished_cycle_shows_open_tasks_first_and_output_last(operator_client
 
     page = page_of(operator_client, session.cycle)
 
-    marks = ("wants-heading", "actions-heading", "report-heading", "chain-heading")
+    marks = ("chain-heading", "wants-heading", "actions-heading", "report-heading")
     places = order_of(page, *(f'id="{m}"' for m in (*marks, "changes-heading", "output-heading")))
     assert places == sorted(places)
 
 
-def test_a_running_cycle_shows_output_first(operator_client):
+def test_a_running_cycle_shows_its_chain_and_then_the_output(operator_client):
     session = SessionFactory(running=True)
     SessionEventFactory(session=session, said="words")
 
     page = page_of(operator_client, session.cycle)
 
-    places = order_of(page, 'id="output-heading"', 'id="chain-heading"', 'id="changes-heading"')
+    places = order_of(page, 'id="chain-heading"', 'id="output-heading"', 'id="changes-heading"')
     assert places == sorted(places)
 
 

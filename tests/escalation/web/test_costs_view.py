@@ -46,7 +46,7 @@ def test_a_post_request_is_refused(operator_client, url):
 def test_the_page_is_in_the_navigation(operator_client, url):
     page = operator_client.get(reverse("web:overview")).content.decode()
 
-    assert f'<a href="{url}">Costs</a>' in page
+    assert f'<a href="{url}">' in page
 
 
 def test_an_empty_page_explains_costs(operator_client, url):

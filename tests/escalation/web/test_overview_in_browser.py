@@ -102,7 +102,7 @@ def test_the_arrow_keys_move_along_a_history_bar(visit):
 
 
 def open_the_menu(page: Page) -> None:
-    page.locator(".nav-menu label").click()
+    page.locator("#cog summary").click()
 
 
 def test_the_menu_unfolds_on_a_phone_without_javascript(browser, context, origin):
@@ -111,12 +111,12 @@ def test_the_menu_unfolds_on_a_phone_without_javascript(browser, context, origin
     )
     page = plain.new_page()
     page.goto(origin)
-    expect(page.get_by_role("link", name="Costs", exact=True)).to_be_hidden()
+    expect(page.get_by_role("link", name="Sandbox", exact=True)).to_be_hidden()
 
     open_the_menu(page)
-    page.get_by_role("link", name="Costs", exact=True).click()
+    page.get_by_role("link", name="Sandbox", exact=True).click()
 
-    expect(page).to_have_url(origin + reverse("web:costs"))
+    expect(page).to_have_url(origin + reverse("web:sandbox"))
     plain.close()
 
 

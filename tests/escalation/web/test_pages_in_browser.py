@@ -277,6 +277,7 @@ def test_an_operator_escalates_with_a_reason_and_a_confirmation(visit):
 def test_a_refresh_keeps_text_in_a_form(visit):
     watch, session = WatchFactory(), SessionFactory(running=True)
     page = visit.go(reverse("web:overview"))
+    page.locator(f"#watch-more-{watch.pk} > summary").click()
     page.locator(f"#run-options-{watch.pk} > summary").click()
     page.locator(f"#prompt-{watch.pk}").fill("Look at the backups")
 

@@ -5,7 +5,10 @@ from django.contrib import admin
 from django.urls import reverse
 from django_q.models import Schedule
 
+from escalation.admin import costs_by_tier
 from sessions_app.access.admin_site import TableAdmin
+from sessions_app.models import Session
+from tests.factories import SessionFactory, three_tier_chain
 
 pytestmark = pytest.mark.django_db
 SESSIONS = "admin:sessions_app_session_changelist"
@@ -68,3 +71,12 @@ def test_a_task_cannot_be_enqueued_again(operator_client):
     page = operator_client.get(reverse("admin:django_q_failure_changelist")).content.decode()
 
     assert "resubmit" not in page
+
+
+def test_drills_are_in_no_sum_of_the_admin():
+    session = SessionFactory()
+    three_tier_chain(drill=True)
+
+    costs = costs_by_tier(Session.objects.all())
+
+    assert (costs.runs, costs.total) == (1, session.cost_usd)
