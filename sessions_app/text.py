@@ -95,8 +95,8 @@ def mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-# Numbers. All amounts in dollars are formatted here, by one rule (`rounded`): in cents from one
-# dollar up, below that in hundredths of a cent. `exact_money` keeps every digit.
+# Numbers. All amounts in dollars are formatted here, by one rule (`rounded`): in cents, and
+# below one cent in hundredths of a cent. `exact_money` keeps every digit.
 
 CENT = Decimal("0.01")
 HUNDREDTH_OF_CENT = Decimal("0.0001")
@@ -108,7 +108,7 @@ def rounded(amount: Decimal | float | None) -> Decimal | None:
     dollars = None if amount is None else Decimal(str(amount))
     if dollars is None or not dollars.is_finite():
         return None
-    return dollars.quantize(CENT if abs(dollars) >= 1 else HUNDREDTH_OF_CENT)
+    return dollars.quantize(CENT if abs(dollars) >= CENT else HUNDREDTH_OF_CENT)
 
 
 def money(amount: Decimal | float | None) -> str:

@@ -32,7 +32,13 @@ from escalation.web.live import (
 from escalation.web.overview import InboxRow, row_of
 from escalation.web.responses import HtmxRequest, wants_fragment
 from escalation.web.resume_comparison import NOT_MEASURED, ContinuedSession
-from escalation.web.sessions import OfferedActions, SessionAnswer, answers_in, offered_actions
+from escalation.web.sessions import (
+    OfferedActions,
+    SessionAnswer,
+    answers_in,
+    last_worker,
+    offered_actions,
+)
 from sessions_app.access.permissions import acting, needs
 from sessions_app.access.roles import Right, rights_of
 from sessions_app.costs.check import CostCheck, check_costs
@@ -213,12 +219,6 @@ def _report(page: ChainPage) -> ChainReport | None:
             asks = unless_said(report.escalation.partition("\n")[0], *said)
             return ChainReport(session=session, report=report, escalation=asks)
     return None
-
-
-def last_worker(chain: Chain) -> Session:
-    """Returns the last session that was neither a question nor a plan session nor in a branch."""
-    workers = [run for run in chain.sessions if run.traits.may_change and not run.in_branch]
-    return max(workers or chain.sessions, key=lambda session: session.pk)
 
 
 def _dry_commands(page: ChainPage) -> tuple[DryCommand, ...] | None:

@@ -21,11 +21,10 @@ from django.views.decorators.vary import vary_on_headers
 from escalation.errors import OperationRefused, RefusalCode
 from escalation.incidents import recorder
 from escalation.web.changes import ChangeRow, rows_of
-from escalation.web.cycle import last_worker
 from escalation.web.lists import KeysetPage, address_without_page, page_of, position_in
 from escalation.web.overview import InboxRow, row_of
 from escalation.web.responses import HtmxRequest, back_or_to, wants_fragment
-from escalation.web.sessions import OfferedActions, offered_actions
+from escalation.web.sessions import OfferedActions, last_worker, offered_actions
 from sessions_app.access.permissions import acting, needs
 from sessions_app.access.roles import Right, accounts_that_may, rights_of
 from sessions_app.history.chain import chain_of_cycle

@@ -8,9 +8,9 @@ unchanged page costs little. Costs come from sums by day.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from math import ceil
@@ -45,11 +45,13 @@ from escalation.web.drills import scenarios_for
 from escalation.web.health import root_warning
 from escalation.web.responses import HtmxRequest, wants_fragment
 from escalation.web.sandbox import current_sandbox
+from escalation.web.sessions import last_worker, offered_actions
 from escalation.worker import schedules
 from sessions_app.access.permissions import acting, needs
-from sessions_app.access.roles import Right
+from sessions_app.access.roles import Right, rights_of
 from sessions_app.costs.spending import BudgetsNow, load_budgets
 from sessions_app.history.chain import Chain
+from sessions_app.history.claims import read_report
 from sessions_app.history.cycles import (
     STOPPED,
     AsRows,
@@ -62,6 +64,7 @@ from sessions_app.history.cycles import (
 )
 from sessions_app.history.header_status import HeaderStatus, load_header_status
 from sessions_app.history.incidents import unresolved_incidents, wish_of
+from sessions_app.history.session_actions import SessionAction
 from sessions_app.models import (
     Approval,
     Cycle,
@@ -73,6 +76,7 @@ from sessions_app.models import (
     Watch,
 )
 from sessions_app.models.session import LONG_FIELDS
+from sessions_app.text import one_line
 
 # Inbox: incidents and approvals that wait for a person, worst first.
 
@@ -81,10 +85,36 @@ LATELY = timedelta(days=1)
 Severity = Incident.Severity
 
 
+LONGEST_EVIDENCE, LONGEST_ASKED = 200, 110
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Offer:
+    """The tier that a person can allow once from the inbox."""
+
+    session: Session
+    action: SessionAction
+    asked: str
+    """What the tier would do, in the words of the tier that asked for it."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InboxRow:
     incident: Incident
     wish: str
+    offer: Offer | None = None
+
+    @property
+    def evidence(self) -> str:
+        """Returns what was seen, in one line; empty if the title says it."""
+        seen = one_line(self.incident.detail, LONGEST_EVIDENCE)
+        said = self.wish, self.incident.title
+        return "" if any(seen and seen in text for text in said) else seen
+
+    @property
+    def acknowledges(self) -> bool:
+        """Returns whether it can be acknowledged, for the first time or after a snooze."""
+        return not self.incident.acknowledged_at or self.incident.has_woken
 
     @property
     def rank(self) -> tuple[Any, ...]:
@@ -157,6 +187,32 @@ def load_inbox(
         could_not_run=seen.attention.could_not_run,
         resolved_lately=seen.resolved,
     )
+
+
+def with_offers(
+    inbox: Inbox, sessions: Iterable[Session], rights: frozenset[Right]
+) -> tuple[InboxRow, ...]:
+    """Adds the tiers that were withheld in the last cycles, whose sessions are given."""
+    runs: dict[int | None, list[Session]] = defaultdict(list)
+    for run in sessions:
+        runs[run.cycle_id].append(run)
+    return tuple(
+        replace(row, offer=_offer(Chain(sessions=tuple(own)), rights))
+        if row.incident.asks_for_person and (own := runs[row.incident.last_cycle_id])
+        else row
+        for row in inbox.rows
+    )
+
+
+def _offer(chain: Chain, rights: frozenset[Right]) -> Offer | None:
+    last = last_worker(chain)
+    offered = offered_actions(last, chain, rights).actions
+    allow = next((one for one in offered if one.name == "allow_session"), None)
+    report = read_report(last.report)
+    asked = (report.escalation if report else "") or last.escalation_reason
+    if allow is None:
+        return None
+    return Offer(session=last, action=allow, asked=one_line(asked, LONGEST_ASKED))
 
 
 def lately() -> datetime:
@@ -416,18 +472,25 @@ class Overview:
         return not any(card.past_cycles for card in self.watches)
 
 
-def load_overview() -> Overview:
+def load_overview(rights: frozenset[Right] = frozenset()) -> Overview:
     account, header_status = RateLimit.current(), load_header_status(lately())
     watches = list(watches_with_cycles())
-    cycles = {cycle.pk: cycle for cycle in _cycles(Q(pk__in=latest_ended(watches)))}
-    shown = _shown(cycles.values())
-    sessions = list(_sessions(with_steps(Session.objects.all()), shown))
-    chains = {cycle.pk: Chain(sessions=_own(sessions, cycle)) for cycle in shown}
     approvals = waiting_approvals()
     inbox = load_inbox(approvals, header_status)
+    asking = [row.incident.last_cycle_id for row in inbox.rows if row.incident.asks_for_person]
+    wanted = [*latest_ended(watches), *(cycle for cycle in asking if cycle)]
+    cycles = {cycle.pk: cycle for cycle in _cycles(Q(pk__in=wanted))}
+    shown = _shown(cycles.values())
+    read = {*shown, *(cycles[cycle] for cycle in asking if cycle in cycles)}
+    sessions = list(_sessions(_with_reports(with_steps(Session.objects.all())), read))
+    own = {cycle.pk: _own(sessions, cycle) for cycle in read}
+    chains = {cycle.pk: Chain(sessions=own[cycle.pk]) for cycle in shown}
+    seen = [session for cycle in shown for session in own[cycle.pk]]
+    known = (session for cycle in {*asking} for session in own.get(cycle or 0, ()))
+    inbox = replace(inbox, rows=with_offers(inbox, known, rights))
     return Overview(
         version=_token(
-            (account, header_status), [one.pk for one in approvals], watches, shown, sessions
+            (account, header_status), [one.pk for one in approvals], watches, shown, seen
         ),
         header_status=header_status,
         account=account,
@@ -479,6 +542,11 @@ def _sessions(sessions: QuerySet[Session, Any], cycles: Iterable[Cycle]) -> Quer
     return sessions.filter(cycle__in=[cycle.pk for cycle in cycles]).order_by("id")
 
 
+def _with_reports(sessions: QuerySet[Session, Any]) -> QuerySet[Session, Any]:
+    """Reads the reports, too: the inbox says what a tier asked for."""
+    return sessions.defer(None).defer(*(name for name in LONG_FIELDS if name != "report"))
+
+
 def _own(sessions: Iterable[Session], cycle: Cycle) -> tuple[Session, ...]:
     """Returns the sessions of a cycle, with the cycle set on each."""
     own = [session for session in sessions if session.cycle_id == cycle.pk]
@@ -525,7 +593,7 @@ def overview(request: HtmxRequest) -> HttpResponse:
     fragment = wants_fragment(request)
     if fragment and request.GET.get("version") == overview_version():
         return HttpResponse(status=NO_CHANGE)
-    page = load_overview()
+    page = load_overview(rights_of(request.user))
     context = {
         "overview": page,
         "header_status": page.header_status,

@@ -113,6 +113,12 @@ def offered_actions(session: Session, chain: Chain, rights: frozenset[Right]) ->
     )
 
 
+def last_worker(chain: Chain) -> Session:
+    """Returns the last session that was neither a question nor a plan session nor in a branch."""
+    workers = [run for run in chain.sessions if run.traits.may_change and not run.in_branch]
+    return max(workers or chain.sessions, key=lambda session: session.pk)
+
+
 EVENTS_SHOWN = 500
 INCIDENTS_SHOWN = 20
 # Fields of a session whose change makes the page refresh.

@@ -121,7 +121,7 @@ def test_an_estimated_cost_is_marked_as_one(operator_client):
 
     page = operator_client.get(reverse("admin:sessions_app_session_changelist")).content.decode()
 
-    assert "≈ $0.012 (estimate)" in page
+    assert "≈ $0.01 (estimate)" in page
 
 
 def test_hostile_text_is_escaped(operator_client):

@@ -174,7 +174,7 @@ def test_it_shows_a_good_result_with_its_figures():
 
     line = only_line("stream", "result/success", payload)
 
-    assert (line.kind, line.text) == ("result", "3 turns · the CLI counts $0.0328\ndone")
+    assert (line.kind, line.text) == ("result", "3 turns · the CLI counts $0.03\ndone")
 
 
 def test_it_does_not_repeat_the_report_at_the_end():

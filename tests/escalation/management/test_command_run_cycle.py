@@ -83,7 +83,7 @@ def test_all_tiers_run_and_the_chain_is_printed(fake_cli, watch):
 
     first, second = Session.objects.order_by("pk")
     assert f"── Session {first.pk}: Tier 1, haiku" in finished.out
-    assert f"#{second.pk} Tier 2 sonnet completed $0.018" in finished.out
+    assert f"#{second.pk} Tier 2 sonnet completed $0.02" in finished.out
     assert f"← #{first.pk}" in finished.out
     assert "Sum of tiers $0.036 = what the CLI reported for the conversation" in finished.out
     assert finished.out.rstrip().endswith("Healthy. Tier 2 found everything healthy.")

@@ -151,7 +151,7 @@ def test_req5_unknown_and_estimated_costs_are_shown_apart_and_not_added(operator
     total = response.context["costs"].total
     assert (total.cost_usd, total.runs) == (Decimal("0.03"), 4)
     assert (total.estimated, total.estimated_usd, total.unknown) == (1, Decimal("0.012"), 1)
-    assert "+ ≈ $0.012 (estimate)" in response.content.decode()
+    assert "+ ≈ $0.01 (estimate)" in response.content.decode()
     assert "+ 1 unknown" in response.content.decode()
 
 
@@ -171,7 +171,7 @@ def test_it_compares_resume_with_handoff(operator_client, url):
 
     assert "85.0k tokens" in page
     assert "1 of 2" in page
-    assert "≈ $0.015 (estimate)" in page
+    assert "≈ $0.02 (estimate)" in page
 
 
 def test_it_escapes_hostile_names(operator_client, url):

@@ -23,13 +23,13 @@ NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
         (None, "unknown"),
         (Decimal("0"), "$0.00"),
         (Decimal("0.03"), "$0.03"),
-        (Decimal("0.0328"), "$0.0328"),
+        (Decimal("0.0328"), "$0.03"),
         (Decimal("0.4700000000"), "$0.47"),
         (Decimal("0.00001"), "<$0.0001"),
         (Decimal("0.99999"), "$1.00"),
         (Decimal("2.5"), "$2.50"),
         (Decimal("1234.567"), "$1,234.57"),
-        (0.018000000000000002, "$0.018"),
+        (0.018000000000000002, "$0.02"),
         (float("nan"), "unknown"),
     ],
 )
@@ -56,7 +56,7 @@ def test_exact_money_keeps_every_digit(amount, text):
     [
         ({"cost_usd": Decimal("0.03")}, "$0.03"),
         ({}, "unknown"),
-        ({"estimated_cost_usd": Decimal("0.012")}, "≈ $0.012 (estimate)"),
+        ({"estimated_cost_usd": Decimal("0.012")}, "≈ $0.01 (estimate)"),
         ({"status": "running"}, "pending"),
     ],
 )
@@ -116,7 +116,7 @@ def test_the_first_step_has_no_earlier_context():
 @pytest.mark.parametrize(
     ("calls", "repeated", "cost", "text"),
     [
-        (8, 2, Decimal("0.012"), "2 of 8 tool calls repeated earlier work, about $0.012"),
+        (8, 2, Decimal("0.012"), "2 of 8 tool calls repeated earlier work, about $0.01"),
         (1, 1, None, "1 of 1 tool call repeated earlier work, at unknown cost"),
         (8, 0, Decimal(0), "8 tool calls, none repeated"),
         (0, 0, Decimal(0), "no tool calls"),

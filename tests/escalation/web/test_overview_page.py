@@ -233,3 +233,14 @@ def test_running_and_waiting_cycles_are_shown_differently():
     dashboard = load_overview()
 
     assert (dashboard.running, dashboard.waiting) == (1, 1)
+
+
+def test_the_version_holds_while_an_old_cycle_waits_for_a_person():
+    cycle = SessionFactory().cycle
+    IncidentFactory(last_cycle=cycle)
+    IncidentFactory(last_cycle=cycle)
+    for _ in range(25):
+        CycleFactory()
+
+    with time_machine.travel(timezone.now(), tick=False):
+        assert load_overview().version == overview_version()

@@ -89,6 +89,7 @@ def add_data() -> Session:
     incident.cycles.add(sessions[2].cycle)
     incident.events.create(kind="opened", cycle=sessions[2].cycle)
     ChangeFactory(session=sessions[2])
+    IncidentFactory(last_cycle=sessions[2].cycle)
     IncidentFactory(state="resolved", resolved_as="agent", resolved_at=timezone.now())
     for kind in SandboxProof.Kind:
         SandboxProofFactory(kind=kind)

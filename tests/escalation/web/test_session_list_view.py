@@ -102,7 +102,7 @@ def test_an_estimated_cost_is_marked_as_one(operator_client):
 
     page = operator_client.get(reverse("web:sessions")).content.decode()
 
-    assert "≈ $0.012 (estimate)" in page
+    assert "≈ $0.01 (estimate)" in page
 
 
 def test_filters_combine(listed):

@@ -199,12 +199,29 @@ def test_the_pages_of_session_cycle_and_incident_offer_to_allow_the_tier(operato
         assert 'max="5.00"' in page
 
 
+def test_the_inbox_allows_a_withheld_tier_once_and_says_what_for(operator_client, withheld):
+    asked = {"needed": True, "reason": "set pool_size to 20", "services": ["web"]}
+    report = {"summary": "", "services": [], "actions_taken": [], "events": [], "escalation": asked}
+    Session.objects.filter(pk=withheld.pk).update(report=report)
+    IncidentFactory(watch=withheld.cycle.watch, last_cycle=withheld.cycle, detail="pool exhausted")
+
+    page = operator_client.get(reverse("web:overview")).content.decode()
+    shown = page[page.index('class="row inbox-row"') :]
+
+    assert f'action="{address("allow_session", withheld)}"' in shown
+    assert all(text in shown for text in ("pool exhausted", "set pool_size to 20", "up to $5.00"))
+    form = {"request": "", "budget": "5.00", "confirm": "on"}
+    operator_client.post(address("allow_session", withheld), form)
+    assert created().approvals.get().state == "approved"
+
+
 def test_an_operator_is_not_offered_to_allow_a_tier(client, withheld):
     client.force_login(user_with("operator"))
 
-    page = client.get(withheld.get_absolute_url()).content.decode()
+    IncidentFactory(watch=withheld.cycle.watch, last_cycle=withheld.cycle)
 
-    assert address("allow_session", withheld) not in page
+    for url in (withheld.get_absolute_url(), reverse("web:overview")):
+        assert address("allow_session", withheld) not in client.get(url).content.decode()
 
 
 def test_a_running_session_is_told_something_on_its_page(operator_client, operator):

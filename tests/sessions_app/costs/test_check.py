@@ -100,7 +100,7 @@ def test_req5_an_estimate_is_named_and_proves_nothing():
 
     assert check.finding == CostCheckResult.ESTIMATED
     assert "Sum of tiers $0.03, without #2" in check.sentence
-    assert "≈ $0.012 is an estimate" in check.sentence
+    assert "≈ $0.01 is an estimate" in check.sentence
 
 
 def test_req5_a_running_session_is_not_checked_yet():
