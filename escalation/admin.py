@@ -64,6 +64,7 @@ from sessions_app.models import (
     Probe,
     ProbeChange,
     ProbeLease,
+    ProbeProposal,
     ProbeSum,
     RateLimit,
     RefusedDeliveries,
@@ -897,6 +898,16 @@ class ProbeLeaseAdmin(PastAdmin):
     list_filter = ["until"]
     list_select_related = ["watch"]
     search_fields = ["host", "watch__name"]
+
+
+@admin.register(ProbeProposal)
+class ProbeProposalAdmin(PastAdmin):
+    """Read-only: proposals are accepted on the page of the probes, or by `claudeops probe`."""
+
+    list_display = ["id", "watch", "service", "kind", "target", "state", "decided_by"]
+    list_filter = ["state", "kind", "watch"]
+    list_select_related = ["watch"]
+    search_fields = ["service", "target"]
 
 
 @admin.register(Maintenance)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
@@ -67,6 +67,29 @@ REPORT_SCHEMA: dict[str, Any] = {
             "required": ["needed", "reason", "services"],
             "additionalProperties": False,
         },
+        "probes": {
+            **_list_of(
+                {
+                    "service": _TEXT,
+                    "kind": {
+                        "type": "string",
+                        "enum": [
+                            *("http", "tcp", "dns", "command"),
+                            *("file", "disk", "container", "unit"),
+                        ],
+                    },
+                    "target": {
+                        "type": "string",
+                        "description": "URL, HOST:PORT, name, path, or a command that only reads "
+                        "and ends like a Nagios plugin.",
+                    },
+                    "why": _TEXT,
+                },
+                ["service", "kind", "target"],
+            ),
+            "description": "Optional. Looks without a model that would have noticed the problem; "
+            "a person accepts them. Leave it out if nothing was wrong or a probe had seen it.",
+        },
     },
     "required": ["summary", "services", "events", "actions_taken", "escalation"],
     "additionalProperties": False,
@@ -92,12 +115,20 @@ class EscalationRequest(TypedDict):
     services: list[str]
 
 
+class ReportedProbe(TypedDict, total=False):
+    service: str
+    kind: str
+    target: str
+    why: str
+
+
 class Report(TypedDict):
     summary: str
     services: list[Service]
     events: list[dict[str, str]]
     actions_taken: list[ReportedAction]
     escalation: EscalationRequest
+    probes: NotRequired[list[ReportedProbe]]
 
 
 def checked_report(value: Any) -> tuple[Report | None, str]:

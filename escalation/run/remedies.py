@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import tempfile
 import time
@@ -273,6 +274,70 @@ def ask_to_run(
     call_of(row, arguments)
     return remedy_runs.ask(
         row, arguments, by=by, by_name=by_name, incident=incident, in_foreground=in_foreground
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Undo:
+    """The remedy that undoes a run, with its arguments."""
+
+    remedy: Remedy
+    arguments: tuple[str, ...]
+
+    @property
+    def call(self) -> str:
+        return shlex.join([REMEDY, self.remedy.name, *self.arguments])
+
+
+def undo_of(run: RemedyRun) -> Undo:
+    """Return what undoes a run. Raise OperationRefused if nothing does.
+
+    Parameters get the values that those of the same name had, a service that of the run.
+    """
+    if not run.undo_name:
+        raise OperationRefused(
+            RefusalCode.INVALID_CHOICE,
+            f"Nothing undoes `{run.call}`: it did not run, or its remedy names no undo.",
+        )
+    row = Remedy.objects.filter(watch=run.watch_id, name=run.undo_name)
+    found = row.select_related("watch", "script").first()
+    if found is None:
+        raise OperationRefused(
+            RefusalCode.NOT_FOUND, f"The remedy {run.undo_name}, which undoes it, is gone."
+        )
+    assert run.remedy is not None, "a run without a remedy has no undo"
+    declared_then = run.remedy.declared_parameters
+    values = dict(zip((one.name for one in declared_then), map(str, run.arguments), strict=False))
+    service = next((values.get(one.name) for one in declared_then if one.is_service), None)
+    arguments = []
+    for parameter in found.declared_parameters:
+        value = values.get(parameter.name) or (
+            (service or run.remedy.service) if parameter.is_service else None
+        )
+        if not value:
+            raise OperationRefused(
+                RefusalCode.INVALID_CHOICE,
+                f"The value of {parameter.name} does not follow from `{run.call}`: "
+                f"run the remedy {found.name} yourself.",
+            )
+        arguments.append(value)
+    return Undo(remedy=found, arguments=tuple(arguments))
+
+
+def ask_to_undo(
+    run: RemedyRun, *, by: User | None, by_name: str, in_foreground: bool = False
+) -> RemedyRun:
+    """Let a worker run the remedy that undoes a run, once. Raise OperationRefused."""
+    undo = undo_of(run)
+    call_of(undo.remedy, undo.arguments)
+    return remedy_runs.ask(
+        undo.remedy,
+        undo.arguments,
+        by=by,
+        by_name=by_name,
+        incident=run.incident,
+        in_foreground=in_foreground,
+        undoes=run,
     )
 
 

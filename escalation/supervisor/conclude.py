@@ -22,6 +22,7 @@ from django.db import Error, transaction
 
 from escalation.incidents import recorder
 from escalation.queue import enqueue_session, installation_lock, start_waiting
+from escalation.report import Report
 from escalation.supervisor import breaker
 from escalation.supervisor.approvals import carried_over, pass_on, withdraw
 from escalation.supervisor.budgets import held_back, notify_of_use, tell_held
@@ -47,7 +48,7 @@ from sessions_app.costs.budgets import Spent
 from sessions_app.costs.spending import budgets_of_cycle
 from sessions_app.history.chain import chain_of, own_branch
 from sessions_app.history.claims import claims_in
-from sessions_app.models import Conversation, Cycle, Session
+from sessions_app.models import Conversation, Cycle, ProbeProposal, Session
 from sessions_app.models.installation import shared_now
 from sessions_app.redaction.redact import redacted, redacted_data
 
@@ -149,6 +150,7 @@ def conclude(session: Session, ending: Ending, decision: Decision) -> None:
             Conversation.retire(ending.session_id, redacted(ending.conversation_broken))
         if not isinstance(decision, Recover):
             withdraw(session)
+        _note_proposed_probes(session, ending.report)
         _follow(session, decision, ending)
         notify_of_use(budgets_of_cycle(session.cycle), session.cycle.watch)
         start_waiting()
@@ -171,6 +173,42 @@ def _redacted_fields(stored: Mapping[str, Any]) -> dict[str, Any]:
         field: redacted_data(value) if field in TEXT_FIELDS else value
         for field, value in stored.items()
     }
+
+
+MOST_PROPOSED, MOST_OPEN_PROPOSALS = 10, 100
+
+
+def _note_proposed_probes(session: Session, report: Report | None) -> None:
+    """Stores the probes that a report proposes. Nothing runs them before a person accepts them."""
+    proposed = report.get("probes", []) if report else []
+    if not proposed or session.watch_id is None or session.in_branch:
+        return
+    rows = ProbeProposal.objects.filter(watch=session.watch_id, state=ProbeProposal.State.OPEN)
+    free = max(0, MOST_OPEN_PROPOSALS - rows.count())
+    made = [
+        ProbeProposal(
+            watch_id=session.watch_id,
+            key=ProbeProposal.key_of(one["service"], one["kind"], one["target"]),
+            service=one["service"].strip(),
+            kind=one["kind"],
+            target=one["target"].strip(),
+            why=redacted(one.get("why", "")),
+            session=session,
+        )
+        for one in proposed[: min(MOST_PROPOSED, free)]
+        if _is_plain(one["service"], 200) and _is_plain(one["target"], ProbeProposal.LONGEST_TARGET)
+    ]
+    ProbeProposal.objects.bulk_create(made, ignore_conflicts=True)
+
+
+def _is_plain(text: str, longest: int) -> bool:
+    """Returns True for one line without a secret. What is accepted must be what a person sees."""
+    return (
+        bool(text.strip())
+        and len(text) <= longest
+        and text.isprintable()
+        and redacted(text) == text
+    )
 
 
 def _follow(session: Session, decision: Decision, ending: Ending) -> None:

@@ -50,19 +50,30 @@ def ask(
     by_name: str,
     incident: Incident | None = None,
     in_foreground: bool = False,
+    undoes: RemedyRun | None = None,
 ) -> RemedyRun:
     """Store a run that a person asked for, and enqueue it unless the caller runs it.
 
-    The caller has checked the arguments.
+    The caller has checked the arguments. `undoes`: the run that this one undoes, once.
     """
-    run = RemedyRun(**_fields(remedy, arguments), incident=incident, by=by, by_name=by_name)
+    run = RemedyRun(
+        **_fields(remedy, arguments), incident=incident, by=by, by_name=by_name, undoes=undoes
+    )
     with installation_lock():
+        if undoes is not None and is_undone(undoes):
+            raise OperationRefused(RefusalCode.CHANGE_UNDONE, f"{undoes.call} is undone already.")
         if was_removed(remedy):
             raise OperationRefused(RefusalCode.NOT_FOUND, REMOVED)
         if not in_foreground:
             return _enqueued(run)
         run.save()
     return run
+
+
+def is_undone(run: RemedyRun) -> bool:
+    """Tell whether another run undid this one, or is about to."""
+    current = RemedyRun.objects.with_undo().filter(pk=run.pk).first()
+    return current is None or current.undo_state is not None
 
 
 def was_removed(remedy: Remedy) -> bool:

@@ -17,12 +17,14 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.vary import vary_on_headers
 
 from escalation.errors import OperationRefused
-from escalation.probes import manage
+from escalation.probes import manage, proposals
 from escalation.probes.results import NotAPing, added, percentile, ping_of
 from escalation.probes.store import day_of, five_minutes_of
 from escalation.probes.targets import OPTIONS
+from escalation.web.responses import HtmxRequest, wants_fragment
 from sessions_app.access.permissions import acting, needs
 from sessions_app.access.roles import Right, note_added, note_changed, note_removed
 from sessions_app.models import HeartbeatPing, Maintenance, Probe, ProbeSum, Watch
@@ -146,8 +148,15 @@ NOT_TAKEN = 422
 
 @needs(Right.SEE)
 @require_safe
-def probes(request: HttpRequest, pk: int) -> HttpResponse:
-    return show_probes(request, get_object_or_404(Watch, pk=pk), ProbeForm())
+@vary_on_headers("HX-Request")
+def probes(request: HtmxRequest, pk: int) -> HttpResponse:
+    """The page; for htmx the proposals alone, as other pages show them."""
+    watch = get_object_or_404(Watch, pk=pk)
+    if not wants_fragment(request):
+        return show_probes(request, watch, ProbeForm())
+    back = request.GET.get("back", "")
+    context = {"watch": watch, "proposals": proposals.offered(watch), "back": back}
+    return render(request, "web/_probe_proposals.html", context)
 
 
 def show_probes(request: HttpRequest, watch: Watch, form: ProbeForm) -> HttpResponse:
@@ -156,6 +165,7 @@ def show_probes(request: HttpRequest, watch: Watch, form: ProbeForm) -> HttpResp
     context = {
         "watch": watch,
         "probes": load_probes(watch),
+        "proposals": proposals.offered(watch),
         "form": form,
         "windows": windows,
         "in_maintenance": any(window.holds_now for window in windows),
@@ -179,6 +189,42 @@ def add_probe(request: HttpRequest, pk: int) -> HttpResponse:
         )
     messages.success(request, told)
     return redirect("web:probes", pk)
+
+
+@acting(Right.CHANGE_WATCHES)
+def accept_probe(request: HttpRequest, pk: int) -> HttpResponse:
+    """Makes a proposal a probe."""
+    watch, key = get_object_or_404(Watch, pk=pk), request.POST.get("key", "")
+    try:
+        probe = proposals.accept(watch, key, by=request.user.get_username())
+    except OperationRefused as refused:
+        messages.warning(request, str(refused))
+    else:
+        note_added(request.user, probe)
+        messages.success(request, f"The probe {probe.name} was added. It runs within seconds.")
+    return _back(request, pk)
+
+
+@acting(Right.CHANGE_WATCHES)
+def dismiss_probe(request: HttpRequest, pk: int) -> HttpResponse:
+    """Takes a proposal away for good."""
+    watch, key = get_object_or_404(Watch, pk=pk), request.POST.get("key", "")
+    try:
+        found = proposals.dismiss(watch, key, by=request.user.get_username())
+    except OperationRefused as refused:
+        messages.warning(request, str(refused))
+    else:
+        messages.success(request, f"The probe of {found.service} is not proposed any more.")
+    return _back(request, pk)
+
+
+def _back(request: HttpRequest, watch: int) -> HttpResponse:
+    match request.POST.get("back"):
+        case "start":
+            return redirect("web:start")
+        case "watch":
+            return redirect("web:watch", watch)
+    return redirect("web:probes", watch)
 
 
 @acting(Right.RUN)

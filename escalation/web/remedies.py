@@ -119,7 +119,7 @@ def show_remedies(request: HttpRequest, watch: Watch, form: RemedyForm) -> HttpR
         "offered": offered_remedies(incident, rows) if incident else (),
         "form": form,
         "remedies": [(row, state_of(row)) for row in rows],
-        "runs": RemedyRun.objects.filter(watch=watch)[:RUNS_SHOWN],
+        "runs": RemedyRun.objects.with_undo().filter(watch=watch)[:RUNS_SHOWN],
         "proposals": remedies.proposals(watch),
     }
     return render(request, "web/remedies.html", context, status=_status(form))
@@ -141,7 +141,7 @@ def show_remedy(request: HttpRequest, row: Remedy, form: RemedyForm) -> HttpResp
             )
             for each in row.declared_parameters
         ],
-        "runs": RemedyRun.objects.filter(remedy=row)[:RUNS_SHOWN],
+        "runs": RemedyRun.objects.with_undo().filter(remedy=row)[:RUNS_SHOWN],
     }
     return render(request, "web/remedy.html", context, status=_status(form))
 
@@ -258,4 +258,31 @@ def run_remedy(request: HttpRequest, pk: int) -> HttpResponse:
         messages.warning(request, str(refused))
     else:
         messages.success(request, f"{run.call} was handed to a worker. Its result is shown here.")
+    return back
+
+
+@acting(Right.APPROVE)
+def undo_remedy(request: HttpRequest, pk: int) -> HttpResponse:
+    """Let a worker run what undoes a run of this remedy."""
+    row, number = _found(pk), request.POST.get("run", "")
+    runs = RemedyRun.objects.select_related("remedy", "incident").filter(remedy=row)
+    run = runs.filter(pk=number).first() if _is_id(number) else None
+    back = redirect(run.incident) if run and run.incident else redirect("web:remedy", pk)
+    if run is None:
+        messages.warning(request, f"{row.name} has no such run. Nothing was undone.")
+    elif request.POST.get("confirm") != "on":
+        messages.warning(request, "Nothing was undone: tick the box to confirm.")
+    else:
+        try:
+            undo = remedies.ask_to_undo(
+                run,
+                by=request.user,  # type: ignore[arg-type]
+                by_name=request.user.get_username(),
+            )
+        except OperationRefused as refused:
+            messages.warning(request, str(refused))
+        else:
+            messages.success(
+                request, f"{undo.call} was handed to a worker. Its result is shown here."
+            )
     return back

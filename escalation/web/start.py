@@ -12,6 +12,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 from django.views.decorators.vary import vary_on_headers
 
+from escalation.probes.proposals import Proposed, offered
 from escalation.run.manifest import accept_first
 from escalation.web.drills import scenarios_for
 from escalation.web.overview import RunningRow, running_rows, with_steps
@@ -40,6 +41,8 @@ class StartPage:
     """Report of the last session that gave one."""
     wishes: tuple[RequestedPermission, ...] = ()
     """Permissions that the cycle requested and did not get."""
+    proposals: tuple[Proposed, ...] = ()
+    """Probes for what it found."""
 
     @property
     def is_over(self) -> bool:
@@ -47,7 +50,7 @@ class StartPage:
 
 
 def load_start(asked: QueryDict) -> StartPage:
-    """Makes at most eight short queries."""
+    """Makes at most twelve short queries."""
     newest = Watch.objects.select_related("schedule").order_by("-pk")
     watch = None if asked.get("new") else newest.first()
     cycle = watch.cycles.order_by("-id").first() if watch else None
@@ -64,6 +67,7 @@ def load_start(asked: QueryDict) -> StartPage:
         stop=stop_of(sessions),
         report=_last_report(sessions),
         wishes=_not_given(sessions),
+        proposals=offered(watch),
     )
 
 

@@ -20,6 +20,7 @@ from sessions_app.models.probe import (
     Probe,
     ProbeChange,
     ProbeLease,
+    ProbeProposal,
     ProbeSum,
 )
 from sessions_app.models.remedy import Remedy, RemedyRun
@@ -51,6 +52,7 @@ __all__ = [
     "Probe",
     "ProbeChange",
     "ProbeLease",
+    "ProbeProposal",
     "ProbeSum",
     "RateLimit",
     "Remedy",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import secrets
 from datetime import datetime, timedelta
@@ -16,7 +17,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from sessions_app.models.cycle import Fact
-from sessions_app.models.fields import OutsideJSONField, OutsideTextField
+from sessions_app.models.fields import OutsideCharField, OutsideJSONField, OutsideTextField
+from sessions_app.models.session import Session
 from sessions_app.models.watch import Watch
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -190,6 +192,54 @@ class Probe(models.Model):
             last_good=self.last_good_at,
             output=f"flapping: {self.last_output}" if self.is_flapping else self.last_output,
         )
+
+
+class ProbeProposal(models.Model):
+    """Probe that a report proposed, or the decision of a person on a proposal.
+
+    Nothing runs it. `escalation/probes/proposals.py` also proposes probes without a row here: those
+    of the compose file and of what Tier 1 listed.
+    """
+
+    class State(models.TextChoices):
+        OPEN = "open", "waits for a person"
+        ACCEPTED = "accepted", "accepted"
+        DISMISSED = "dismissed", "dismissed"
+
+    LONGEST_TARGET = 500
+
+    watch = models.ForeignKey(Watch, on_delete=models.CASCADE, related_name="probe_proposals")
+    key = models.CharField(max_length=64, help_text="Hash of service, kind and target.")
+    service = OutsideCharField(max_length=200)
+    kind = models.CharField(max_length=20, choices=Probe.Kind.choices)
+    target = OutsideCharField(max_length=LONGEST_TARGET, blank=True)
+    why = OutsideCharField(max_length=300, blank=True)
+    session = models.ForeignKey(
+        Session,
+        on_delete=models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="Session whose report proposed it.",
+    )
+    state = models.CharField(max_length=10, choices=State.choices, default=State.OPEN)
+    created_at = models.DateTimeField(default=timezone.now)
+    decided_by = models.CharField(max_length=200, blank=True)
+    decided_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(fields=["watch", "key"], name="one_proposal_per_key"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.service}: {self.state}"
+
+    @staticmethod
+    def key_of(service: str, kind: str, target: str) -> str:
+        text = "\0".join((service.strip().lower(), kind, target.strip()))
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 class ProbeChange(models.Model):

@@ -12,6 +12,7 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
+from django.db.models import OuterRef, Subquery
 from django.db.models.functions import Lower
 from django.urls import reverse
 from django.utils import timezone
@@ -388,6 +389,16 @@ class Remedy(models.Model):
         return " ".join((self.name, *(each.short() for each in self.declared_parameters)))
 
 
+class RemedyRunQuerySet(models.QuerySet["RemedyRun"]):
+    def with_undo(self) -> RemedyRunQuerySet:
+        """Add `undo_state`: that of the last run which undoes each, or None; and its remedy."""
+        undone = RemedyRun.objects.filter(undoes=OuterRef("pk")).exclude(
+            state__in=[RemedyRun.State.FAILED, RemedyRun.State.REFUSED]
+        )
+        state = Subquery(undone.order_by("-pk").values("state")[:1])
+        return self.annotate(**{"undo_state": state}).select_related("remedy")
+
+
 class RemedyRun(models.Model):
     """Use of a remedy by a person or, at Tier 0, by the supervisor: from request to result.
 
@@ -429,6 +440,14 @@ class RemedyRun(models.Model):
         related_name="remedy_runs",
         help_text="Cycle that began because it did not help.",
     )
+    undoes = models.ForeignKey(
+        "self",
+        on_delete=models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="undone_by",
+        help_text="Run that this one undoes.",
+    )
     arguments = OutsideJSONField(default=list, blank=True)
     kind = models.CharField(max_length=20, choices=Remedy.Kind.choices)
     service = models.CharField(max_length=200, blank=True, help_text="Normalised name.")
@@ -448,6 +467,11 @@ class RemedyRun(models.Model):
     output = OutsideTextField(blank=True, help_text="Redacted, and cut.")
     why = OutsideCharField(max_length=300, blank=True, help_text="Why it did not run or was ended.")
     proof = models.CharField(max_length=10, choices=Proof.choices, blank=True, default=Proof.NONE)
+
+    undo_state: str | None
+    """Added by `with_undo`."""
+
+    objects = RemedyRunQuerySet.as_manager()
 
     class Meta:
         ordering = ["-id"]
@@ -470,6 +494,12 @@ class RemedyRun(models.Model):
     @property
     def is_open(self) -> bool:
         return self.state in self.OPEN
+
+    @property
+    def undo_name(self) -> str:
+        """Name of the remedy that undoes this run; empty if none does or nothing ran."""
+        ran = self.state in (self.State.SUCCEEDED, self.State.FAILED)
+        return self.remedy.undo if self.remedy and ran else ""
 
     @property
     def result(self) -> str:

@@ -21,7 +21,10 @@ def test_the_schema_fits_one_argument_of_a_command_line():
     assert "\n" not in REPORT_SCHEMA_JSON
 
 
-@pytest.mark.parametrize("report", [HEALTHY, ESCALATE])
+PROBE = {"service": "web", "kind": "tcp", "target": "127.0.0.1:80", "why": "It was down."}
+
+
+@pytest.mark.parametrize("report", [HEALTHY, ESCALATE, {**HEALTHY, "probes": [PROBE]}])
 def test_a_valid_report_is_unchanged(report):
     assert checked_report(report) == (report, "")
 
@@ -50,6 +53,8 @@ def changed(**fields):
         (changed(services=[{"name": "web", "status": "fine"}]), "services/0/status"),
         (changed(services=[{"name": 7, "status": "down"}]), "services/0/name"),
         (changed(events=[{"level": "loud", "message": "x"}]), "events/0/level"),
+        (changed(probes=[{"service": "web", "kind": "heartbeat", "target": ""}]), "probes/0/kind"),
+        (changed(probes=[{"service": "web", "kind": "tcp"}]), "probes/0"),
         (changed(actions_taken=[{"action": "x", "result": "maybe"}]), "actions_taken/0/result"),
         (changed(escalation={"needed": True}), "escalation"),
         (

@@ -105,6 +105,8 @@ PAGES = {
     "web:watch": VIEWER,
     "web:probes": VIEWER,
     "web:add_probe": APPROVER,
+    "web:accept_probe": APPROVER,
+    "web:dismiss_probe": APPROVER,
     "web:run_probe": OPERATOR,
     "web:mute_probe": OPERATOR,
     "web:remove_probe": APPROVER,
@@ -121,6 +123,7 @@ PAGES = {
     "web:accept_remedy": APPROVER,
     "web:remove_remedy": APPROVER,
     "web:run_remedy": APPROVER,
+    "web:undo_remedy": APPROVER,
     "web:services": VIEWER,
     "web:events": VIEWER,
     "web:add_watch": APPROVER,
@@ -199,7 +202,8 @@ RECORD = (
     *("remedy", "remedyrun"),
     *("change", "sandboxproof", "periodcost", "dailyverdict", "budgetnotice"),
     *("pauseswitch", "ratelimit", "workerheartbeat"),
-    *("probe", "probechange", "probesum", "probelease", "heartbeatping", "maintenance"),
+    *("probe", "probechange", "probesum", "probelease", "probeproposal"),
+    *("heartbeatping", "maintenance"),
 )
 QUEUE = ("schedule", "success", "failure", "ormq")
 

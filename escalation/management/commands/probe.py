@@ -9,14 +9,14 @@ from datetime import datetime
 from typing import Any
 
 from escalation.errors import OperationRefused, RefusalCode
-from escalation.management.arguments import watch_named
+from escalation.management.arguments import terminal_user, watch_named
 from escalation.management.commands.run_cycle import confirm_or_stop
 from escalation.management.output import ExitCode, Refused, TerminalCommand
-from escalation.probes import manage
+from escalation.probes import manage, proposals
 from escalation.probes.kinds import CommandSandboxPool, run_probe
 from escalation.probes.results import Result
 from escalation.probes.targets import OPTIONS
-from sessions_app.models import Probe
+from sessions_app.models import Probe, Watch
 from sessions_app.models.installation import moment_text
 from sessions_app.redaction.redact import redacted
 from sessions_app.text import clean
@@ -24,6 +24,8 @@ from sessions_app.text import clean
 NO_PROBE = (
     "There is no probe yet. Add one: claudeops probe add NAME --watch W --service S --http URL."
 )
+SHORT = 10
+"""Characters of the key of a proposal that are enough to name it."""
 TARGETS = {
     "http": "URL",
     "tcp": "HOST:PORT",
@@ -38,8 +40,8 @@ TARGETS = {
 
 class Command(TerminalCommand):
     help = (
-        "Add, list, run, mute and remove probes: looks at services without a model. Exit code 1 "
-        "of `run` means that the probe failed."
+        "Add, list, run, mute and remove probes, looks at services without a model, and accept "
+        "proposed ones. Exit code 1 of `run` means that the probe failed."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -72,12 +74,19 @@ class Command(TerminalCommand):
         mute.add_argument("--for", dest="duration", default="1h", help="like 30m; 0 ends a mute")
         remove = verbs.add_parser("remove")
         remove.add_argument("--no-input", action="store_true", help="do not ask first")
+        proposed = verbs.add_parser("proposals", help="list the probes that are proposed")
+        accept = verbs.add_parser("accept", help="add a proposed probe")
+        dismiss = verbs.add_parser("dismiss", help="do not propose it again")
+        for verb in (accept, dismiss):
+            verb.add_argument("key", help="as `proposals` prints it")
+            verb.add_argument("--no-input", action="store_true", help="do not ask first")
         for verb in (run, mute, remove):
             verb.add_argument("name")
-        add.add_argument("--watch", required=True)
+        for verb in (add, proposed, accept, dismiss):
+            verb.add_argument("--watch", required=True)
         for verb in (run, mute, remove):
             verb.add_argument("--watch", help="needed if several watches have such a probe")
-        for verb in (listed, add, run, mute, remove):
+        for verb in (listed, add, proposed, accept, dismiss, run, mute, remove):
             verb.add_argument("--json", action="store_true", help="print it as JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -97,6 +106,10 @@ class Command(TerminalCommand):
             case "mute":
                 probe = probe_named(options["name"], options["watch"])
                 self._show(manage.mute(probe, manage.seconds_in(options["duration"])), options)
+            case "proposals":
+                self._proposals(watch_named(options["watch"]), as_json=options["json"])
+            case "accept" | "dismiss":
+                self._decide(watch_named(options["watch"]), options)
             case "remove":
                 self._remove(probe_named(options["name"], options["watch"]), options)
 
@@ -119,6 +132,40 @@ class Command(TerminalCommand):
                 f"Call it when the job has succeeded: {manage.heartbeat_address(probe)}\n"
                 "Add /start before the job, /fail or its exit code after it; a body is kept."
             )
+
+    def _proposals(self, watch: Watch, *, as_json: bool) -> None:
+        found = proposals.offered(watch)
+        if as_json:
+            self.stdout.write_json([proposal_as_data(one) for one in found], indent=2)
+            return
+        for one in found:
+            self.stdout.write(clean(f"{one.key[:SHORT]}  {one.service}: {one.kind} {one.target}"))
+            self.stdout.write(clean(f"{'':{SHORT}}  {one.why or 'proposed by a report'}"))
+        if found:
+            self.stdout.write(f"Add one: claudeops probe accept KEY --watch {watch.name}")
+        else:
+            self.stdout.write(f"No probe is proposed for {watch.name}.")
+
+    def _decide(self, watch: Watch, options: dict[str, Any]) -> None:
+        found = [one for one in proposals.offered(watch) if one.key.startswith(options["key"])]
+        if len(found) != 1 or len(options["key"]) < SHORT:
+            raise Refused(
+                RefusalCode.NOT_FOUND,
+                f"{watch.name} has no proposal {options['key']}: see `claudeops probe proposals "
+                f"--watch {watch.name}`.",
+            )
+        [one], is_accepted = found, options["verb"] == "accept"
+        if is_accepted and not options["no_input"]:
+            self.stdout.write(clean(f"{one.service}: {one.kind} {one.target}"))
+            confirm_or_stop(self, "Add this probe? [y/N] ")
+        if is_accepted:
+            self._show(proposals.accept(watch, one.key, by=terminal_user()), options)
+            return
+        proposals.dismiss(watch, one.key, by=terminal_user())
+        if options["json"]:
+            self.stdout.write_json({**proposal_as_data(one), "dismissed": True}, indent=2)
+        else:
+            self.stdout.write(f"The probe of {one.service} is not proposed any more.")
 
     def _run(self, probe: Probe, options: dict[str, Any]) -> None:
         if probe.kind == Probe.Kind.HEARTBEAT:
@@ -188,6 +235,17 @@ def _added(options: dict[str, Any]) -> Probe:
         needs=options["needs"],
         options={name: value for name, _equals, value in pairs},
     )
+
+
+def proposal_as_data(one: proposals.Proposed) -> dict[str, Any]:
+    return {
+        "key": one.key,
+        "service": one.service,
+        "kind": one.kind,
+        "target": one.target,
+        "why": one.why,
+        "session": one.session,
+    }
 
 
 def iso(at: datetime | None) -> str | None:

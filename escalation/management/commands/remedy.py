@@ -7,6 +7,7 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
+from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.core.serializers.json import DjangoJSONEncoder
 
@@ -29,6 +30,8 @@ from sessions_app.models.watch import may_run, read_host_words
 from sessions_app.text import json_text, one_line
 
 HEADINGS = ("remedy", "watch", "kind", "from", "state", "command")
+RUN_HEADINGS = ("run", "watch", "call", "by", "result", "undo")
+RUNS_SHOWN = 20
 WIDTH = 60
 NO_REMEDY = (
     "There is no remedy yet. Add one: claudeops remedy add NAME --watch WATCH --command COMMAND."
@@ -37,8 +40,8 @@ NO_REMEDY = (
 
 class Command(TerminalCommand):
     help = (
-        "List, add, show, run, accept, enable, disable and remove remedies: commands and scripts "
-        "of yours that an agent calls by name."
+        "List, add, show, run, undo, accept, enable, disable and remove remedies: commands and "
+        "scripts of yours that an agent calls by name."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -74,6 +77,13 @@ class Command(TerminalCommand):
         run.add_argument("--as", dest="account", metavar="NAME", help="the account that runs it")
         run.add_argument("--queue", action="store_true", help="let a worker run it")
         run.add_argument("--no-input", action="store_true", help="do not ask first")
+        runs = verbs.add_parser("runs", help="list the last runs by people and by Tier 0")
+        runs.add_argument("--watch", help="only of this watch")
+        undo = verbs.add_parser("undo", help="run the remedy that undoes a run")
+        undo.add_argument("run", metavar="N", type=int, help="number of the run")
+        undo.add_argument("--as", dest="account", metavar="NAME", help="the account that runs it")
+        undo.add_argument("--queue", action="store_true", help="let a worker run it")
+        undo.add_argument("--no-input", action="store_true", help="do not ask first")
         for chosen in verbs.choices.values():
             chosen.add_argument("--json", action="store_true", help="print it as JSON")
 
@@ -114,6 +124,10 @@ class Command(TerminalCommand):
         match options["verb"]:
             case "list":
                 return self._list(options["watch"], as_json=as_json)
+            case "runs":
+                return self._runs(options["watch"], as_json=as_json)
+            case "undo":
+                return self._undo(options)
             case "add":
                 row = _added(options)
             case verb:
@@ -149,16 +163,11 @@ class Command(TerminalCommand):
         self.stdout.write(said)
 
     def _run(self, row: Remedy, options: dict[str, Any]) -> None:
-        account = account_named(options["account"])
-        if not may(account, Right.APPROVE):
-            raise Refused(RefusalCode.NOT_PERMITTED, refusal(account, Right.APPROVE))
+        account = _approver(options["account"])
         incident = incident_named(options["incident"]) if options["incident"] else None
         queued = options["queue"]
-        if not queued and not may_run(read_host_words(row.watch.hosts), own_labels()):
-            raise Refused(
-                RefusalCode.OTHER_HOST,
-                f"The watch {row.watch.name} runs on other hosts: let one run it with --queue.",
-            )
+        if not queued:
+            _require_own_host(row)
         try:
             call = remedies.call_of(row, options["arguments"])
             if not options["no_input"]:
@@ -173,10 +182,51 @@ class Command(TerminalCommand):
             )
         except OperationRefused as refused:
             raise Refused(refused.code, refused) from refused
-        if not queued:
+        self._finish(run, options)
+
+    def _undo(self, options: dict[str, Any]) -> None:
+        account, number = _approver(options["account"]), options["run"]
+        rows = RemedyRun.objects.select_related("remedy", "watch", "incident")
+        run = rows.filter(pk=number).first() if 0 < number < 2**63 else None
+        if run is None:
+            raise Refused(
+                RefusalCode.NOT_FOUND, f"There is no run {number}. See `claudeops remedy runs`."
+            )
+        try:
+            undo = remedies.undo_of(run)
+            if not options["queue"]:
+                _require_own_host(undo.remedy)
+            if not options["no_input"]:
+                confirm_or_stop(self, f"Undo `{run.call}` with `{undo.call}`? [y/N] ")
+            undoing = remedies.ask_to_undo(
+                run,
+                by=account,
+                by_name=account.get_username(),
+                in_foreground=not options["queue"],
+            )
+        except OperationRefused as refused:
+            raise Refused(refused.code, refused) from refused
+        self._finish(undoing, options)
+
+    def _finish(self, run: RemedyRun, options: dict[str, Any]) -> None:
+        """Run it here unless a worker does, and print the result."""
+        if not options["queue"]:
             tasks.run_remedy(run.pk)
             run.refresh_from_db()
         self._say(run, as_json=options["json"])
+
+    def _runs(self, watch: str | None, *, as_json: bool) -> None:
+        rows = RemedyRun.objects.with_undo().select_related("watch")
+        if watch:
+            rows = rows.filter(watch=watch_named(watch))
+        shown = list(rows[:RUNS_SHOWN])
+        if as_json:
+            data = [run_as_data(run) for run in shown]
+            self.stdout.write(json_text(data, cls=DjangoJSONEncoder, indent=2))
+        elif shown:
+            write_table(self, RUN_HEADINGS, [_run_row(run) for run in shown])
+        else:
+            self.stdout.write("Nobody has run a remedy yet.")
 
     def _say(self, run: RemedyRun, *, as_json: bool) -> None:
         if as_json:
@@ -185,6 +235,8 @@ class Command(TerminalCommand):
         else:
             self.stdout.write(f"{run.output.rstrip()}\n" if run.output else "", ending="")
             self.stdout.write(f"{run.call}: {run.result}")
+            if run.undo_name and run.undoes_id is None:
+                self.stdout.write(f"Undo it: claudeops remedy undo {run.pk}")
         if run.state == RemedyRun.State.REFUSED:
             sys.exit(ExitCode.REFUSED)
         if run.state == RemedyRun.State.FAILED or run.proof == RemedyRun.Proof.NO_HELP:
@@ -225,6 +277,28 @@ class Command(TerminalCommand):
                 self.stdout.write(f"  {name:13} {value}")
         if state.difference:
             self.stdout.write("\n".join(state.difference))
+
+
+def _approver(name: str | None) -> User:
+    account = account_named(name)
+    if not may(account, Right.APPROVE):
+        raise Refused(RefusalCode.NOT_PERMITTED, refusal(account, Right.APPROVE))
+    return account
+
+
+def _require_own_host(row: Remedy) -> None:
+    if not may_run(read_host_words(row.watch.hosts), own_labels()):
+        raise Refused(
+            RefusalCode.OTHER_HOST,
+            f"The watch {row.watch.name} runs on other hosts: let one run it with --queue.",
+        )
+
+
+def _run_row(run: RemedyRun) -> tuple[Cell | str, ...]:
+    who = "Tier 0" if run.trigger == RemedyRun.Trigger.PROBE else run.by_name
+    undone = run.undo_state == RemedyRun.State.SUCCEEDED
+    undo = "undone" if undone else run.undo_name
+    return (str(run.pk), run.watch.name, run.call, who, run.result, undo)
 
 
 def _added(options: dict[str, Any]) -> Remedy:
@@ -291,6 +365,8 @@ def run_as_data(run: RemedyRun) -> dict[str, Any]:
         "arguments": run.arguments,
         "incident": run.incident_id,
         "by": run.by_name or None,
+        "undo": run.undo_name or None,
+        "undoes": run.undoes_id,
         "state": run.state,
         "asked_at": run.asked_at,
         "started_at": run.started_at,

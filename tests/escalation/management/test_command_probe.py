@@ -167,3 +167,24 @@ def test_maintenance_is_started_listed_and_ended(said, shop):
 def test_a_weekly_window_without_an_end_is_refused():
     with command_refused(RefusalCode.INVALID_CHOICE):
         call_command("maintenance", "start", "shop", "--weekly")
+
+
+def test_proposals_are_listed_accepted_and_dismissed(said, shop, tmp_path):
+    Watch.objects.update(workdir=tmp_path)
+    compose = "services: {web: {ports: ['8080:80']}, db: {ports: ['5432:5432']}}"
+    (tmp_path / "compose.yaml").write_text(compose)
+    web, db = json.loads(said("probe", "proposals", "--watch", "shop", "--json"))
+    assert (web["kind"], web["target"]) == ("tcp", "127.0.0.1:8080")
+    assert "tcp 127.0.0.1:5432" in said("probe", "proposals", "--watch", "shop")
+    for key in (web["key"][:3], "", "0" * 10):
+        with command_refused(RefusalCode.NOT_FOUND):
+            call_command("probe", "accept", key, "--watch", "shop", "--no-input")
+
+    added = json.loads(
+        said("probe", "accept", web["key"][:10], "--watch", "shop", "--no-input", "--json")
+    )
+    said("probe", "dismiss", db["key"], "--watch", "shop")
+
+    assert (added["name"], added["target"]) == ("web-tcp", "127.0.0.1:8080")
+    assert json.loads(said("probe", "proposals", "--watch", "shop", "--json")) == []
+    assert Probe.objects.get().service == "web"

@@ -13,7 +13,7 @@ from django.core.management import call_command
 from escalation.errors import RefusalCode
 from sessions_app.models import Remedy, RemedyRun
 from tests.escalation.refusals import command_refused
-from tests.factories import RemedyFactory, WatchFactory, user_with
+from tests.factories import RemedyFactory, RemedyRunFactory, WatchFactory, user_with
 
 pytestmark = pytest.mark.django_db
 
@@ -147,3 +147,21 @@ def test_a_run_is_refused_with_its_reason(watch, script, words, code):
         said(*words, "--no-input")
 
     assert not RemedyRun.objects.exists()
+
+
+def test_a_run_is_listed_and_undone(watch):
+    user_with("approver", username="ann")
+    run = RemedyRunFactory(
+        remedy=RemedyFactory(watch=watch, parameters="", command=["true"], undo="look"),
+        arguments=[],
+    )
+    RemedyFactory(watch=watch, name="look", parameters="", command=["echo", "back"], grants="")
+    assert f"{run.pk}" in said("runs", "--watch", watch.name)
+
+    undone = data("undo", str(run.pk), "--as", "ann", "--no-input")
+    assert (undone["undoes"], undone["output"]) == (run.pk, "back\n")
+    with command_refused(RefusalCode.CHANGE_UNDONE):
+        said("undo", str(run.pk), "--as", "ann", "--no-input")
+    with command_refused(RefusalCode.NOT_FOUND):
+        said("undo", "999", "--as", "ann", "--no-input")
+    assert [one["id"] for one in data("runs")] == [undone["id"], run.pk]

@@ -18,14 +18,20 @@ from django_q.models import OrmQ
 from escalation import tasks
 from escalation.errors import RefusalCode
 from escalation.run import remedies
-from escalation.run.remedies import accept, ask_to_run, carry_out, end_lost, save
+from escalation.run.remedies import accept, ask_to_run, ask_to_undo, carry_out, end_lost, save
 from escalation.supervisor import cooldowns, cycles
 from escalation.supervisor.cooldowns import Reached
 from escalation.supervisor.remedy_runs import Tier0Facts, tier0_objection
 from sessions_app.models import Cycle, IncidentEvent, Probe, Remedy, RemedyRun
 from sessions_app.models.autonomy import Policy
 from tests.escalation.refusals import refused
-from tests.factories import IncidentFactory, RemedyRunFactory, WatchFactory
+from tests.factories import (
+    IncidentFactory,
+    RemedyFactory,
+    RemedyRunFactory,
+    ServiceStateFactory,
+    WatchFactory,
+)
 from tests.tables import each_row
 
 pytestmark = pytest.mark.django_db
@@ -287,3 +293,59 @@ def test_a_remedy_of_tier_0_that_was_refused_leaves_it_to_tier_1(declare, watch,
 
     run = RemedyRun.objects.get()
     assert (run.state, run.cycle) == (State.REFUSED, Cycle.objects.get())
+
+
+def reversible(watch, **fields: Any) -> Remedy:
+    """A remedy that makes a file, and the one that removes it."""
+    ServiceStateFactory(watch=watch, service="web", name="web")
+    plain = {"watch": watch, "kind": "other", "grants": ""}
+    back = {"name": "remove", "command": ["rm", "{file}"], "parameters": "file: service"}
+    RemedyFactory(**{**plain, **back, **fields})
+    made = {"command": ["touch", "{name}"], "parameters": "name: service", "undo": "remove"}
+    remedy: Remedy = RemedyFactory(**plain, name="make", **made)
+    return remedy
+
+
+def test_a_run_is_undone_once_by_the_remedy_that_its_own_names(watch):
+    run = run_of(reversible(watch), "web")
+    file = Path(watch.workdir) / "web"
+    assert file.exists()
+
+    undoing = ask_to_undo(run, by=None, by_name="ann")
+    with refused(RefusalCode.CHANGE_UNDONE):
+        ask_to_undo(run, by=None, by_name="ann")
+    tasks.run_remedy(undoing.pk)
+
+    undoing.refresh_from_db()
+    assert (undoing.undoes, undoing.call, undoing.state) == (run, "remedy remove web", "succeeded")
+    assert not file.exists()
+    with refused(RefusalCode.CHANGE_UNDONE):
+        ask_to_undo(run, by=None, by_name="ann")
+    with refused(RefusalCode.INVALID_CHOICE):
+        ask_to_undo(undoing, by=None, by_name="ann")
+
+
+def test_an_undo_that_failed_can_be_tried_again(watch):
+    run = run_of(reversible(watch), "web")
+    (Path(watch.workdir) / "web").unlink()
+    first = ask_to_undo(run, by=None, by_name="ann")
+    tasks.run_remedy(first.pk)
+
+    assert ask_to_undo(run, by=None, by_name="ann").undoes == run
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"name": "other"}, RefusalCode.NOT_FOUND),
+        ({"parameters": "file: integer 1..9"}, RefusalCode.INVALID_CHOICE),
+        ({"enabled": False}, RefusalCode.INVALID_CHOICE),
+    ],
+)
+def test_a_run_that_nothing_can_undo_is_left(watch, fields, code):
+    run = run_of(reversible(watch, **fields), "web")
+
+    with refused(code):
+        ask_to_undo(run, by=None, by_name="ann")
+
+    assert RemedyRun.objects.get() == run

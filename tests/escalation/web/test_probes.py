@@ -5,15 +5,17 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.urls import reverse
 from django.utils import timezone
 
 from escalation.probes.store import day_of, five_minutes_of
 from escalation.web.probes import latency_line, load_probes, mark_of
-from sessions_app.models import Maintenance, Probe, ProbeSum
+from sessions_app.models import Maintenance, Probe, ProbeProposal, ProbeSum
 from tests.factories import WatchFactory, user_with
 from tests.tables import each_row
 
 NOW = timezone.now()
+NAMES = ("service", "kind", "target")
 
 
 @each_row(
@@ -190,3 +192,41 @@ def test_a_viewer_sees_probes_without_output_and_actions(client, probe):
     assert "web" in page
     assert "from a program" not in page
     assert "<form" not in page.partition("<main")[2].partition("</main>")[0]
+
+
+def test_a_proposed_probe_is_shown_whole_and_added_or_dismissed_with_one_press(
+    operator_client, watch
+):
+    command = "curl -f http://127.0.0.1/" + "a" * 400
+    rows = [
+        ProbeProposal.objects.create(
+            watch=watch, key=ProbeProposal.key_of(*what), **dict(zip(NAMES, what, strict=True))
+        )
+        for what in (("web", "command", command), ("db", "tcp", "127.0.0.1:5432"))
+    ]
+    page = reverse("web:probes", args=[watch.pk])
+    fragment = operator_client.get(page + "?back=watch", headers={"HX-Request": "true"})
+    for answer in (operator_client.get(page), fragment):
+        assert command in answer.content.decode()
+
+    form = {"key": rows[0].key, "back": "watch"}
+    added = operator_client.post(reverse("web:accept_probe", args=[watch.pk]), form)
+    for _ in range(2):
+        operator_client.post(reverse("web:dismiss_probe", args=[watch.pk]), {"key": rows[1].key})
+
+    assert added.url == watch.get_absolute_url()
+    assert (Probe.objects.get().kind, Probe.objects.get().target) == ("command", command)
+    assert "Proposed probes" not in operator_client.get(page).content.decode()
+
+
+def test_a_viewer_cannot_accept_a_proposal(client, watch):
+    what = ("web", "tcp", "127.0.0.1:80")
+    key = ProbeProposal.key_of(*what)
+    ProbeProposal.objects.create(watch=watch, key=key, **dict(zip(NAMES, what, strict=True)))
+    client.force_login(user_with("viewer"))
+
+    assert (
+        "Add this probe" not in client.get(reverse("web:probes", args=[watch.pk])).content.decode()
+    )
+    answer = client.post(reverse("web:accept_probe", args=[watch.pk]), {"key": key})
+    assert (answer.status_code, Probe.objects.count()) == (403, 0)

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from escalation.web.overview import overview_version
 from sessions_app.access.roles import note_added
-from sessions_app.models import Approval, Remedy, SandboxProof, Session, Watch
+from sessions_app.models import Approval, ProbeProposal, Remedy, SandboxProof, Session, Watch
 from tests.factories import (
     ApprovalFactory,
     ChangeFactory,
@@ -61,7 +61,7 @@ EXPECTED = {
     "watch": LOGIN + GLANCE + 8,
     "watch_remedies": LOGIN + GLANCE + 4,
     "remedy": LOGIN + GLANCE + 5,
-    "probes": LOGIN + GLANCE + 3,
+    "probes": LOGIN + GLANCE + 8,
     "services": LOGIN + GLANCE + 3,
     "events": LOGIN + GLANCE + 3,
     "channels": LOGIN + GLANCE + 4,
@@ -98,6 +98,11 @@ def add_data() -> Session:
     ApprovalFactory(state=Approval.State.REJECTED)
     ServiceStateFactory(watch=sessions[2].cycle.watch)
     RemedyRunFactory(remedy=RemedyFactory(watch=sessions[2].cycle.watch))
+    ProbeProposal.objects.create(
+        watch=sessions[2].cycle.watch,
+        session=sessions[2],
+        **{"key": "a", "service": "web", "kind": "tcp", "target": "127.0.0.1:9"},
+    )
     NotificationFactory(incident=None)
     SourceFactory()
     note_added(UserFactory(), WatchFactory())

@@ -191,3 +191,21 @@ def test_an_operator_sees_a_remedy_and_cannot_run_it(client, watch):
     assert row.usage in page
     assert "confirm-run" not in page
     assert client.post(reverse("web:run_remedy", args=[row.pk])).status_code == 403
+
+
+def test_a_run_is_undone_after_confirmation(operator_client, watch):
+    RemedyFactory(watch=watch, name="stop")
+    run = RemedyRunFactory(remedy=RemedyFactory(watch=watch, name="start", undo="stop"))
+    url = reverse("web:undo_remedy", args=[run.remedy_id])
+    page = reverse("web:watch_remedies", args=[watch.pk])
+    assert f'name="run" value="{run.pk}"' in operator_client.get(page).content.decode()
+
+    for form in ({"run": run.pk}, {"run": "x", "confirm": "on"}, {"confirm": "on"}):
+        operator_client.post(url, form)
+    assert not RemedyRun.objects.filter(undoes=run).exists()
+    for _ in range(2):
+        operator_client.post(url, {"run": run.pk, "confirm": "on"})
+
+    undoing = RemedyRun.objects.get(undoes=run)
+    assert (undoing.call, undoing.state) == ("remedy stop web", "queued")
+    assert f'name="run" value="{run.pk}"' not in operator_client.get(page).content.decode()
