@@ -293,6 +293,8 @@ def _cost(session: Session) -> Decimal:
 
 # Cards of the watches, worst first: the last cycles, what is next, and open incidents.
 
+LEAST_MARKS, MOST_MARKS = 8, 500
+"""Marks in the history bar of one watch, and of all together: the page stays small."""
 WELL = frozenset({*Cycle.GOOD_OUTCOMES, STOPPED})
 
 
@@ -383,7 +385,8 @@ def latest_ended(watches: Iterable[Any]) -> list[int]:
 def watch_cards(
     watches: Iterable[Any], cycles: Mapping[int, Cycle], unresolved: Iterable[Incident]
 ) -> tuple[WatchCard, ...]:
-    incidents = list(unresolved)
+    incidents, watches = list(unresolved), list(watches)
+    marks = max(LEAST_MARKS, MOST_MARKS // max(1, len(watches)))
     under_way = {cycle.watch_id: cycle for cycle in cycles.values() if cycle.is_active}
     cards = (
         _card(
@@ -392,6 +395,7 @@ def watch_cards(
             under_way.get(watch.pk),
             tuple(one for one in incidents if one.watch_id == watch.pk and not one.drill),
             tuple(name for (name,) in watch.unseen_services or ()),
+            marks,
         )
         for watch in watches
     )
@@ -404,8 +408,9 @@ def _card(
     active: Cycle | None,
     incidents: tuple[Incident, ...],
     not_looked_at: tuple[str, ...],
+    marks: int,
 ) -> WatchCard:
-    past = cycles_in(watch.last_cycles)
+    past = cycles_in(watch.last_cycles)[-marks:]
     ended = [one.cycle for one in past if one.is_over]
     return WatchCard(
         watch=watch,
@@ -419,7 +424,9 @@ def _card(
     )
 
 
-RECENT_CYCLES = 20
+RECENT_CYCLES = 10
+ASKING_DRILL = "asks-before-acting"
+"""Scenario with an approval for a newcomer to give."""
 VERSION_CYCLE = ("id", "state", "outcome")
 VERSION_SESSION = ("id", "status", "cost_usd", "spent_so_far_usd", "stop_cause", "step")
 State = Cycle.State
@@ -429,6 +436,12 @@ State = Cycle.State
 class OverviewCycleRow:
     cycle: Cycle
     chain: Chain
+
+    @property
+    def story(self) -> tuple[tuple[Session, str], ...]:
+        """Returns the sessions of the chain, each with what its report says."""
+        reports = ((one, read_report(one.report)) for one in self.chain.sessions)
+        return tuple((one, report.summary if report else "") for one, report in reports)
 
     @property
     def stop(self) -> str:
@@ -470,6 +483,27 @@ class Overview:
     def is_new(self) -> bool:
         """Returns whether no watch has run, so that the guide of the first start is offered."""
         return not any(card.past_cycles for card in self.watches)
+
+    @property
+    def first_drill(self) -> OverviewCycleRow | None:
+        """Returns the drill that the guide of the first start tells as a story."""
+        over = [row for row in self.cycles if row.cycle.drill and not row.cycle.is_active]
+        longest = max(over, key=lambda row: len(row.chain.sessions), default=None)
+        return longest if longest and longest.chain.sessions else None
+
+    @property
+    def asking_drill(self) -> Approval | None:
+        """Returns the approval of a drill that waits for an answer."""
+        waiting = (row.approval for row in self.inbox.approvals)
+        return next((one for one in waiting if one.session.cycle.drill), None)
+
+    @property
+    def answered_drill(self) -> bool:
+        """Returns whether a drill that asks before it acts was fixed."""
+        return any(
+            row.cycle.drill == ASKING_DRILL and row.cycle.outcome == Cycle.Outcome.FIXED
+            for row in self.cycles
+        )
 
 
 def load_overview(rights: frozenset[Right] = frozenset()) -> Overview:

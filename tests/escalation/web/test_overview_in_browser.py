@@ -192,12 +192,15 @@ def run_all(cycle: Cycle) -> None:
         connection.close()
 
 
-def test_a_drill_started_by_its_button_appears_in_the_inbox_and_ends(state, visit):
+def test_a_newcomer_reads_a_drill_approves_a_command_and_goes_on_to_a_watch(state, visit):
+    played = CycleFactory(drilled=True, outcome="fixed")
+    SessionFactory(cycle=played, report={"summary": "web was down and was restarted."})
     page = visit.go("/")
-    page.get_by_label("Scenario").select_option("asks-before-acting")
-    page.get_by_role("button", name="Start drill").click()
+    expect(page.get_by_text("web was down and was restarted.")).to_be_visible()
+    page.get_by_role("button", name="Start the drill that asks you").click()
     expect(page.get_by_text("is queued: it costs nothing")).to_be_visible()
-    worker = threading.Thread(target=run_all, args=[Cycle.objects.get()])
+    cycle = Cycle.objects.latest("pk")
+    worker = threading.Thread(target=run_all, args=[cycle])
     worker.start()
 
     visit.go("/")
@@ -207,11 +210,15 @@ def test_a_drill_started_by_its_button_appears_in_the_inbox_and_ends(state, visi
     )
     expect(inbox.locator(".badge.drill").first).to_be_visible()
     expect(page).to_have_title("Claude Ops")  # a drill needs nobody
-    inbox.get_by_role("link", name="Approve or reject").click()
+    page.get_by_role("link", name="Look at it and answer").click()
     page.get_by_role("button", name="Approve").click()
     expect(page.get_by_text("Approved: the command runs")).to_be_visible()
 
-    wait_until(lambda: Cycle.objects.get().outcome == Cycle.Outcome.FIXED, 30)
+    wait_until(lambda: Cycle.objects.get(pk=cycle.pk).outcome == Cycle.Outcome.FIXED, 30)
     worker.join(30)
     assert not worker.is_alive()
     assert Approval.objects.get().state == Approval.State.APPROVED
+    visit.go("/")
+    expect(page.locator(".first-start .badge", has_text="done")).to_be_visible()
+    page.get_by_role("link", name="Open the guide").click()
+    expect(page).to_have_title("First start · Claude Ops")

@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from escalation.web.overview import load_overview, overview_version
+from escalation.web.overview import RECENT_CYCLES, load_overview, overview_version
 from sessions_app.models import PauseSwitch
 from tests.factories import (
     ApprovalFactory,
@@ -158,7 +158,7 @@ def test_a_long_running_cycle_stays_above_newer_finished_ones():
 
     assert [row.cycle for row in dashboard.active] == [session.cycle]
     assert session.cycle not in [row.cycle for row in dashboard.cycles]
-    assert len(dashboard.cycles) == 20
+    assert len(dashboard.cycles) == RECENT_CYCLES
 
 
 def test_a_pause_is_shown_beside_the_queue(operator_client):
