@@ -58,6 +58,7 @@ from sessions_app.models import (
     Maintenance,
     Manifest,
     Message,
+    MetricTotal,
     Notification,
     PauseSwitch,
     PeriodCost,
@@ -755,6 +756,14 @@ class DailyVerdictAdmin(PastAdmin):
     list_filter = ["verdict", "day"]
     search_fields = ["=verdict"]
     date_hierarchy = "day"
+    ordering = ["-id"]
+
+
+@admin.register(MetricTotal)
+class MetricTotalAdmin(PastAdmin):
+    list_display = ["id", "name", "labels", "count", "seconds", "last_at"]
+    list_filter = ["name"]
+    search_fields = ["=labels"]
     ordering = ["-id"]
 
 

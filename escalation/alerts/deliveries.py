@@ -18,7 +18,7 @@ from django.db.models import F, Max, Min
 from django.utils import timezone
 
 from escalation.alerts.snippets import sample
-from sessions_app.models import Delivery, RefusedDeliveries, Source
+from sessions_app.models import Delivery, MetricTotal, RefusedDeliveries, Source
 from sessions_app.redaction.encryption import encrypt
 
 MOST_WAITING = 50_000
@@ -60,6 +60,7 @@ class RefusalCounter:
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[int | None, datetime, str]] = Counter()
+        self._by_name: Counter[tuple[str, str]] = Counter()
         self._lock = threading.Lock()
         self._flushed_at = 0.0
 
@@ -67,6 +68,7 @@ class RefusalCounter:
         minute = timezone.now().replace(second=0, microsecond=0)
         with self._lock:
             self._counts[source.pk if source else None, minute, reason] += 1
+            self._by_name[source.name if source else "", reason] += 1
             is_due = time.monotonic() - self._flushed_at >= self.FLUSH_SECONDS
         if is_due:
             self.flush()
@@ -74,12 +76,15 @@ class RefusalCounter:
     def flush(self) -> None:
         with self._lock:
             counts, self._counts = self._counts, Counter()
+            by_name, self._by_name = self._by_name, Counter()
             self._flushed_at = time.monotonic()
         for (source, minute, reason), count in counts.items():
             key = {"source_id": source, "minute": minute, "reason": reason}
             rows = RefusedDeliveries.objects.filter(**key)
             if not rows.update(count=F("count") + count):
                 RefusedDeliveries.objects.create(**key, count=count)
+        for (name, reason), count in sorted(by_name.items()):
+            MetricTotal.add(MetricTotal.Name.ALERTS, name, reason, count=count)
 
 
 refusals = RefusalCounter()

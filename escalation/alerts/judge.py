@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -42,7 +42,7 @@ from escalation.incidents import recorder
 from escalation.queue import installation_lock
 from escalation.supervisor.cycles import Woken, wake
 from sessions_app.history.services import one_spelling
-from sessions_app.models import Alert, Cycle, Delivery, Incident, Watch
+from sessions_app.models import Alert, Cycle, Delivery, Incident, MetricTotal, Watch
 from sessions_app.models.cycle import Fact
 from sessions_app.redaction.encryption import EncryptedWithAnotherKey, decrypt
 from sessions_app.redaction.redact import redacted, redacted_data
@@ -104,9 +104,10 @@ def _judge_each(waiting: Iterable[Delivery]) -> int:
 
 
 def _end(delivery: Delivery, verdict: str, became: str) -> None:
-    Delivery.objects.filter(pk=delivery.pk, judged_at=None).update(
-        judged_at=timezone.now(), verdict=verdict, became=became, encrypted_body=b""
-    )
+    waiting = Delivery.objects.filter(pk=delivery.pk, judged_at=None)
+    ending = {"judged_at": timezone.now(), "verdict": verdict, "became": became}
+    if waiting.update(**ending, encrypted_body=b""):
+        MetricTotal.add(MetricTotal.Name.ALERTS, delivery.source.name, verdict)
 
 
 @dataclass(slots=True)
@@ -191,6 +192,9 @@ class Batch:
         self._write_alerts()
         for reading in self.readings:
             self._write_delivery(reading)
+        results = Counter((one.delivery.source.name, one.delivery.verdict) for one in self.readings)
+        for (source, verdict), count in sorted(results.items()):
+            MetricTotal.add(MetricTotal.Name.ALERTS, source, verdict, count=count)
 
     # What is known
 

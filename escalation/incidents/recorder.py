@@ -6,7 +6,7 @@ written, or neither has happened. Every change holds `installation_lock`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -43,6 +43,7 @@ from sessions_app.models import (
     Cycle,
     Incident,
     IncidentEvent,
+    MetricTotal,
     Notification,
     Probe,
     ProbeChange,
@@ -76,6 +77,14 @@ def unresolved(*scopes: str) -> dict[tuple[str, str, str], Incident]:
     return {(row.scope, row.kind, row.cause): row for row in found}
 
 
+FIX_RESULTS: Mapping[str, str] = {
+    IncidentEvent.Kind.VERIFIED: "yes",
+    IncidentEvent.Kind.DID_NOT_HOLD: "no",
+    IncidentEvent.Kind.NOT_VERIFIED: "unknown",
+}
+"""Label of a fix that has been verified, has failed, or could not be verified."""
+
+
 @dataclass(slots=True)
 class IncidentEntries:
     """Collects the changes of incidents, and writes them together."""
@@ -90,6 +99,7 @@ class IncidentEntries:
     changed: dict[int, Incident] = field(default_factory=dict)
     events: list[tuple[Incident, IncidentEvent]] = field(default_factory=list)
     notifications: list[tuple[Incident, str, str]] = field(default_factory=list)
+    totals: list[tuple[str, str, float]] = field(default_factory=list)
 
     def open(self, finding: Finding, *, times_seen: int = 1, fact: Fact | None = None) -> Incident:
         is_of_all = finding.scope == INSTALLATION
@@ -128,6 +138,7 @@ class IncidentEntries:
         """Applies a change. Returns False if the incident stays as it is."""
         if not isinstance(change, Changed):
             return False
+        self._count(incident, change)
         for name in SNAPSHOT_FIELDS:
             setattr(incident, name, getattr(change.state, name))
         if self.cycle is not None:
@@ -139,7 +150,23 @@ class IncidentEntries:
             self._notify(incident, change.notification, text)
         return True
 
+    def _count(self, incident: Incident, change: Changed) -> None:
+        """Add a repair, and a fix that was verified or was not, to the totals for Prometheus."""
+        if incident.drill:
+            return
+        after = change.state
+        if after.is_resolved and incident.state != Incident.State.RESOLVED:
+            began = incident.began_at or incident.first_seen_at
+            took = (self.at - began).total_seconds()
+            self.totals.append((MetricTotal.Name.REPAIRS, after.resolved_as, took))
+        verified = FIX_RESULTS.get(change.step)
+        if verified and after.state != Incident.State.VERIFYING:
+            self.totals.append((MetricTotal.Name.FIXES, verified, 0))
+
     def write(self) -> None:
+        for name, label, seconds in self.totals:
+            MetricTotal.add(name, label, seconds=seconds)
+        self.totals.clear()
         Incident.objects.bulk_create(self.opened)
         for incident in self.changed.values():
             # One by one: for a thousand rows this takes a tenth of the time of bulk_update.

@@ -20,7 +20,7 @@ from escalation.errors import OperationRefused, RefusalCode
 from escalation.notifications.outbox import notify
 from sessions_app.access.roles import Right, may, refusal
 from sessions_app.history.claims import ReportItem, read_report
-from sessions_app.models import Approval, Cycle, Incident, Notification, Session
+from sessions_app.models import Approval, Cycle, Incident, MetricTotal, Notification, Session
 from sessions_app.models.session import EventKind
 from sessions_app.redaction.redact import redacted, redacted_data
 from sessions_app.text import one_line
@@ -56,6 +56,7 @@ def answer(approval: Approval, state: str, *, by: User, way: str = "", note: str
         approval.refresh_from_db()
         if not answered:
             raise too_late(approval)
+        _count(approval)
     return approval
 
 
@@ -129,8 +130,28 @@ def close(approval: Approval, state: str) -> bool:
 
 
 def _closed(approvals: QuerySet[Approval], state: str) -> int:
-    waiting = approvals.filter(state=State.WAITING)
-    return waiting.update(state=state, decided_at=timezone.now())
+    waiting = approvals.filter(state=State.WAITING).select_related("session__cycle")
+    return sum(_close_one(approval, state) for approval in waiting)
+
+
+@transaction.atomic
+def _close_one(approval: Approval, state: str) -> bool:
+    """Return False if it was closed meanwhile."""
+    now = timezone.now()
+    row = Approval.objects.filter(pk=approval.pk, state=State.WAITING)
+    if not row.update(state=state, decided_at=now):
+        return False
+    approval.state, approval.decided_at = state, now
+    _count(approval)
+    return True
+
+
+def _count(approval: Approval) -> None:
+    """Add the wait to the totals for Prometheus."""
+    if approval.session.is_drill or approval.decided_at is None:
+        return
+    waited = (approval.decided_at - approval.asked_at).total_seconds()
+    MetricTotal.add(MetricTotal.Name.APPROVALS, approval.kind, approval.state, seconds=waited)
 
 
 LONGEST_PLAN = 4_000

@@ -1,12 +1,15 @@
 """Metrics for Prometheus, computed from the database when they are asked for.
 
 Web server and workers are several processes, so no process counts anything. What is read grows with
-the number of watches, probes and months, not with that of sessions.
+the number of watches, probes and months, not with that of sessions: counters are sums that are kept
+where the thing happens (`MetricTotal`, `PeriodCost`), so that retention does not reduce them.
 """
 
 from __future__ import annotations
 
 import hmac
+import logging
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -14,13 +17,18 @@ from ipaddress import ip_address
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
-from django.db import DatabaseError
-from django.db.models import Count, Min, OuterRef, Subquery, Sum
+from django.db import DatabaseError, connection
+from django.db.models import Count, Min, OuterRef, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
 from prometheus_client.registry import Collector
 
 from sessions_app.costs.spending import load_budgets
@@ -29,6 +37,7 @@ from sessions_app.models import (
     Channel,
     Cycle,
     Incident,
+    MetricTotal,
     PauseSwitch,
     PeriodCost,
     Probe,
@@ -38,7 +47,6 @@ from sessions_app.models import (
     Watch,
     WorkerHeartbeat,
 )
-from sessions_app.models.session import DailyVerdict
 
 REFUSED = (
     "Metrics are for this host, or for a bearer token: set CLAUDEOPS_METRICS_TOKEN, and let "
@@ -52,13 +60,61 @@ FORWARDED = ("X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Forwarded", "V
 def metrics(request: HttpRequest) -> HttpResponse:
     if not may_scrape(request):
         return HttpResponse(REFUSED, status=403, content_type="text/plain; charset=utf-8")
-    registry = CollectorRegistry(auto_describe=False)
-    try:
-        registry.register(Record())
-        return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
-    except DatabaseError:
-        text = "The database does not answer.\n"
+    written = scrapes.within(ANSWER_SECONDS)
+    if written is None:
+        text = f"The database did not answer within {ANSWER_SECONDS:.0f} seconds.\n"
         return HttpResponse(text, status=503, content_type="text/plain; charset=utf-8")
+    return HttpResponse(written, content_type=CONTENT_TYPE_LATEST)
+
+
+def exposition() -> bytes:
+    """Compute the text of all metrics. Raises DatabaseError."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Record())
+    return generate_latest(registry)
+
+
+logger = logging.getLogger(__name__)
+
+ANSWER_SECONDS = 5.0
+"""Shorter than the time-out of Prometheus, which is 10 seconds."""
+
+
+class Scrape:
+    """One computation in a thread of its own: a database may also answer never."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self.written: bytes | None = None
+        threading.Thread(target=self._compute, name="metrics", daemon=True).start()
+
+    def _compute(self) -> None:
+        try:
+            self.written = exposition()
+        except DatabaseError as problem:
+            logger.warning("Could not compute the metrics: %s", problem)
+        finally:
+            connection.close()
+            self.ended.set()
+
+
+class Scrapes:
+    """Shares the computation under way, so that scrapes of a hanging database do not pile up."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._latest: Scrape | None = None
+
+    def within(self, seconds: float) -> bytes | None:
+        with self._lock:
+            if self._latest is None or self._latest.ended.is_set():
+                self._latest = Scrape()
+            scrape = self._latest
+        scrape.ended.wait(seconds)
+        return scrape.written
+
+
+scrapes = Scrapes()
 
 
 def may_scrape(request: HttpRequest) -> bool:
@@ -84,6 +140,10 @@ def gauge(name: str, text: str, labels: Iterable[str] = ()) -> GaugeMetricFamily
     return GaugeMetricFamily(f"claudeops_{name}", text, labels=tuple(labels))
 
 
+def summary(name: str, text: str, labels: Iterable[str] = ()) -> SummaryMetricFamily:
+    return SummaryMetricFamily(f"claudeops_{name}", text, labels=tuple(labels))
+
+
 def counter(name: str, text: str, labels: Iterable[str] = ()) -> CounterMetricFamily:
     return CounterMetricFamily(f"claudeops_{name}", text, labels=tuple(labels))
 
@@ -98,11 +158,21 @@ class Record(Collector):
         yield from _watches()
         yield from _costs()
         yield from _people()
+        yield from _totals()
+
+
+CLI_LOOKED_AT = 50
+"""Latest sessions among which the version of the CLI is looked up."""
+
+
+def _cli_version() -> str:
+    latest = Session.objects.order_by("-pk").values_list("cli_version", flat=True)
+    return next(filter(None, latest[:CLI_LOOKED_AT]), "")
 
 
 def _installation() -> Iterator[Metric]:
-    info = gauge("build_info", "Version of Claude Ops.", ["version"])
-    info.add_metric([settings.CLAUDEOPS_VERSION], 1)
+    info = gauge("build_info", "Versions of Claude Ops and of the last CLI.", ["version", "cli"])
+    info.add_metric([settings.CLAUDEOPS_VERSION, _cli_version()], 1)
     yield info
     seen = gauge("worker_last_seen_timestamp_seconds", "Last heartbeat of a worker.", ["host"])
     for worker in WorkerHeartbeat.objects.all():
@@ -122,11 +192,6 @@ def _installation() -> Iterator[Metric]:
     for name, failures in Channel.objects.values_list("name", "failures_in_a_row"):
         failing.add_metric([name], failures)
     yield failing
-    decided = counter("command_policy_decisions", "Decisions on commands.", ["decision"])
-    totals = DailyVerdict.objects.order_by().values_list("verdict").annotate(total=Sum("count"))
-    for verdict, total in totals:
-        decided.add_metric([verdict], total)
-    yield decided
 
 
 def _sessions(now: datetime) -> Iterator[Metric]:
@@ -210,3 +275,54 @@ def _people() -> Iterator[Metric]:
     ):
         incidents.add_metric([kind, Incident.Severity(severity).label], count)
     yield incidents
+
+
+def _totals() -> Iterator[Metric]:
+    """Counters that are kept where things happen, read by one query."""
+    found: defaultdict[str, list[MetricTotal]] = defaultdict(list)
+    for total in MetricTotal.objects.order_by("pk"):
+        found[total.name].append(total)
+    yield from _cycles(found[MetricTotal.Name.CYCLES])
+    repairs = summary(
+        "incident_repair_seconds", "From the beginning of an incident to its end.", ["resolved_as"]
+    )
+    for total in found[MetricTotal.Name.REPAIRS]:
+        repairs.add_metric(total.values, total.count, total.seconds)
+    yield repairs
+    fixes = counter("fixes", "Fixes that agents reported, by their verification.", ["verified"])
+    for total in found[MetricTotal.Name.FIXES]:
+        fixes.add_metric(total.values, total.count)
+    yield fixes
+    waits = summary("approval_wait_seconds", "From a request to its end.", ["kind", "state"])
+    for total in found[MetricTotal.Name.APPROVALS]:
+        waits.add_metric(total.values, total.count, total.seconds)
+    yield waits
+    received = counter("alerts_received", "Deliveries of alerts.", ["source", "result"])
+    for total in found[MetricTotal.Name.ALERTS]:
+        received.add_metric(total.values, total.count)
+    yield received
+    decided = counter("command_policy_decisions", "Decisions on commands.", ["tier", "decision"])
+    for total in found[MetricTotal.Name.DECISIONS]:
+        decided.add_metric(total.values, total.count)
+    yield decided
+
+
+def _cycles(totals: Iterable[MetricTotal]) -> Iterator[Metric]:
+    ended = counter("cycles", "Cycles that ended.", ["watch", "outcome"])
+    lasted = summary("cycle_duration_seconds", "From start to end of a cycle.", ["watch"])
+    names = dict(Watch.objects.values_list("pk", "name"))
+    by_outcome: Counter[tuple[str, str]] = Counter()
+    by_watch: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for total in totals:
+        number, name, outcome = total.values
+        # As for costs: a renamed watch stays one series.
+        watch = names.get(int(number)) or name
+        by_outcome[watch, outcome] += total.count
+        by_watch[watch][0] += total.count
+        by_watch[watch][1] += total.seconds
+    for labels, count in by_outcome.items():
+        ended.add_metric(labels, count)
+    for watch, (ended_count, seconds) in by_watch.items():
+        lasted.add_metric([watch], int(ended_count), seconds)
+    yield ended
+    yield lasted

@@ -26,6 +26,7 @@ from sessions_app.models.probe import (
 from sessions_app.models.remedy import Remedy, RemedyRun
 from sessions_app.models.search import SearchText
 from sessions_app.models.session import DailyVerdict, Session, SessionEvent
+from sessions_app.models.telemetry import MetricTotal
 from sessions_app.models.watch import Manifest, Watch
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "Maintenance",
     "Manifest",
     "Message",
+    "MetricTotal",
     "Notification",
     "PauseSwitch",
     "PeriodCost",

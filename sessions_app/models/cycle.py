@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
-from django.db import models
+from django.db import models, transaction
 from django.db.models import F, Q
 from django.urls import reverse
 from django.utils import timezone
 
 from sessions_app.models.autonomy import Policy, read_tiers
 from sessions_app.models.fields import OutsideCharField, OutsideJSONField, OutsideTextField
+from sessions_app.models.telemetry import MetricTotal
 from sessions_app.models.watch import Watch, read_ask_rules
 from sessions_app.tiers import LOWEST_TIER, highest_tier, tier_choices
 
@@ -297,12 +298,28 @@ class Cycle(models.Model):
             "stopped_by": stopped_by,
             "finished_at": timezone.now(),
         }
+        # A finished cycle that was reopened has an outcome, and is counted already.
+        is_first = not self.outcome and not self.drill
         active = Cycle.objects.filter(pk=self.pk, state__in=self.ACTIVE_STATES)
-        if not active.update(**ending):
-            return False
-        for field, value in ending.items():
-            setattr(self, field, value)
+        with transaction.atomic():
+            if not active.update(**ending):
+                return False
+            for field, value in ending.items():
+                setattr(self, field, value)
+            if is_first:
+                self._count()
         return True
+
+    def _count(self) -> None:
+        assert self.finished_at is not None, "only a finished cycle is counted"
+        MetricTotal.add(
+            MetricTotal.Name.CYCLES,
+            self.watch_id or 0,
+            self.watch_name,
+            self.outcome,
+            seconds=(self.finished_at - self.created_at).total_seconds(),
+            at=self.finished_at,
+        )
 
     @classmethod
     def active_of(cls, watch: Watch) -> Cycle | None:

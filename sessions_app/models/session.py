@@ -23,6 +23,7 @@ from sessions_app.models.costs import COUNTED_FIELDS, PeriodCost
 from sessions_app.models.cycle import Cycle
 from sessions_app.models.fields import OutsideCharField, OutsideJSONField, OutsideTextField
 from sessions_app.models.installation import shared_now
+from sessions_app.models.telemetry import MetricTotal
 from sessions_app.models.watch import Watch
 from sessions_app.tiers import tier_choices
 
@@ -288,7 +289,7 @@ class DailyVerdict(models.Model):
         return f"{self.day}: {self.count} × {self.verdict}"
 
     @classmethod
-    def count_events(cls, events: Iterable[SessionEvent]) -> None:
+    def count_events(cls, events: Sequence[SessionEvent]) -> None:
         judged = (event for event in events if is_verdict(event))
         found = Counter(
             (timezone.localdate(event.created_at), event.payload["verdict"]) for event in judged
@@ -296,6 +297,13 @@ class DailyVerdict(models.Model):
         # Sorted, so that concurrent writers lock the rows in the same order.
         for (day, verdict), count in sorted(found.items()):
             cls._add(day, verdict, count)
+        by_tier = Counter(
+            (event.session.tier, event.payload["verdict"])
+            for event in events
+            if is_verdict(event) and not event.session.is_drill
+        )
+        for (tier, verdict), count in sorted(by_tier.items()):
+            MetricTotal.add(MetricTotal.Name.DECISIONS, tier, verdict, count=count)
 
     @classmethod
     def _add(cls, day: date, verdict: str, count: int) -> None:

@@ -1,4 +1,4 @@
-"""Debian's Prometheus and Alertmanager send alerts to an installation, as its snippets say."""
+"""Debian's Prometheus and Alertmanager send alerts to an installation, and scrape its metrics."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import shutil
 import signal
 import subprocess
 import threading
+import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -209,3 +210,49 @@ def test_real_senders_go_the_whole_chain_once(migrated, senders, tmp_path):
     tiers = migrated.rows("SELECT tier, status FROM sessions ORDER BY id")
     assert [row for row in tiers if row[1] != "interrupted"] == [(1, "escalated"), (2, "completed")]
     assert migrated.rows("SELECT count(*) FROM sessions_app_refuseddeliveries") == [(0,)]
+
+
+def firing(port: int) -> set[str]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/alerts", timeout=5) as answer:
+        alerts = json.load(answer)["data"]["alerts"]
+    return {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
+
+
+def test_prometheus_scrapes_the_metrics_and_alarms_when_the_worker_dies(migrated, tmp_path):
+    """The rules of docs/monitoring, which here wait for seconds instead of minutes."""
+    rules = (PROJECT / "docs" / "monitoring" / "claudeops.rules.yml").read_text()
+    assert "> 120 or" in rules
+    assert "for: 1m" in rules
+    hasty = rules.replace("> 120 or", "> 20 or").replace("for: 1m", "for: 2s")
+    (tmp_path / "rules.yml").write_text(hasty)
+    web = migrated.environment["CLAUDEOPS_PORT"]
+    scrape = SCRAPE.replace("job_name: web", "job_name: claudeops") % {"web": web}
+    (tmp_path / "prometheus.yml").write_text(scrape)
+    port = free_port()
+    migrated.start("web")
+    worker = migrated.start("worker")
+    wait_until(lambda: migrated.rows("SELECT 1 FROM sessions_app_workerheartbeat"), "a heartbeat")
+    prometheus = _started(
+        tmp_path / "prometheus.log",
+        *program("prometheus"),
+        f"--config.file={tmp_path}/prometheus.yml",
+        f"--storage.tsdb.path={tmp_path}/prom",
+        f"--web.listen-address=127.0.0.1:{port}",
+    )
+    try:
+        asked = f"http://127.0.0.1:{port}/api/v1/query?query=claudeops_build_info"
+
+        def scraped() -> bool:
+            with suppress(OSError), urllib.request.urlopen(asked, timeout=5) as answer:
+                return bool(json.load(answer)["data"]["result"])
+            return False
+
+        wait_until(scraped, "Prometheus has scraped the metrics")
+        # Before the first scrape there is no heartbeat either.
+        wait_until(lambda: "ClaudeOpsNoWorker" not in firing(port), "the worker is seen")
+        worker.send_signal(signal.SIGKILL)
+        wait_until(lambda: "ClaudeOpsNoWorker" in firing(port), "the alert fires")
+        assert "ClaudeOpsDown" not in firing(port)
+    finally:
+        prometheus.terminate()
+        prometheus.wait(20)

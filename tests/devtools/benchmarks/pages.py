@@ -62,7 +62,6 @@ NOT_ASKED = {
     "web:enqueue": "takes alerts of other systems alone",
     "web:heartbeat": "takes heartbeats alone",
     "web:heartbeat_part": "takes heartbeats alone",
-    "web:metrics": "is read by Prometheus alone: docs/metrics.md",
     "web:moved": "redirects addresses of earlier versions",
     "admin:": "leads away: every other address",
     "admin:None": "leads away: every other address",

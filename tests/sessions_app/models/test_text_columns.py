@@ -77,6 +77,7 @@ NOT_SHORTENED = {
         "drill": VALIDATED,
     },
     "DailyVerdict": {"verdict": OWN},
+    "MetricTotal": {"labels": OWN},
     "Manifest": {"accepted_by": COPIED},
     "PeriodCost": dict.fromkeys(("watch_name", "drill", "model"), COPIED),
     "Session": {
