@@ -124,6 +124,8 @@ CLAUDEOPS_INGRESS_URL = (
 )
 # Read by /metrics; without it only this host may scrape.
 CLAUDEOPS_METRICS_TOKEN = env.text("CLAUDEOPS_METRICS_TOKEN")
+# Requests of one token of the API in a minute.
+CLAUDEOPS_API_RATE = env.integer("CLAUDEOPS_API_RATE", 600, minimum=1, maximum=1_000_000)
 CLAUDEOPS_ADMIN_USER = env.text("CLAUDEOPS_ADMIN_USER", "operator")
 CLAUDEOPS_ADMIN_PASSWORD = env.text("CLAUDEOPS_ADMIN_PASSWORD")
 CLAUDEOPS_HTTPS = env.flag("CLAUDEOPS_HTTPS")

@@ -44,6 +44,7 @@ from sessions_app.costs.check import check_costs
 from sessions_app.history.chain import chain_of, session_cost
 from sessions_app.models import (
     Alert,
+    ApiToken,
     Approval,
     BudgetNotice,
     Change,
@@ -948,6 +949,18 @@ class SourceAdmin(PastAdmin):
     list_select_related = ["watch"]
     search_fields = ["name"]
     exclude = ["encrypted_secret", "token_hash"]
+
+
+@admin.register(ApiToken)
+class ApiTokenAdmin(PastAdmin):
+    """Read-only: tokens are made and revoked on their own page."""
+
+    seen_with = Right.MANAGE_KEYS
+    list_display = ["name", "user", "scopes", "prefix", "created_at", "expires_at", "last_used_at"]
+    list_filter = ["user"]
+    list_select_related = ["user"]
+    search_fields = ["name", "user__username"]
+    exclude = ["token_hash", "window_start", "window_used"]
 
 
 @admin.register(Delivery)

@@ -21,6 +21,7 @@ from factory.declarations import (
 from factory.django import DjangoModelFactory
 
 from sessions_app.models import (
+    ApiToken,
     Approval,
     Change,
     Channel,
@@ -63,6 +64,19 @@ class UserFactory(ModelFactory):
 
     username = Sequence(lambda n: f"person-{n}")
     password = LazyFunction(lambda: make_password(PASSWORD))
+
+
+class ApiTokenFactory(ModelFactory):
+    """A token that nobody knows; `sessions_app.access.tokens.create` makes one to use."""
+
+    class Meta:
+        model = ApiToken
+
+    user = SubFactory(UserFactory)
+    name = Sequence(lambda n: f"token-{n}")
+    scopes = "read"
+    prefix = "cops_abcd"
+    token_hash = Sequence(lambda n: f"{n:064d}")
 
 
 class WatchFactory(ModelFactory):

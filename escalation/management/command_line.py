@@ -75,6 +75,7 @@ COMMANDS = (
     Entry("channel", "operate", "add, test, switch and remove notification channels", (0, 1, 2)),
     Entry("source", "operate", "add, list, test and remove sources of alerts; their deliveries"),
     Entry("mcp", "operate", "serve the record as tools for other agents, on standard streams"),
+    Entry("token", "operate", "make, list and revoke tokens of the API"),
     Entry("config", "operate", "list every setting with its value and source"),
     Entry("recover", "operate", "end or continue sessions whose worker died"),
     Entry("clean", "operate", "expire, archive and prune now"),

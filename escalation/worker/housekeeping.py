@@ -33,6 +33,7 @@ from sessions_app.models import (
     Cycle,
     Delivery,
     HeartbeatPing,
+    IdempotentRequest,
     Message,
     Notification,
     Probe,
@@ -147,6 +148,7 @@ def clean(*, dry_run: bool = False, now: datetime | None = None) -> Cleaned:
     _prune_notifications(cleaned, long_ago, dry_run)
     _prune_probes(cleaned, now, dry_run)
     _prune_deliveries(cleaned, long_ago, dry_run)
+    _prune_requests(now, dry_run)
     _remove_directories(cleaned, long_ago, dry_run)
     _remove_handoff_files(cleaned, now - HANDOFF_AGE, dry_run)
     _keep_archive(cleaned, now, dry_run)
@@ -244,6 +246,12 @@ def _prune_deliveries(cleaned: Cleaned, long_ago: datetime, dry_run: bool) -> No
         old.delete()
         Alert.objects.filter(state=Alert.State.RESOLVED, last_seen_at__lt=long_ago).delete()
         RefusedDeliveries.objects.filter(minute__lt=long_ago).delete()
+
+
+def _prune_requests(now: datetime, dry_run: bool) -> None:
+    """Removes answers that are kept for an `Idempotency-Key`."""
+    if not dry_run:
+        IdempotentRequest.objects.filter(created_at__lt=now - IdempotentRequest.KEPT).delete()
 
 
 def _prune_notifications(cleaned: Cleaned, long_ago: datetime, dry_run: bool) -> None:

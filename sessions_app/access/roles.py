@@ -63,8 +63,22 @@ TABLE: dict[Role, frozenset[Right]] = {
 }
 
 
+LIMIT = "_claudeops_rights"
+
+
+def limit_rights(user: User, rights: frozenset[Right]) -> None:
+    """Let this instance have no more than these rights, as for a request with a token."""
+    setattr(user, LIMIT, rights)
+
+
 def rights_of(user: User | AnonymousUser) -> frozenset[Right]:
-    """Return the rights of an account. Its groups are read once for each request."""
+    """Return the rights of an account, within the limit of its token if it came with one."""
+    held, limit = _rights_by_role(user), getattr(user, LIMIT, None)
+    return held if limit is None else held & limit
+
+
+def _rights_by_role(user: User | AnonymousUser) -> frozenset[Right]:
+    """Return the rights of the roles. The groups are read once for each request."""
     if not user.is_active:
         return frozenset()
     if user.is_superuser:

@@ -27,10 +27,12 @@ from sessions_app.models.remedy import Remedy, RemedyRun
 from sessions_app.models.search import SearchText
 from sessions_app.models.session import DailyVerdict, Session, SessionEvent
 from sessions_app.models.telemetry import MetricTotal
+from sessions_app.models.token import ApiToken, IdempotentRequest
 from sessions_app.models.watch import Manifest, Watch
 
 __all__ = [
     "Alert",
+    "ApiToken",
     "Approval",
     "BudgetNotice",
     "Change",
@@ -41,6 +43,7 @@ __all__ = [
     "Delivery",
     "FileContent",
     "HeartbeatPing",
+    "IdempotentRequest",
     "Incident",
     "IncidentEvent",
     "LoginFailure",

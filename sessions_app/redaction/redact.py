@@ -1158,6 +1158,7 @@ PROVIDER_KEYS = (
     _key("openai key", "sk-", r"sk-(?:proj|svcacct|admin|None|or-v1|lf)-[\w-]{8,}"),
     _key("api key", "sk-", r"sk-(?=[\w-]{0,60}\d)[\w-]{20,}"),
     _key("aws key id", "AKIA ASIA ABIA ACCA", r"A(?:KIA|SIA|BIA|CCA)[0-9A-Z]{16}(?![0-9A-Za-z])"),
+    _key("claude ops token", "cops_", r"cops_[A-Za-z0-9]{20,}"),
     _key("github token", "ghp_ gho_ ghu_ ghs_ ghr_", r"gh[pousr]_[A-Za-z0-9_]{16,}"),
     _key("github token", "github_pat_", r"github_pat_\w{16,}"),
     _key(

@@ -39,6 +39,7 @@ from sessions_app.models import (
     WorkerHeartbeat,
 )
 from tests.factories import (
+    ApiTokenFactory,
     ApprovalFactory,
     ChangeFactory,
     ChannelFactory,
@@ -148,6 +149,9 @@ PAGES = {
     "web:enable_source": ADMIN,
     "web:disable_source": ADMIN,
     "web:remove_source": ADMIN,
+    "web:tokens": VIEWER,
+    "web:add_token": VIEWER,
+    "web:revoke_token": VIEWER,
     "web:session_live": OPERATOR,
     "web:session_events": OPERATOR,
     "web:session_commands": OPERATOR,
@@ -228,7 +232,7 @@ def least_in_admin(name: str, method: str) -> int:
         return OPERATOR if shows else APPROVER
     if model in RECORD:
         return OPERATOR if shows else NOBODY
-    if model in QUEUE or model in {"channel", "source", "logentry"}:
+    if model in QUEUE or model in {"channel", "source", "apitoken", "logentry"}:
         return ADMIN if shows else NOBODY
     if model == "loginfailure":
         return ADMIN if shows or kind == "delete" else NOBODY
@@ -265,6 +269,7 @@ def subject(workdir) -> dict[str, str]:
         "sandbox": SandboxProofFactory(worse=True).pk,
         "channels": ChannelFactory().pk,
         "sources": SourceFactory().pk,
+        "tokens": ApiTokenFactory().pk,
         "remedies": RemedyFactory(watch=watch).pk,
         "probes": ProbeFactory(watch=watch).pk,
         "approvals": ApprovalFactory().pk,
@@ -308,6 +313,7 @@ def books(session: Session) -> dict[str, int]:
         "ratelimit": RateLimit.objects.create(pk=RateLimit.THE_ONE),
         "workerheartbeat": WorkerHeartbeat.objects.create(host="lab", pid=1),
         "servicestate": ServiceStateFactory(),
+        "apitoken": ApiTokenFactory(),
         "source": (source := SourceFactory()),
         "delivery": source.deliveries.create(size=1),
         "alert": source.problems.create(fingerprint="a", service="web", severity=2),

@@ -21,6 +21,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 from sessions_app.models import (
+    ApiToken,
     Approval,
     Change,
     Channel,
@@ -51,6 +52,7 @@ NUMBERED: dict[str, type[Model]] = {
     "remedies": Remedy,
     "sandbox": SandboxProof,
     "sources": Source,
+    "tokens": ApiToken,
     "watches": Watch,
 }
 NOT_ASKED = {

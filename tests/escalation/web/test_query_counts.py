@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -14,6 +15,7 @@ from escalation.web.overview import overview_version
 from sessions_app.access.roles import note_added
 from sessions_app.models import Approval, ProbeProposal, Remedy, SandboxProof, Session, Watch
 from tests.factories import (
+    ApiTokenFactory,
     ApprovalFactory,
     ChangeFactory,
     CommandEventFactory,
@@ -66,6 +68,7 @@ EXPECTED = {
     "events": LOGIN + GLANCE + 3,
     "channels": LOGIN + GLANCE + 4,
     "sources": LOGIN + GLANCE + 3,
+    "tokens": LOGIN + GLANCE + 3,
     "approvals": LOGIN + GLANCE + 3,
     "approval": LOGIN + GLANCE + 3,
     "costs": LOGIN + GLANCE + 6 + BUDGETS,
@@ -105,6 +108,7 @@ def add_data() -> Session:
     )
     NotificationFactory(incident=None)
     SourceFactory()
+    ApiTokenFactory(user=User.objects.latest("pk"))
     note_added(UserFactory(), WatchFactory())
     return sessions[2]
 
