@@ -50,6 +50,7 @@ from escalation.run.prepare import (
     run_directory_of,
 )
 from escalation.run.recorder import Recorder, persistently
+from escalation.run.searchable import index_run
 from escalation.sandbox.api_proxy import ApiLimits, read_ledger
 from escalation.sandbox.edited_files import (
     ABSENT,
@@ -798,6 +799,7 @@ def finish(session: Session, recorder: Recorder, ending: Ending) -> Decision:
     persistently(lambda: _conclude(session, ending, decision))
     if not archive_first:
         archive(session, ending.session_id)
+    index_run(session)
     remove_run_directory(session)
     return decision
 

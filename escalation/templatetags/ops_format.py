@@ -113,6 +113,18 @@ CLAIM_TONES = {
 
 
 @register.filter
+def marked(value: str, words: str) -> SafeString:
+    """Marks the first occurrence of the words of a search."""
+    found = formatting.found_words(words, {"": value}) if words else None
+    plain = " ".join(clean(value).split())
+    if found is None:
+        return format_html("{}", plain)
+    begin = plain.lower().find(found.match.lower())
+    before, after = plain[:begin], plain[begin + len(found.match) :]
+    return format_html("{}<mark>{}</mark>{}", before, found.match, after)
+
+
+@register.filter
 def claim_tone(finding: ClaimCheck) -> str:
     return CLAIM_TONES.get(finding, ("quiet", ""))[0]
 

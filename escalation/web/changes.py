@@ -20,6 +20,7 @@ from escalation.agent.stream import is_cut
 from escalation.errors import OperationRefused
 from escalation.run.undo import undo, undo_now
 from escalation.web.lists import (
+    DrillSwitch,
     KeysetPage,
     PagePosition,
     address_without_page,
@@ -248,11 +249,7 @@ class ChangeFilter(forms.Form):
     until = forms.DateField(
         label="To", required=False, widget=forms.DateInput(attrs={"type": "date"})
     )
-    drill = forms.ChoiceField(
-        label="Drills",
-        required=False,
-        choices=[("", "With drills"), ("no", "Without drills"), ("yes", "Only drills")],
-    )
+    drill = DrillSwitch()
 
     @property
     def chosen(self) -> dict[str, Any]:
@@ -264,9 +261,8 @@ class ChangeFilter(forms.Form):
         found = changes.filter(**{name: chosen[name] for name in INDEXED[::2] if name in chosen})
         if "service" in chosen:
             found = found.filter(service=one_spelling(chosen["service"]))
-        if "drill" in chosen:
-            drills = {"session__cycle__drill": ""}
-            found = found.filter(**drills) if chosen["drill"] == "no" else found.exclude(**drills)
+        earnest = {"session__cycle__drill": ""}
+        found = found.exclude(**earnest) if "drill" in chosen else found.filter(**earnest)
         return found.filter(**in_days("at", chosen.get("since"), chosen.get("until")))
 
     @property

@@ -12,6 +12,7 @@ from django.utils.functional import SimpleLazyObject
 
 from escalation.agent.binary import credentials_configured
 from escalation.web.health import installed_binary
+from escalation.web.lists import shows_drills
 from sessions_app.access.roles import Right, rights_of
 from sessions_app.history.header_status import load_header_status
 
@@ -62,6 +63,19 @@ class CogEntry:
         return reverse(self.page)
 
 
+MAIN = (
+    ("Overview", "web:overview"),
+    ("Incidents", "web:incidents"),
+    ("Watches", "web:watches"),
+    ("Costs", "web:costs"),
+)
+HISTORY = (
+    ("Cycles", "web:cycles"),
+    ("Sessions", "web:sessions"),
+    ("Changes", "web:changes"),
+    ("Events", "web:events"),
+)
+"""Tabs of the place History."""
 COG = (
     CogEntry("Approvals", "web:approvals", "hand-raised", Right.SEE_OUTPUT),
     CogEntry("Services", "web:services", "server-stack"),
@@ -69,7 +83,7 @@ COG = (
     CogEntry("Sources of alerts", "web:sources", "inbox-arrow-down", Right.MANAGE_KEYS),
     CogEntry("API tokens", "web:tokens", "key"),
     CogEntry("Sandbox", "web:sandbox", "shield-check"),
-    CogEntry("Health", "web:health", "heart"),
+    CogEntry("Health", "web:health", "heart", Right.SEE_OUTPUT),
     CogEntry("Admin", "admin:index", "wrench-screwdriver", Right.SEE_OUTPUT),
 )
 
@@ -82,10 +96,33 @@ def place_of(path: str) -> str:
 
 def navigation(request: HttpRequest) -> dict[str, Any]:
     """Adds the current place, and the entries of the cog that the user may open."""
+    place = place_of(request.path)
     return {
-        "place": place_of(request.path),
+        "place": place,
+        "tabs": _tabs(request) if place == "history" else (),
         "cog_entries": SimpleLazyObject(lambda: _entries_for(request)),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    title: str
+    url: str
+    is_current: bool
+
+
+def _tabs(request: HttpRequest) -> list[Tab]:
+    """Returns the tabs of History; a choice of drills goes along."""
+    rest = "?drill=yes" if shows_drills(request.GET) else ""
+    return [
+        Tab(title, reverse(page) + rest, request.path == reverse(page)) for title, page in HISTORY
+    ]
+
+
+def pages_for(rights: frozenset[Right]) -> list[tuple[str, str]]:
+    """Returns title and address of every page of the navigation that these rights open."""
+    cog = [(entry.title, entry.url) for entry in COG if entry.right in rights]
+    return [*((title, reverse(page)) for title, page in MAIN + HISTORY), *cog]
 
 
 def _entries_for(request: HttpRequest) -> list[CogEntry]:

@@ -8,7 +8,16 @@ from decimal import Decimal
 from typing import Any
 
 from django import forms
-from django.db.models import CharField, Exists, OuterRef, Prefetch, Q, QuerySet, Subquery, Sum
+from django.db.models import (
+    CharField,
+    Exists,
+    OuterRef,
+    Prefetch,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+)
 from django.db.models.functions import Cast
 from django.db.models.lookups import Exact
 from django.http import HttpResponse, QueryDict
@@ -18,6 +27,7 @@ from django.views.decorators.vary import vary_on_headers
 
 from escalation.web.lists import (
     DOWN_TO,
+    DrillSwitch,
     KeysetPage,
     PagePosition,
     address_without_page,
@@ -32,7 +42,7 @@ from sessions_app.access.permissions import needs
 from sessions_app.access.roles import Right
 from sessions_app.history.chain import Chain
 from sessions_app.history.services import one_spelling
-from sessions_app.models import Change, Cycle, Incident, SearchText, Session, Watch
+from sessions_app.models import Change, Cycle, Incident, Session, Watch
 from sessions_app.models.search import (
     LARGEST_NUMBER,
     SHORTEST_WORDS,
@@ -99,6 +109,8 @@ class CycleFilter(forms.Form):
         widget=forms.NumberInput(attrs={"step": "any", "min": "0", "inputmode": "decimal"}),
     )
 
+    drill = DrillSwitch()
+
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         chosen = str(self.data.get("model", ""))[:100]
@@ -127,6 +139,7 @@ class CycleFilter(forms.Form):
         found = cycles.filter(
             **{name: chosen[name] for name in ("watch", "trigger") if name in chosen}
         )
+        found = found.exclude(drill="") if "drill" in chosen else found.filter(drill="")
         if outcome := chosen.get("outcome"):
             under_way = Q(state__in=Cycle.ACTIVE_STATES)
             found = found.filter(under_way if outcome == ACTIVE else Q(outcome=outcome))
@@ -237,7 +250,7 @@ def _searched(form: CycleFilter, position: PagePosition) -> tuple[KeysetPage[Cyc
     for seen in _shown_before(newest, form.words, position.before):
         del newest[seen]
     wanted = sorted(newest, key=lambda cycle: -newest[cycle])[:PER_PAGE]
-    rows = _shown().in_bulk(wanted)
+    rows = _shown(with_text=True).in_bulk(wanted)
     is_more = len(newest) > PER_PAGE
     older = newest[wanted[-1]] if is_more else _rest(numbers)
     page = KeysetPage(
@@ -261,10 +274,9 @@ def _shown_before(cycles: Iterable[int], words: str, before: int | None) -> set[
     """Returns cycles that an earlier page shows by a newer session."""
     if before is None:
         return set()
-    newer = SearchText.objects.filter(
-        session__cycle__in=list(cycles), pk__gte=before, text__icontains=words
-    )
-    return set(newer.values_list("session__cycle", flat=True))
+    has_words = Q(search_text__text__icontains=words) | Q(run_text__said__icontains=words)
+    newer = Session.objects.filter(has_words, cycle__in=list(cycles), pk__gte=before)
+    return set(newer.values_list("cycle", flat=True))
 
 
 def _rest(numbers: list[int]) -> int | None:
@@ -277,8 +289,9 @@ def _numbers(form: CycleFilter) -> tuple[int, int]:
     return numbers_between(Cycle, "created_at", since, until)
 
 
-def _shown() -> QuerySet[Cycle]:
-    sessions = Session.objects.defer(*LONG_FIELDS).order_by("id")
+def _shown(*, with_text: bool = False) -> QuerySet[Cycle]:
+    sessions = Session.objects.defer(*LONG_FIELDS, *(["run_text__output"] if with_text else []))
+    sessions = (sessions.select_related("run_text") if with_text else sessions).order_by("id")
     return Cycle.objects.select_related("watch", "requested_by").prefetch_related(
         Prefetch("sessions", queryset=sessions)
     )
@@ -299,7 +312,9 @@ def _found(cycle: Cycle, chain: Chain, words: str) -> FoundWords | None:
     }
     for session in chain.sessions:
         name = f"session #{session.pk}"
+        said = getattr(session, "run_text", None) if words else None
         texts |= {
+            f"{name}, report": said.said if said else "",
             f"{name}, decision": session.escalation_reason,
             f"{name}, error": session.error,
             f"{name}, request": session.request,

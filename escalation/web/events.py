@@ -22,6 +22,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 from django.views.decorators.vary import vary_on_headers
 
+from escalation.web.lists import ONLY_DRILLS, shows_drills
 from escalation.web.responses import HtmxRequest, wants_fragment
 from escalation.web.services import load_services
 from sessions_app.access.permissions import needs
@@ -62,26 +63,31 @@ class EventsPage:
 def load_events(parameters: QueryDict, rights: frozenset[Right]) -> EventsPage:
     """Makes one query for each record."""
     begin = {source: _number(parameters.get(source, "")) for source in SOURCES}
-    streams = (_stories(begin[STORY]), _words(begin[WORD], rights), _acts(begin[ACT], rights))
+    drills = shows_drills(parameters)
+    streams = [_stories(begin[STORY], drills=drills)]
+    if not drills:  # nobody is told of a drill, and no act of a person is one
+        streams += [_words(begin[WORD], rights), _acts(begin[ACT], rights)]
     merged = list(islice(merge(*streams, key=lambda event: event.at, reverse=True), PER_PAGE + 1))
     shown = merged[:PER_PAGE]
     return EventsPage(
         events=tuple(shown),
-        older=_older(shown, begin) if len(merged) > PER_PAGE else "",
+        older=_older(shown, begin, drills=drills) if len(merged) > PER_PAGE else "",
         is_first=not any(begin.values()),
     )
 
 
-def _older(shown: Iterable[Event], begin: dict[str, int | None]) -> str:
+def _older(shown: Iterable[Event], begin: dict[str, int | None], *, drills: bool) -> str:
     last = dict(begin)
     for event in shown:
         last[event.source] = event.number
-    return "&".join(f"{source}={number}" for source, number in last.items() if number)
+    kept = [("drill", ONLY_DRILLS)] if drills else []
+    return "&".join(f"{name}={value}" for name, value in [*kept, *last.items()] if value)
 
 
-def _stories(before: int | None) -> Iterator[Event]:
+def _stories(before: int | None, *, drills: bool) -> Iterator[Event]:
     """Yields events of incidents, without repeated sightings."""
     rows = IncidentEvent.objects.exclude(kind=IncidentEvent.Kind.SEEN)
+    rows = rows.exclude(incident__drill="") if drills else rows.filter(incident__drill="")
     for row in _page(rows.select_related("incident__watch", "by"), before):
         yield Event(
             source=STORY,
@@ -162,5 +168,9 @@ def services(request: HtmxRequest) -> HttpResponse:
 @require_safe
 def events(request: HtmxRequest) -> HttpResponse:
     page = load_events(request.GET, rights_of(request.user))
-    context = {"page": page, "zone": timezone.get_current_timezone_name()}
+    context = {
+        "page": page,
+        "zone": timezone.get_current_timezone_name(),
+        "drills": shows_drills(request.GET),
+    }
     return render(request, "web/events.html", context)

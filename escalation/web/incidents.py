@@ -21,7 +21,7 @@ from django.views.decorators.vary import vary_on_headers
 from escalation.errors import OperationRefused, RefusalCode
 from escalation.incidents import recorder
 from escalation.web.changes import ChangeRow, rows_of
-from escalation.web.lists import KeysetPage, address_without_page, page_of, position_in
+from escalation.web.lists import DrillSwitch, KeysetPage, address_without_page, page_of, position_in
 from escalation.web.overview import InboxRow, row_of
 from escalation.web.responses import HtmxRequest, back_or_to, wants_fragment
 from escalation.web.sessions import OfferedActions, last_worker, offered_actions
@@ -75,9 +75,7 @@ class IncidentFilter(forms.Form):
     )
     kind = forms.ChoiceField(required=False, choices=[("", "Any kind"), *Incident.Kind.choices])
     watch = forms.ModelChoiceField(Watch.objects.all(), required=False, empty_label="All watches")
-    drill = forms.ChoiceField(
-        label="Drills", required=False, choices=[("", "Without drills"), ("yes", "Only drills")]
-    )
+    drill = DrillSwitch()
 
     @property
     def chosen(self) -> dict[str, Any]:

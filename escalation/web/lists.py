@@ -133,6 +133,24 @@ def _midnight(day: date) -> datetime:
     return timezone.make_aware(datetime.combine(min(day, LAST_DAY), time.min))
 
 
+# Drills never mix with earnest: each list shows one or the other, drills only when asked for.
+
+ONLY_DRILLS = "yes"
+
+
+def shows_drills(parameters: QueryDict) -> bool:
+    """Returns whether drills are asked for; `drills` is the name on the page of costs."""
+    return ONLY_DRILLS in (parameters.get("drill"), parameters.get("drills"))
+
+
+class DrillSwitch(forms.ChoiceField):
+    """The switch of every list: without drills, or nothing but drills."""
+
+    def __init__(self) -> None:
+        choices = [("", "Without drills"), (ONLY_DRILLS, "Only drills")]
+        super().__init__(label="Drills", required=False, choices=choices)
+
+
 # Filters of the session list; invalid values are ignored.
 
 LOOKUPS = {
@@ -168,11 +186,7 @@ class SessionFilter(forms.Form):
     purpose = forms.ChoiceField(
         required=False, choices=[("", "Any purpose"), *Session.Purpose.choices]
     )
-    drill = forms.ChoiceField(
-        label="Drills",
-        required=False,
-        choices=[("", "With drills"), ("no", "Without drills"), ("yes", "Only drills")],
-    )
+    drill = DrillSwitch()
 
     @property
     def chosen(self) -> dict[str, Any]:
@@ -184,9 +198,7 @@ class SessionFilter(forms.Form):
         found = sessions.filter(
             **{lookup: chosen[name] for name, lookup in LOOKUPS.items() if name in chosen}
         )
-        if "drill" in chosen:
-            found = found.real() if chosen["drill"] == "no" else found.drills()
-        return found
+        return found.drills() if "drill" in chosen else found.real()
 
     @property
     def combined(self) -> int:

@@ -25,6 +25,7 @@ from escalation.incidents import recorder
 from escalation.incidents.findings import could_not_run
 from escalation.queue import installation_lock, labels_of, live_hosts, unschedulable
 from escalation.resume import transcripts
+from escalation.run import searchable
 from escalation.supervisor.manual import expire_interrupted, expire_queued
 from sessions_app.archive import encryption_key
 from sessions_app.models import (
@@ -46,6 +47,8 @@ from sessions_app.models import (
 from sessions_app.models.session import LONG_FIELDS, IllegalTransition
 
 MOST_FILES = 20_000
+INDEXED_AT_ONCE = 20_000
+"""Sessions of an older version that are added to the search at once."""
 SQLITE_FILES = ("", "-wal", "-shm")
 
 
@@ -129,6 +132,7 @@ class Cleaned:
     probe_sums_pruned: int = 0
     heartbeat_calls_pruned: int = 0
     deliveries_pruned: int = 0
+    sessions_indexed: int = 0
     directories_removed: int = 0
     handoff_files_removed: int = 0
     bytes_freed: int = 0
@@ -149,6 +153,7 @@ def clean(*, dry_run: bool = False, now: datetime | None = None) -> Cleaned:
     _prune_probes(cleaned, now, dry_run)
     _prune_deliveries(cleaned, long_ago, dry_run)
     _prune_requests(now, dry_run)
+    _index(cleaned, long_ago, dry_run)
     _remove_directories(cleaned, long_ago, dry_run)
     _remove_handoff_files(cleaned, now - HANDOFF_AGE, dry_run)
     _keep_archive(cleaned, now, dry_run)
@@ -236,6 +241,16 @@ def _prune_events(cleaned: Cleaned, long_ago: datetime, dry_run: bool) -> None:
     cleaned.events_pruned = old.count()
     if not dry_run:
         old.delete()
+
+
+def _index(cleaned: Cleaned, long_ago: datetime, dry_run: bool) -> None:
+    """Removes old output from the search, and indexes some sessions that it does not have yet."""
+    if dry_run:
+        return
+    searchable.forget_old_output(long_ago)
+    cleaned.sessions_indexed, below = searchable.index_missing(INDEXED_AT_ONCE)
+    if below:
+        logger.info("Search: sessions below %s are not indexed yet; the next run goes on", below)
 
 
 def _prune_deliveries(cleaned: Cleaned, long_ago: datetime, dry_run: bool) -> None:

@@ -24,7 +24,7 @@ from sessions_app.models.probe import (
     ProbeSum,
 )
 from sessions_app.models.remedy import Remedy, RemedyRun
-from sessions_app.models.search import SearchText
+from sessions_app.models.search import RunText, SearchProgress, SearchText
 from sessions_app.models.session import DailyVerdict, Session, SessionEvent
 from sessions_app.models.telemetry import MetricTotal
 from sessions_app.models.token import ApiToken, IdempotentRequest
@@ -63,7 +63,9 @@ __all__ = [
     "Remedy",
     "RefusedDeliveries",
     "RemedyRun",
+    "RunText",
     "SandboxProof",
+    "SearchProgress",
     "SearchText",
     "ServiceState",
     "Session",

@@ -1,9 +1,12 @@
-"""Full-text search for sessions: the indexed text, its database triggers, and the queries.
+"""Full-text search for sessions: the indexed texts, their database triggers, and the queries.
 
 Triggers keep `SearchText` equal to the columns that it copies. They are removed before a migration
 and created after it: SQLite drops the triggers of a table that a migration rebuilds, and PostgreSQL
 does not change a column that a trigger names. Rows written without triggers are indexed when the
 triggers are created. SQLite needs FTS5 with trigrams (3.34 or newer), PostgreSQL needs pg_trgm.
+
+`RunText` holds what the engine reads from reports and events at the end of a session; triggers keep
+only its index. `escalation/run/searchable.py` writes it.
 """
 
 # ruff: noqa: S608  (statements are built from names in this file)
@@ -12,13 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from django.db import connection, connections, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Exists, Model, OuterRef
+from django.db.models import Exists, Model, OuterRef, Q
 
 from sessions_app.models.costs import PeriodCost
+from sessions_app.models.fields import OutsideTextField
 from sessions_app.models.session import Session, SessionQuerySet
 from sessions_app.models.watch import Watch
 
@@ -38,12 +44,56 @@ class SearchText(models.Model):
         return f"Search text of session {self.session_id}"
 
 
+class RunText(models.Model):
+    """Searchable text of what a session said and what its tools printed, redacted.
+
+    Everyone may read what it said; its output takes the right to see output.
+    """
+
+    session = models.OneToOneField(
+        Session, on_delete=models.CASCADE, primary_key=True, related_name="run_text"
+    )
+    said = OutsideTextField(blank=True, help_text="Its report and its answer.")
+    output = OutsideTextField(
+        blank=True, help_text="Its commands and their output; removed with its events."
+    )
+
+    class Meta:
+        indexes = [
+            # Housekeeping: output that is removed with the events.
+            models.Index(
+                fields=["session"], name="run_text_output", condition=~models.Q(output="")
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"Text of session {self.session_id}"
+
+
+class SearchProgress(models.Model):
+    """Progress of housekeeping with the texts of sessions of older versions; one row."""
+
+    THE_ONE = 1
+
+    below = models.BigIntegerField(help_text="Sessions with a lower id are not indexed yet.")
+
+    def __str__(self) -> str:
+        return f"Indexed down to session {self.below}"
+
+
 SESSIONS, CYCLES = "sessions", "sessions_app_cycle"
 TEXTS, WORDS = "sessions_app_searchtext", "session_words"
 SESSION_FIELDS = ("session_id", "workdir", "error", "escalation_reason", "request")
 CYCLE_FIELDS = ("outcome_reason", "watch_name", "drill", "prompt")
 LONGEST = 10_000
 """Characters of each field."""
+
+RUN_TEXTS, RUN_WORDS = "sessions_app_runtext", "run_words"
+SAID, OUTPUT = "said", "output"
+RUN_INDEXES = {
+    "sqlite": (RUN_WORDS,),
+    "postgresql": (f"{RUN_WORDS}_{SAID}", f"{RUN_WORDS}_{OUTPUT}"),
+}
 
 PIECES = [
     *(f"substr(s.{field}, 1, {LONGEST})" for field in SESSION_FIELDS),
@@ -146,14 +196,67 @@ def create_index(vendor: str) -> list[str]:
     ]
 
 
-def has_index(connection: BaseDatabaseWrapper) -> bool:
+def has_index(connection: BaseDatabaseWrapper, name: str = WORDS) -> bool:
     where = {
         "sqlite": "FROM sqlite_master WHERE name = %s",
         "postgresql": "FROM pg_indexes WHERE schemaname = current_schema() AND indexname = %s",
     }
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT 1 {where[connection.vendor]}", [WORDS])
+        cursor.execute(f"SELECT 1 {where[connection.vendor]}", [name])
         return cursor.fetchone() is not None
+
+
+def create_run_index(vendor: str) -> list[str]:
+    """Return statements that index `RunText`, and on SQLite the triggers that keep the index.
+
+    The triggers name no other table, so no migration needs them removed.
+    """
+    if vendor == "postgresql":
+        return [
+            "CREATE EXTENSION IF NOT EXISTS pg_trgm",
+            *(
+                f"CREATE INDEX IF NOT EXISTS {RUN_WORDS}_{column} ON {RUN_TEXTS} "
+                f"USING gin (upper({column}) gin_trgm_ops)"
+                for column in (SAID, OUTPUT)
+            ),
+        ]
+    columns = f"{SAID}, {OUTPUT}"
+    removed = (
+        f"INSERT INTO {RUN_WORDS} ({RUN_WORDS}, rowid, {columns}) "
+        f"VALUES ('delete', OLD.session_id, OLD.{SAID}, OLD.{OUTPUT})"
+    )
+    added = (
+        f"INSERT INTO {RUN_WORDS} (rowid, {columns}) "
+        f"VALUES (NEW.session_id, NEW.{SAID}, NEW.{OUTPUT})"
+    )
+    acts = {
+        "insert": ("", added),
+        "delete": ("", removed),
+        "update": (
+            f" WHEN OLD.{SAID} <> NEW.{SAID} OR OLD.{OUTPUT} <> NEW.{OUTPUT}",
+            f"{removed}; {added}",
+        ),
+    }
+    return [
+        f"DROP TABLE IF EXISTS {RUN_WORDS}",
+        f"CREATE VIRTUAL TABLE {RUN_WORDS} USING fts5({columns}, content='{RUN_TEXTS}', "
+        "content_rowid='session_id', tokenize='trigram')",
+        *(f"DROP TRIGGER IF EXISTS run_text_{what}" for what in acts),
+        *(
+            f"CREATE TRIGGER run_text_{what} AFTER {what.upper()} ON {RUN_TEXTS}{when} "
+            f"BEGIN {act}; END"
+            for what, (when, act) in acts.items()
+        ),
+        f"INSERT INTO {RUN_WORDS} ({RUN_WORDS}) VALUES ('rebuild')",
+    ]
+
+
+def forget_run_index(apps: Any, schema_editor: Any) -> None:
+    """Drop the index of `RunText` when its migration is reversed."""
+    vendor = schema_editor.connection.vendor
+    kind = "TABLE" if vendor == "sqlite" else "INDEX"
+    for name in RUN_INDEXES[vendor]:
+        schema_editor.execute(f"DROP {kind} IF EXISTS {name}")
 
 
 def has_triggers(connection: BaseDatabaseWrapper) -> bool:
@@ -178,8 +281,12 @@ def before_migrate(using: str, plan: list[Any] | None = None, **_signal: Any) ->
 def after_migrate(using: str, **_signal: Any) -> None:
     """Create the triggers, and index the rows that were written without them."""
     connection = connections[using]
-    if TEXTS not in connection.introspection.table_names():
+    tables = connection.introspection.table_names()
+    if TEXTS not in tables:
         return
+    made = all(has_index(connection, name) for name in RUN_INDEXES[connection.vendor])
+    if RUN_TEXTS in tables and not made:
+        _execute(using, create_run_index(connection.vendor))
     if not has_index(connection):
         _execute(using, create_index(connection.vendor))
         rebuild_search_text(using)
@@ -253,11 +360,22 @@ def number_in(words: str) -> int | None:
     return int(digits) if is_number else None
 
 
-def matches(words: str, *, below: int = LARGEST_NUMBER) -> Iterator[list[int]]:
-    """Yield ids of matching sessions in batches, newest first."""
+Columns = tuple[str, ...]
+WHAT_ALL_SEE: Columns = (SAID,)
+WITH_OUTPUT: Columns = (SAID, OUTPUT)
+
+
+def matches(
+    words: str, *, below: int = LARGEST_NUMBER, columns: Columns = WHAT_ALL_SEE
+) -> Iterator[list[int]]:
+    """Yield ids of matching sessions in batches, newest first.
+
+    `columns` are those of `RunText` that are searched too.
+    """
     renamed = _renamed_watches(words)
     while below:
         found = set(_by_words(words, below)) | _by_watch(renamed, below)
+        found |= set(_by_run_text(words, below, columns))
         number = number_in(words)
         if number is not None and number < below:
             found.add(number)
@@ -268,14 +386,20 @@ def matches(words: str, *, below: int = LARGEST_NUMBER) -> Iterator[list[int]]:
 
 
 def newest_matches(
-    sessions: SessionQuerySet, words: str, *, below: int, wanted: int, looked_at: int
+    sessions: SessionQuerySet,
+    words: str,
+    *,
+    below: int,
+    wanted: int,
+    looked_at: int,
+    columns: Columns = WHAT_ALL_SEE,
 ) -> tuple[list[int], int]:
     """Return ids of the newest matches among these sessions, and the id where the search stopped.
 
     The second value is 0 if there are no more matches.
     """
     found: list[int] = []
-    for seen, numbers in enumerate(matches(words, below=below), start=1):
+    for seen, numbers in enumerate(matches(words, below=below, columns=columns), start=1):
         kept = sessions.filter(pk__in=numbers).order_by("-pk").values_list("pk", flat=True)
         found += kept[: wanted - len(found)]
         if len(found) == wanted:
@@ -292,12 +416,31 @@ def _by_words(words: str, below: int) -> list[int]:
     if connection.vendor != "sqlite":
         texts = SearchText.objects.filter(text__icontains=words, pk__lt=below).order_by("-pk")
         return list(texts.values_list("pk", flat=True)[:LOOKED_AT])
-    quoted = words.replace('"', '""')
+    return _in_fts(WORDS, _quoted(words), below)
+
+
+def _by_run_text(words: str, below: int, columns: Columns) -> list[int]:
+    words = words.strip()
+    if len(words) < SHORTEST_WORDS or not columns:
+        return []
+    if connection.vendor != "sqlite":
+        wanted = [Q(**{f"{column}__icontains": words}) for column in columns]
+        texts = RunText.objects.filter(reduce(or_, wanted), pk__lt=below).order_by("-pk")
+        return list(texts.values_list("pk", flat=True)[:LOOKED_AT])
+    return _in_fts(RUN_WORDS, f"{{{' '.join(columns)}}} : {_quoted(words)}", below)
+
+
+def _quoted(words: str) -> str:
+    doubled = words.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def _in_fts(table: str, query: str, below: int) -> list[int]:
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT rowid FROM {WORDS} WHERE {WORDS} MATCH %s AND rowid < %s "
+            f"SELECT rowid FROM {table} WHERE {table} MATCH %s AND rowid < %s "
             "ORDER BY rowid DESC LIMIT %s",
-            [f'"{quoted}"', below, LOOKED_AT],
+            [query, below, LOOKED_AT],
         )
         return [number for (number,) in cursor.fetchall()]
 

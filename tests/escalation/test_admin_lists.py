@@ -25,6 +25,8 @@ from sessions_app.models import (
     MetricTotal,
     PauseSwitch,
     RateLimit,
+    RunText,
+    SearchProgress,
     SearchText,
     Session,
     Transcript,
@@ -52,7 +54,9 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
 
 MOST_QUERIES = 12
 # Rows without a list: the search index and encrypted bytes.
-WITHOUT_A_LIST = {FileContent, Manifest, SearchText, TranscriptChunk}
+WITHOUT_A_LIST = {
+    *(FileContent, Manifest, RunText, SearchProgress, SearchText, TranscriptChunk),
+}
 LISTED = sorted(model._meta.label_lower for model in admin.site._registry)
 
 

@@ -127,6 +127,7 @@ PAGES = {
     "web:run_remedy": APPROVER,
     "web:undo_remedy": APPROVER,
     "web:services": VIEWER,
+    "web:search": VIEWER,
     "web:events": VIEWER,
     "web:add_watch": APPROVER,
     "web:edit_watch": APPROVER,

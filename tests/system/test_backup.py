@@ -78,7 +78,8 @@ def everything(installation: Installation) -> dict[str, list[str]]:
     index for words is cut into pieces tells only how it grew.
     """
     tables = installation.rows(
-        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT GLOB 'session_words_*'"
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT GLOB 'session_words_*' "
+        "AND name NOT GLOB 'run_words_*'"
     )
     left_out = {"sqlite_sequence", "django_migrations"}
     found = {

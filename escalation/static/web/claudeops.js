@@ -96,6 +96,18 @@
     button.textContent = "Copied";
   });
 
+  // Ctrl-K and / lead to the search in the head of the page.
+  document.addEventListener("keydown", (event) => {
+    const isTyping = event.target.closest("input, select, textarea, [contenteditable]");
+    const isSlash = event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey;
+    const isCtrlK = event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey);
+    const find = byId("find");
+    if (!find || !(isSlash || isCtrlK)) return;
+    event.preventDefault();
+    find.focus();
+    find.select();
+  });
+
   startFollowing();
   offerCopying();
 })();

@@ -1,4 +1,4 @@
-// Keys for the list of cycles: j and k (or the arrows) move, Enter opens, / searches.
+// Keys for the list of cycles: j and k (or the arrows) move, Enter opens.
 "use strict";
 
 (() => {
@@ -19,11 +19,6 @@
 
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
-    if (event.key === "/") {
-      document.getElementById("id_q")?.focus();
-      event.preventDefault();
-      return;
-    }
     // The arrows scroll the page until somebody has gone to a row.
     const isArrow = event.key.startsWith("Arrow");
     if (isArrow && !document.activeElement?.closest("[data-row]")) return;

@@ -14,6 +14,7 @@ from django.utils import timezone
 from escalation.errors import RefusalCode
 from escalation.management.arguments import NOTHING_WATCHED
 from escalation.notifications.digest import load_digest
+from sessions_app.access.roles import note_changed
 from sessions_app.history.header_status import load_header_status
 from sessions_app.models import Approval, Cycle, Incident, PauseSwitch, Session, WorkerHeartbeat
 from tests.escalation.refusals import command_refused
@@ -355,3 +356,21 @@ def test_services_are_listed_worst_first(workdir):
     unwell = json.loads(output_of("services", "--unwell", "--watch", "shop", "--json"))
     assert [row["service"] for row in unwell] == ["web"]
     assert "web" in output_of("services")
+
+
+def test_events_lists_what_the_page_lists_without_drills():
+    IncidentFactory(title="web is down").events.create(kind="opened")
+    drill = IncidentFactory(title="in play", watch=None, drill="three-tiers")
+    drill.events.create(kind="opened")
+    note_changed(user_with("admin"), WatchFactory(name="shop"), "Paused.")
+
+    shown, drills = output_of("events"), output_of("events", "--drills")
+    data = json.loads(output_of("events", "--json", "--limit", "1"))
+
+    assert ("web is down" in shown, "watch shop" in shown, "in play" in shown) == (
+        True,
+        True,
+        False,
+    )
+    assert ("web is down" in drills, "in play" in drills) == (False, True)
+    assert [(row["title"], row["what"]) for row in data] == [("watch shop", "changed")]

@@ -64,6 +64,7 @@ EXPECTED = {
     "watch_remedies": LOGIN + GLANCE + 4,
     "remedy": LOGIN + GLANCE + 5,
     "probes": LOGIN + GLANCE + 8,
+    "search": LOGIN + GLANCE,
     "services": LOGIN + GLANCE + 3,
     "events": LOGIN + GLANCE + 3,
     "channels": LOGIN + GLANCE + 4,

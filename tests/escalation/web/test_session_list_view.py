@@ -186,14 +186,15 @@ def test_an_htmx_request_gets_only_the_table(operator_client):
 def test_drills_are_marked(operator_client):
     SessionFactory(drill=True)
 
-    page = operator_client.get(reverse("web:sessions")).content.decode()
+    page = operator_client.get(reverse("web:sessions"), {"drill": "yes"}).content.decode()
 
     assert '<span class="badge drill">drill</span>' in page
 
 
 def test_it_escapes_hostile_text(operator_client):
-    SessionFactory(model='"><script>', cycle=CycleFactory(drill="<script>"))
+    SessionFactory(model='"><script>', cycle=CycleFactory(watch=None, drill="<script>"))
 
-    page = operator_client.get(reverse("web:sessions")).content.decode()
+    page = operator_client.get(reverse("web:sessions"), {"drill": "yes"}).content.decode()
 
+    assert "&lt;script&gt;" in page
     assert "<script>" not in page

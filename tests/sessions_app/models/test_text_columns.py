@@ -33,6 +33,7 @@ from sessions_app.models import (
     RateLimit,
     Remedy,
     RemedyRun,
+    RunText,
     SandboxProof,
     ServiceState,
     Session,
@@ -128,6 +129,7 @@ NOT_SHORTENED = {
 UNBOUNDED_WITHOUT_OUTSIDE_TEXT = {("SearchText", "text")}
 
 MAKE: dict[type[models.Model], Callable[[], models.Model]] = {
+    RunText: lambda: RunText.objects.create(session=SessionFactory()),
     RateLimit: lambda: RateLimit(pk=RateLimit.THE_ONE),
     Approval: ApprovalFactory,
     Change: ChangeFactory,
