@@ -42,7 +42,8 @@ from escalation.incidents import recorder
 from escalation.queue import installation_lock
 from escalation.supervisor.cycles import Woken, wake
 from sessions_app.history.services import one_spelling
-from sessions_app.models import Alert, Cycle, Delivery, Incident, MetricTotal, Watch
+from sessions_app.models import Alert, Cycle, Delivery, Incident, MetricTotal, Source, Watch
+from sessions_app.models.alert import SourceKind
 from sessions_app.models.cycle import Fact
 from sessions_app.redaction.encryption import EncryptedWithAnotherKey, decrypt
 from sessions_app.redaction.redact import redacted, redacted_data
@@ -57,6 +58,7 @@ KEPT_ALERTS = 20
 MOST_FACTS = 20
 NAMED = 10
 LONGEST_LINE = 500
+LONGEST_SAMPLE = 20_000
 FIRING, RESOLVED = Alert.State.FIRING, Alert.State.RESOLVED
 Outcome = Delivery.Verdict
 WRITTEN = (
@@ -83,7 +85,7 @@ def judge_waiting() -> int:
 
 def _waiting() -> Any:
     rows = Delivery.objects.filter(judged_at=None)
-    return rows.select_related("source__watch").order_by("pk")
+    return rows.select_related("source__watch").defer("source__sample").order_by("pk")
 
 
 def _judge_each(waiting: Iterable[Delivery]) -> int:
@@ -119,6 +121,8 @@ class Reading:
     unreadable: str = ""
     verdicts: list[tuple[Alert, Verdict]] = field(default_factory=list)
     has_no_watch: bool = False
+    sample: Any = None
+    """The delivery of a generic source, to choose its paths from."""
 
 
 def _judge(waiting: Sequence[Delivery]) -> int:
@@ -131,20 +135,37 @@ def _judge(waiting: Sequence[Delivery]) -> int:
         )
         batch = Batch([reading for reading in readings if reading.delivery.pk in left])
         batch.judge()
+    _keep_samples(readings)
     return len(left)
+
+
+def _keep_samples(readings: Iterable[Reading]) -> None:
+    """Keep the first delivery of a generic source, and later the last that was not understood."""
+    samples = {one.delivery.source_id: one for one in readings if one.sample is not None}
+    for source, reading in samples.items():
+        rows = Source.objects.filter(pk=source)
+        if not reading.unreadable:
+            rows = rows.filter(sample__isnull=True)
+        if rows.exists():
+            rows.update(sample=redacted_data(reading.sample))
 
 
 def _read(delivery: Delivery) -> Reading:
     source = delivery.source
     options = ParserOptions(service_label=source.service_label, paths=source.paths)
+    sample = None
     try:
         body = json.loads(decrypt(bytes(delivery.encrypted_body), str(delivery)))
+        if source.kind == SourceKind.GENERIC and not delivery.is_test:
+            sample = body if delivery.size <= LONGEST_SAMPLE else None
         parsed = parse(source.kind, body, delivery.received_at, options)
     except (Unreadable, EncryptedWithAnotherKey, ValueError) as error:
-        return Reading(delivery, unreadable=redacted(str(error)))
+        return Reading(delivery, unreadable=redacted(str(error)), sample=sample)
     alerts = tuple(_redacted(alert) for alert in parsed.alerts)
     group = _identifier(parsed.ended_group)
-    return Reading(delivery, parsed=replace(parsed, alerts=alerts, ended_group=group))
+    return Reading(
+        delivery, parsed=replace(parsed, alerts=alerts, ended_group=group), sample=sample
+    )
 
 
 def _redacted(alert: ParsedAlert) -> ParsedAlert:

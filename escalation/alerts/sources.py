@@ -12,10 +12,12 @@ from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
+from django.utils import timezone
 
 from escalation.alerts import snippets
 from escalation.alerts.decision import read_routes
-from escalation.alerts.parsers import GENERIC_PATHS
+from escalation.alerts.parsers import GENERIC_PATHS, Unreadable, read_json
+from escalation.alerts.samples import Preview, guess, preview
 from escalation.errors import OperationRefused, RefusalCode
 from escalation.queue import installation_lock
 from sessions_app.models import Source, Watch
@@ -115,6 +117,45 @@ def objection_to(routes: str, paths: Any) -> str:
     if unknown := sorted(set(paths) - set(GENERIC_PATHS)):
         return f"{unknown[0]} is no field. Fields: {', '.join(GENERIC_PATHS)}."
     return ""
+
+
+LONGEST_SAMPLE = 100_000
+
+
+def read_sample(text: str) -> Any:
+    """Parse a sample that a person pasted. Raise OperationRefused."""
+    if len(text) > LONGEST_SAMPLE:
+        raise OperationRefused(
+            RefusalCode.TEXT_TOO_LONG, f"A sample has at most {LONGEST_SAMPLE} characters."
+        )
+    try:
+        return read_json(text.encode(errors="replace"))
+    except Unreadable as unreadable:
+        raise OperationRefused(RefusalCode.INVALID_CHOICE, f"No sample: {unreadable}.") from None
+
+
+def preview_of(source: Source, body: Any, paths: Mapping[str, str] | None = None) -> Preview:
+    """Read a sample of a generic source by its own paths, or by guessed ones if it has none.
+
+    `paths` overrules them.
+    """
+    if source.kind != SourceKind.GENERIC:
+        raise OperationRefused(
+            RefusalCode.INVALID_CHOICE,
+            f"Only a source of the kind generic has paths, not {source}.",
+        )
+    if objection := objection_to("", paths or {}):
+        raise OperationRefused(RefusalCode.INVALID_CHOICE, objection)
+    own = {**GENERIC_PATHS, **source.paths} if source.paths else guess(body)
+    return preview(body, {**own, **(paths or {})}, timezone.now(), source.service_label)
+
+
+def set_paths(source: Source, paths: Mapping[str, str]) -> None:
+    """Read deliveries by these paths from now on."""
+    source.paths = dict(paths)
+    if objection := objection_to(source.routes, source.paths):
+        raise OperationRefused(RefusalCode.INVALID_CHOICE, objection)
+    Source.objects.filter(pk=source.pk).update(paths=source.paths)
 
 
 def set_enabled(source: Source, *, enabled: bool) -> None:

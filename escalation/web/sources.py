@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -17,17 +18,39 @@ from django.views.decorators.http import require_safe
 from escalation.alerts import deliveries
 from escalation.alerts import sources as engine
 from escalation.alerts.deliveries import refusals
+from escalation.alerts.parsers import GENERIC_PATHS
+from escalation.alerts.samples import Preview
 from escalation.alerts.sources import NewSource
 from escalation.errors import OperationRefused
 from escalation.queue import installation_lock
 from sessions_app.access.permissions import acting, needs
 from sessions_app.access.roles import Right
 from sessions_app.models import Alert, RefusedDeliveries, Source
+from sessions_app.models.alert import SourceKind
+from sessions_app.text import json_text
 
 DELIVERIES_SHOWN = 20
 REFUSED_FOR = timedelta(days=1)
 NOT_TAKEN = 422
+PATH = "path_"
+"""Prefix of the inputs that hold the path of a field."""
 NO_WATCH = "Choose a watch, or write a route: otherwise the alerts belong to nothing."
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sample:
+    """A delivery of a generic source from which its paths are chosen."""
+
+    text: str = ""
+    preview: Preview | None = None
+    problem: str = ""
+
+
+def stored_sample(source: Source) -> Sample:
+    if source.sample is None:
+        return Sample()
+    text = json_text(source.sample, indent=2)
+    return Sample(text=text, preview=engine.preview_of(source, source.sample))
 
 
 class SourceForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -104,17 +127,25 @@ def refused_lately() -> list[tuple[str, int]]:
 
 
 def show_source(
-    request: HttpRequest, source: Source, form: SourceForm, made: NewSource | None = None
+    request: HttpRequest,
+    source: Source,
+    form: SourceForm,
+    made: NewSource | None = None,
+    sample: Sample | None = None,
 ) -> HttpResponse:
     """Render the page of a source. `made`: its new address and secret, displayed once."""
+    if source.kind == SourceKind.GENERIC and sample is None:
+        sample = stored_sample(source)
     context = {
+        "sample": sample,
         "source": source,
         "form": form,
         "made": made,
         "deliveries": source.deliveries.defer("encrypted_body")[:DELIVERIES_SHOWN],
         "firing": source.problems.filter(state=Alert.State.FIRING)[:DELIVERIES_SHOWN],
     }
-    answer = render(request, "web/source.html", context, status=_status(form))
+    status = NOT_TAKEN if sample and sample.problem else _status(form)
+    answer = render(request, "web/source.html", context, status=status)
     if made is not None:
         answer["Cache-Control"] = "no-store"
     return answer
@@ -159,6 +190,28 @@ def _saved(form: SourceForm) -> bool:
             return False
         changed.save(update_fields=[name for name in form.fields if name != "kind"])
     return True
+
+
+@acting(Right.MANAGE_KEYS)
+def paths_of_source(request: HttpRequest, pk: int) -> HttpResponse:
+    """Show what would be understood of a sample, or store the paths that were chosen from it."""
+    found, text = get_object_or_404(Source, pk=pk), request.POST.get("sample", "")
+    given = {
+        name: request.POST[PATH + name].strip()
+        for name in GENERIC_PATHS
+        if PATH + name in request.POST
+    }
+    try:
+        body = engine.read_sample(text)
+        seen = engine.preview_of(found, body, given or None)
+        if request.POST.get("save") == "on":
+            engine.set_paths(found, given)
+            messages.success(request, f"{found.name} is read by these paths from now on.")
+            return redirect("web:source", pk)
+        sample = Sample(text=text, preview=seen)
+    except OperationRefused as refused:
+        sample = Sample(text=text, problem=str(refused))
+    return show_source(request, found, SourceForm(instance=found), sample=sample)
 
 
 @acting(Right.MANAGE_KEYS)

@@ -111,6 +111,7 @@ actions = [
     path("channels/<int:pk>/remove/", channels.remove_channel, name="remove_channel"),
     path("sources/add/", sources.add_source, name="add_source"),
     path("sources/<int:pk>/edit/", sources.edit_source, name="edit_source"),
+    path("sources/<int:pk>/paths/", sources.paths_of_source, name="paths_of_source"),
     path("sources/<int:pk>/renew/", sources.renew_source, name="renew_source"),
     path("sources/<int:pk>/test/", sources.test_source, name="test_source"),
     path("sources/<int:pk>/enable/", sources.enable_source, name="enable_source"),

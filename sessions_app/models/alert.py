@@ -54,6 +54,12 @@ class Source(models.Model):
     paths = OutsideJSONField(
         default=dict, blank=True, help_text="For any JSON: the dotted path of each field."
     )
+    sample = OutsideJSONField(
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="For any JSON: a delivery to choose paths from, redacted.",
+    )
     runs_again = models.BooleanField(
         "run again",
         default=True,

@@ -145,6 +145,7 @@ PAGES = {
     "web:source": ADMIN,
     "web:add_source": ADMIN,
     "web:edit_source": ADMIN,
+    "web:paths_of_source": ADMIN,
     "web:renew_source": ADMIN,
     "web:test_source": ADMIN,
     "web:enable_source": ADMIN,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from argparse import ArgumentParser
 from typing import Any
 
 from escalation.alerts import sources
 from escalation.alerts.deliveries import send_test
+from escalation.alerts.samples import Preview
 from escalation.alerts.sources import NewSource
 from escalation.errors import OperationRefused, RefusalCode
 from escalation.management.arguments import watch_named
@@ -18,6 +20,7 @@ from sessions_app.models.alert import SourceKind
 from sessions_app.text import clean
 
 NO_SOURCE = "There is no source yet. Add one: claudeops source add NAME --kind KIND."
+NO_SAMPLE = "No delivery was kept yet: let the sender deliver once, or give one with --sample FILE."
 SHOWN_ONCE = "They are not shown again: `claudeops source renew` makes new ones."
 DELIVERIES_SHOWN = 20
 
@@ -55,7 +58,22 @@ class Command(TerminalCommand):
         shown = verbs.add_parser("deliveries", help="list the last deliveries")
         shown.add_argument("name", nargs="?")
         renew = verbs.add_parser("renew", help="make another address and secret")
-        for verb in (listed, add, shown, renew):
+        paths = verbs.add_parser(
+            "paths", help="kind generic: choose paths from a sample, and see what is understood"
+        )
+        paths.add_argument("name")
+        paths.add_argument(
+            "--sample", metavar="FILE", help="a delivery as JSON; - reads the standard input"
+        )
+        paths.add_argument(
+            "--path",
+            action="append",
+            default=[],
+            metavar="FIELD=PATH",
+            help="where a field is; without any, those of the source or guessed ones",
+        )
+        paths.add_argument("--save", action="store_true", help="read deliveries by these paths")
+        for verb in (listed, add, shown, renew, paths):
             verb.add_argument("--json", action="store_true", help="print it as JSON")
         remove = verbs.add_parser("remove")
         for verb in (renew, remove):
@@ -76,6 +94,8 @@ class Command(TerminalCommand):
                 self._deliveries(options["name"], as_json=options["json"])
             case "test":
                 self._test(_named(options["name"]))
+            case "paths":
+                self._paths(_named(options["name"]), options)
             case "renew":
                 self._renew(_named(options["name"]), options)
             case "remove":
@@ -117,6 +137,33 @@ class Command(TerminalCommand):
             f"Delivery {delivery.pk} was stored. The worker judges it within seconds: "
             f"claudeops source deliveries {source.name}"
         )
+
+    def _paths(self, source: Source, options: dict[str, Any]) -> None:
+        given = dict(map(_path, options["path"])) or None
+        try:
+            body = source.sample
+            if options["sample"]:
+                body = sources.read_sample(_text_of(options["sample"]))
+            elif body is None:
+                raise Refused(RefusalCode.NOT_FOUND, NO_SAMPLE)
+            seen = sources.preview_of(source, body, given)
+            if options["save"]:
+                sources.set_paths(source, seen.paths)
+        except OperationRefused as refused:
+            raise Refused(refused.code, refused) from refused
+        if options["json"]:
+            self.stdout.write_json(_preview_as_data(seen, saved=options["save"]), indent=2)
+            return
+        for field in seen.fields:
+            self.stdout.write(clean(f"{field.name}: {field.chosen or '-'}"))
+            for one in field.found if not field.chosen else ():
+                self.stdout.write(clean(f"  {one.path}  ({one.example})"))
+        self.stdout.write("Understood:" if seen.alerts else f"Nothing: {seen.problem}.")
+        for alert in seen.alerts[:DELIVERIES_SHOWN]:
+            state = "firing" if alert.is_firing else "resolved"
+            self.stdout.write(clean(f"  {alert.service}: {alert.summary} ({state})"))
+        saved = "These paths are used from now on." if options["save"] else "Store them: --save."
+        self.stdout.write(saved)
 
     def _renew(self, source: Source, options: dict[str, Any]) -> None:
         if not options["no_input"]:
@@ -163,6 +210,38 @@ def _route(text: str) -> str:
 def _path(text: str) -> tuple[str, str]:
     name, _, path = text.partition("=")
     return name, path
+
+
+def _text_of(name: str) -> str:
+    """Read a sample from a file or from the standard input."""
+    try:
+        if name == "-":
+            return sys.stdin.read(sources.LONGEST_SAMPLE + 1)
+        with open(name, encoding="utf-8", errors="replace") as file:
+            return file.read(sources.LONGEST_SAMPLE + 1)
+    except OSError as error:
+        raise Refused(RefusalCode.FILE, f"{name} cannot be read: {error.strerror}.") from error
+
+
+def _preview_as_data(seen: Preview, *, saved: bool) -> dict[str, Any]:
+    return {
+        "paths": seen.paths,
+        "found": {
+            field.name: {one.path: one.example for one in field.found} for field in seen.fields
+        },
+        "alerts": [
+            {
+                "fingerprint": alert.fingerprint,
+                "firing": alert.is_firing,
+                "service": alert.service,
+                "severity": int(alert.severity),
+                "summary": alert.summary,
+            }
+            for alert in seen.alerts
+        ],
+        "problem": seen.problem or None,
+        "saved": saved,
+    }
 
 
 def _named(name: str) -> Source:

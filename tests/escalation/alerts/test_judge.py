@@ -499,3 +499,19 @@ def test_ten_thousand_alerts_in_a_minute_are_bounded(source):
     assert Cycle.objects.count() == Incident.objects.count() == Notification.objects.count() == 1
     assert Alert.objects.count() == 10_000
     assert IncidentEvent.objects.count() < 100
+
+
+def test_a_generic_source_keeps_a_redacted_sample_for_its_paths(watch):
+    made = sources.add(Source(name="any", kind="generic", watch=watch)).source
+    first = {"id": "1", "message": "down", "token": "ghp_" + "a1B2" * 9}
+    for body in (first, {"id": "2"}, {"no": ["path"]}, {"id": "3"}):
+        deliver(made, body)
+        judge_waiting()
+        made.refresh_from_db()
+        if body is first:
+            assert made.sample["message"] == "down"
+            assert "ghp_" not in json.dumps(made.sample)
+    send_test(made)
+    judge_waiting()
+    made.refresh_from_db()
+    assert made.sample == {"no": ["path"]}

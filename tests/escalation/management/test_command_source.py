@@ -122,3 +122,26 @@ def test_switched_and_removed(said, shop):
 
     assert not Source.objects.exists()
     assert not Delivery.objects.exists()
+
+
+def test_paths_are_chosen_from_a_sample(said, shop, tmp_path):
+    said("add", "any", "--kind", "generic", "--watch", "shop")
+    sample = tmp_path / "sample.json"
+    sample.write_text('{"check": {"name": "web", "what": "down", "id": 4}}')
+    with command_refused(RefusalCode.NOT_FOUND):
+        said("paths", "any")
+    for code, wrong in (
+        (RefusalCode.INVALID_CHOICE, ("--path", "no=a")),
+        (RefusalCode.FILE, ("--sample", "/nowhere")),
+    ):
+        with command_refused(code):
+            said("paths", "any", "--sample", str(sample), *wrong)
+
+    seen = json.loads(said("paths", "any", "--sample", str(sample), "--json"))
+    assert seen["paths"]["fingerprint"] == "check.id"
+    assert Source.objects.get().paths == {}
+    words = ("--path", "service=check.name", "--path", "summary=check.what", "--save")
+    text = said("paths", "any", "--sample", str(sample), *words)
+
+    assert "web: down (firing)" in text
+    assert Source.objects.get().paths["summary"] == "check.what"

@@ -109,3 +109,43 @@ def test_refused_requests_are_shown(operator_client, client):
     refusals.flush()
 
     assert "1 × unknown address" in operator_client.get("/sources/").content.decode()
+
+
+def test_paths_are_chosen_from_a_sample_with_a_preview(operator_client):
+    source = SourceFactory(kind="generic", watch=WatchFactory(name="shop"))
+    body = '{"check": {"name": "web", "what": "<b>down</b>", "number": 4}}'
+    page = operator_client.get(source.get_absolute_url()).content.decode()
+    assert "Find its paths" in page
+
+    guessed = post(operator_client, "paths_of_source", source.pk, sample=body)
+    assert "check.what" in guessed.content.decode()
+    chosen = {"path_fingerprint": "check.number", "path_summary": "check.what"}
+    chosen |= {"path_service": "check.name", "path_state": "", "path_alerts": ""}
+    seen = post(operator_client, "paths_of_source", source.pk, sample=body, **chosen)
+    assert "&lt;b&gt;down&lt;/b&gt; <span" in seen.content.decode()
+    assert Source.objects.get().paths == {}
+
+    post(operator_client, "paths_of_source", source.pk, sample=body, **chosen, save="on")
+
+    paths = Source.objects.get().paths
+    assert (paths["fingerprint"], paths["state"]) == ("check.number", "")
+    sources.set_paths(source, paths)
+
+
+@pytest.mark.parametrize("sample", ["", "{", "[" * 50, "9" * 200_000])
+def test_a_sample_that_is_none_is_refused_with_a_reason(operator_client, sample):
+    source = SourceFactory(kind="generic", watch=WatchFactory(name="shop"))
+
+    page = operator_client.post(f"/sources/{source.pk}/paths/", {"sample": sample, "save": "on"})
+
+    assert (page.status_code, Source.objects.get().paths) == (422, {})
+    assert 'role="alert"' in page.content.decode()
+
+
+def test_paths_of_another_kind_are_refused(operator_client):
+    source = SourceFactory(kind="alertmanager", watch=WatchFactory(name="shop"))
+    assert "Choose paths" not in operator_client.get(source.get_absolute_url()).content.decode()
+
+    page = operator_client.post(f"/sources/{source.pk}/paths/", {"sample": "{}", "save": "on"})
+
+    assert (page.status_code, Source.objects.get().paths) == (422, {})
