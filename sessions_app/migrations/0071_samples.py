@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('sessions_app', '0045_api_tokens'),
+        ('sessions_app', '0060_search'),
     ]
 
     operations = [
