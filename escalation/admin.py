@@ -45,6 +45,7 @@ from sessions_app.history.chain import chain_of, session_cost
 from sessions_app.models import (
     Alert,
     ApiToken,
+    AppliedDeclaration,
     Approval,
     BudgetNotice,
     Change,
@@ -784,6 +785,15 @@ class PauseSwitchAdmin(PastAdmin):
     list_filter = ["paused"]
     list_select_related = ["changed_by"]
     search_fields = ["reason"]
+
+
+@admin.register(AppliedDeclaration)
+class AppliedDeclarationAdmin(PastAdmin):
+    """Read-only: `claudeops apply` writes it."""
+
+    list_display = ["id", "kind", "name", "file", "applied_at", "applied_by"]
+    list_filter = ["kind"]
+    search_fields = ["name", "file"]
 
 
 @admin.register(RateLimit)

@@ -42,9 +42,10 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "probes": ("supervisor", "sandbox"),
     "alerts": ("supervisor",),
     "worker": ("run", "probes", "alerts"),
+    "configuration": ("worker",),
     "drills": ("run", "probes", "alerts"),
     "sandbox.proof": ("worker", "drills"),
-    "web": ("worker", "drills"),
+    "web": ("configuration", "drills"),
     ENTRY_POINTS: ("web", "sandbox.proof"),
     # wiring
     "claudeops": ("base", "access"),

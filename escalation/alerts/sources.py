@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from sessions_app.redaction.encryption import encrypt, secret_of
 TOKEN_BYTES = 24
 """32 characters, the length of a routing key of PagerDuty, which some senders check."""
 SECRET_BYTES = 24
+GIVEN_TOKEN = re.compile(r"[A-Za-z0-9_-]{24,128}")
+"""Tokens that an operator may choose: long enough not to be guessed."""
 WITHOUT_SECRET = frozenset({SourceKind.PAGERDUTY})
 """Kinds whose senders authenticate by the token alone."""
 SIGNATURE_HEADERS = {
@@ -66,9 +69,14 @@ def address_of(source: Source, token: str) -> str:
     return f"{base}/in/{token}"
 
 
-def add(source: Source, *, with_secret: bool = True) -> NewSource:
-    """Store a new source. Raise OperationRefused for a wrong value."""
-    token, secret = _issue(source, with_secret=with_secret)
+def add(
+    source: Source, *, with_secret: bool = True, token: str = "", secret: str = ""
+) -> NewSource:
+    """Store a new source. Raise OperationRefused for a wrong value.
+
+    A token and a secret are made where none is given.
+    """
+    token, secret = _issue(source, with_secret=with_secret, token=token, secret=secret)
     check(source)
     with installation_lock():
         check(source)  # the name may have been taken meanwhile
@@ -84,13 +92,44 @@ def renew(source: Source) -> NewSource:
     return NewSource(source=source, token=token, secret=secret)
 
 
-def _issue(source: Source, *, with_secret: bool) -> tuple[str, str]:
-    token = secrets.token_urlsafe(TOKEN_BYTES)
+def change(source: Source, *, with_secret: bool = True, token: str = "", secret: str = "") -> None:
+    """Store a source with other settings. A token or secret that is not given stays.
+
+    Raise OperationRefused for a wrong value.
+    """
+    if token:
+        _set_token(source, token)
+    if secret or not with_secret:
+        _set_secret(source, secret)
+    check(source)
+    with installation_lock():
+        check(source)
+        source.save()
+
+
+def _issue(
+    source: Source, *, with_secret: bool, token: str = "", secret: str = ""
+) -> tuple[str, str]:
+    token = token or secrets.token_urlsafe(TOKEN_BYTES)
     needs_one = with_secret and source.kind not in WITHOUT_SECRET
-    secret = secrets.token_urlsafe(SECRET_BYTES) if needs_one else ""
-    source.token_hash = hashed(token)
-    source.encrypted_secret = encrypt(secret.encode()) if secret else b""
+    secret = (secret or secrets.token_urlsafe(SECRET_BYTES)) if needs_one else ""
+    _set_token(source, token)
+    _set_secret(source, secret)
     return token, secret
+
+
+def _set_token(source: Source, token: str) -> None:
+    if not GIVEN_TOKEN.fullmatch(token):
+        raise OperationRefused(
+            RefusalCode.INVALID_CHOICE,
+            "The token of a source has 24 to 128 letters, digits, dashes and underscores. Make "
+            "one with `openssl rand -hex 16`.",
+        )
+    source.token_hash = hashed(token)
+
+
+def _set_secret(source: Source, secret: str) -> None:
+    source.encrypted_secret = encrypt(secret.encode()) if secret else b""
 
 
 def check(source: Source) -> None:

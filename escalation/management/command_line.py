@@ -76,6 +76,8 @@ COMMANDS = (
     Entry("doctor", "operate", "test the installed CLI, its sandbox and the login"),
     Entry("channel", "operate", "add, test, switch and remove notification channels", (0, 1, 2)),
     Entry("source", "operate", "add, list, test and remove sources of alerts; their deliveries"),
+    Entry("apply", "operate", "apply configuration files, after showing the plan", (0, 1, 2)),
+    Entry("export", "operate", "write what is configured as a file for `apply`"),
     Entry("mcp", "operate", "serve the record as tools for other agents, on standard streams"),
     Entry("token", "operate", "make, list and revoke tokens of the API"),
     Entry("config", "operate", "list every setting with its value and source"),

@@ -315,11 +315,14 @@ def objection_to(address: str) -> str:
     return "" if address.isprintable() and " " not in address else ONE_LINE
 
 
-def set_address(channel: Channel, address: str) -> str:
-    """Set the encrypted address, or return an error and change nothing. The caller saves."""
+def set_address(channel: Channel, address: str, found: DeliveryResult | None = None) -> str:
+    """Set the encrypted address, or return an error and change nothing. The caller saves.
+
+    `found` is what `look_at` said before, for a caller that holds a lock now.
+    """
     if objection := objection_to(address):
         return objection
-    found = look_at(address)
+    found = found or look_at(address)
     if not found.ok:
         return found.error
     channel.encrypted_address, channel.service = encrypt_address(address), found.service

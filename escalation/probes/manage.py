@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -42,7 +42,22 @@ def add(
     **fields: Any,
 ) -> Probe:
     """Adds a probe to a watch. Raises OperationRefused with everything that is wrong."""
-    probe = Probe(watch=watch, **fields)
+    return change(Probe(watch=watch), needs=needs, options=options, **fields)
+
+
+def change(
+    probe: Probe,
+    *,
+    needs: Sequence[str] = (),
+    options: Mapping[str, object] | None = None,
+    **fields: Any,
+) -> Probe:
+    """Gives a probe all of its settings, and stores it. Its state and history stay.
+
+    Raises OperationRefused with everything that is wrong.
+    """
+    for name, value in fields.items():
+        setattr(probe, name, value)
     try:
         check_target(probe.kind, probe.target)
         probe.options = checked_options(probe.kind, options or {})
@@ -51,14 +66,14 @@ def add(
         raise OperationRefused(RefusalCode.INVALID_CHOICE, str(bad)) from bad
     except ValidationError as bad:
         raise OperationRefused(RefusalCode.INVALID_CHOICE, " ".join(bad.messages)) from bad
-    parents = [_named(watch, name) for name in needs]
+    parents = [_named(probe.watch, name) for name in needs]
     try:
         with transaction.atomic():
             probe.save()
             probe.needs.set(parents)
     except IntegrityError as error:
         raise OperationRefused(
-            RefusalCode.INVALID_CHOICE, f"{watch.name} has a probe {probe.name} already."
+            RefusalCode.INVALID_CHOICE, f"{probe.watch.name} has a probe {probe.name} already."
         ) from error
     return probe
 
@@ -106,14 +121,15 @@ def start_maintenance(
     is_weekly: bool = False,
     reason: str = "",
     by: User | None = None,
+    starts_at: datetime | None = None,
 ) -> Maintenance:
-    """Starts maintenance now; without a duration it holds until it is ended."""
-    now = timezone.now()
+    """Starts maintenance now or at a time; without a duration it holds until it is ended."""
+    start = starts_at or timezone.now()
     window = Maintenance(
         watch=watch,
         service=service.strip(),
-        starts_at=now,
-        ends_at=now + timedelta(seconds=seconds) if seconds is not None else None,
+        starts_at=start,
+        ends_at=start + timedelta(seconds=seconds) if seconds is not None else None,
         is_weekly=is_weekly,
         reason=reason.strip()[:200],
         started_by=by,

@@ -7,6 +7,7 @@ from sessions_app.models.costs import BudgetNotice, PeriodCost
 from sessions_app.models.cycle import Cycle
 from sessions_app.models.incident import Incident, IncidentEvent, ServiceState
 from sessions_app.models.installation import (
+    AppliedDeclaration,
     LoginFailure,
     PauseSwitch,
     RateLimit,
@@ -33,6 +34,7 @@ from sessions_app.models.watch import Manifest, Watch
 __all__ = [
     "Alert",
     "ApiToken",
+    "AppliedDeclaration",
     "Approval",
     "BudgetNotice",
     "Change",

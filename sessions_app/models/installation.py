@@ -268,3 +268,26 @@ class LoginFailure(models.Model):
 
     def __str__(self) -> str:
         return f"{self.username} from {self.address}"
+
+
+class AppliedDeclaration(models.Model):
+    """Something that `claudeops apply` took from a file, as the file declared it."""
+
+    kind = models.CharField(max_length=20, help_text="watch, source or channel")
+    name = models.CharField(max_length=100)
+    file = models.CharField(max_length=1000)
+    words = OutsideJSONField(
+        default=list,
+        help_text="Of a watch: itself and its probes, remedies and maintenance, as applied.",
+    )
+    applied_at = models.DateTimeField(default=timezone.now)
+    applied_by = models.CharField(max_length=200)
+
+    class Meta:
+        ordering = ["kind", "name"]
+        constraints = [
+            models.UniqueConstraint(fields=["kind", "name"], name="one_declaration_per_name"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name} from {self.file}"

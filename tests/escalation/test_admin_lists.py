@@ -16,6 +16,7 @@ from django_q.signing import SignedPackage
 
 from sessions_app.access.admin_site import ADMIN_GROUPS
 from sessions_app.models import (
+    AppliedDeclaration,
     BudgetNotice,
     Conversation,
     DailyVerdict,
@@ -83,6 +84,7 @@ def add_rows(number: int) -> None:
     RateLimit.objects.get_or_create(pk=number, defaults={"lifted_by": UserFactory()})
     WorkerHeartbeat.objects.create(host=f"lab-{number}", pid=1)
     LoginFailure.objects.create(username="ada")
+    AppliedDeclaration.objects.create(kind="watch", name=f"w-{number}", file="/etc/w.toml")
     OrmQ.objects.create(payload=SignedPackage.dumps({"id": "1", "name": "x", "func": "f"}))
     Schedule.objects.create(name=f"s-{number}", func="f")
     for success in (True, False):

@@ -94,6 +94,10 @@ NOT_SHORTENED = {
         **dict.fromkeys(("host", "cli_path", "config_dir"), VALIDATED),
     },
     "Approval": {"fingerprint": OWN},
+    "AppliedDeclaration": {
+        **dict.fromkeys(("name", "file", "applied_by"), VALIDATED),
+        "kind": OWN,
+    },
     "BudgetNotice": {"budget": OWN},
     "Change": {"service": SPELLED, "left_digest": OWN},
     "FileContent": {"digest": OWN},

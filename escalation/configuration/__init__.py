@@ -1,0 +1,1 @@
+"""Configuration in git: files, plan, application and export of what operators declare."""
