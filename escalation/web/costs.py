@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from io import StringIO
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from django import forms
 from django.contrib import messages
+from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -32,13 +33,16 @@ from sessions_app.access.permissions import acting, needs
 from sessions_app.access.roles import Right, note_changed
 from sessions_app.costs.spending import UnitCosts, load_budgets, unit_costs
 from sessions_app.history.incidents import IncidentFigures, figures_since
-from sessions_app.models import PeriodCost, Session, Watch
+from sessions_app.models import BudgetLimit, PeriodCost, Session, Watch
 from sessions_app.models.costs import PeriodCostQuerySet
 from sessions_app.models.cycle import removed_name
 from sessions_app.text import money, one_line
 
 PERIODS = {"7": "7 days", "30": "30 days", "90": "90 days", "all": "All time"}
 DEFAULT_PERIOD = "30"
+# Prices of tokens that the API reads from its cache and writes to it, as shares of its price for
+# input without a cache; they are the same for every model.
+CACHE_READ, CACHE_WRITE = Decimal("0.1"), Decimal("1.25")
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -54,6 +58,27 @@ class Amount:
     unknown: int = 0
     """Ended sessions without any known cost."""
     tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_creation_tokens: int = 0
+
+    @property
+    def read_tokens(self) -> int:
+        """Returns the tokens that the model read, from the cache or not."""
+        return self.tokens - self.output_tokens
+
+    @property
+    def saved_by_cache(self) -> Decimal | None:
+        """Returns the share of the price of what was read that the cache saved.
+
+        It can be negative, since writing to the cache costs more than reading without it. None
+        if nothing was read.
+        """
+        if not self.read_tokens:
+            return None
+        saved = self.cache_read_tokens * (1 - CACHE_READ)
+        more = self.cache_creation_tokens * (CACHE_WRITE - 1)
+        return (saved - more) / self.read_tokens
 
     def __add__(self, other: Amount) -> Amount:
         return Amount(
@@ -63,6 +88,9 @@ class Amount:
             estimated_usd=self.estimated_usd + other.estimated_usd,
             unknown=self.unknown + other.unknown,
             tokens=self.tokens + other.tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
+            cache_creation_tokens=self.cache_creation_tokens + other.cache_creation_tokens,
         )
 
 
@@ -99,6 +127,15 @@ class CostsPage:
     units: UnitCosts
     incidents: IncidentFigures | None
     """Figures of incidents resolved in the period; None for drills."""
+    before_usd: Decimal | None
+    """Cost of as many days before the period; None for all time."""
+
+    @property
+    def change(self) -> Decimal | None:
+        """Returns the change against the days before, as a share; None without a figure."""
+        if not self.before_usd:
+            return None
+        return self.total.cost_usd / self.before_usd - 1
 
     @property
     def legend(self) -> tuple[tuple[str, str], ...]:
@@ -122,7 +159,11 @@ def load_costs(period: str, *, drills: bool, watches: Iterable[Watch] | None = N
     period = known_period(period)
     first_day = first_day_of(period)
     sums = kept_costs(period, drills=drills)
-    found = _sums(sums)
+    length = timezone.localdate() - first_day + timedelta(days=1) if first_day else None
+    read = _sums(kept_since(first_day - length if first_day and length else None, drills=drills))
+    found = [one for one in read if first_day is None or one.day >= first_day]
+    earlier = (one.amount.cost_usd for one in read if first_day and one.day < first_day)
+    before = sum(earlier, Decimal(0))
     total = sum((one.amount for one in found), Amount())
     return CostsPage(
         period=period,
@@ -135,6 +176,7 @@ def load_costs(period: str, *, drills: bool, watches: Iterable[Watch] | None = N
         chart=chart_of(_columns(found, first_day), money),
         units=unit_costs(first_day, drills=drills),
         incidents=None if drills else figures_since(_start_of(first_day)),
+        before_usd=before if first_day else None,
     )
 
 
@@ -150,7 +192,10 @@ def known_period(period: str) -> str:
 
 def kept_costs(period: str, *, drills: bool) -> PeriodCostQuerySet:
     """Returns the sums of a period, by day, or by month for "all"."""
-    first_day = first_day_of(period)
+    return kept_since(first_day_of(period), drills=drills)
+
+
+def kept_since(first_day: date | None, *, drills: bool) -> PeriodCostQuerySet:
     kept = PeriodCost.objects.drills() if drills else PeriodCost.objects.real()
     return kept.days_since(first_day) if first_day else kept.months()
 
@@ -279,6 +324,7 @@ def _part(cost: Decimal, whole: Decimal) -> Decimal:
 HEADINGS = (
     *("day", "watch", "drill", "tier", "model", "runs", "cost_usd"),
     *("estimated_runs", "estimated_usd", "runs_without_figure", "tokens"),
+    *("output_tokens", "cache_read_tokens", "cache_creation_tokens"),
 )
 # A spreadsheet runs a cell with one of these prefixes as a formula.
 FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
@@ -319,6 +365,9 @@ def _row(row: PeriodCost, *, by_month: bool) -> tuple[str | int, ...]:
         f"{row.estimated_usd.normalize():f}",
         row.unknown,
         row.tokens,
+        row.output_tokens,
+        row.cache_read_tokens,
+        row.cache_creation_tokens,
     )
 
 
@@ -338,36 +387,56 @@ def costs(request: HtmxRequest) -> HttpResponse:
     context["costs"] = load_costs(period, drills=drills, watches=watches)
     context["budgets"] = None if drills else load_budgets(watches)
     context["budget_watches"] = watches
+    context["budget_names"] = BudgetLimit.Name.choices
     return render(request, "web/costs.html", context)
 
 
-class WatchBudgetForm(forms.Form):
-    """Daily budget of one watch, changed on the page of costs."""
+class BudgetForm(forms.Form):
+    """Budget of a day or a month for all watches, or of a day for one, on the page of costs."""
 
-    watch = forms.ModelChoiceField(Watch.objects.all(), empty_label=None)
-    budget_day_usd = forms.DecimalField(
-        label="Dollars a day", required=False, min_value=0, max_digits=10, decimal_places=2
+    of = forms.ChoiceField()
+    limit_usd = forms.DecimalField(
+        label="Dollars", required=False, min_value=0, max_digits=10, decimal_places=2
     )
     confirm = forms.BooleanField()
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        watches = [(f"watch:{watch.pk}", watch.name) for watch in Watch.objects.all()]
+        cast(forms.ChoiceField, self.fields["of"]).choices = [*BudgetLimit.Name.choices, *watches]
+
+    def keep(self) -> tuple[Model, str]:
+        """Stores the budget; returns what it belongs to, and the sentence about it."""
+        of, limit = self.cleaned_data["of"], self.cleaned_data["limit_usd"]
+        if of in BudgetLimit.Name.values:
+            budget, _ = BudgetLimit.objects.update_or_create(
+                name=of, defaults={"limit_usd": limit or 0}
+            )
+            if limit is None:
+                BudgetLimit.objects.filter(pk=budget.pk).delete()
+            amount = "the one of the settings" if limit is None else money(limit)
+            return budget, f"The budget for {budget.get_name_display()} is {amount}."
+        watch = Watch.objects.get(pk=of.removeprefix("watch:"))
+        watch.budget_day_usd = limit
+        watch.save(update_fields=["budget_day_usd"])
+        amount = "the general one" if limit is None else money(limit)
+        return watch, f"The daily budget of {watch.name} is {amount}."
 
 
 @acting(Right.CHANGE_WATCHES)
 def change_budget(request: HttpRequest) -> HttpResponse:
     with installation_lock():
-        form = WatchBudgetForm(request.POST)
+        form = BudgetForm(request.POST)
         if is_valid := form.is_valid():
-            watch, limit = form.cleaned_data["watch"], form.cleaned_data["budget_day_usd"]
-            watch.budget_day_usd = limit
-            watch.save(update_fields=["budget_day_usd"])
-            amount = "the general one" if limit is None else money(limit)
-            note_changed(request.user, watch, f"Daily budget: {amount}.")
+            owner, said = form.keep()
+            note_changed(request.user, owner, said)
     if is_valid:
-        messages.success(request, f"The daily budget of {watch.name} is {amount}.")
+        messages.success(request, said)
     else:
         messages.warning(
             request,
-            "No budget was changed: choose a watch, enter dollars (empty for the general budget) "
-            "and tick the box.",
+            "No budget was changed: choose what it is for, enter dollars (empty for the general "
+            "budget) and tick the box.",
         )
     return redirect(f"{reverse('web:costs')}#budgets-heading")
 

@@ -106,6 +106,8 @@ class Budget:
     def refusal(self) -> str:
         """Reason to refuse a session, with advice."""
         advice = f"Raise {SETTINGS[self.scope]}"
+        if self.scope in (Scope.DAY, Scope.MONTH):
+            advice += ", or the limit on the page Costs"
         if self.scope == Scope.WATCH_DAY:
             advice += " or the watch's own limit"
         wait = {Scope.CHAIN: "", Scope.MONTH: ", or wait for the next month"}

@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from sessions_app.history.services import differing_services, rebuild_services
 from sessions_app.models import DailyVerdict, PeriodCost, Session, SessionEvent
-from sessions_app.models.costs import AMOUNTS, KEY_FIELDS, TOKEN_FIELDS
+from sessions_app.models.costs import AMOUNTS, KEPT_TOKENS, KEY_FIELDS, TOKEN_FIELDS
 from sessions_app.models.session import EventKind
 from sessions_app.text import exact_money
 
@@ -36,6 +36,7 @@ SESSION_SUMS = {
     "guessed": Sum("estimated_cost_usd", filter=WITHOUT & GUESSED, default=NOTHING),
     "unknown": Count("pk", filter=WITHOUT & ~GUESSED),
     "tokens": Sum(TOKENS, default=0),
+    **{f"sum_{name}": Sum(name, default=0) for name in KEPT_TOKENS},
 }
 SESSION_KEYS = ("cycle__watch_id", "cycle__watch_name", "cycle__drill", "tier", "model")
 KEYS_BESIDE_TIME = [name for name in KEY_FIELDS if name not in {"span", "first_day"}]
@@ -77,6 +78,7 @@ def _day(span: str, row: dict[str, Any]) -> PeriodCost:
         estimated_usd=row["guessed"],
         unknown=row["unknown"],
         tokens=row["tokens"],
+        **{name: row[f"sum_{name}"] for name in KEPT_TOKENS},
     )
 
 
@@ -132,6 +134,7 @@ def _lock_verdicts() -> None:
 ROUNDING = 1e-6
 """Tolerance, because SQLite adds floats."""
 SHOWN = 20
+COLUMNS = 9
 LONGEST = 10_000
 
 SESSIONS = """
@@ -139,13 +142,15 @@ SESSIONS = """
            s.input_tokens + s.output_tokens + s.cache_read_tokens + s.cache_creation_tokens,
            c.watch_id, c.watch_name, c.drill, s.watch_id,
            s.session_id, s.workdir, s.error, s.escalation_reason, s.request,
-           c.outcome_reason, c.watch_name, c.drill, c.prompt, t.text
+           c.outcome_reason, c.watch_name, c.drill, c.prompt, t.text,
+           s.output_tokens, s.cache_read_tokens, s.cache_creation_tokens
     FROM sessions s JOIN sessions_app_cycle c ON c.id = s.cycle_id
     LEFT JOIN sessions_app_searchtext t ON t.session_id = s.id
 """
 COSTS = """
     SELECT span, first_day, watch_number, watch_name, drill, tier, model,
-           runs, cost_usd, estimated, estimated_usd, unknown, tokens
+           runs, cost_usd, estimated, estimated_usd, unknown, tokens,
+           output_tokens, cache_read_tokens, cache_creation_tokens
     FROM sessions_app_periodcost
 """
 VERDICTS = "SELECT day, verdict, count FROM sessions_app_dailyverdict"
@@ -169,7 +174,7 @@ class Checked:
 def check() -> Checked:
     zone = ZoneInfo(settings.TIME_ZONE)
     there = {number for (number,) in _rows("SELECT id FROM sessions_app_watch")}
-    costs: defaultdict[tuple[Any, ...], list[float]] = defaultdict(lambda: [0.0] * 6)
+    costs: defaultdict[tuple[Any, ...], list[float]] = defaultdict(lambda: [0.0] * COLUMNS)
     sessions = 0
     differences: list[str] = []
     for row in _rows(SESSIONS):
@@ -187,7 +192,7 @@ def check() -> Checked:
 
 
 def _odd_session(row: tuple[Any, ...]) -> Iterator[str]:
-    number, cycles_watch, own_watch, *fields, text = row[0], row[8], *row[11:]
+    number, cycles_watch, own_watch, *fields, text = row[0], row[8], *row[11:-3]
     if cycles_watch != own_watch:
         yield f"session {number} is of watch {own_watch}, its cycle of watch {cycles_watch}"
     if text != "\n".join(field[:LONGEST] for field in fields):
@@ -214,12 +219,12 @@ def _amounts(row: tuple[Any, ...]) -> list[float]:
     guessed = float(guess) if silent and guess is not None else 0.0
     unknown = silent and guess is None
     estimated = silent and guess is not None
-    return [1, float(cost or 0), int(estimated), guessed, int(unknown), tokens]
+    return [1, float(cost or 0), int(estimated), guessed, int(unknown), tokens, *row[-3:]]
 
 
 def _stored_costs(there: set[int]) -> dict[tuple[Any, ...], list[float]]:
     """Return the stored sums; those of removed watches have the id 0, as their cycles do."""
-    stored: defaultdict[tuple[Any, ...], list[float]] = defaultdict(lambda: [0.0] * 6)
+    stored: defaultdict[tuple[Any, ...], list[float]] = defaultdict(lambda: [0.0] * COLUMNS)
     for span, first_day, watch, name, drill, tier, model, *amounts in _rows(COSTS):
         key = (span, _date(first_day), watch if watch in there else 0, name, drill, tier, model)
         stored[key] = [a + float(b) for a, b in zip(stored[key], amounts, strict=True)]
@@ -229,7 +234,7 @@ def _stored_costs(there: set[int]) -> dict[tuple[Any, ...], list[float]]:
 def _different(
     true: dict[tuple[Any, ...], list[float]], stored: dict[tuple[Any, ...], list[float]]
 ) -> Iterator[str]:
-    nothing = [0.0] * 6
+    nothing = [0.0] * COLUMNS
     for key in sorted({*true, *stored}, key=str):
         runs, sums = true.get(key, nothing), stored.get(key, nothing)
         if any(abs(a - b) > ROUNDING * max(1, runs[0]) for a, b in zip(runs, sums, strict=True)):
@@ -242,11 +247,12 @@ def _different(
 
 
 def _shown(amounts: list[float]) -> str:
-    runs, cost, estimated, guessed, unknown, tokens = amounts
+    runs, cost, estimated, guessed, unknown, tokens, out, read, written = amounts
     known, guess = (exact_money(round(sum_usd, 7)) for sum_usd in (cost, guessed))
     return (
         f"{runs:.0f} sessions, {known}, {estimated:.0f} estimated at {guess}, "
-        f"{unknown:.0f} unknown, {tokens:.0f} tokens"
+        f"{unknown:.0f} unknown, {tokens:.0f} tokens "
+        f"({out:.0f} out, {read:.0f} read from the cache, {written:.0f} written to it)"
     )
 
 

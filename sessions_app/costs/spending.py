@@ -30,7 +30,7 @@ from sessions_app.costs.budgets import (
     start_of_day,
     start_of_month,
 )
-from sessions_app.models import Cycle, PeriodCost, Session, Watch
+from sessions_app.models import BudgetLimit, Cycle, PeriodCost, Session, Watch
 from sessions_app.models.costs import PeriodCostQuerySet
 from sessions_app.models.session import SessionQuerySet
 
@@ -130,10 +130,19 @@ def limits_of(cycle: Cycle) -> dict[Scope, Decimal]:
     found = {
         Scope.CHAIN: chain_limit(cycle),
         Scope.WATCH_DAY: settings.CLAUDEOPS_BUDGET_WATCH_DAY if own is None else own,
-        Scope.DAY: settings.CLAUDEOPS_BUDGET_DAY,
-        Scope.MONTH: settings.CLAUDEOPS_BUDGET_MONTH,
+        **limits_of_all(),
     }
     return {scope: limit for scope, limit in found.items() if limit is not None}
+
+
+def limits_of_all(stored: Mapping[str, Decimal] | None = None) -> dict[Scope, Decimal | None]:
+    """Return the budgets of all watches together: set by a person, or by the settings."""
+    if stored is None:
+        stored = dict(BudgetLimit.objects.values_list("name", "limit_usd"))
+    return {
+        Scope.DAY: stored.get(Scope.DAY, settings.CLAUDEOPS_BUDGET_DAY),
+        Scope.MONTH: stored.get(Scope.MONTH, settings.CLAUDEOPS_BUDGET_MONTH),
+    }
 
 
 def chain_limit(cycle: Cycle) -> Decimal | None:
@@ -152,7 +161,8 @@ def load_budgets(watches: Iterable[Watch] | None = None) -> BudgetsNow:
     day, month = _periods(timezone.now())
     week, thirty = day - timedelta(days=6), day - timedelta(days=29)
     starts = {Scope.DAY: day, Scope.MONTH: month, WEEK: week, THIRTY: thirty}
-    own, first, without_figure = _by_watch(starts)
+    own, first, without_figure, stored = _by_watch(starts)
+    limits = limits_of_all(stored)
     sums = {name: _together(spent[name] for spent in own.values()) for name in starts}
     given = Watch.objects.all() if watches is None else watches
     return BudgetsNow(
@@ -162,8 +172,8 @@ def load_budgets(watches: Iterable[Watch] | None = None) -> BudgetsNow:
             month=sums[THIRTY].reported,
             without_figure=without_figure,
         ),
-        day=_limited(Scope.DAY, settings.CLAUDEOPS_BUDGET_DAY, sums[Scope.DAY], day),
-        month=_limited(Scope.MONTH, settings.CLAUDEOPS_BUDGET_MONTH, sums[Scope.MONTH], month),
+        day=_limited(Scope.DAY, limits[Scope.DAY], sums[Scope.DAY], day),
+        month=_limited(Scope.MONTH, limits[Scope.MONTH], sums[Scope.MONTH], month),
         watches=_watches(given, {watch: spent[Scope.DAY] for watch, spent in own.items()}, day),
         forecast=forecast(
             sums[Scope.MONTH].total,
@@ -212,16 +222,18 @@ def _watches(
 
 def _by_watch(
     starts: Mapping[str, datetime],
-) -> tuple[dict[int, dict[str, Spent]], date | None, int]:
+) -> tuple[dict[int, dict[str, Spent]], date | None, int, dict[str, Decimal] | None]:
     """Return the amounts of each watch since each start (0 without a watch), the day of the first
-    session, and the number of ended sessions of the last 30 days without a reported cost.
+    session, the number of ended sessions of the last 30 days without a reported cost, and the
+    stored limits.
 
-    The first day is None without recent sessions, when there is nothing to forecast.
+    Without recent sessions there is nothing to forecast, so the day is None, and the limits were
+    not read.
     """
     guessed, without_figure = _guessed_by_watch(starts)
     wanted = {name: _from(start) for name, start in starts.items()}
     kept: Any = _kept(min(starts.values())).order_by().values("watch_number")
-    rows = list(kept.annotate(**_reported(wanted), first=Min(_first_day())))
+    rows = list(kept.annotate(**_reported(wanted), first=Min(_first_day()), **_limits()))
     reported = {row["watch_number"]: row for row in rows}
     in_parts = _in_parts_by_watch(starts)
     spent = {
@@ -234,7 +246,11 @@ def _by_watch(
         }
         for watch in {*guessed, *reported, *in_parts}
     }
-    return spent, rows[0]["first"] if rows else None, without_figure
+    if not rows:
+        return spent, None, without_figure, None
+    limits = {name: rows[0][f"limit_{name}"] for name in BudgetLimit.Name.values}
+    stored = {name: limit for name, limit in limits.items() if limit is not None}
+    return spent, rows[0]["first"], without_figure, stored
 
 
 def _guessed_by_watch(starts: Mapping[str, datetime]) -> tuple[dict[int, dict[str, Spent]], int]:
@@ -327,6 +343,16 @@ def _first_day() -> Subquery:
     """Return a subquery for the day of the first session."""
     days = PeriodCost.objects.real().filter(span=PeriodCost.Span.DAY).order_by("first_day")
     return Subquery(days.values("first_day")[:1])
+
+
+def _limits() -> dict[str, Min]:
+    """Return the stored limits as columns of a query, which saves one of their own."""
+    return {
+        f"limit_{name}": Min(
+            Subquery(BudgetLimit.objects.filter(name=name).values("limit_usd")[:1])
+        )
+        for name in BudgetLimit.Name.values
+    }
 
 
 def _periods(now: datetime) -> tuple[datetime, datetime]:

@@ -3,7 +3,7 @@
 from sessions_app.models.alert import Alert, Delivery, RefusedDeliveries, Source
 from sessions_app.models.approval import Approval, Change, FileContent
 from sessions_app.models.conversation import Conversation, Transcript, TranscriptChunk
-from sessions_app.models.costs import BudgetNotice, PeriodCost
+from sessions_app.models.costs import BudgetLimit, BudgetNotice, PeriodCost
 from sessions_app.models.cycle import Cycle
 from sessions_app.models.incident import Incident, IncidentEvent, ServiceState
 from sessions_app.models.installation import (
@@ -55,6 +55,7 @@ __all__ = [
     "MetricTotal",
     "Notification",
     "PauseSwitch",
+    "BudgetLimit",
     "PeriodCost",
     "Probe",
     "ProbeChange",

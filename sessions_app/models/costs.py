@@ -14,8 +14,10 @@ from django.utils import timezone
 
 NOTHING = Decimal(0)
 KEY_FIELDS = ("span", "first_day", "watch_number", "watch_name", "drill", "tier", "model")
-AMOUNTS = ("runs", "cost_usd", "estimated", "estimated_usd", "unknown", "tokens")
 TOKEN_FIELDS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_creation_tokens")
+KEPT_TOKENS = TOKEN_FIELDS[1:]
+"""Stored beside the sum of all tokens; the input tokens are the rest."""
+AMOUNTS = ("runs", "cost_usd", "estimated", "estimated_usd", "unknown", "tokens", *KEPT_TOKENS)
 # Columns of a session that `counted` reads.
 COUNTED_FIELDS = (
     *("started_at", "finished_at", "tier", "model", "cost_usd", "estimated_cost_usd"),
@@ -84,7 +86,10 @@ class PeriodCost(models.Model):
     )
     estimated_usd = models.DecimalField(max_digits=20, decimal_places=10, default=NOTHING)
     unknown = models.BigIntegerField(default=0, help_text="Ended sessions whose cost is unknown.")
-    tokens = models.BigIntegerField(default=0)
+    tokens = models.BigIntegerField(default=0, help_text="All tokens together.")
+    output_tokens = models.BigIntegerField(default=0)
+    cache_read_tokens = models.BigIntegerField(default=0)
+    cache_creation_tokens = models.BigIntegerField(default=0)
 
     objects = PeriodCostQuerySet.as_manager()
 
@@ -159,8 +164,23 @@ def counted(row: Mapping[str, Any] | None) -> Counted | None:
             "estimated_usd": guess if is_guessed else NOTHING,
             "unknown": int(is_without and not is_guessed),
             "tokens": sum(row[name] for name in TOKEN_FIELDS),
+            **{name: row[name] for name in KEPT_TOKENS},
         },
     )
+
+
+class BudgetLimit(models.Model):
+    """Budget of all watches together that a person set; it replaces the setting."""
+
+    class Name(models.TextChoices):
+        DAY = "day", "a day, all watches"
+        MONTH = "month", "a month, all watches"
+
+    name = models.CharField(max_length=10, choices=Name.choices, unique=True)
+    limit_usd = models.DecimalField("dollars", max_digits=10, decimal_places=2)
+
+    def __str__(self) -> str:
+        return f"budget for {self.get_name_display()}"
 
 
 class BudgetNotice(models.Model):

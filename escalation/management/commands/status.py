@@ -20,6 +20,8 @@ from escalation.management.arguments import NOTHING_WATCHED, address_of
 from escalation.management.output import Cell, ExitCode, TerminalCommand, write_table
 from escalation.management.session_text import moment, running_row
 from escalation.worker.health import readiness
+from sessions_app.costs.budgets import Scope
+from sessions_app.costs.spending import limits_of_all
 from sessions_app.history.chain import session_as_data
 from sessions_app.history.header_status import Attention
 from sessions_app.models import (
@@ -91,7 +93,7 @@ def status_now() -> InstallationStatus:
         next_runs=tuple(_next_runs()),
         cost_today_usd=spent["cost"],
         runs_today=spent["runs"],
-        budget_today_usd=settings.CLAUDEOPS_BUDGET_DAY,
+        budget_today_usd=limits_of_all()[Scope.DAY],
         watches=Watch.objects.count(),
         watches_unwell=_unwell(),
     )

@@ -8,6 +8,8 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.urls import reverse
 
+from sessions_app.costs.budgets import Scope
+from sessions_app.costs.spending import limits_of, load_budgets
 from tests.factories import CycleFactory, SessionFactory, WatchFactory
 
 pytestmark = pytest.mark.django_db
@@ -57,7 +59,7 @@ def test_drills_have_no_budgets(operator_client):
 
 def test_the_budget_of_a_watch_is_changed_on_the_page_with_a_confirmation(admin_client):
     watch = WatchFactory(name="shop", budget_day_usd=Decimal(2))
-    url, wanted = reverse("web:change_budget"), {"watch": watch.pk, "budget_day_usd": "3.50"}
+    url, wanted = reverse("web:change_budget"), {"of": f"watch:{watch.pk}", "limit_usd": "3.50"}
 
     def budget_after(**given: object) -> Decimal | None:
         admin_client.post(url, given)
@@ -66,7 +68,26 @@ def test_the_budget_of_a_watch_is_changed_on_the_page_with_a_confirmation(admin_
 
     assert "Change the budget" in page_of(admin_client, "costs")
     assert budget_after(**wanted) == 2
-    assert budget_after(**{**wanted, "budget_day_usd": "-1"}, confirm="on") == 2
+    assert budget_after(**{**wanted, "limit_usd": "-1"}, confirm="on") == 2
     assert budget_after(**wanted, confirm="on") == Decimal("3.5")
     assert LogEntry.objects.get().object_id == str(watch.pk)
-    assert budget_after(watch=watch.pk, budget_day_usd="", confirm="on") is None
+    assert budget_after(of=f"watch:{watch.pk}", limit_usd="", confirm="on") is None
+
+
+@pytest.mark.parametrize("name", ["day", "month"])
+def test_a_budget_of_all_watches_replaces_the_setting_until_it_is_emptied(
+    admin_client, settings, name
+):
+    setattr(settings, f"CLAUDEOPS_BUDGET_{name.upper()}", Decimal(9))
+    SessionFactory(cost_usd=Decimal("1.25"))
+    url, cycle = reverse("web:change_budget"), CycleFactory()
+
+    def limit_after(dollars: str) -> Decimal | None:
+        admin_client.post(url, {"of": name, "limit_usd": dollars, "confirm": "on"})
+        shown = getattr(load_budgets(), name).limit
+        assert limits_of(cycle)[Scope(name)] == shown
+        return shown
+
+    assert limit_after("1.00") == 1
+    assert "the budget is spent" in page_of(admin_client, "overview")
+    assert limit_after("") == 9

@@ -222,3 +222,22 @@ def test_the_cost_of_a_fixed_incident_is_shown(operator_client, url):
 
     assert "$0.40 on average" in page
     assert "1 of 1 resolved were fixed" in page
+
+
+def test_the_period_is_compared_with_the_days_before_and_tokens_are_told_apart():
+    now = timezone.now()
+    SessionFactory(cost_usd=Decimal(2), started_at=now - timedelta(days=9))
+    SessionFactory(
+        cost_usd=Decimal(3),
+        **{"input_tokens": 100, "output_tokens": 50},
+        **{"cache_read_tokens": 900, "cache_creation_tokens": 0},
+    )
+
+    found = load_costs("7", drills=False)
+
+    assert (found.total.cost_usd, found.before_usd, found.change) == tuple(
+        map(Decimal, ("3", "2", "0.5"))
+    )
+    assert (found.total.read_tokens, found.total.output_tokens) == (1000, 50)
+    assert found.total.saved_by_cache == Decimal("0.81")
+    assert load_costs("all", drills=False).before_usd is None

@@ -38,6 +38,7 @@ def test_sums_written_by_transitions_are_right(record):
         {"runs": F("runs") - 1},
         {"unknown": 7},
         {"tokens": F("tokens") + 1},
+        {"cache_read_tokens": F("cache_read_tokens") + 1},
         {"model": "another"},
     ],
     ids=str,
