@@ -81,6 +81,7 @@ COG = (
     CogEntry("Services", "web:services", "server-stack"),
     CogEntry("Notifications", "web:channels", "megaphone", Right.MANAGE_KEYS),
     CogEntry("Sources of alerts", "web:sources", "inbox-arrow-down", Right.MANAGE_KEYS),
+    CogEntry("Accounts", "web:accounts", "users", Right.MANAGE_KEYS),
     CogEntry("API tokens", "web:tokens", "key"),
     CogEntry("Sandbox", "web:sandbox", "shield-check"),
     CogEntry("Health", "web:health", "heart", Right.SEE_OUTPUT),

@@ -3,6 +3,7 @@
 from django.urls import path, re_path
 
 from escalation.web import (
+    accounts,
     approvals,
     autonomy,
     changes,
@@ -59,6 +60,7 @@ pages = [
     path("approvals/", approvals.approval_list, name="approvals"),
     path("approvals/<int:pk>/", approvals.approval, name="approval"),
     path("sandbox/", sandbox.sandbox, name="sandbox"),
+    path("accounts/", accounts.accounts, name="accounts"),
     path("channels/", channels.channels, name="channels"),
     path("channels/<int:pk>/", channels.channel, name="channel"),
     path("sources/", sources.sources, name="sources"),
@@ -103,6 +105,11 @@ actions = [
     path("unpause/", overview.unpause_all, name="unpause_all"),
     path("limit/lift/", overview.lift_limit, name="lift_limit"),
     path("sandbox/<int:pk>/accept/", sandbox.accept_proof, name="accept_proof"),
+    path("accounts/invite/", accounts.invite_account, name="invite_account"),
+    path("accounts/<int:pk>/role/", accounts.change_account_role, name="change_account_role"),
+    path("accounts/<int:pk>/link/", accounts.link_account, name="link_account"),
+    path("accounts/<int:pk>/disable/", accounts.disable_account, name="disable_account"),
+    path("accounts/<int:pk>/enable/", accounts.enable_account, name="enable_account"),
     path("channels/add/", channels.add_channel, name="add_channel"),
     path("channels/<int:pk>/edit/", channels.edit_channel, name="edit_channel"),
     path("channels/<int:pk>/test/", channels.test_channel, name="test_channel"),

@@ -9,7 +9,8 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.forms import AuthenticationForm
-from django.contrib.auth.views import LoginView, PasswordChangeView
+from django.contrib.auth.models import User
+from django.contrib.auth.views import LoginView, PasswordChangeView, PasswordResetConfirmView
 from django.core.exceptions import ValidationError
 from django.db.models import Q, QuerySet
 from django.http import HttpResponse
@@ -128,6 +129,19 @@ class CountingLoginView(LoginView):
         if isinstance(form, CountingForm) and form.was_refused:
             response.status_code = TOO_MANY_STATUS
         return response
+
+
+class InvitedView(PasswordResetConfirmView):
+    """View for an invited person to choose the password. Its link works once."""
+
+    template_name = "registration/invited.html"
+    success_url = reverse_lazy("web:overview")
+    post_reset_login = True
+    post_reset_login_backend = "django.contrib.auth.backends.ModelBackend"
+
+    def get_user(self, uidb64: str) -> User | None:
+        user = super().get_user(uidb64)
+        return user if user is not None and user.is_active else None
 
 
 class OwnPasswordView(PasswordChangeView):

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 from django.urls import ResolverMatch
 from django.utils.deprecation import MiddlewareMixin
 from django.views.decorators.http import require_POST
 
+from sessions_app.access.accounts import note_seen
 from sessions_app.access.roles import Right, may, refusal
 
 View = TypeVar("View", bound=Callable[..., Any])
@@ -53,6 +55,8 @@ class AccessMiddleware(MiddlewareMixin):
         self, request: HttpRequest, view: Callable[..., Any], *_arguments: object
     ) -> None:
         found = request.resolver_match
+        if isinstance(request.user, User):
+            note_seen(request, request.user)
         if found is not None and "admin" in found.app_names:
             needed: str | None = _needed_in_admin(request, found)
         elif not getattr(view, "login_required", True):

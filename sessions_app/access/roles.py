@@ -20,6 +20,18 @@ class Role(StrEnum):
     APPROVER = "approver"
     ADMIN = "admin"
 
+    @property
+    def meaning(self) -> str:
+        return MEANINGS[self]
+
+
+MEANINGS = {
+    Role.VIEWER: "sees incidents, reports and costs, and changes nothing",
+    Role.OPERATOR: "sees output too, runs and stops, handles incidents",
+    Role.APPROVER: "approves and changes watches too",
+    Role.ADMIN: "manages accounts, channels and keys too",
+}
+
 
 class Right(StrEnum):
     """Rights; each completes the sentence "your account may not"."""

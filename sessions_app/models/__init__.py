@@ -7,6 +7,7 @@ from sessions_app.models.costs import BudgetLimit, BudgetNotice, PeriodCost
 from sessions_app.models.cycle import Cycle
 from sessions_app.models.incident import Incident, IncidentEvent, ServiceState
 from sessions_app.models.installation import (
+    AccountSeen,
     AppliedDeclaration,
     LoginFailure,
     PauseSwitch,
@@ -32,6 +33,7 @@ from sessions_app.models.token import ApiToken, IdempotentRequest
 from sessions_app.models.watch import Manifest, Watch
 
 __all__ = [
+    "AccountSeen",
     "Alert",
     "ApiToken",
     "AppliedDeclaration",

@@ -252,6 +252,18 @@ class SandboxProof(models.Model):
         return self.is_worse and self.accepted_at is None
 
 
+class AccountSeen(models.Model):
+    """Last request of an account, a few minutes precise."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, primary_key=True, related_name="seen"
+    )
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.user_id} at {self.at}"
+
+
 class LoginFailure(models.Model):
     """Failed login. Stored in the database, so that all web processes count together."""
 

@@ -44,6 +44,7 @@ def test_a_password_from_standard_input_is_checked_and_not_printed(monkeypatch):
         "name": "ada",
         "role": "viewer",
         "active": True,
+        "last_seen": None,
         "last_login": None,
     }
     assert User.objects.get(username="ada").check_password("four words for ada")
@@ -99,3 +100,13 @@ def test_the_only_account_acts_without_being_named():
     user_with("viewer", username="ada")
     with command_refused(RefusalCode.ACCOUNT_MISSING):
         account_named(None)
+
+
+def test_an_invitation_makes_an_account_and_prints_its_link():
+    printed = account("invite", "ada", "--role", "operator")
+    again = account("invite", "ada")
+
+    ada = User.objects.get(username="ada")
+    assert (ada.has_usable_password(), may(ada, Right.RUN)) == (False, True)
+    assert "/invited/" in printed
+    assert printed.split()[-1] != again.split()[-1]

@@ -67,6 +67,7 @@ EXPECTED = {
     "search": LOGIN + GLANCE,
     "services": LOGIN + GLANCE + 3,
     "events": LOGIN + GLANCE + 3,
+    "accounts": LOGIN + GLANCE + 2,
     "channels": LOGIN + GLANCE + 4,
     "sources": LOGIN + GLANCE + 3,
     "tokens": LOGIN + GLANCE + 3,
