@@ -26,7 +26,7 @@ from django.db import connection
 from escalation.incidents.recorder import settle_by_probes
 from escalation.probes import store
 from escalation.probes.kinds import CommandSandboxPool, run_probe
-from escalation.probes.results import HeartbeatState, Result, heard, overdue
+from escalation.probes.results import HeartbeatState, Result, heard, not_ahead, overdue
 from escalation.probes.states import Rule, after, why_held
 from escalation.probes.store import Applied, Configuration, Sums, set_state, state_of
 from sessions_app.models import HeartbeatPing, Probe
@@ -178,8 +178,12 @@ class ProbeLoop:
 
     def _look_at_heartbeat(self, probe: Probe) -> None:
         now = datetime.now(UTC)
+        known = heartbeat_state(probe)
+        state = not_ahead(known, now)
+        if state != known:
+            self._remember(probe, state)
         late = overdue(
-            heartbeat_state(probe),
+            state,
             now,
             timedelta(seconds=probe.interval_seconds),
             timedelta(seconds=probe.timeout_seconds),
@@ -193,15 +197,18 @@ class ProbeLoop:
         if probe is None or ping.pk <= int(str(probe.memory.get("ping", 0))):
             return
         state, result = heard(heartbeat_state(probe), ping.kind, ping.exit_code, ping.body, ping.at)
+        self._remember(probe, state, ping=ping.pk)
+        if result is not None:
+            self.apply(probe, result, ping.at)
+
+    def _remember(self, probe: Probe, state: HeartbeatState, **more: int) -> None:
         probe.memory = {
             **probe.memory,
-            "ping": ping.pk,
+            **more,
             "heard_at": state.heard_at.isoformat(),
             "started_at": state.started_at.isoformat() if state.started_at else "",
         }
         self._dirty[probe.pk] = probe
-        if result is not None:
-            self.apply(probe, result, ping.at)
 
     # The database.
 
@@ -227,7 +234,8 @@ class ProbeLoop:
                     next_write = now + WRITE_SECONDS if now >= next_write else next_write
             except Exception:
                 logger.exception("The probes could not use the database; trying again")
-                await self._in_database(connection.close)
+                # Looked up there: each thread has a connection of its own.
+                await self._in_database(lambda: connection.close())
             await self._pause(stop)
 
     async def _pause(self, stop: Callable[[], bool]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from sessions_app.models import HeartbeatPing, Probe
@@ -126,11 +126,16 @@ def heard(
     return HeartbeatState(heard_at=at), result
 
 
+def not_ahead(state: HeartbeatState, now: datetime) -> HeartbeatState:
+    """Returns the state with times that lie ahead set to now: the clock was set back since."""
+    started_at = min(state.started_at, now) if state.started_at else None
+    return replace(state, heard_at=min(state.heard_at, now), started_at=started_at)
+
+
 def overdue(
     state: HeartbeatState, now: datetime, interval: timedelta, grace: timedelta
 ) -> Result | None:
-    """Returns the failure of a heartbeat that is late, or None. A clock that was set back makes
-    none late."""
+    """Returns the failure of a heartbeat that is late, or None."""
     if state.started_at is not None and now > state.started_at + max(grace, timedelta(seconds=1)):
         return failure(f"The job that began at {_clock(state.started_at)} has not ended.")
     if now > state.heard_at + interval + grace:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from threading import Barrier
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import time_machine
+from django.db import connection
+from django.test import Client
 
 from escalation.alerts import judge as judge_module
 from escalation.alerts import sources
@@ -134,6 +140,44 @@ def test_same_delivery_twice_at_once_runs_once(source):
     second.refresh_from_db()
     assert (first.verdict, second.verdict) == (Verdict.RUN, Verdict.REPLAY)
     assert Cycle.objects.count() == Incident.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_senders_and_two_judges_at_once_run_once(watch):
+    made = sources.add(Source(name="am", kind="alertmanager", watch=watch))
+    path, gate = urlsplit(made.address).path, Barrier(4)
+    body = json.dumps(group(one(), one("db")))
+
+    def send(_number: int) -> int:
+        client = Client(headers={"Authorization": f"Bearer {made.secret}"})
+        gate.wait()
+        try:
+            status = [
+                client.post(path, body, content_type="application/json").status_code
+                for _time in range(5)
+            ]
+            return 0 if set(status) == {202} else max(status)
+        finally:
+            connection.close()
+
+    def judge(_number: int) -> int:
+        gate.wait()
+        try:
+            number, end = 0, time.monotonic() + 20
+            while Delivery.objects.filter(judged_at=None).exists() or Delivery.objects.count() < 10:
+                assert time.monotonic() < end
+                number += judge_waiting()
+            return number
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        sent, judges = pool.map(send, range(2)), pool.map(judge, range(2))
+        assert (list(sent), sum(judges)) == ([0, 0], 10)
+
+    verdicts = Counter(Delivery.objects.values_list("verdict", flat=True))
+    assert verdicts == {Verdict.RUN: 1, Verdict.REPLAY: 9}
+    assert (Cycle.objects.count(), Incident.objects.count(), Alert.objects.count()) == (1, 2, 2)
 
 
 def test_repeat_is_a_line_and_no_run(source, clock):

@@ -288,6 +288,8 @@ def test_commands_run_in_the_sandbox_of_tier_1(tmp_path, settings):
     hangs = command(f"(sleep {mark} & sleep {mark} &); sleep {mark}", timeout=3)
     assert hangs.status == Status.CRITICAL
     assert time.monotonic() - began < 15
+    forks = command(f"for one in $(seq 900); do sleep {mark} & done; wait", timeout=5)
+    assert forks.status != Status.OK
     assert not [line for line in _command_lines() if mark in line]
     assert not list((tmp_path / "state" / "runs").iterdir())
 

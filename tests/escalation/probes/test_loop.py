@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 from django.utils import timezone
 
 from escalation.probes import loop as loop_module
@@ -150,6 +151,40 @@ def test_a_heartbeat_that_fails_or_is_late_is_down(watch):
     assert (fails.state, fails.last_output) == (State.DOWN, "exit code 2: disk full")
     assert fails.last_seconds == pytest.approx(20, abs=0.01)
     assert set(Incident.objects.values_list("cause", flat=True)) == {"backup", "cron"}
+
+
+def test_a_heartbeat_that_was_called_before_the_clock_was_set_back_becomes_late_again(watch):
+    ahead = (timezone.now() + timedelta(days=300)).isoformat()
+    facts = {"kind": Probe.Kind.HEARTBEAT, "target": "", "fail_after": 1}
+    memory = {"heard_at": ahead, "started_at": ahead}
+    limits = {"interval_seconds": 1, "timeout_seconds": 1}
+    a_probe(watch, "backup", memory=memory, **facts, **limits)
+
+    play(Scripted(), lambda: changes() == [Change.DOWN])
+
+
+def test_a_change_that_the_database_refuses_is_stored_once_it_takes_it(watch, monkeypatch):
+    a_probe(watch, fail_after=1)
+    refused: list[int] = []
+    real = store.wake
+
+    def wake(*words: Any) -> Any:
+        woken = real(*words)
+        if len(refused) < 3:
+            refused.append(1)
+            raise OperationalError("database is locked")
+        return woken
+
+    monkeypatch.setattr(store, "wake", wake)
+    scripted = Scripted(web_http=lambda count: BAD)
+
+    play(scripted, lambda: bool(changes()))
+
+    assert len(refused) == 3
+    assert changes() == [Change.DOWN]
+    assert Incident.objects.count() == Cycle.objects.count() == 1
+    [day] = ProbeSum.objects.filter(period="day")
+    assert day.runs == day.failed == len(scripted.runs)
 
 
 def test_a_slow_watch_does_not_delay_another(watch):
