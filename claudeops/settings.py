@@ -44,6 +44,7 @@ TIER_NUMBERS = tuple(CLAUDEOPS_TIERS)
 # Directories in which watches may work; the watch that the first start makes, and its defaults.
 CLAUDEOPS_ROOTS = env.directories("CLAUDEOPS_ROOTS", (Path("/"),))
 CLAUDEOPS_WORKDIR = env.directory("CLAUDEOPS_WORKDIR")
+CLAUDEOPS_APPLY = env.text("CLAUDEOPS_APPLY")
 CLAUDEOPS_INTERVAL = env.seconds("CLAUDEOPS_INTERVAL", 3600, multiple_of=60)
 CLAUDEOPS_MAX_TIER = env.integer(
     "CLAUDEOPS_MAX_TIER", LOWEST_TIER, minimum=LOWEST_TIER, maximum=max(TIER_NUMBERS)

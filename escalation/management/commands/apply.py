@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.models import User
 
 from escalation.configuration import plan
@@ -129,6 +130,36 @@ class Command(TerminalCommand):
             for line in step_lines(step):
                 self.stdout.write(line, styles[step.action])
         self.stdout.write(ending(outcome))
+
+
+APPLIER = "CLAUDEOPS_APPLY"
+
+
+def apply_at_start(command: TerminalCommand) -> None:
+    """Apply what the setting CLAUDEOPS_APPLY names, and say what was done.
+
+    Several processes may start at once: one applies, the others find nothing that differs.
+    Refuse the start, with all mistakes, if something cannot be applied. Nothing is removed.
+    """
+    if not settings.CLAUDEOPS_APPLY:
+        return
+    path = Path(settings.CLAUDEOPS_APPLY).expanduser().absolute()
+    administrators = User.objects.filter(is_superuser=True, is_active=True).order_by("pk")
+    done = apply(read(path), by=Actor(name=APPLIER, account=administrators.first()))
+    if done.mistakes:
+        raise Refused(RefusalCode.CONFIGURATION, f"{APPLIER}={path}\n{mistakes_text(done)}")
+    for step in done.steps:
+        command.stdout.write(f"{step.action.sign} {step.address}")
+    said = done.summary if done.steps else "nothing differs"
+    command.stdout.write(f"Applied {path}: {said}.")
+    for address in done.left:
+        command.stdout.write(f"Not declared in {path}: {address}. It stays.")
+    for made in done.new_sources:
+        command.stdout.write(
+            f"The source {made.source.name} has a new address. Show one with `claudeops source "
+            f"renew {made.source.name}`, or declare its token and secret as references."
+        )
+    command.stdout.flush()
 
 
 def step_lines(step: Step) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from escalation.agent.capabilities import capabilities_of
 from escalation.drills.drill import start_drill
 from escalation.errors import CliMissing, RefusalCode
 from escalation.management.arguments import NOTHING_WATCHED, local_address
+from escalation.management.commands.apply import APPLIER, apply_at_start
 from escalation.management.commands.drill import DEFAULT_SCENARIO
 from escalation.management.output import Refused, TerminalCommand, trouble_with_database, waiting
 from escalation.management.session_text import moment
@@ -130,6 +132,8 @@ class Command(TerminalCommand):
                 carry_out()
         ensure_default_watch()
         account = ensure_operator() or "as before; others are added in admin"
+        apply_at_start(self)
+        os.environ[APPLIER] = ""  # the worker is a process of this one, and need not do it again
         try:
             with waiting(self.stderr, "Trying out what the claude CLI can do"):
                 binary = find_binary()

@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.models import User
 
+from escalation.management.commands.apply import apply_at_start
 from escalation.management.output import ExitCode, Refused, TerminalCommand, waiting
 from escalation.worker.installation import Upgrade, carry_out, ensure_operator, upgrade_ahead
 from sessions_app.text import json_text
@@ -42,6 +43,7 @@ class Command(TerminalCommand):
         # An installation without `up` is set up here.
         if not User.objects.exists():
             self.stdout.write(f"The first account: {ensure_operator()}")
+        apply_at_start(self)
 
     def _say(self, ahead: Upgrade, *, as_json: bool) -> None:
         if as_json:

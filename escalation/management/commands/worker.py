@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from escalation.management.commands.apply import apply_at_start
 from escalation.management.output import TerminalCommand
 from escalation.worker.worker import run_worker
 
@@ -15,4 +16,5 @@ class Command(TerminalCommand):
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        apply_at_start(self)
         run_worker()

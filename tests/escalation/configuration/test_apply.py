@@ -17,6 +17,7 @@ from escalation.configuration.apply import Actor, apply, planned
 from escalation.configuration.files import read
 from escalation.configuration.plan import Kind
 from escalation.errors import RefusalCode
+from escalation.management.commands import worker
 from escalation.probes import manage
 from sessions_app.access.roles import Role
 from sessions_app.models import (
@@ -336,3 +337,30 @@ def test_drift_tells_what_was_changed_since(write, run):
         ("add", "by-page"),
     ]
     assert state.drift_of(WatchFactory()) is None
+
+
+def test_start_applies_the_files_of_the_setting(write, anna, settings, capsys, monkeypatch):
+    settings.CLAUDEOPS_APPLY = str(write(shop=SHOP + ROUTER))
+    started = []
+    monkeypatch.setattr(worker, "run_worker", lambda: started.append(1))
+
+    call_command("upgrade")
+    first = capsys.readouterr().out
+    call_command("worker")
+    second = capsys.readouterr().out
+
+    assert "+ probe shop/router" in first
+    assert "+" not in second
+    assert started == [1]
+    assert AppliedDeclaration.objects.get().applied_by == "CLAUDEOPS_APPLY"
+    assert LogEntry.objects.filter(user=anna).count() == 2
+
+
+def test_start_ends_with_all_mistakes(write, settings, monkeypatch):
+    settings.CLAUDEOPS_APPLY = str(write(a="a = 1\nb = 2\n", b="c = 1"))
+    monkeypatch.setattr(worker, "run_worker", lambda: pytest.fail("the worker started"))
+
+    with command_refused(RefusalCode.CONFIGURATION) as refused:
+        call_command("worker")
+
+    assert str(refused.value).count(".toml:") == 3
