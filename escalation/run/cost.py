@@ -3,13 +3,14 @@
 Newer CLIs count the whole conversation and also state each session's own share; older ones count
 the session. The probed capabilities of the CLI decide which, never the figures. A session without
 a result line has no figure: its cost is the tokens that the API proxy counted at the prices of the
-CLI, marked as measured. Where nothing was counted, the stream gives an estimate that is not added.
+CLI, marked as measured; or the cost that the telemetry of the CLI states, if it has every counted
+answer. Where nothing was counted, the stream gives an estimate that is not added.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from escalation.agent.stream import COST_STEP, StreamFacts, Tokens
 from escalation.errors import CannotRun
 from escalation.resume import transcripts
 from escalation.sandbox.api_proxy import Spending
+from escalation.sandbox.telemetry_receiver import CliTelemetry
 from sessions_app.models import Session
 from sessions_app.models.costs import TOKEN_FIELDS
 
@@ -40,8 +42,13 @@ Price = Callable[[str], Decimal | None]
 NOTHING = OwnCost(cost_usd=Decimal(0), reported_cost_usd=None, basis=Session.CostBasis.MEASURED)
 
 
-def settled_cost(session: Session, facts: StreamFacts, counted: Spending | None) -> OwnCost:
-    """Cost by the result line, by the total in the CLI's transcript, or by the counted tokens."""
+def settled_cost(
+    session: Session,
+    facts: StreamFacts,
+    counted: Spending | None,
+    told: CliTelemetry | None = None,
+) -> OwnCost:
+    """Cost by the result line, by the total in the CLI's transcript, or by what was counted."""
     if not (session.argv or session.cli_pid or facts.answered or facts.result):
         return NOTHING  # it was cut off before its process was started
     # In a terminal a person can begin other conversations, each with a total of its own.
@@ -55,7 +62,27 @@ def settled_cost(session: Session, facts: StreamFacts, counted: Spending | None)
         baseline=lambda: session.baseline_cost_usd,
         unit_price=lambda model: unit_price_of(session, model, probe=counted is not None),
         counted=counted,
+        told=told,
     )
+
+
+REPORTED = (
+    Session.CostBasis.OWN_SHARE,
+    Session.CostBasis.PER_RUN,
+    Session.CostBasis.DIFFERENCE,
+)
+ROUNDING_USD = Decimal("0.0001")
+"""CLIs print floats, and some round each request to a millionth of a dollar."""
+
+
+def telemetry_differs(cost: OwnCost, told: CliTelemetry | None, facts: StreamFacts) -> bool:
+    """Return whether the two counts of a run that ended by itself differ beyond rounding.
+
+    A run that was cut off may not have sent its last telemetry.
+    """
+    if told is None or told.is_empty or not facts.result or cost.basis not in REPORTED:
+        return False
+    return cost.cost_usd is not None and abs(cost.cost_usd - told.cost_usd) > ROUNDING_USD
 
 
 def tokens_of(facts: StreamFacts, cost: OwnCost, counted: Spending | None) -> Tokens:
@@ -137,6 +164,7 @@ def own_cost(
     baseline: Callable[[], Decimal | None],
     unit_price: Price,
     counted: Spending | None = None,
+    told: CliTelemetry | None = None,
 ) -> OwnCost:
     """Cost of a session. The callables may be expensive and are called only when needed.
 
@@ -144,7 +172,7 @@ def own_cost(
     """
     reported = facts.reported_cost_usd
     if reported is None:
-        return _without_figure(facts, unit_price, counted)
+        return _without_figure(facts, unit_price, counted, told)
     if facts.own_share is not None:
         share = facts.own_share.cost_usd
         return OwnCost(
@@ -178,8 +206,15 @@ def _by_difference(reported: Decimal, before: Decimal | None) -> OwnCost:
     )
 
 
-def _without_figure(facts: StreamFacts, unit_price: Price, counted: Spending | None) -> OwnCost:
+def _without_figure(
+    facts: StreamFacts,
+    unit_price: Price,
+    counted: Spending | None,
+    told: CliTelemetry | None = None,
+) -> OwnCost:
     unknown = OwnCost(cost_usd=None, reported_cost_usd=None, basis=Session.CostBasis.UNKNOWN)
+    if told is not None and not told.is_empty and _states_all(told, counted):
+        return replace(NOTHING, cost_usd=told.cost_usd, basis=Session.CostBasis.TELEMETRY)
     if counted is not None and counted.tokens != Tokens():
         cost = priced(counted.by_model, unit_price)
         return unknown if cost is None else replace(NOTHING, cost_usd=cost)
@@ -190,6 +225,18 @@ def _without_figure(facts: StreamFacts, unit_price: Price, counted: Spending | N
     if estimate is None or facts.streamed_tokens == Tokens():
         return unknown
     return replace(unknown, estimated_cost_usd=estimate, basis=Session.CostBasis.ESTIMATE)
+
+
+def _states_all(told: CliTelemetry, counted: Spending | None) -> bool:
+    """Return whether the telemetry has every token that the API proxy counted.
+
+    It lacks the last answers of a CLI that was killed before it sent them. Without an API proxy it
+    is the best figure there is.
+    """
+    if counted is None:
+        return True
+    pairs = zip(astuple(told.tokens), astuple(counted.tokens), strict=True)
+    return all(stated >= seen for stated, seen in pairs)
 
 
 def priced(by_model: Mapping[str, Tokens], unit_price: Price) -> Decimal | None:

@@ -15,7 +15,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -41,13 +41,14 @@ from escalation.report import checked_report
 from escalation.resume import transcripts
 from escalation.resume.transcripts import is_torn, own_and_unheard
 from escalation.run.command_checks import only_waited
-from escalation.run.cost import NOTHING, OwnCost, settled_cost, tokens_of
+from escalation.run.cost import NOTHING, OwnCost, settled_cost, telemetry_differs, tokens_of
 from escalation.run.prepare import (
     SMALLEST_BUDGET,
     effective_tier,
     ledger_of,
     remove_run_directory,
     run_directory_of,
+    telemetry_of,
 )
 from escalation.run.recorder import Recorder, persistently
 from escalation.run.searchable import index_run
@@ -62,6 +63,7 @@ from escalation.sandbox.edited_files import (
     read_copies,
     written_files,
 )
+from escalation.sandbox.telemetry_receiver import CliTelemetry, read_telemetry
 from escalation.supervisor.conclude import conclude, decision_after
 from escalation.supervisor.decision import (
     AfterInterruption,
@@ -738,7 +740,8 @@ def finish_run(
     facts.writes_lost = facts.writes_lost or is_torn(session, facts.tool_ids)
     ledger = ledger_of(session)
     counted = read_ledger(ledger) if ledger.exists() else None
-    cost = settled_cost(session, facts, counted)
+    told = read_telemetry(telemetry_of(session))
+    cost = settled_cost(session, facts, counted, told)
     ending = ending_of(
         lineage,
         effective_tier(session),
@@ -762,7 +765,19 @@ def finish_run(
             limit_waits=settings.CLAUDEOPS_MAX_RATE_LIMIT_WAITS,
         ),
     )
-    return finish(session, recorder, ending)
+    stored = {**ending.stored, **_told(cost, told, facts)}
+    return finish(session, recorder, replace(ending, stored=stored))
+
+
+def _told(cost: OwnCost, told: CliTelemetry | None, facts: StreamFacts) -> dict[str, Any]:
+    """Return the second count of the run, by the telemetry of its CLI."""
+    if told is None or told.is_empty:
+        return {}
+    return {
+        "telemetry_cost_usd": told.cost_usd,
+        "telemetry_tokens": sum(astuple(told.tokens)),
+        "telemetry_differs": telemetry_differs(cost, told, facts),
+    }
 
 
 def _rate_limit(facts: StreamFacts, api_limits: ApiLimits) -> RateLimitReached | None:

@@ -46,6 +46,7 @@ from escalation.run.remedies import declared_remedies
 from escalation.sandbox.api_proxy import Spending
 from escalation.sandbox.layout import why_unreachable
 from escalation.sandbox.setup import SandboxRequest, safe_path, sandbox_in_force, sandbox_or_refusal
+from escalation.sandbox.telemetry_receiver import TELEMETRY_NAME
 from escalation.supervisor.successors import Lineage, begun, lacks_approval
 from escalation.tiers import Tier, dry_run_sandbox, get_tier, question_sandbox
 from sessions_app.costs.budgets import Budget, Spent, first_spent, least_left
@@ -268,6 +269,11 @@ def traces_of(session: Session, mark: str) -> Traces:
 def ledger_of(session: Session) -> Path:
     """File in which the API proxy counts the tokens of each answer."""
     return run_directory_of(session) / "usage.jsonl"
+
+
+def telemetry_of(session: Session) -> Path:
+    """File in which the receiver keeps what the CLI's telemetry says of its cost."""
+    return run_directory_of(session) / TELEMETRY_NAME
 
 
 def remove_run_directory(session: Session) -> None:

@@ -403,7 +403,7 @@ class Ledger:
         self._lock = threading.Lock()
         # The file exists from the start: without one, nobody has counted the requests.
         try:
-            _append(path, b"")
+            append_line(path, b"")
         except OSError as problem:
             logger.warning("Could not create %s: %s", path, problem)
         # Complete answers are summed once, because every request needs the sum.
@@ -430,7 +430,7 @@ class Ledger:
             else:
                 self._unsettled[name] = usage
             try:
-                _append(self._path, line.encode())
+                append_line(self._path, line.encode())
             except OSError as problem:
                 logger.warning("Could not write the usage of an answer: %s", problem)
 
@@ -440,7 +440,7 @@ def read_ledger(path: Path) -> Spending:
     return _sum(_read(path).values())
 
 
-def _append(path: Path, line: bytes) -> None:
+def append_line(path: Path, line: bytes) -> None:
     """Append a line, after a newline if the last line is incomplete."""
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -1133,7 +1133,7 @@ class ApiProxy:
                 no_proxy=",".join(filter(None, (self._upstream.no_proxy, "127.0.0.1"))),
             )
         finally:
-            _shut_down(server)
+            shut_down(server)
             server.server_close()
             server.cut_all()
             self.connections.close()
@@ -1159,7 +1159,7 @@ class ApiProxy:
         return objection
 
 
-def _shut_down(server: _ApiProxyServer) -> None:
+def shut_down(server: ThreadingHTTPServer) -> None:
     """Shut down at once: a connection wakes the server, which polls 20 times a second."""
     stopping = threading.Thread(target=server.shutdown, daemon=True)
     stopping.start()

@@ -6,6 +6,7 @@ also available as a value for the session, the pages and `doctor`.
 
 from __future__ import annotations
 
+import logging
 import os
 import pwd
 import re
@@ -52,6 +53,7 @@ from escalation.sandbox.api_proxy import (
     ApiLimits,
     ApiProxy,
     Spending,
+    no_proxy,
     upstream_from,
     why_key_is_inside,
 )
@@ -98,11 +100,14 @@ from escalation.sandbox.layout import (
 )
 from escalation.sandbox.limits import MEBIBYTE, SandboxLimits, control_groups
 from escalation.sandbox.ssh_agent import supervisor_ssh_agent
+from escalation.sandbox.telemetry_receiver import TELEMETRY_NAME, TelemetryReceiver
 from escalation.tiers import Tier, get_tier
 from sessions_app.models import Change
 from sessions_app.models.session import Verdict
 from sessions_app.models.watch import our_places
 from sessions_app.tiers import FULL, LOOK, LOWEST_TIER, SAFE, highest_tier
+
+logger = logging.getLogger(__name__)
 
 # Processes, units, user and container of this installation, read from /proc. The web server and
 # other workers are recognised by the path of their program; their children belong to them.
@@ -514,6 +519,7 @@ def in_sandbox(
         note_files(request.run_directory, request.writable)
     with ExitStack() as stack:
         api_proxy, credentials = _api_proxy(request, stack)
+        telemetry = _telemetry(request, stack)
         brokers = _Brokers(request, stack)
         paths = paths_for(
             request,
@@ -536,7 +542,10 @@ def in_sandbox(
             ask=ask,
             limits=limits,
             objection=objection,
-            brokers=brokers.in_sandbox(credentials.get("ANTHROPIC_BASE_URL", "")),
+            brokers=brokers.in_sandbox(
+                credentials.get("ANTHROPIC_BASE_URL", ""),
+                telemetry.get("OTEL_EXPORTER_OTLP_ENDPOINT", ""),
+            ),
         )
         brokers.judge_with(runner, review)
         stack.enter_context(runner.serving())
@@ -545,6 +554,7 @@ def in_sandbox(
             api_proxy=api_proxy,
             environment={
                 **credentials,
+                **(_around_proxies(credentials, telemetry) if telemetry else {}),
                 **({"HOME": sandbox_home(paths)} if paths.sandboxed else {}),
                 "TMPDIR": str(paths.temp_directory),
                 "CLAUDE_CODE_SHELL_PREFIX": str(paths.client),
@@ -797,7 +807,7 @@ def remedy_runner(request: SandboxRequest) -> Iterator[CommandRunner]:
             deny,
             lambda record: None,
             limits=SandboxLimits(output_bytes=REMEDY_OUTPUT_BYTES),
-            brokers=brokers.in_sandbox(""),
+            brokers=brokers.in_sandbox(),
         )
         brokers.judge_with(runner, decision_unchanged)
         stack.enter_context(runner.serving())
@@ -824,6 +834,28 @@ def _api_proxy(
     return api_proxy, stack.enter_context(api_proxy.serving()).environment
 
 
+def _telemetry(request: SandboxRequest, stack: ExitStack) -> Mapping[str, str]:
+    """Start the receiver of the CLI's own telemetry; a run does without one if none can start."""
+    if not settings.CLAUDEOPS_CLI_TELEMETRY:
+        return {}
+    receiver = TelemetryReceiver(request.run_directory / TELEMETRY_NAME)
+    try:
+        return stack.enter_context(receiver.serving())
+    except OSError as problem:
+        logger.warning("The telemetry of the CLI is not received: %s", problem)
+        return {}
+
+
+def _around_proxies(
+    credentials: Mapping[str, str], telemetry: Mapping[str, str]
+) -> Mapping[str, str]:
+    """Return the variables, with loopback excepted from the proxies of the operator."""
+    excepted = no_proxy(credentials)
+    if "127.0.0.1" not in excepted.split(","):
+        excepted = ",".join(filter(None, (excepted, "127.0.0.1")))
+    return {**telemetry, "NO_PROXY": excepted, "no_proxy": excepted}
+
+
 class _Brokers:
     """The brokers of a run, which judge what reaches a resource, and the ssh-agent."""
 
@@ -848,9 +880,9 @@ class _Brokers:
         """Let changes at the brokers be judged and recorded as programs are."""
         self._runner, self._review = runner, review
 
-    def in_sandbox(self, api_address: str) -> dict[str, Broker]:
+    def in_sandbox(self, *own_addresses: str) -> dict[str, Broker]:
         """Return the brokers that listen inside of sandboxes."""
-        own = own_ports(api_address)
+        own = own_ports(*own_addresses)
         level = self._request.level
         scripts = HttpRules(
             methods=READING if level < FULL else EVERY_METHOD,
@@ -992,12 +1024,12 @@ EVERY_METHOD = READING | {"POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _CONNECT = {LOOK: Connect.NONE, SAFE: Connect.LISTED}
 
 
-def own_ports(api_address: str) -> frozenset[int]:
-    """Return the ports of this installation: web server, API proxy, database."""
+def own_ports(*addresses: str) -> frozenset[int]:
+    """Return the ports of this installation: web server, database, and those of the run."""
     database = settings.DATABASES["default"]
     found = (
         settings.CLAUDEOPS_PORT,
-        urlsplit(api_address).port,
+        *(urlsplit(address).port for address in addresses),
         database.get("PORT") or (5432 if database.get("HOST") else None),
     )
     return frozenset(int(port) for port in found if port)

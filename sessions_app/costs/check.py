@@ -21,6 +21,8 @@ from sessions_app.models import Session
 from sessions_app.text import exact_money, money
 
 # Each stored amount is a float of the CLI, rounded to ten places.
+COUNTED = (Session.CostBasis.MEASURED, Session.CostBasis.TELEMETRY)
+"""Bases of a cost without a result of the CLI."""
 ROUNDING = Decimal("1e-10")
 
 
@@ -73,8 +75,8 @@ class CostCheck:
             case CostCheckResult.MEASURED:
                 measured = exact_money(_sum(session.cost_usd for session in self.missing))
                 return (
-                    f"Sum of tiers {total}. {measured} of it, in {runs}, are measured tokens at "
-                    "the prices of the CLI, because no result was printed."
+                    f"Sum of tiers {total}. {measured} of it, in {runs}, are measured, because no "
+                    "result was printed: by the telemetry of the CLI, or tokens at its prices."
                 )
             case CostCheckResult.UNKNOWN:
                 return (
@@ -119,7 +121,7 @@ def _obstacle(path: Sequence[Session]) -> tuple[CostCheckResult, tuple[Session, 
     silent = tuple(s for s in path if s.reported_cost_usd is None and not _did_nothing(s))
     if not silent:
         return None
-    measured = all(session.cost_basis == Session.CostBasis.MEASURED for session in silent)
+    measured = all(session.cost_basis in COUNTED for session in silent)
     return CostCheckResult.MEASURED if measured else CostCheckResult.NOT_REPORTED, silent
 
 

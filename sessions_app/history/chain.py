@@ -271,6 +271,8 @@ def session_as_data(session: Session) -> dict[str, Any]:
         "cost_basis": session.cost_basis or None,
         "reported_cost_usd": _number(session.reported_cost_usd),
         "estimated_cost_usd": _number(session.estimated_cost_usd),
+        "telemetry_cost_usd": _number(session.telemetry_cost_usd),
+        "telemetry_differs": session.telemetry_differs,
         "input_tokens": session.input_tokens,
         "output_tokens": session.output_tokens,
         "cache_read_tokens": session.cache_read_tokens,

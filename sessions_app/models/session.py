@@ -116,6 +116,7 @@ class CostBasis(models.TextChoices):
     OWN_SHARE = "own_share", "reported by the CLI for this session"
     PER_RUN = "per_run", "reported by a CLI that counts each session separately"
     DIFFERENCE = "difference", "reported total minus the total of the parent"
+    TELEMETRY = "telemetry", "reported by the CLI for each answer, without a result"
     MEASURED = "measured", "measured: counted tokens at the prices of the CLI, without a result"
     ESTIMATE = "estimate", "estimated from the stream, without a result"
     UNKNOWN = "unknown", "unknown, without a result"
@@ -527,6 +528,19 @@ class Session(models.Model):
         max_digits=20, decimal_places=10, null=True, blank=True
     )
     cost_basis = models.CharField(max_length=20, choices=CostBasis.choices, blank=True)
+    telemetry_cost_usd = models.DecimalField(
+        max_digits=20,
+        decimal_places=10,
+        null=True,
+        blank=True,
+        help_text="Cost by the telemetry of the CLI, a second count; empty if none was received.",
+    )
+    telemetry_tokens = models.PositiveBigIntegerField(
+        null=True, blank=True, help_text="Tokens by the telemetry of the CLI."
+    )
+    telemetry_differs = models.BooleanField(
+        default=False, help_text="Cost and telemetry differ by more than their rounding."
+    )
     input_tokens = models.PositiveBigIntegerField(default=0)
     output_tokens = models.PositiveBigIntegerField(default=0)
     cache_read_tokens = models.PositiveBigIntegerField(default=0)
@@ -594,6 +608,12 @@ class Session(models.Model):
                 fields=["started_at"],
                 name="session_unpriced",
                 condition=models.Q(cost_usd__isnull=True),
+            ),
+            # `claudeops doctor`: sessions whose second count differs.
+            models.Index(
+                fields=["-id"],
+                name="session_differs",
+                condition=models.Q(telemetry_differs=True),
             ),
             # Filters of the session list and of the admin, newest first.
             models.Index(fields=["watch", "-id"], name="session_watch"),
@@ -716,6 +736,11 @@ class Session(models.Model):
         if not self.context_window:
             return None
         return Decimal(self.context_tokens) / Decimal(self.context_window)
+
+    @property
+    def telemetry_difference_usd(self) -> Decimal:
+        """Difference between the recorded cost and that of the telemetry."""
+        return abs((self.cost_usd or Decimal(0)) - (self.telemetry_cost_usd or Decimal(0)))
 
     @cached_property
     def event_log(self) -> EventLog:

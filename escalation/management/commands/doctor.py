@@ -19,7 +19,9 @@ from escalation.sandbox.proof.proof import proof_ahead
 from escalation.web.sandbox import current_sandbox
 from sessions_app.archive.encryption_key import check_keys, older_keys_status
 from sessions_app.costs.spending import load_budgets
-from sessions_app.models import SandboxProof, Watch
+from sessions_app.models import SandboxProof, Session, Watch
+from sessions_app.models.session import LONG_FIELDS
+from sessions_app.text import exact_money
 
 
 def current_policy() -> dict[str, Any]:
@@ -68,6 +70,7 @@ class Command(TerminalCommand):
             sandbox = current_sandbox()
         login = login_from(os.environ, settings.CLAUDEOPS_PASS_ENV)
         found = {**capabilities.as_data(binary), **sandbox, **_encryption(), **current_policy()}
+        found["telemetry"] = _telemetry()
         found["login"] = credential_in(login) or no_credentials()
         if sandbox["sandbox"]:
             found["sandbox_proof"] = _proof()
@@ -92,6 +95,28 @@ def _proof() -> str:
     except DatabaseError:
         return "none yet"
     return ahead or (f"{last}" if last else "none yet")
+
+
+DIFFERENCES_SHOWN = 5
+
+
+def _telemetry() -> str:
+    """Name the latest sessions whose cost differs from the telemetry of their CLI."""
+    if not settings.CLAUDEOPS_CLI_TELEMETRY:
+        return "not received (CLAUDEOPS_CLI_TELEMETRY)"
+    try:
+        sessions = Session.objects.filter(telemetry_differs=True).order_by("-pk")
+        differing = list(sessions.defer(*LONG_FIELDS)[:DIFFERENCES_SHOWN])
+    except DatabaseError as error:
+        return f"unknown: {error}"
+    if not differing:
+        return "agrees with the cost of all sessions that sent it"
+    lines = (
+        f"session {one.pk} ({one.cli_version}) cost {exact_money(one.cost_usd)}, by telemetry "
+        f"{exact_money(one.telemetry_cost_usd)}"
+        for one in differing
+    )
+    return "; ".join(lines)
 
 
 def _encryption() -> dict[str, str]:

@@ -88,7 +88,7 @@ def test_with_json_it_prints_data(found):
     assert code == 0
     sandbox = {"sandbox", "why_no_sandbox", "key", "why_key_inside", "limits"}
     policy = {"new_watch", "scheduled_watches", "budgets", "expected_this_month"}
-    ours = {"encrypted", "login", "prices", *policy}
+    ours = {"encrypted", "login", "prices", "telemetry", *policy}
     assert {*PER_RUN, "path", "source", "verdict", *sandbox, *ours} == set(data)
     assert data["login"] == "ANTHROPIC_API_KEY: an API key"
     assert data["encrypted"] == "the key decrypts all checked data"
@@ -192,3 +192,16 @@ def test_with_probe_the_credential_is_tested(found, monkeypatch, answer, exit_co
 
     assert code == exit_code
     assert answer[1] in said
+
+
+def test_it_names_sessions_whose_cost_differs_from_their_telemetry(found, settings):
+    found()
+    SessionFactory(cost_usd=Decimal("0.5"), telemetry_cost_usd=Decimal("0.5"))
+    assert json.loads(doctor_says("--json")[1])["telemetry"].startswith("agrees")
+    odd = SessionFactory(
+        cost_usd=Decimal("0.5"), telemetry_cost_usd=Decimal("0.25"), telemetry_differs=True
+    )
+    named = json.loads(doctor_says("--json")[1])["telemetry"]
+    assert (f"session {odd.pk} " in named, "$0.25" in named, "$0.50" in named) == (True,) * 3
+    settings.CLAUDEOPS_CLI_TELEMETRY = False
+    assert "CLAUDEOPS_CLI_TELEMETRY" in json.loads(doctor_says("--json")[1])["telemetry"]

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from escalation.agent.stream import StreamFacts, Tokens
+from escalation.agent.stream import COST_STEP, StreamFacts, Tokens
 from escalation.resume import transcripts
 from escalation.run import cost as cost_module
-from escalation.run.cost import OwnCost, last_unit_price, own_cost
+from escalation.run.cost import OwnCost, last_unit_price, own_cost, telemetry_differs
 from escalation.run.prepare import conversation_total
 from escalation.sandbox.api_proxy import Spending
+from escalation.sandbox.telemetry_receiver import CliTelemetry
 from sessions_app.models import Session
 from tests.escalation.fake_cli import FakeCli
 from tests.escalation.rows import ESCALATE, HEALTHY
@@ -50,6 +51,7 @@ def cost_of(facts: StreamFacts, **answers: Any) -> OwnCost:
         baseline=answers.get("baseline", never),
         unit_price=answers.get("unit_price", never),
         counted=answers.get("counted"),
+        told=answers.get("told"),
     )
 
 
@@ -144,6 +146,40 @@ def test_req5_counted_tokens_at_the_prices_of_their_models_are_the_cost():
 
     assert (cost.cost_usd, cost.basis) == (Decimal("0.0044"), Basis.MEASURED)
     assert cost.estimated_cost_usd is None
+
+
+def test_without_a_result_the_telemetry_is_the_cost_if_it_has_every_counted_answer():
+    told = CliTelemetry(by_event=Decimal("0.3"), requests=1, tokens=Tokens(1000, 100, 5, 2))
+    counted = Spending(by_model={"opus": told.tokens}, answers=1)
+    more = Spending(by_model={"opus": told.tokens + Tokens(output=1)}, answers=2)
+    price = Decimal("0.000001")
+
+    for spending, cost, basis in (
+        (counted, Decimal("0.3"), Basis.TELEMETRY),
+        (None, Decimal("0.3"), Basis.TELEMETRY),
+        (more, (more.tokens.weighted * price).quantize(COST_STEP), Basis.MEASURED),
+    ):
+        found = cost_of(facts_with(), counted=spending, told=told, unit_price=lambda model: price)
+        assert (found.cost_usd, found.basis) == (cost, basis)
+    empty = cost_of(facts_with(answered=False), counted=Spending(), told=CliTelemetry())
+    assert (empty.cost_usd, empty.basis) == (Decimal(0), Basis.MEASURED)
+
+
+def test_two_counts_differ_beyond_rounding_only_where_a_run_reported_its_cost():
+    ended, cut_off = facts_with({"total_cost_usd": 0.5}), facts_with()
+    told = CliTelemetry(by_event=Decimal("0.5"), requests=3)
+    for cost, basis, facts, expected in (
+        ("0.5", Basis.PER_RUN, ended, False),
+        ("0.50009", Basis.OWN_SHARE, ended, False),
+        ("0.5002", Basis.OWN_SHARE, ended, True),
+        ("0.4", Basis.DIFFERENCE, ended, True),
+        ("0.4", Basis.DIFFERENCE, cut_off, False),
+        ("0.4", Basis.MEASURED, ended, False),
+    ):
+        own = OwnCost(cost_usd=Decimal(cost), reported_cost_usd=None, basis=basis)
+        assert telemetry_differs(own, told, facts) is expected, (cost, basis)
+        assert not telemetry_differs(own, CliTelemetry(), facts)
+        assert not telemetry_differs(own, None, facts)
 
 
 def test_req5_counted_tokens_without_a_price_have_an_unknown_cost():

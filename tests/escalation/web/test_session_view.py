@@ -282,3 +282,15 @@ def test_a_session_stopped_by_a_person_is_not_shown_as_an_error(operator_client)
 
     assert "stopped by ada" in page
     assert "<strong>Error</strong>" not in page
+
+
+def test_the_telemetry_is_shown_beside_the_cost_and_a_difference_is_marked(operator_client):
+    counted = {"cost_usd": Decimal("0.5"), "telemetry_tokens": 1234}
+    same = SessionFactory(**counted, telemetry_cost_usd=Decimal("0.5"))
+    other = SessionFactory(**counted, telemetry_cost_usd=Decimal("0.3"), telemetry_differs=True)
+
+    assert "claudeops doctor" not in page_of(operator_client, same)
+    assert "telemetry of the CLI" in page_of(operator_client, same)
+    assert "claudeops doctor" in (page := page_of(operator_client, other))
+    assert "$0.20" in page
+    assert "telemetry of the CLI" not in page_of(operator_client, SessionFactory())
