@@ -78,6 +78,7 @@ from sessions_app.models import (
     Session,
     SessionEvent,
     Source,
+    TelegramBot,
     Transcript,
     TranscriptChunk,
     Watch,
@@ -928,6 +929,13 @@ class ProbeProposalAdmin(PastAdmin):
     list_filter = ["state", "kind", "watch"]
     list_select_related = ["watch"]
     search_fields = ["service", "target"]
+
+
+@admin.register(TelegramBot)
+class TelegramBotAdmin(PastAdmin):
+    list_display = ["id", "number", "holder", "until", "error"]
+    list_filter = ["until"]
+    search_fields = ["holder", "error"]
 
 
 @admin.register(Maintenance)

@@ -185,6 +185,7 @@ class IncidentEntries:
                 severity=worst.severity,
                 watch=worst.watch,
                 incident=worst,
+                cycle=self.cycle,
                 path=worst.get_absolute_url(),
             )
 

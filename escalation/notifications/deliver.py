@@ -23,6 +23,9 @@ from urllib.parse import SplitResult, parse_qs, parse_qsl, unquote, urlencode, u
 
 import apprise
 
+from escalation.notifications import services
+from escalation.notifications.services import ButtonMessage, ServiceError
+
 HIDDEN = "[redacted: part of the address]"
 SHORTEST_PART = 4
 PARTS = re.compile(r"[/:@?&=,;#+\s]+")
@@ -57,6 +60,9 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
         return {"ok": False, "service": "", "error": without_secrets(error, address, "")}
     host = shown_host(service)
     found = {"ok": True, "error": "", "service": f"{service.service_name}{host and f' ({host})'}"}
+    if "body" in asked and _has_own_format(asked):
+        error = _sent_with_buttons(service, asked)
+        return found | {"ok": not error, "error": without_secrets(error, address, host)}
     if "body" in asked:
         found["ok"] = _sent(service, asked)
         error = " ".join(captured.lines) or ("" if found["ok"] else "Apprise gave no reason.")
@@ -99,6 +105,8 @@ def _capture_log() -> CapturedLog:
 
 
 def _sent(service: apprise.NotifyBase, asked: dict[str, Any]) -> bool:
+    if asked.get("link"):
+        service.click = asked["link"]  # type: ignore[attr-defined]  # ntfy opens it
     messenger = apprise.Apprise()
     messenger.add(service)
     return bool(
@@ -109,6 +117,60 @@ def _sent(service: apprise.NotifyBase, asked: dict[str, Any]) -> bool:
             body_format=apprise.NotifyFormat.TEXT,
         )
     )
+
+
+def _has_own_format(asked: dict[str, Any]) -> bool:
+    """Test for a message with buttons, or for Telegram or Slack at a server of one's own."""
+    name = services.service_of(asked["address"])
+    has_server = name in (services.TELEGRAM, services.SLACK) and "api=" in asked["address"]
+    return bool(name) and bool(asked.get("buttons") or has_server)
+
+
+def _sent_with_buttons(service: Any, asked: dict[str, Any]) -> str:
+    """Send a message in the format of its service, and return why it failed, or nothing."""
+    address = asked["address"]
+    message = ButtonMessage(
+        title=asked["title"],
+        text=asked.get("text") or asked["body"],
+        link=asked.get("link", ""),
+        type=asked["type"],
+        buttons=asked.get("buttons") or {},
+    )
+    try:
+        if chat := services.telegram_chat(address):
+            services.call_telegram(chat, "sendMessage", services.telegram_body(message, chat.chat))
+            return ""
+        if hook := services.slack_hook(address):
+            return _refused(services.post(hook, services.slack_body(message)))
+        url, headers = _ntfy_server(service)
+        errors = (
+            _refused(services.post(url, services.ntfy_body(message, topic), headers=headers))
+            for topic in service.topics
+        )
+        return " ".join(filter(None, errors))
+    except ServiceError as error:
+        return str(error)
+
+
+def _refused(answer: tuple[int, bytes]) -> str:
+    status, body = answer
+    reason = body.decode(errors="replace")[:200].strip()
+    return "" if 200 <= status < 300 else f"The service answered with {status}. {reason}"
+
+
+def _ntfy_server(service: Any) -> tuple[str, list[tuple[str, str]]]:
+    """Return address and headers of the server that Apprise has read from an address of ntfy."""
+    if service.mode == "cloud":
+        url = service.cloud_notify_url
+    else:
+        port = f":{service.port}" if service.port else ""
+        url = f"http{'s' if service.secure else ''}://{service.host}{port}"
+    if service.auth == "token" and service.token:
+        return url, [("Authorization", f"Bearer {service.token}")]
+    if service.user:
+        login = base64.b64encode(f"{service.user}:{service.password or ''}".encode()).decode()
+        return url, [("Authorization", f"Basic {login}")]
+    return url, []
 
 
 # Webhooks, signed as Standard Webhooks asks for: base64 of an HMAC-SHA256 over `id.time.body`.

@@ -16,12 +16,11 @@ from escalation.notifications.routing import (
     ChannelRules,
     LastNotification,
     batches,
-    body_of,
     summary_body,
     summary_title,
-    title_of,
+    text_of,
 )
-from sessions_app.models import Approval, Channel, Incident, Message, Notification, Watch
+from sessions_app.models import Approval, Channel, Cycle, Incident, Message, Notification, Watch
 from sessions_app.redaction.redact import redacted
 
 
@@ -34,6 +33,7 @@ def notify(
     watch: Watch | None = None,
     incident: Incident | None = None,
     approval: Approval | None = None,
+    cycle: Cycle | None = None,
     path: str = "",
 ) -> Notification:
     """Store a notification in the caller's transaction; the worker sends it later."""
@@ -45,6 +45,7 @@ def notify(
         watch=watch,
         incident=incident,
         approval=approval,
+        cycle=cycle,
         path=path,
     )
 
@@ -107,6 +108,7 @@ def _candidate(notification: Notification) -> Candidate:
         severity=max(notification.severity, incident.severity if incident else 0),
         watch=notification.watch_id,
         incident=notification.incident_id,
+        cycle=notification.cycle_id,
         is_drill=bool(drill),
         is_over=approval is not None and not approval.is_waiting,
     )
@@ -143,11 +145,11 @@ def _write(
 ) -> None:
     severity = max(each.severity for each in batch.candidates)
     if not batch.is_summary:
-        [notification] = notifications
+        title, body = text_of(notifications)
         message = Message.objects.create(
             channel=channel,
-            title=title_of(notification),
-            body=body_of(notification),
+            title=title,
+            body=body,
             severity=severity,
             due_at=batch.due_at,
             created_at=now,

@@ -1,7 +1,7 @@
 """Routing of notifications to channels, and the text of messages: pure functions.
 
-Each notification becomes one message. In quiet hours and in bursts, notifications are collected
-into one summary.
+Notifications of one cycle that come together become one message, others one each. In quiet hours
+and in bursts, notifications are collected into one summary.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class Candidate:
     severity: int
     watch: int | None = None
     incident: int | None = None
+    cycle: int | None = None
     is_drill: bool = False
     is_over: bool = False
     """The approval that it requests is decided already."""
@@ -78,7 +79,8 @@ def batches(rules: ChannelRules, candidates: Iterable[Candidate], now: datetime)
     """Return the messages for a channel. `now` is local time, as quiet hours are."""
     last_sent, lately = dict(rules.last_sent), rules.lately
     quiet_end = end_of_quiet(rules.quiet_from, rules.quiet_until, now)
-    singles: list[Batch] = []
+    singles_of: list[list[Candidate]] = []
+    of_cycle: dict[int | None, list[Candidate]] = {}
     held: list[Candidate] = []
     burst: list[Candidate] = []
     for candidate in candidates:
@@ -90,11 +92,17 @@ def batches(rules: ChannelRules, candidates: Iterable[Candidate], now: datetime)
             last_sent[candidate.incident] = LastNotification(candidate.kind, candidate.severity)
         if quiet_end is not None and candidate.severity < Incident.Severity.CRITICAL:
             held.append(candidate)
-        elif lately >= MOST_A_MINUTE:
+        elif lately >= MOST_A_MINUTE and candidate.cycle not in of_cycle:
             burst.append(candidate)
+        elif candidate.cycle in of_cycle:
+            of_cycle[candidate.cycle].append(candidate)
         else:
             lately += 1
-            singles.append(Batch((candidate,), now))
+            together = [candidate]
+            singles_of.append(together)
+            if candidate.cycle is not None:
+                of_cycle[candidate.cycle] = together
+    singles = [Batch(tuple(together), now) for together in singles_of]
     if quiet_end is not None and held:
         singles.append(Batch(tuple(held), quiet_end, is_summary=True))
     if burst:
@@ -168,6 +176,23 @@ def body_of(notification: Notification) -> str:
     kind = Notification.Kind(notification.kind).label
     said = f"{kind[0].upper()}{kind[1:]}, {notification.get_severity_display()}."
     return "\n\n".join(filter(None, [said, cut(clean(notification.text), LONGEST_TEXT)]))
+
+
+def lead(notifications: Sequence[Notification]) -> Notification:
+    """Return the notification that a message is about: an approval first, then the most severe."""
+    return min(notifications, key=lambda one: (one.approval_id is None, -one.severity, one.pk))
+
+
+def text_of(notifications: Sequence[Notification]) -> tuple[str, str]:
+    """Return title and body of a message about one notification, or about those of one cycle."""
+    first = lead(notifications)
+    others = [title_of(one) for one in notifications if one is not first]
+    if not others:
+        return title_of(first), body_of(first)
+    lines = [f"- {one_line(title, LONGEST_LINE)}" for title in others[:LINES_IN_A_SUMMARY]]
+    if left := len(others) - len(lines):
+        lines.append(f"… and {left} more.")
+    return title_of(first), "\n".join([f"{body_of(first)}\n\nIn the same cycle:", *lines])
 
 
 def summary_title(notifications: Sequence[Notification]) -> str:

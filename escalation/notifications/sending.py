@@ -11,7 +11,7 @@ import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -23,7 +23,8 @@ from django.db import transaction
 from django.db.models import F, Q, QuerySet, Sum
 from django.utils import timezone
 
-from escalation.notifications.routing import type_of
+from escalation.notifications.routing import lead, text_of, type_of
+from escalation.notifications.services import ACTING, APPROVE, TELEGRAM, service_of
 from sessions_app.models import Approval, Channel, Incident, Message, Notification, Session
 from sessions_app.redaction.encryption import EncryptedWithAnotherKey, address_of, encrypt_address
 from sessions_app.redaction.redact import redacted
@@ -53,10 +54,26 @@ def look_at(address: str) -> DeliveryResult:
 
 
 def deliver(
-    address: str, *, title: str, body: str, type: str, event: dict[str, Any]
+    address: str,
+    *,
+    title: str,
+    body: str,
+    type: str,
+    event: dict[str, Any],
+    link: str = "",
+    buttons: Mapping[str, str] | None = None,
 ) -> DeliveryResult:
-    """Send a message: as text by Apprise, or as the event to a webhook."""
-    message = {"title": title, "body": body, "type": type, "event": event}
+    """Send a message: as text by Apprise, with buttons to a service that has them, or as the event
+    to a webhook."""
+    message = {
+        "title": title,
+        "body": f"{body}\n\n{link}" if link else body,
+        "text": body,
+        "type": type,
+        "event": event,
+        "link": link,
+        "buttons": dict(buttons or {}),
+    }
     return _asked({"address": address, **message})
 
 
@@ -97,6 +114,8 @@ SWITCHED_OFF = "The channel was switched off before this could be sent."
 
 LinkFor = Callable[[Approval, User], str]
 """Returns the path of a page on which only this account can decide an approval."""
+ButtonsFor = Callable[[Approval, Channel, str], Mapping[str, str]]
+"""Returns what the buttons of an approval carry at a service: a path, at Telegram the data."""
 
 
 def ordinary_link(approval: Approval, user: User) -> str:
@@ -104,16 +123,22 @@ def ordinary_link(approval: Approval, user: User) -> str:
     return ""
 
 
+def no_buttons(approval: Approval, channel: Channel, service: str) -> Mapping[str, str]:
+    return {}
+
+
 def channels_with_due(now: datetime) -> list[int]:
     rows = _due(now).filter(channel__enabled=True).order_by()
     return list(rows.values_list("channel", flat=True).distinct())
 
 
-def send_due(channel_pk: int, link_for: LinkFor = ordinary_link) -> int:
+def send_due(
+    channel_pk: int, link_for: LinkFor = ordinary_link, buttons_for: ButtonsFor = no_buttons
+) -> int:
     """Send the due messages of a channel until one fails, and return how many were sent."""
     sent = 0
     while message := _claim_next(channel_pk):
-        if not _send(message, link_for):
+        if not _send(message, link_for, buttons_for):
             break
         sent += 1
     return sent
@@ -161,21 +186,27 @@ def _claim(message: Message, now: datetime) -> bool:
     return bool(claimed)
 
 
-def _send(message: Message, link_for: LinkFor) -> bool:
-    told = list(message.notifications.select_related("approval")[:2])
-    if _is_moot(told):
-        _claimed(message).update(state=Message.State.FAILED, error=MOOT)
-        return True
+def _send(message: Message, link_for: LinkFor, buttons_for: ButtonsFor) -> bool:
+    told = list(message.notifications.select_related("approval", "watch").order_by("pk"))
+    if told and not message.is_summary:
+        current = [each for each in told if not _is_moot(each)]
+        if not current:
+            _claimed(message).update(state=Message.State.FAILED, error=MOOT)
+            return True
+        if len(current) < len(told):
+            told, message.title, message.body = current, *text_of(current)
     channel = Channel.objects.select_related("owner").filter(pk=message.channel_id).first()
     if channel is None:
         return False  # removed, with its messages
-    kinds = list(message.notifications.values_list("kind", flat=True).distinct())
     try:
+        address = address_of(channel)
         answer = deliver(
-            address_of(channel),
+            address,
             title=message.title,
-            body=f"{message.body}\n\n{_address(channel, told, link_for)}",
-            type=type_of(message.severity, kinds),
+            body=message.body,
+            link=_link(message, channel, told, link_for),
+            buttons=_buttons(message, channel, told, service_of(address), buttons_for),
+            type=type_of(message.severity, [each.kind for each in told]),
             event=event_of(message),
         )
     except EncryptedWithAnotherKey as error:
@@ -204,7 +235,7 @@ SUMMARY, DIGEST, TEST = "summary", "digest", "test"
 def event_of(message: Message) -> dict[str, Any]:
     """Return a message as the event that a webhook gets. A retry has the same id."""
     related = message.notifications.select_related("watch", "incident__watch", "approval")
-    told = [_event(notification) for notification in related]
+    told = [_event(notification) for notification in related.order_by("pk")]
     if len(told) == 1 and not message.is_summary:
         return {**told[0], "id": f"msg_{message.pk}"}
     return {
@@ -258,18 +289,44 @@ def _page(path: str) -> str:
     return f"{settings.CLAUDEOPS_URL.rstrip('/')}/{path.lstrip('/')}"
 
 
-def _is_moot(told: list[Notification]) -> bool:
-    if len(told) != 1 or told[0].approval is None:
-        return False
-    return not told[0].approval.is_waiting
+def _is_moot(notification: Notification) -> bool:
+    return notification.approval is not None and not notification.approval.is_waiting
 
 
-def _address(channel: Channel, told: list[Notification], link_for: LinkFor) -> str:
+def _approval_in(message: Message, told: list[Notification]) -> Approval | None:
+    """Return the one approval that a message requests; a summary leads to the Overview."""
+    asked = [each.approval for each in told if each.approval is not None]
+    return asked[0] if len(asked) == 1 and not message.is_summary else None
+
+
+def _link(message: Message, channel: Channel, told: list[Notification], link_for: LinkFor) -> str:
     """Return the address of the page. A link for one account is made here and never stored."""
-    path = told[0].path if len(told) == 1 else ""
-    if len(told) == 1 and told[0].approval and channel.owner:
-        path = link_for(told[0].approval, channel.owner) or path
-    return _page(path)
+    approval = _approval_in(message, told)
+    if approval and channel.owner and (path := link_for(approval, channel.owner)):
+        return _page(path)
+    return _page(lead(told).path if told and not message.is_summary else "")
+
+
+def _buttons(
+    message: Message,
+    channel: Channel,
+    told: list[Notification],
+    service: str,
+    buttons_for: ButtonsFor,
+) -> Mapping[str, str]:
+    """Return the buttons of an approval, for the only reader of a channel.
+
+    A button that acts at once needs the whole command in the message.
+    """
+    approval = _approval_in(message, told)
+    if approval is None or channel.owner is None or not service:
+        return {}
+    buttons = dict(buttons_for(approval, channel, service))
+    if service in ACTING and clean(approval.command) not in message.body:
+        buttons.pop(APPROVE, None)
+    if service == TELEGRAM:
+        return buttons
+    return {answer: _page(path) for answer, path in buttons.items()}
 
 
 @transaction.atomic

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 State, Status = Approval.State, Session.Status
+REJECTED = "Rejected: it does not run."
 
 
 def approve(approval: Approval, *, by: User, way: str = "", note: str = "") -> Approval:
@@ -62,6 +63,22 @@ def reject(approval: Approval, *, by: User, way: str = "", note: str) -> Approva
                 f"Tier {approval.session.tier} does not run. {approval.answer_text}",
             )
     return approval
+
+
+def press(pressed: approvals.Press) -> str:
+    """Answers by a button in a message. Returns what follows. Raises OperationRefused."""
+    approval, by, state, way, _channel = pressed
+    if state == State.APPROVED:
+        return what_follows(approve(approval, by=by, way=way))
+    where = Approval.Way(way).label
+    reject(approval, by=by, way=way, note=f"Rejected with the button {where}.")
+    return REJECTED
+
+
+def what_follows(approval: Approval) -> str:
+    if approval.kind == Approval.Kind.TIER:
+        return f"Approved: Tier {approval.session.tier} is queued."
+    return "Approved: the command runs as soon as its session has seen it."
 
 
 def plan(approval: Approval, *, by: User) -> Session:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,13 +16,23 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.crypto import salted_hmac
+from django.utils.crypto import constant_time_compare, salted_hmac
 
 from escalation.errors import OperationRefused, RefusalCode
+from escalation.notifications import services
 from escalation.notifications.outbox import notify
 from sessions_app.access.roles import Right, may, refusal
 from sessions_app.history.claims import ReportItem, read_report
-from sessions_app.models import Approval, Cycle, Incident, MetricTotal, Notification, Session
+from sessions_app.models import (
+    Approval,
+    Channel,
+    Cycle,
+    Incident,
+    MetricTotal,
+    Notification,
+    Session,
+)
+from sessions_app.models.installation import moment_text
 from sessions_app.models.session import EventKind
 from sessions_app.redaction.redact import redacted, redacted_data
 from sessions_app.text import one_line
@@ -291,13 +303,23 @@ def tell_people(approval: Approval) -> None:
     notify(
         Notification.Kind.APPROVAL_WANTED,
         f"{cycle.subject}: {_wanted(approval)}",
-        text="\n".join(filter(None, (approval.why, approval.plan))),
+        text="\n".join(filter(None, (approval.why, *_asked_for(approval), approval.plan))),
         severity=incident.severity if incident else Incident.Severity.WARNING,
         watch=cycle.watch,
         incident=incident,
         approval=approval,
+        cycle=cycle,
         path=approval.get_absolute_url(),
     )
+
+
+def _asked_for(approval: Approval) -> list[str]:
+    """Returns what an answer is about, whole: a button may be pressed on the message alone."""
+    lines = []
+    if approval.kind == Approval.Kind.COMMAND:
+        lines = [f"Command: {approval.command}", f"In: {approval.cwd}" if approval.cwd else ""]
+        lines.append(f"Grants: {', '.join(approval.grants)}" if approval.grants else "")
+    return [*lines, f"Without an answer until {moment_text(approval.expires_at)}: no."]
 
 
 def _wanted(approval: Approval) -> str:
@@ -363,6 +385,74 @@ def link_for(approval: Approval, user: User) -> str:
     """Returns the path of the link, without the address of the installation."""
     token = signing.dumps({"approval": approval.pk, "user": user.pk}, salt=SALT)
     return reverse("web:approval_link", args=[token])
+
+
+BUTTON_SALT = "escalation.supervisor.approvals.button"
+ANSWERS = {services.APPROVE: State.APPROVED, services.REJECT: State.REJECTED}
+WAYS = {services.NTFY: Approval.Way.NTFY, services.TELEGRAM: Approval.Way.TELEGRAM}
+SIGNATURE_BYTES = 16
+_BUTTON = re.compile(r"([ar])\.([1-9][0-9]{0,17})\.([1-9][0-9]{0,17})\.([\w-]{22})", re.ASCII)
+
+
+class Press(NamedTuple):
+    """Press of a button in a message: an answer by the only reader of a channel."""
+
+    approval: Approval
+    user: User
+    state: str
+    way: str
+    channel: int
+
+
+def buttons_for(approval: Approval, channel: Channel, service: str) -> dict[str, str]:
+    """Returns what the buttons of a message carry: at Telegram the data, otherwise a path.
+
+    Slack has no button that acts without an address that Slack can reach: its buttons open the
+    page of the link.
+    """
+    if channel.owner is None:
+        return {}
+    if service not in WAYS:
+        page = link_for(approval, channel.owner)
+        return {answer: f"{page}?answer={answer}" for answer in ANSWERS}
+    way = WAYS[service]
+    tokens = {name: _button(approval, channel, state, way) for name, state in ANSWERS.items()}
+    if service == services.TELEGRAM:
+        return tokens
+    return {name: reverse("web:approval_button", args=[token]) for name, token in tokens.items()}
+
+
+def _button(approval: Approval, channel: Channel, state: str, way: str) -> str:
+    """Returns a token of at most 64 characters, the most that a button of Telegram carries. It
+    holds for one person, channel, command and time, and for one answer."""
+    facts = "\0".join(
+        (
+            *(way, state, str(channel.pk), str(channel.owner_id), str(approval.pk)),
+            *(approval.kind, approval.fingerprint, approval.command),
+            str(approval.expires_at.timestamp()),
+        )
+    )
+    digest = salted_hmac(BUTTON_SALT, facts, algorithm="sha256").digest()[:SIGNATURE_BYTES]
+    signed = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+    return f"{state[0]}.{approval.pk}.{channel.pk}.{signed}"
+
+
+def pressed(token: str, way: str) -> Press | None:
+    """Reads the token of a button. Returns None if it is forged, meant for another service, or if
+    the channel is off or has another reader now."""
+    found = _BUTTON.fullmatch(token)
+    if found is None:
+        return None
+    related = Approval.objects.select_related("session__cycle__watch", "decided_by")
+    approval = related.filter(pk=int(found[2])).first()
+    channels = Channel.objects.select_related("owner").filter(pk=int(found[3]), enabled=True)
+    channel = channels.exclude(owner=None).first()
+    if approval is None or channel is None or channel.owner is None:
+        return None
+    state = State.APPROVED if found[1] == "a" else State.REJECTED
+    if not constant_time_compare(_button(approval, channel, state, way), token):
+        return None
+    return Press(approval, channel.owner, state, way, channel.pk)
 
 
 def opened(token: str) -> Link | None:

@@ -235,6 +235,7 @@ def tell_reached(session: Session, reached: Reached) -> None:
             severity=Incident.Severity.WARNING,
             text=reached.reason,
             watch=session.cycle.watch,
+            cycle=session.cycle,
             path=path,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import cast
 
 from django.contrib import messages
@@ -13,7 +14,8 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from escalation.errors import OperationRefused
 from escalation.supervisor import approval_answers as answers
@@ -152,9 +154,32 @@ def by_link(request: HttpRequest, token: str) -> HttpResponse:
         "may_see": may(link.user, Right.SEE_OUTPUT),
         "objection": approvals.objection_to(link.approval, link.user),
         "said": said,
+        "prefers_rejection": request.GET.get("answer") == REJECT,
         "went_well": went_well,
     }
     return render(request, "web/approval_link.html", context)
+
+
+@csrf_exempt
+@login_not_required
+@never_cache
+@require_POST
+def by_button(request: HttpRequest, token: str) -> HttpResponse:
+    """Takes the press of a button of ntfy, whose signed address holds for one answer of one person.
+
+    Whoever only opens the address changes nothing.
+    """
+    pressed = approvals.pressed(token, Approval.Way.NTFY)
+    if pressed is None:
+        return _plain("This button is not valid: answer on the page.", HTTPStatus.NOT_FOUND)
+    try:
+        return _plain(answers.press(pressed), HTTPStatus.OK)
+    except OperationRefused as refused:
+        return _plain(str(refused), HTTPStatus.CONFLICT)
+
+
+def _plain(text: str, status: HTTPStatus) -> HttpResponse:
+    return HttpResponse(f"{text}\n", content_type="text/plain; charset=utf-8", status=status)
 
 
 def _answered_on_page(request: HttpRequest, pk: int, answer: str) -> HttpResponse:
@@ -172,16 +197,10 @@ def _said(
         match answer:
             case "approve":
                 answers.approve(approval, by=user, way=way, note=note)
-                return _what_follows(approval), True
+                return answers.what_follows(approval), True
             case "reject":
                 answers.reject(approval, by=user, way=way, note=note)
-                return "Rejected: it does not run.", True
+                return answers.REJECTED, True
     except OperationRefused as refused:
         return str(refused), False
     return UNCLEAR, False
-
-
-def _what_follows(approval: Approval) -> str:
-    if approval.kind == Approval.Kind.TIER:
-        return f"Approved: Tier {approval.session.tier} is queued."
-    return "Approved: the command runs as soon as its run has seen it."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,12 +18,14 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from escalation.notifications import sending
+from escalation.notifications import sending, services
+from escalation.notifications.services import ButtonMessage
 from escalation.queue import installation_lock
 from sessions_app.access.admin_site import KnownChoices
 from sessions_app.access.permissions import acting, needs
 from sessions_app.access.roles import Right
-from sessions_app.models import Channel, Message
+from sessions_app.models import Channel, Message, TelegramBot
+from sessions_app.redaction.encryption import EncryptedWithAnotherKey, address_of
 
 ADDRESS_FIELDS = ("encrypted_address", "service")
 BOTH_OR_NONE = "Quiet hours have a start and an end: give both, or none."
@@ -70,8 +73,8 @@ class ChannelForm(forms.ModelForm):  # type: ignore[type-arg]
             "watches": "None ticked: all of them.",
             "quiet_until": "Local time. Only critical notifications are sent before that.",
             "digest_at": "Local time. Empty: none.",
-            "owner": "An approval is then requested with a link for this account. Leave it empty "
-            "for a channel that several people read.",
+            "owner": "Buttons and links of approvals then answer in the name of this account. "
+            "Leave it empty for a channel that several people read.",
             "digest_when_quiet": "",
         }
         field_classes = {"watches": KnownChoices}
@@ -192,6 +195,94 @@ SERVICES = {
 }
 
 
+# What a request for approval looks like, made by the functions that make the messages.
+
+SAMPLE = ButtonMessage(
+    title="shop: may `docker restart web` run?",
+    text="A restart needs approval.\nCommand: docker restart web\n"
+    "web answers 502 since 02:14: its connection pool is exhausted.",
+    link="https://…/approvals/12/",
+    type="warning",
+    buttons=dict.fromkeys((services.APPROVE, services.REJECT), "…"),
+)
+AT_ONCE = (
+    "The buttons answer at once, in the name of the one person who reads the channel, once, and "
+    "until the approval expires. A channel of several people gets the link alone."
+)
+NOTES = {
+    "ntfy": f"{AT_ONCE} The phone has to reach this dashboard.",
+    "telegram": f"{AT_ONCE} They need a private chat with the bot, and nothing reachable from "
+    "outside: the worker asks Telegram for answers.",
+    "slack": "The buttons open a page that asks again, for the one person who reads the channel. A "
+    "channel of several people gets the link alone.",
+    "webhook": "Signed as Standard Webhooks describes.",
+}
+BY_LINK = (
+    "The link leads to the page; for a channel that one person reads, to one that needs no login."
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Preview:
+    label: str
+    title: str
+    text: str
+    buttons: tuple[str, ...] = ()
+    link: str = ""
+    note: str
+    is_code: bool = False
+
+
+def preview_of(name: str) -> Preview:
+    """Return what a message looks like at a service; an unknown one gets text."""
+    label = SERVICES[name].label if name in SERVICES else "Any service"
+    note = NOTES.get(name, BY_LINK)
+    title, text, link = SAMPLE.title, SAMPLE.text, SAMPLE.link
+    match name:
+        case "ntfy":
+            body = services.ntfy_body(SAMPLE, "")
+            buttons = tuple(act["label"] for act in body["actions"])
+            return Preview(
+                label=label, title=body["title"], text=body["message"], buttons=buttons, note=note
+            )
+        case "telegram":
+            [row] = services.telegram_body(SAMPLE, 0)["reply_markup"]["inline_keyboard"]
+            buttons = tuple(button["text"] for button in row)
+            return Preview(
+                label=label, title=title, text=text, buttons=buttons, link=link, note=note
+            )
+        case "slack":
+            header, _section, acts = services.slack_body(SAMPLE)["blocks"]
+            buttons = tuple(one["text"]["text"] for one in acts["elements"])
+            return Preview(
+                label=label, title=header["text"]["text"], text=text, buttons=buttons, note=note
+            )
+        case "webhook":
+            event: dict[str, Any] = {"type": "approval.requested", "version": sending.EVENT_VERSION}
+            event |= {"title": title, "severity": "warning", "watch": "shop", "approval": 12}
+            event |= {"text": text, "links": {"page": link}}
+            shown = json.dumps(event, indent=2, ensure_ascii=False)
+            return Preview(label=label, title="", text=shown, note=note, is_code=True)
+    return Preview(label=label, title=title, text=text, link=link, note=note)
+
+
+def service_name(channel: Channel) -> str:
+    """Return the name of a channel's service in SERVICES, or an empty string."""
+    shown = channel.service.lower().replace("e-mail", "mail")
+    return next((name for name in SERVICES if shown.startswith(name)), "")
+
+
+def trouble_with_answers(channel: Channel) -> str:
+    """Return why Telegram could not be asked for pressed buttons lately, if so."""
+    try:
+        chat = services.telegram_chat(address_of(channel))
+    except EncryptedWithAnotherKey:
+        return ""
+    if chat is None:
+        return ""
+    return TelegramBot.objects.filter(number=chat.bot).values_list("error", flat=True).first() or ""
+
+
 class ServiceForm(ChannelForm):
     """Form of a new channel, with the fields of its service in place of an address."""
 
@@ -240,11 +331,13 @@ def show_channels(request: HttpRequest, form: ServiceForm) -> HttpResponse:
     """Render the list, with the errors of a form that was refused."""
     waiting = Count("messages", filter=Q(messages__state=Message.State.WAITING))
     rows = Channel.objects.annotate(waiting=waiting).order_by("name")
+    service = next((name for name, one in SERVICES.items() if one is form.service), "")
     context = {
         "channels": rows.prefetch_related("watches"),
         "form": form,
         "services": SERVICES.items(),
-        "service": next((name for name, one in SERVICES.items() if one is form.service), ""),
+        "service": service,
+        "preview": preview_of(service),
         "zone": timezone.get_current_timezone_name(),
     }
     return render(request, "web/channels.html", context, status=_status(form))
@@ -254,6 +347,8 @@ def show_channel(request: HttpRequest, channel: Channel, form: ChannelForm) -> H
     context = {
         "channel": channel,
         "form": form,
+        "preview": preview_of(service_name(channel)),
+        "trouble": trouble_with_answers(channel),
         "messages_sent": channel.messages.all()[:MESSAGES_SHOWN],
         "zone": timezone.get_current_timezone_name(),
     }

@@ -158,10 +158,11 @@ actions = [
     path("drills/", drills.start_drill, name="start_drill"),
 ]
 
-# Called by other systems, with a token in the address or in the body.
+# Called by other systems and by buttons in messages, with a token in the address or in the body.
 from_outside = [
     path("in/<str:token>", ingress.deliver, name="deliver"),
     path("in/<str:token>/<path:rest>", ingress.deliver, name="deliver_below"),
+    path("approvals/button/<str:token>/", approvals.by_button, name="approval_button"),
     path("v2/enqueue", ingress.enqueue, name="enqueue"),
 ]
 

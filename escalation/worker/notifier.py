@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from escalation.notifications import digest, outbox, sending
 from escalation.notifications.outbox import notify
-from escalation.supervisor.approvals import link_for
+from escalation.supervisor.approvals import buttons_for, link_for
 from escalation.supervisor.conclude import due_pings, send_ping
 from sessions_app.models import Incident, Notification, WorkerHeartbeat
 from sessions_app.models.installation import shared_now
@@ -99,7 +99,7 @@ class Notifier:
                 digest.write_due()
             outbox.pass_on()
             for channel in sending.channels_with_due(timezone.now()):
-                self._begin(channel, partial(sending.send_due, channel, link_for))
+                self._begin(channel, partial(sending.send_due, channel, link_for, buttons_for))
             if cycles := due_pings():
                 self._begin(PINGS, partial(_send_pings, cycles))
         except Exception:

@@ -39,6 +39,7 @@ from escalation.sandbox.setup import sandbox_of_installation
 from escalation.worker.health import INSTEAD_OF_ROOT, RUNS_AS_ROOT, runs_as_root
 from escalation.worker.notifier import TIMEOUT_AT_THE_END, Notifier
 from escalation.worker.schedules import ensure_housekeeping
+from escalation.worker.telegram import LOOK_SECONDS, TelegramThread
 from sessions_app.archive.encryption_key import check_keys
 from sessions_app.models import Session, WorkerHeartbeat
 from sessions_app.models.installation import shared_now
@@ -192,6 +193,8 @@ def run_worker() -> None:
     notifier.start()
     probes = threading.Thread(target=ProbeThread().work_until, args=(stop,), daemon=True)
     probes.start()
+    telegram = threading.Thread(target=TelegramThread().work_until, args=(stop,), daemon=True)
+    telegram.start()
     threading.Thread(target=_judge_deliveries_until, args=(stop,), daemon=True).start()
     while not stop.wait(SENTINEL_CHECK_SECONDS):
         if not cluster.sentinel.is_alive():
@@ -207,6 +210,7 @@ def run_worker() -> None:
     asking.join(ASK_SECONDS * 4)
     notifier.join(TIMEOUT_AT_THE_END)
     probes.join(TIMEOUT_AT_THE_END)
+    telegram.join(LOOK_SECONDS)
     connections.close_all()
 
 

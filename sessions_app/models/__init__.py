@@ -15,7 +15,7 @@ from sessions_app.models.installation import (
     SandboxProof,
     WorkerHeartbeat,
 )
-from sessions_app.models.notification import Channel, Message, Notification
+from sessions_app.models.notification import Channel, Message, Notification, TelegramBot
 from sessions_app.models.probe import (
     HeartbeatPing,
     Maintenance,
@@ -78,6 +78,7 @@ __all__ = [
     "Source",
     "Transcript",
     "TranscriptChunk",
+    "TelegramBot",
     "Watch",
     "WorkerHeartbeat",
 ]

@@ -46,6 +46,8 @@ class Approval(models.Model):
         LINK = "link", "by the link in a message"
         TERMINAL = "terminal", "in a terminal"
         ADMIN = "admin", "in the admin"
+        NTFY = "ntfy", "in ntfy"
+        TELEGRAM = "telegram", "in Telegram"
         START = "start", "by the confirmed start"
 
     LONGEST_NOTE = 1_000

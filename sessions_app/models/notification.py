@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
 from sessions_app.models.approval import Approval
+from sessions_app.models.cycle import Cycle
 from sessions_app.models.fields import OutsideCharField, OutsideTextField
 from sessions_app.models.incident import Incident
 from sessions_app.models.watch import Watch
@@ -40,6 +43,14 @@ class Notification(models.Model):
     watch = models.ForeignKey(Watch, on_delete=models.SET_NULL, null=True, blank=True)
     incident = models.ForeignKey(Incident, on_delete=models.CASCADE, null=True, blank=True)
     approval = models.ForeignKey(Approval, on_delete=models.CASCADE, null=True, blank=True)
+    cycle = models.ForeignKey(
+        Cycle,
+        on_delete=models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="Notifications of one cycle that come together are one message.",
+    )
     title = OutsideCharField(max_length=200)
     text = OutsideTextField(blank=True)
     path = models.CharField(max_length=300, blank=True, help_text="Page that shows it.")
@@ -151,3 +162,21 @@ class Message(models.Model):
 
     def __str__(self) -> str:
         return f"{self.title} ({self.get_state_display()})"
+
+
+class TelegramBot(models.Model):
+    """Bot whose buttons are asked for, and the worker that asks until a time.
+
+    Telegram answers one program alone. Another worker takes over when the time is up.
+    """
+
+    LENGTH = timedelta(seconds=60)
+
+    number = models.BigIntegerField(unique=True, help_text="First part of the token: no secret.")
+    next_update = models.BigIntegerField(default=0, help_text="Updates before it were processed.")
+    holder = models.CharField(max_length=300, blank=True)
+    until = models.DateTimeField(default=timezone.now)
+    error = OutsideCharField(max_length=500, blank=True)
+
+    def __str__(self) -> str:
+        return f"bot {self.number}"

@@ -84,6 +84,7 @@ PAGES = {
     "web:deliver": STRANGER,
     "web:deliver_below": STRANGER,
     "web:enqueue": STRANGER,
+    "web:approval_button": STRANGER,
     "web:overview": VIEWER,
     "web:start": VIEWER,
     "web:first_watch": APPROVER,
@@ -218,6 +219,7 @@ RECORD = (
     *("pauseswitch", "ratelimit", "workerheartbeat"),
     *("probe", "probechange", "probesum", "probelease", "probeproposal"),
     *("heartbeatping", "maintenance"),
+    "telegrambot",
 )
 QUEUE = ("schedule", "success", "failure", "ormq")
 

@@ -122,3 +122,98 @@ def mail_server() -> Iterator[Mailbox]:
         yield mailbox
     finally:
         controller.stop()
+
+
+class BotApi(ThreadingHTTPServer):
+    """Answers as Telegram's Bot API does: updates that were not confirmed, errors as JSON."""
+
+    daemon_threads = True
+    block_on_close = False
+    token = "123456789:AABBCCDDEEFFaabbccddeeff"
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.updates: list[dict[str, Any]] = []
+        self.errors: dict[str, tuple[int, dict[str, Any]]] = {}
+        """Answers of methods that fail."""
+        self.hangs = threading.Event()
+        self.released = threading.Event()
+        super().__init__(("127.0.0.1", 0), _Bot)
+
+    def address(self, chat: int | str) -> str:
+        return f"tgram://{self.token}/{chat}?api={self.url}"
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def said(self, method: str) -> list[dict[str, Any]]:
+        return [params for name, params in self.calls if name == method]
+
+    def press(self, data: str, *, chat: int, person: int | None = None, number: int = 1) -> None:
+        """Let a person press a button."""
+        self.updates.append(
+            {
+                "update_id": 700 + number,
+                "callback_query": {
+                    "id": f"query-{number}",
+                    "from": {"id": person or chat, "is_bot": False, "first_name": "Grace"},
+                    "message": {
+                        "message_id": 41,
+                        "date": 1_790_000_000,
+                        "chat": {"id": chat, "type": "private"},
+                        "text": "shop: may it run?",
+                    },
+                    "chat_instance": "1",
+                    "data": data,
+                },
+            }
+        )
+
+
+class _Bot(BaseHTTPRequestHandler):
+    server: BotApi
+
+    def do_POST(self) -> None:
+        params = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        _, token, method = self.path.split("/")
+        self.server.calls.append((method, params))
+        if self.server.hangs.is_set():
+            self.server.released.wait(30)
+        if token != f"bot{self.server.token}":
+            return self._answer(404, {"ok": False, "error_code": 404, "description": "Not Found"})
+        if method in self.server.errors:
+            status, error = self.server.errors[method]
+            return self._answer(status, {"ok": False, "error_code": status, **error})
+        result: Any = True
+        if method == "getUpdates":
+            since = params.get("offset", 0)
+            found = [one for one in self.server.updates if one["update_id"] >= since]
+            self.server.updates[:] = found
+            result = found[: params.get("limit", 100)]
+        if method == "sendMessage":
+            result = {"message_id": 41, "chat": {"id": params["chat_id"]}}
+        return self._answer(200, {"ok": True, "result": result})
+
+    def _answer(self, status: int, body: dict[str, Any]) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps(body).encode())
+
+    def log_message(self, *_arguments: object) -> None:
+        """Log nothing."""
+
+
+@contextmanager
+def bot_api() -> Iterator[BotApi]:
+    server = BotApi()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.released.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()

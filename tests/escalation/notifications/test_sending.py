@@ -11,7 +11,8 @@ import time_machine
 from cryptography.fernet import Fernet
 from django.utils import timezone
 
-from escalation.notifications import sending
+from escalation.notifications import outbox, sending
+from escalation.notifications.routing import title_of
 from escalation.notifications.sending import (
     BACK_OFF,
     MOOT,
@@ -82,7 +83,7 @@ def test_a_message_ends_with_the_address_of_its_page(carried):
 
     send_due(message.channel_id)
 
-    assert carried[0]["body"].endswith("\n\nhttps://ops.example.org/incidents/7/")
+    assert carried[0]["link"] == "https://ops.example.org/incidents/7/"
 
 
 def test_a_summary_ends_with_the_address_of_the_overview(carried):
@@ -91,7 +92,7 @@ def test_a_summary_ends_with_the_address_of_the_overview(carried):
 
     send_due(message.channel_id)
 
-    assert carried[0]["body"].endswith("\n\nhttps://ops.example.org/")
+    assert carried[0]["link"] == "https://ops.example.org/"
 
 
 def wanted(**channel) -> Message:
@@ -113,8 +114,40 @@ def test_an_owner_gets_a_personal_link_that_is_not_stored(carried):
 
     send_due(message.channel_id, lambda approval, user: f"/for/{user.username}/{approval.pk}/")
 
-    assert "https://ops.example.org/for/ada/" in carried[0]["body"]
+    assert carried[0]["link"].startswith("https://ops.example.org/for/ada/")
     assert "/for/ada/" not in read(message).body
+
+
+def test_notifications_of_one_cycle_are_one_message(carried):
+    """An incident and the approval that its cycle asks for, without what was decided meanwhile."""
+    channel, approval = ChannelFactory(), ApprovalFactory()
+    cycle = approval.session.cycle
+    opened = NotificationFactory(cycle=cycle, title="web is down", path="/incidents/7/")
+    db = NotificationFactory(cycle=cycle, title="db is down", path="/incidents/8/")
+    NotificationFactory(cycle=CycleFactory(), title="mail is down")
+    NotificationFactory(
+        kind=Notification.Kind.APPROVAL_WANTED,
+        incident=None,
+        cycle=cycle,
+        approval=approval,
+        title="may Tier 3 start?",
+        path="/ordinary/",
+    )
+
+    outbox.pass_on()
+    first, second = channel.messages.order_by("pk")
+    assert first.title.endswith("may Tier 3 start?")
+    assert [line for line in first.body.splitlines() if line.startswith("- ")] == [
+        f"- {title_of(opened)}",
+        f"- {title_of(db)}",
+    ]
+    assert second.title.endswith("mail is down")
+
+    Approval.objects.update(state=Approval.State.REJECTED)
+    send_due(channel.pk)
+    assert [out["title"] for out in carried] == [title_of(opened), second.title]
+    assert carried[0]["link"] == "https://ops.example.org/incidents/7/"
+    assert "Tier 3" not in carried[0]["body"]
 
 
 def test_without_an_owner_the_address_is_that_of_the_page(carried):
@@ -122,7 +155,7 @@ def test_without_an_owner_the_address_is_that_of_the_page(carried):
 
     send_due(message.channel_id, lambda approval, user: "/for/somebody/")
 
-    assert carried[0]["body"].endswith("/ordinary/")
+    assert carried[0]["link"].endswith("/ordinary/")
 
 
 def test_a_message_for_a_decided_approval_is_not_sent(carried):

@@ -9,8 +9,8 @@ from django.urls import reverse
 
 from escalation.notifications import sending
 from escalation.notifications.sending import DeliveryResult
-from escalation.web.channels import SERVICES
-from sessions_app.models import Channel, Message
+from escalation.web.channels import SERVICES, preview_of
+from sessions_app.models import Channel, Message, TelegramBot
 from sessions_app.redaction.encryption import address_of
 from sessions_app.redaction.redact import redacted
 from tests.escalation.notifications.post_offices import webhook
@@ -272,3 +272,26 @@ def test_only_accounts_that_manage_keys_see_the_page(client):
     client.force_login(user_with("approver"))
 
     assert "/channels/" not in client.get("/").content.decode()
+
+
+def test_each_service_shows_what_a_message_looks_like(operator_client):
+    buttons = {"ntfy": ["Approve", "Reject", "Open"], "telegram": ["Approve", "Reject"]}
+    buttons["slack"] = ["Approve…", "Reject…", "Open"]
+    for name in SERVICES:
+        preview = preview_of(name)
+        page = operator_client.get("/channels/", {"service": name}).content.decode()
+        assert preview.label in page
+        assert "docker restart web" in page
+        assert list(preview.buttons) == buttons.get(name, [])
+        assert page.count('<span class="chip">') == len(preview.buttons)
+
+
+def test_a_channel_says_that_pressed_buttons_do_not_arrive(operator_client):
+    channel = ChannelFactory(address="tgram://123456789:AABB_cc-dd/42", service="Telegram")
+    TelegramBot.objects.create(number=123456789, error="Telegram answered with 409: Conflict")
+
+    page = operator_client.get(f"/channels/{channel.pk}/").content.decode()
+
+    assert "Telegram answered with 409: Conflict" in page
+    assert "AABB_cc-dd" not in page
+    assert "Telegram: a request for approval" in page

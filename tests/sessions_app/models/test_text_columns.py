@@ -39,6 +39,7 @@ from sessions_app.models import (
     Session,
     SessionEvent,
     Source,
+    TelegramBot,
     Watch,
 )
 from sessions_app.models.fields import OutsideCharField, OutsideJSONField, OutsideTextField, fitted
@@ -128,12 +129,14 @@ NOT_SHORTENED = {
     },
     "ProbeChange": {"why_held": OWN},
     "ProbeLease": {"host": VALIDATED},
+    "TelegramBot": {"holder": OWN},
     "Maintenance": dict.fromkeys(("service", "reason"), VALIDATED),
 }
 UNBOUNDED_WITHOUT_OUTSIDE_TEXT = {("SearchText", "text")}
 
 MAKE: dict[type[models.Model], Callable[[], models.Model]] = {
     RunText: lambda: RunText.objects.create(session=SessionFactory()),
+    TelegramBot: lambda: TelegramBot(number=1),
     RateLimit: lambda: RateLimit(pk=RateLimit.THE_ONE),
     Approval: ApprovalFactory,
     Change: ChangeFactory,
