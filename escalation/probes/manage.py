@@ -11,6 +11,7 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 
 from escalation.errors import OperationRefused, RefusalCode
 from escalation.probes.targets import BadTarget, check_target, checked_options
@@ -139,6 +140,41 @@ def start_maintenance(
     except ValidationError as bad:
         raise OperationRefused(RefusalCode.INVALID_CHOICE, " ".join(bad.messages)) from bad
     window.save()
+    return window
+
+
+def moment_in(text: str) -> datetime | None:
+    """Reads `2026-11-22 03:00` on the clock of the installation; nothing if there is no text.
+
+    Raises OperationRefused for another text and for a time that is over.
+    """
+    if not text.strip():
+        return None
+    try:
+        found = parse_datetime(text.strip())
+        at = timezone.make_aware(found) if found and timezone.is_naive(found) else found
+    except (ValueError, OverflowError):
+        at = None
+    if at is None:
+        raise OperationRefused(
+            RefusalCode.INVALID_CHOICE, f"{text!r} is not a time: write it like 2026-11-22 03:00."
+        )
+    if at < timezone.now() - timedelta(minutes=1):
+        raise OperationRefused(
+            RefusalCode.INVALID_CHOICE, f"{text} is over: name the next time that it begins."
+        )
+    return at
+
+
+def cancel_maintenance(watch: Watch, number: int) -> Maintenance:
+    """Removes one window of a watch, also a planned one. Raises OperationRefused."""
+    window = Maintenance.objects.filter(watch=watch, pk=number).first()
+    if window is None:
+        raise OperationRefused(
+            RefusalCode.NOT_FOUND, f"{watch.name} has no maintenance window {number}."
+        )
+    window.delete()
+    window.pk = number
     return window
 
 

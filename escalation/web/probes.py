@@ -28,6 +28,7 @@ from escalation.web.responses import HtmxRequest, wants_fragment
 from sessions_app.access.permissions import acting, needs
 from sessions_app.access.roles import Right, note_added, note_changed, note_removed
 from sessions_app.models import HeartbeatPing, Maintenance, Probe, ProbeSum, Watch
+from sessions_app.models.installation import moment_text
 from sessions_app.redaction.redact import redacted
 
 ONE_IN = timedelta(seconds=1)
@@ -272,6 +273,7 @@ def start_maintenance(request: HttpRequest, pk: int) -> HttpResponse:
         window = manage.start_maintenance(
             watch,
             service=request.POST.get("service", ""),
+            starts_at=manage.moment_in(request.POST.get("at", "")),
             seconds=manage.seconds_in(duration) if duration else None,
             is_weekly=request.POST.get("weekly") == "on",
             reason=request.POST.get("reason", ""),
@@ -281,14 +283,24 @@ def start_maintenance(request: HttpRequest, pk: int) -> HttpResponse:
         messages.warning(request, str(refused))
     else:
         note_added(request.user, window)
-        messages.success(request, f"{watch.name} is in maintenance: failures start nothing.")
+        told = f"{watch.name} is in maintenance: failures start nothing."
+        if not window.holds_now:
+            told = f"Maintenance of {watch.name} is planned from {moment_text(window.starts_at)}."
+        messages.success(request, told)
     return redirect("web:probes", pk)
 
 
 @acting(Right.HANDLE_INCIDENTS)
 def end_maintenance(request: HttpRequest, pk: int) -> HttpResponse:
-    watch = get_object_or_404(Watch, pk=pk)
+    """Ends what holds now, or removes the window that the form names."""
+    watch, number = get_object_or_404(Watch, pk=pk), request.POST.get("window", "")
     try:
+        if number.isascii() and number.isdecimal() and len(number) < 19:
+            note_changed(
+                request.user, manage.cancel_maintenance(watch, int(number)), "Removed the window."
+            )
+            messages.success(request, f"The window of {watch.name} was removed.")
+            return redirect("web:probes", pk)
         for window in manage.end_maintenance(watch):
             note_changed(request.user, window, "Ended.")
     except OperationRefused as refused:

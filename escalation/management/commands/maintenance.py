@@ -22,14 +22,16 @@ class Command(TerminalCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True)
-        start = verbs.add_parser("start", help="from now on")
+        start = verbs.add_parser("start", help="from now on, or from a time")
         start.add_argument("watch")
         start.add_argument("--service", default="", help="only this service")
         start.add_argument("--for", dest="duration", help="like 30m; without it, until `end`")
+        start.add_argument("--at", default="", help="when it begins, like '2026-11-22 03:00'")
         start.add_argument("--weekly", action="store_true", help="repeat every week at this time")
         start.add_argument("--reason", default="")
         end = verbs.add_parser("end", help="end all that hold now")
         end.add_argument("watch")
+        end.add_argument("--window", type=int, metavar="N", help="remove this one, also a planned")
         listed = verbs.add_parser("list")
         for verb in (start, end, listed):
             verb.add_argument("--json", action="store_true", help="print it as JSON")
@@ -53,11 +55,15 @@ def _windows(options: dict[str, Any]) -> list[Maintenance]:
                 manage.start_maintenance(
                     watch_named(options["watch"]),
                     service=options["service"],
+                    starts_at=manage.moment_in(options["at"]),
                     seconds=manage.seconds_in(duration) if duration else None,
                     is_weekly=options["weekly"],
                     reason=options["reason"],
                 )
             ]
+        case "end" if options["window"] is not None:
+            watch = watch_named(options["watch"])
+            return [manage.cancel_maintenance(watch, options["window"])]
         case "end":
             return manage.end_maintenance(watch_named(options["watch"]))
         case _:
@@ -68,13 +74,14 @@ def _line(window: Maintenance) -> str:
     what = f"{window.watch.name}/{window.service}" if window.service else window.watch.name
     until = f" until {moment_text(window.ends_at)}" if window.ends_at else " until it is ended"
     weekly = ", every week" if window.is_weekly else ""
-    now = ", now" if window.holds_now else ""
+    now = ", now" if window.holds_now else f" (window {window.pk})"
     reason = f": {window.reason}" if window.reason else ""
     return clean(f"{what}: from {moment_text(window.starts_at)}{until}{weekly}{now}{reason}")
 
 
 def _as_data(window: Maintenance) -> dict[str, Any]:
     return {
+        "window": window.pk,
         "watch": window.watch.name,
         "service": window.service or None,
         "starts_at": iso(window.starts_at),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from django.core.management import call_command
+from django.utils import timezone
 
 from escalation.errors import RefusalCode
 from sessions_app.models import Maintenance, Probe, Watch
@@ -162,6 +164,23 @@ def test_maintenance_is_started_listed_and_ended(said, shop):
     assert [one.holds_now for one in Maintenance.objects.all()] == [False, False]
     with command_refused(RefusalCode.NOT_FOUND):
         call_command("maintenance", "end", "shop")
+
+
+def test_a_window_is_planned_and_removed(said, shop):
+    begins = timezone.localtime() + timedelta(days=2)
+    words = ("--for", "2h", "--weekly", "--at", begins.strftime("%Y-%m-%d %H:%M"))
+    [window] = json.loads(said("maintenance", "start", "shop", *words, "--json"))
+    assert (window["holds_now"], window["is_weekly"]) == (False, True)
+    assert Maintenance.objects.get().holds(begins + timedelta(days=7, hours=1))
+    for wrong in ("soon", "2020-01-01 10:00", "2026-13-40 99:00"):
+        with command_refused(RefusalCode.INVALID_CHOICE):
+            call_command("maintenance", "start", "shop", "--for", "1h", "--at", wrong)
+    with command_refused(RefusalCode.NOT_FOUND):
+        call_command("maintenance", "end", "shop", "--window", "999")
+
+    said("maintenance", "end", "shop", "--window", str(window["window"]))
+
+    assert not Maintenance.objects.exists()
 
 
 def test_a_weekly_window_without_an_end_is_refused():

@@ -17,6 +17,7 @@ from escalation.probes import store
 from escalation.probes.kinds import CommandSandboxPool
 from escalation.probes.loop import ProbeLoop
 from escalation.probes.results import Result
+from escalation.supervisor.cycles import wake as real_wake
 from sessions_app.models import (
     Cycle,
     HeartbeatPing,
@@ -166,10 +167,9 @@ def test_a_heartbeat_that_was_called_before_the_clock_was_set_back_becomes_late_
 def test_a_change_that_the_database_refuses_is_stored_once_it_takes_it(watch, monkeypatch):
     a_probe(watch, fail_after=1)
     refused: list[int] = []
-    real = store.wake
 
-    def wake(*words: Any) -> Any:
-        woken = real(*words)
+    def wake(watch: Watch, facts: Any) -> Any:
+        woken = real_wake(watch, facts)
         if len(refused) < 3:
             refused.append(1)
             raise OperationalError("database is locked")

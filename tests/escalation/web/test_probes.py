@@ -177,6 +177,22 @@ def test_maintenance_is_started_and_ended_on_the_page(operator_client, watch):
     assert Maintenance.windows_of(watch) == []
 
 
+def test_maintenance_is_planned_and_removed_on_the_page(operator_client, watch):
+    start = f"/watches/{watch.pk}/maintenance/start/"
+    for wrong in ("soon", "2020-01-01T10:00"):
+        operator_client.post(start, {"for": "1h", "at": wrong})
+    begins = timezone.localtime() + timedelta(days=1)
+    operator_client.post(start, {"for": "1h", "at": begins.strftime("%Y-%m-%dT%H:%M")})
+
+    [window] = Maintenance.windows_of(watch)
+    assert (window.holds_now, window.holds(begins + timedelta(minutes=5))) == (False, True)
+    page = operator_client.get(f"/watches/{watch.pk}/probes/").content.decode()
+    assert f'name="window" value="{window.pk}"' in page
+    for _time in range(2):
+        operator_client.post(f"/watches/{watch.pk}/maintenance/end/", {"window": window.pk})
+    assert Maintenance.windows_of(watch) == []
+
+
 def test_a_weekly_window_without_an_end_is_refused(operator_client, watch):
     operator_client.post(f"/watches/{watch.pk}/maintenance/start/", {"for": "", "weekly": "on"})
 
