@@ -162,6 +162,39 @@ def accept_first(watch: Watch, *, by: str, moved: bool = False) -> None:
         _accept(watch, read_manifest(Path(watch.workdir)), by)
 
 
+def write_first(watch: Watch, text: str, *, by: str) -> Manifest:
+    """Write the manifest of a watch that has none, and accept it. Raise OperationRefused.
+
+    Nothing is overwritten, and no link is followed: an agent may write in the directory.
+    """
+    text = text.replace("\r\n", "\n").strip()
+    if not text or len(text) > MANIFEST_LENGTH:
+        raise OperationRefused(
+            RefusalCode.TEXT_TOO_LONG,
+            f"Nothing was saved: {MANIFEST_NAME} takes 1 to {MANIFEST_LENGTH:,} characters.",
+        )
+    new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    try:
+        directory = os.open(watch.workdir, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with open(os.open(MANIFEST_NAME, new, 0o644, dir_fd=directory), "w") as file:
+                file.write(f"{text}\n")
+        finally:
+            os.close(directory)
+    except FileExistsError:
+        raise OperationRefused(
+            RefusalCode.MANIFEST_CHANGED,
+            f"Nothing was saved: there is a {MANIFEST_NAME} in {watch.workdir} by now.",
+        ) from None
+    except OSError as error:
+        raise OperationRefused(
+            RefusalCode.MANIFEST_CHANGED,
+            f"{MANIFEST_NAME} could not be written in {watch.workdir}: {error.strerror}. Copy the "
+            "text into the file by hand.",
+        ) from None
+    return _accept(watch, read_manifest(Path(watch.workdir)), by)
+
+
 def accept_seen(watch: Watch, *, seen: str, by: str) -> Manifest:
     """Accept the text that a person has seen, by its token. Raise OperationRefused."""
     current = manifest_of_watch(watch)

@@ -81,6 +81,7 @@ actions = [
     path("watches/<int:pk>/edit/", watches.edit_watch, name="edit_watch"),
     path("watches/<int:pk>/remove/", watches.remove_watch, name="remove_watch"),
     path("watches/<int:pk>/manifest/", watches.accept_manifest, name="accept_manifest"),
+    path("watches/<int:pk>/manifest/save/", watches.save_manifest, name="save_manifest"),
     path("start/watch/", start.first_watch, name="first_watch"),
     path("watches/<int:pk>/run/", watches.run_watch, name="run_watch"),
     path("watches/<int:pk>/pause/", watches.pause_watch, name="pause_watch"),

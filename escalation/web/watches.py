@@ -32,6 +32,7 @@ from escalation.run.manifest import (
     accept_first,
     accept_seen,
     manifest_of_watch,
+    write_first,
 )
 from escalation.supervisor import cycles
 from escalation.supervisor.cooldowns import (
@@ -45,6 +46,7 @@ from escalation.supervisor.cooldowns import (
 )
 from escalation.supervisor.successors import RunChoice
 from escalation.tiers import get_tier
+from escalation.web.autonomy import load_autonomy
 from escalation.web.changes import DiffLine, diff_lines
 from escalation.web.overview import InboxRow, row_of
 from escalation.web.responses import HtmxRequest, back_or_to, wants_fragment
@@ -55,6 +57,7 @@ from sessions_app.access.roles import Right, note_added, note_changed, note_remo
 from sessions_app.costs.spending import WatchCosts, costs_of_watch
 from sessions_app.history.header_status import HeaderStatus, load_header_status
 from sessions_app.models import Approval, Change, Cycle, Incident, ServiceState, Session, Watch
+from sessions_app.models.autonomy import BY_HAND, AutonomyLevel
 from sessions_app.models.incident import KEPT
 from sessions_app.models.watch import MANIFEST_NAME, read_ask_rules
 from sessions_app.redaction.redact import redacted
@@ -266,19 +269,40 @@ def _unresolved() -> dict[int | None, int]:
 GROUPS: dict[str, tuple[str, ...]] = {
     "What it looks after": ("name", "workdir", "instructions"),
     "When it runs": ("interval_minutes", "cron"),
-    "How far it goes": ("max_tier", "dry_run", "approval", "ask", "grants"),
-    "What it may use": (
-        *("budget_day_usd", "restarts_allowed", "restart_hours"),
-        *("redeployments_allowed", "redeployment_hours"),
-    ),
+    "What it may spend": ("budget_day_usd",),
 }
+ADVANCED = (
+    *("max_tier", "dry_run", "approval", "ask", "grants", "restarts_allowed", "restart_hours"),
+    *("redeployments_allowed", "redeployment_hours"),
+)
+"""Fields behind "Advanced"; the first three are what an autonomy level sets."""
+NOT_A_LEVEL = "by-hand"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LevelChoice:
+    """An autonomy level in the form, with what it would have done lately."""
+
+    value: str
+    label: str
+    meaning: str
+    would: str = ""
+
+
 NOT_SPELLED = {"spellcheck": "false", "autocapitalize": "none", "autocomplete": "off"}
 
 
 class WatchForm(forms.ModelForm):  # type: ignore[type-arg]
+    """Settings of a watch. A changed autonomy level sets the fields that it is a name for."""
+
+    autonomy = forms.ChoiceField(
+        required=False,
+        choices=[(level, level.label) for level in AutonomyLevel] + [(NOT_A_LEVEL, NOT_A_LEVEL)],
+    )
+
     class Meta:
         model = Watch
-        fields = [name for names in GROUPS.values() for name in names]
+        fields = [*(name for names in GROUPS.values() for name in names), *ADVANCED]
         labels = {
             "interval_minutes": "Minutes between two cycles",
             "cron": "Or a cron expression",
@@ -293,7 +317,13 @@ class WatchForm(forms.ModelForm):  # type: ignore[type-arg]
         help_texts = {
             "workdir": "Where its runs work, like /srv/shop.",
             "cron": "For example 0 3 * * * for every night at three. If given, it wins.",
-            "max_tier": "The page of its autonomy shows what each level would have done.",
+            "max_tier": "The highest tier that a cycle may reach.",
+            "approval": "Tiers that start after a person has approved them. Examples: 3 for Tier 3 "
+            "alone, 2,3 for both, none for none.",
+            "ask": "They run after a person has approved them, in addition to those of the tier. "
+            "Example: Bash(docker restart:*) Bash(git push:*)",
+            "grants": "In addition to those of the tier; a minus takes one away. Example: "
+            "write:/srv/app read:/home/me/app -ssh",
             "restarts_allowed": "",
             "redeployments_allowed": "",
         }
@@ -307,6 +337,38 @@ class WatchForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"label_suffix": "", **options})
+        self.fields["autonomy"].initial = self.instance.autonomy_level or NOT_A_LEVEL
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        if level := self.new_level:
+            self.instance.set_autonomy_level(level)
+            cleaned |= {name: getattr(self.instance, name) for name in Watch.AUTONOMY_FIELDS}
+        return cleaned
+
+    @property
+    def new_level(self) -> AutonomyLevel | None:
+        """Returns the level that was chosen, if it is another one than before."""
+        chosen = self.cleaned_data.get("autonomy", "")
+        is_new = "autonomy" in self.changed_data and chosen in list(AutonomyLevel)
+        return AutonomyLevel(chosen) if is_new else None
+
+    @property
+    def changed_fields(self) -> list[str]:
+        """Returns the fields of the watch to be saved."""
+        own = {name for name in self.changed_data if name != "autonomy"}
+        return sorted(own | set(Watch.AUTONOMY_FIELDS if self.new_level else ()))
+
+    @property
+    def level(self) -> str:
+        return str(self["autonomy"].value() or "")
+
+    def advanced(self) -> list[BoundField]:
+        return [self[name] for name in ADVANCED]
+
+    @property
+    def advanced_is_open(self) -> bool:
+        return self.level == NOT_A_LEVEL or any(name in self.errors for name in ADVANCED)
 
     def groups(self) -> Iterator[tuple[str, list[BoundField]]]:
         for title, names in GROUPS.items():
@@ -315,8 +377,9 @@ class WatchForm(forms.ModelForm):  # type: ignore[type-arg]
     @property
     def what_changed(self) -> str:
         """Returns the labels of the changed fields, for the log."""
-        labels = (str(self.fields[name].label or name) for name in self.changed_data)
-        return f"Changed: {', '.join(labels)}." if self.changed_data else "Nothing was changed."
+        changed = [name for name in self.changed_data if name != "autonomy" or self.new_level]
+        labels = (str(self.fields[name].label or name) for name in changed)
+        return f"Changed: {', '.join(labels)}." if changed else "Nothing was changed."
 
 
 NOT_TAKEN = 422
@@ -379,8 +442,23 @@ def watch_removal(request: HttpRequest, pk: int) -> HttpResponse:
 def show_form(request: HttpRequest, form: WatchForm, watch: Watch | None = None) -> HttpResponse:
     """Renders the form of a new or existing watch, with the errors of a refused one."""
     status = NOT_TAKEN if form.is_bound and form.errors else 200
-    context = {"form": form, "watch": watch, "zone": zone()}
+    levels = _level_choices(watch)
+    context = {"form": form, "watch": watch, "zone": zone(), "levels": levels}
     return render(request, "web/watch_form.html", context, status=status)
+
+
+def _level_choices(watch: Watch | None) -> tuple[LevelChoice, ...]:
+    would = {row.step: row.would.sentence for row in load_autonomy(watch).steps} if watch else {}
+    levels = (
+        LevelChoice(
+            value=level, label=level.label, meaning=level.meaning, would=would.get(level, "")
+        )
+        for level in AutonomyLevel
+    )
+    by_hand = LevelChoice(
+        value=NOT_A_LEVEL, label=BY_HAND, meaning="The settings under Advanced hold as they are."
+    )
+    return (*levels, by_hand)
 
 
 def zone() -> str:
@@ -414,7 +492,7 @@ def edit_watch(request: HttpRequest, pk: int) -> HttpResponse:
         watch = get_object_or_404(Watch, pk=pk)
         form = WatchForm(request.POST, instance=watch)
         if is_valid := form.is_valid():
-            watch.save(update_fields=form.changed_data)
+            watch.save(update_fields=form.changed_fields)
             note_changed(request.user, watch, form.what_changed)
             moved = form.initial["workdir"] != watch.workdir
             accept_first(watch, by=request.user.get_username(), moved=moved)
@@ -445,6 +523,25 @@ def accept_manifest(request: HttpRequest, pk: int) -> HttpResponse:
             "begins from now on.",
         )
     return redirect(watch)
+
+
+@acting(Right.CHANGE_WATCHES)
+def save_manifest(request: HttpRequest, pk: int) -> HttpResponse:
+    """Writes the drafted CLAUDE-OPS.md into the working directory, and accepts it."""
+    try:
+        with installation_lock():
+            watch = get_object_or_404(Watch, pk=pk)
+            write_first(watch, request.POST.get("text", ""), by=request.user.get_username())
+            note_changed(request.user, watch, f"Wrote and accepted {MANIFEST_NAME}.")
+    except OperationRefused as refused:
+        messages.warning(request, str(refused))
+    else:
+        messages.success(
+            request,
+            f"{MANIFEST_NAME} of {watch.name} is saved and accepted. Every conversation that "
+            "begins from now on starts with it.",
+        )
+    return redirect(f"{watch.get_absolute_url()}#manifest")
 
 
 @acting(Right.CHANGE_WATCHES)

@@ -141,6 +141,7 @@ PAGES = {
     "web:link_account": ADMIN,
     "web:disable_account": ADMIN,
     "web:enable_account": ADMIN,
+    "web:save_manifest": APPROVER,
     "web:channels": ADMIN,
     "web:channel": ADMIN,
     "web:add_channel": ADMIN,

@@ -13,6 +13,7 @@ from django_q.models import Schedule
 
 from escalation.run.manifest import accept_first, manifest_of_watch
 from sessions_app.models import Cycle, Manifest, Watch
+from sessions_app.models.autonomy import AutonomyLevel
 from tests.factories import CycleFactory, WatchFactory
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
@@ -90,6 +91,64 @@ def test_an_edit_changes_the_fields_and_the_schedule(operator_client, form, watc
     assert Schedule.objects.get(watch=watch).cron == "0 3 * * *"
     assert "Or a cron expression" in LogEntry.objects.get().change_message
     assert said(response).startswith("shop: Changed:")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "policy"),
+    [
+        ("safe", (2, False, "3")),
+        ("look", (2, True, "2")),
+        ("by-hand", (2, True, "2")),
+        ("", (2, True, "2")),
+    ],
+)
+def test_only_another_level_of_autonomy_replaces_the_advanced_settings(
+    operator_client, form, watch, chosen, policy
+):
+    Watch.objects.filter(pk=watch.pk).update(approval="3")
+    own = {**form, "max_tier": "2", "dry_run": "on", "approval": "2"}
+
+    operator_client.post(
+        reverse("web:edit_watch", args=[watch.pk]),
+        {**own, **({"autonomy": chosen} if chosen else {})},
+    )
+
+    watch.refresh_from_db()
+    assert (watch.max_tier, watch.dry_run, watch.approval) == policy
+
+
+def test_the_form_begins_with_autonomy_and_what_each_level_would_have_done(operator_client, watch):
+    page = operator_client.get(reverse("web:watch_settings", args=[watch.pk])).content.decode()
+
+    assert page.count('type="radio" name="autonomy"') == len(AutonomyLevel) + 1
+    assert page.index('name="autonomy"') < page.index('name="name"')
+    assert "In the last 7 days" in page
+
+
+def test_a_drafted_manifest_is_saved_once_and_accepted(operator_client, watch, workdir):
+    url, file = reverse("web:save_manifest", args=[watch.pk]), workdir / "CLAUDE-OPS.md"
+
+    operator_client.post(url, {"text": "# shop\r\nThe shop."})
+    second = operator_client.post(url, {"text": "other"})
+
+    assert file.read_text() == "# shop\nThe shop.\n"
+    assert Manifest.objects.get(watch=watch).text == file.read_text()
+    assert "Nothing was saved" in said(second)
+
+
+@pytest.mark.parametrize("text", ["", "x" * 20_001])
+def test_an_empty_or_too_long_manifest_is_not_saved(operator_client, watch, workdir, text):
+    operator_client.post(reverse("web:save_manifest", args=[watch.pk]), {"text": text})
+
+    assert not (workdir / "CLAUDE-OPS.md").exists()
+
+
+def test_a_manifest_is_not_saved_through_a_link(operator_client, watch, workdir, tmp_path):
+    (workdir / "CLAUDE-OPS.md").symlink_to(tmp_path / "elsewhere")
+
+    operator_client.post(reverse("web:save_manifest", args=[watch.pk]), {"text": "# shop"})
+
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_an_invalid_edit_changes_nothing(operator_client, form, watch):
