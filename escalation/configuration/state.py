@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import time
@@ -17,7 +18,7 @@ from django.utils.crypto import salted_hmac
 from escalation.alerts.decision import read_routes
 from escalation.configuration import plan
 from escalation.configuration.declaration import NONE, SEVERITIES
-from escalation.configuration.plan import Address, Kind, Secret, State, Step
+from escalation.configuration.plan import Action, Address, Kind, Secret, State, Step
 from sessions_app.models import (
     AppliedDeclaration,
     Channel,
@@ -250,8 +251,43 @@ def compared_window(window: Maintenance) -> dict[str, Any]:
 # A watch beside the file that it came from.
 
 
-def drift_of(watch: Watch) -> tuple[AppliedDeclaration, tuple[Step, ...]] | None:
-    """Return what a watch was applied from and what was changed since; None if from no file."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Drift:
+    """The file that a watch came from, and what was changed since."""
+
+    record: AppliedDeclaration
+    steps: tuple[Step, ...]
+
+    @property
+    def sentence(self) -> str:
+        """State in one line, for pages and terminals."""
+        state = "in step with" if not self.steps else "changed since it was applied from"
+        return f"from git, {state} {self.record.file}"
+
+    @property
+    def lines(self) -> list[str]:
+        """Changes since, one on each line: what the file says, and what is there now."""
+        return [line for step in self.steps for line in _lines(step)]
+
+    @property
+    def way_back(self) -> str:
+        """Command that takes the changes back."""
+        prune = any(step.action == Action.ADD for step in self.steps)
+        return f"claudeops apply {shlex.quote(self.record.file)}{' --prune' if prune else ''}"
+
+
+def _lines(step: Step) -> Iterator[str]:
+    if step.action == Action.ADD:
+        yield f"{step.address} was added"
+    elif step.action == Action.REMOVE:
+        yield f"{step.address} was removed"
+    for one in step.fields if step.action == Action.CHANGE else ():
+        before, after = plan.value_text(one.before), plan.value_text(one.after)
+        yield f"{step.address}, {one.name}: {before} → {after}"
+
+
+def drift_of(watch: Watch) -> Drift | None:
+    """Compare a watch with the file that it was applied from; None if from no file."""
     record = AppliedDeclaration.objects.filter(kind=Kind.WATCH, name=watch.name).first()
     if record is None:
         return None
@@ -266,7 +302,7 @@ def drift_of(watch: Watch) -> tuple[AppliedDeclaration, tuple[Step, ...]] | None
         for address, words in now.items()
         if address in applied or not is_single(address, words)
     }
-    return record, plan.drift(applied, compared)
+    return Drift(record=record, steps=plan.drift(applied, compared))
 
 
 def is_single(address: Address, words: Mapping[str, Any]) -> bool:

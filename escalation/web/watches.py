@@ -23,6 +23,7 @@ from django.views.decorators.vary import vary_on_headers
 
 from escalation.command_policy import grants as known_grants
 from escalation.command_policy.understanding import EVERYTHING
+from escalation.configuration import state
 from escalation.errors import OperationRefused, RefusalCode
 from escalation.queue import installation_lock
 from escalation.run.manifest import (
@@ -406,6 +407,7 @@ def watch(request: HtmxRequest, pk: int) -> HttpResponse:
     if fragment:
         return render(request, "web/_watch_update.html", context)
     context |= {
+        "drift": state.drift_of(found),
         "cooldowns": cooldowns_now(found),
         "grants": grants_table(found.grants),
         "house_rules": house_rules(found, [row.state.name for row in page.services]),

@@ -13,6 +13,7 @@ from django.core.exceptions import ValidationError
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone
 
+from escalation.configuration.state import drift_of
 from escalation.errors import OperationRefused, RefusalCode
 from escalation.management.arguments import (
     NOTHING_WATCHED,
@@ -36,7 +37,9 @@ from sessions_app.access.roles import Right, may, note_changed, refusal
 from sessions_app.history.autonomy import recorded_wishes, what_if
 from sessions_app.models import Cycle, RateLimit, Watch
 from sessions_app.models.autonomy import AutonomyLevel
+from sessions_app.models.installation import moment_text
 from sessions_app.models.watch import MANIFEST_NAME
+from sessions_app.redaction.redact import redacted
 from sessions_app.text import json_text
 from sessions_app.tiers import LOWEST_TIER, tier_choices, tier_numbers
 
@@ -85,6 +88,7 @@ def show_lines(watch: Watch) -> Iterator[str]:
     if watch.hosts:
         yield f"  hosts         {' or '.join(watch.hosts.split())}"
     yield f"  manifest      {manifest_words(watch, manifest_of_watch(watch))}"
+    yield from _configuration_lines(watch)
     yield f"  grants        {watch.grants or 'as the tiers have them'}"
     for tier, words in enumerate(_open_by_tier(watch), start=1):
         yield f"    Tier {tier}      {words}"
@@ -104,6 +108,18 @@ def show_lines(watch: Watch) -> Iterator[str]:
         said = cycle.result_text
         when = timezone.localtime(cycle.created_at)
         yield f"  {cycle.pk:<6} {when:%Y-%m-%d %H:%M} {said}. {cycle.outcome_reason}".rstrip(". ")
+
+
+def _configuration_lines(watch: Watch) -> Iterator[str]:
+    """Compare a watch from git with its file; nothing for other watches."""
+    drift = drift_of(watch)
+    if drift is None:
+        return
+    by = f"{moment_text(drift.record.applied_at)}, by {drift.record.applied_by}"
+    yield f"  configuration {drift.sentence} ({by})"
+    yield from (f"    {redacted(line)}" for line in drift.lines)
+    if drift.steps:
+        yield f"    back to it  {drift.way_back}"
 
 
 def manifest_words(watch: Watch, current: CurrentManifest) -> str:
@@ -169,6 +185,7 @@ def watch_as_data(watch: Watch) -> dict[str, Any]:
         "enabled": watch.enabled,
         "grants": watch.grants,
         "manifest": _manifest_as_data(watch),
+        "configuration": _configuration_as_data(watch),
         "hosts": watch.hosts.split(),
         "ask": watch.ask,
         "max_tier": watch.max_tier,
@@ -196,6 +213,17 @@ def _manifest_as_data(watch: Watch) -> dict[str, Any]:
         "waits": current.waits if is_here else watch.manifest_waits,
         "accepted_by": current.accepted_by or None,
         "accepted_at": current.accepted_at,
+    }
+
+
+def _configuration_as_data(watch: Watch) -> dict[str, Any] | None:
+    drift = drift_of(watch)
+    return drift and {
+        "file": drift.record.file,
+        "applied_at": drift.record.applied_at,
+        "applied_by": drift.record.applied_by,
+        "in_step": not drift.steps,
+        "drift": [redacted(line) for line in drift.lines],
     }
 
 

@@ -90,7 +90,7 @@ ROUTER = '[watches.shop.probes.router]\nservice = "router"\ntcp = "127.0.0.1:8"\
 def steps_since(watch):
     found = state.drift_of(Watch.objects.get(pk=watch.pk))
     assert found is not None
-    return found[1]
+    return found.steps
 
 
 def names(data):
@@ -337,6 +337,28 @@ def test_drift_tells_what_was_changed_since(write, run):
         ("add", "by-page"),
     ]
     assert state.drift_of(WatchFactory()) is None
+
+
+def test_page_and_command_tell_the_drift_and_the_way_back(write, run, client, anna, capsys):
+    path = write(shop=SHOP + ROUTER)
+    run(path, "--yes")
+    watch = Watch.objects.get()
+    client.force_login(anna)
+    in_step = client.get(watch.get_absolute_url()).content.decode()
+
+    Probe.objects.update(target="127.0.0.1:7")
+    changed = client.get(watch.get_absolute_url()).content.decode()
+    call_command("watch", "show", "shop", "--json")
+    data = json.loads(capsys.readouterr().out)["configuration"]
+
+    file = str(path / "shop.toml")
+    assert f"In step with <code>{file}</code>" in in_step
+    assert f"claudeops apply {file}</code>" in changed
+    assert "claudeops apply" not in in_step
+    assert (data["file"], data["applied_by"], data["in_step"]) == (file, "anna", False)
+    assert data["drift"] == ['probe shop/router, tcp: "127.0.0.1:8" → "127.0.0.1:7"']
+    run(path, "--yes")
+    assert steps_since(watch) == ()
 
 
 def test_start_applies_the_files_of_the_setting(write, anna, settings, capsys, monkeypatch):
