@@ -13,7 +13,7 @@ from typing import Any, cast
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.models import User
-from django.db.models import Count, DecimalField, F, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models import Count, DecimalField, Exists, F, OuterRef, Q, QuerySet, Subquery, Sum
 from django.forms import BoundField
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -57,7 +57,16 @@ from sessions_app.access.permissions import acting, needs
 from sessions_app.access.roles import Right, note_added, note_changed, note_removed
 from sessions_app.costs.spending import WatchCosts, costs_of_watch
 from sessions_app.history.header_status import HeaderStatus, load_header_status
-from sessions_app.models import Approval, Change, Cycle, Incident, ServiceState, Session, Watch
+from sessions_app.models import (
+    AppliedDeclaration,
+    Approval,
+    Change,
+    Cycle,
+    Incident,
+    ServiceState,
+    Session,
+    Watch,
+)
 from sessions_app.models.autonomy import BY_HAND, AutonomyLevel
 from sessions_app.models.incident import KEPT
 from sessions_app.models.watch import MANIFEST_NAME, read_ask_rules
@@ -79,6 +88,7 @@ def watches_with_news() -> QuerySet[Watch, Any]:
         newest_change=Subquery(changes.values("pk")[:1]),
         newest_session=Subquery(sessions.values("pk")[:1]),
         newest_status=Subquery(sessions.values("status")[:1]),
+        is_from_git=Exists(AppliedDeclaration.objects.filter(kind="watch", name=OuterRef("name"))),
     )
 
 
@@ -407,7 +417,7 @@ def watch(request: HtmxRequest, pk: int) -> HttpResponse:
     if fragment:
         return render(request, "web/_watch_update.html", context)
     context |= {
-        "drift": state.drift_of(found),
+        "drift": state.drift_of(found) if found.is_from_git else None,
         "cooldowns": cooldowns_now(found),
         "grants": grants_table(found.grants),
         "house_rules": house_rules(found, [row.state.name for row in page.services]),

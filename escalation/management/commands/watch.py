@@ -218,7 +218,9 @@ def _manifest_as_data(watch: Watch) -> dict[str, Any]:
 
 def _configuration_as_data(watch: Watch) -> dict[str, Any] | None:
     drift = drift_of(watch)
-    return drift and {
+    if drift is None:
+        return None
+    return {
         "file": drift.record.file,
         "applied_at": drift.record.applied_at,
         "applied_by": drift.record.applied_by,

@@ -60,7 +60,7 @@ EXPECTED = {
     "health": LOGIN + GLANCE + 7 + DATABASE_SIZE,
     "autonomy": LOGIN + GLANCE + 4,
     "watches": LOGIN + GLANCE + 4,
-    "watch": LOGIN + GLANCE + 9,
+    "watch": LOGIN + GLANCE + 8,
     "watch_remedies": LOGIN + GLANCE + 4,
     "remedy": LOGIN + GLANCE + 5,
     "probes": LOGIN + GLANCE + 8,
