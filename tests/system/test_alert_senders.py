@@ -32,6 +32,7 @@ groups:
         labels: {service: web, severity: critical}
         annotations: {summary: "web does not answer"}
 """
+PROPOSED = {"service": "web", "kind": "command", "target": "curl -f http://127.0.0.1:1/"}
 ROUTE = """
 route: {receiver: claudeops, group_wait: 0s, group_interval: 1s, repeat_interval: 2s}
 """
@@ -113,6 +114,12 @@ def _added(installation: Installation, name: str, kind: str, watch: str) -> dict
     return found
 
 
+def _proposed(installation: Installation) -> list[str]:
+    """Targets of the probes that are offered to a person, with those of the report alone."""
+    listed = installation.manage("probe", "proposals", "--watch", "shop", "--json")
+    return [one["target"] for one in json.loads(listed.stdout) if one["session"]]
+
+
 def incidents(installation: Installation) -> list[tuple[str, str, int]]:
     return installation.rows(
         "SELECT watch_name, cause, healthy_cycles FROM sessions_app_incident ORDER BY watch_name"
@@ -152,6 +159,7 @@ def chain_of_shop() -> Scenario:
     down = a_report(needed=True, reason="web does not answer", services=(("web", "down"),))
     fixed = a_report(services=(("web", "healthy"),), actions=(("created web.up", "succeeded"),))
     fixed["actions_taken"][0]["service"] = "web"
+    fixed["probes"] = [{**PROPOSED, "why": "No probe had noticed it."}]
     replies: tuple[dict[str, Any], ...] = (
         {"say": "I pass on.", "report": down},
         {"say": "I start web.", "run": "touch web.up"},
@@ -209,6 +217,8 @@ def test_real_senders_go_the_whole_chain_once(migrated, senders, tmp_path):
     ) == [("alert", "agent")]
     tiers = migrated.rows("SELECT tier, status FROM sessions ORDER BY id")
     assert [row for row in tiers if row[1] != "interrupted"] == [(1, "escalated"), (2, "completed")]
+    assert _proposed(migrated) == [PROPOSED["target"]]
+    assert len(migrated.rows("SELECT id FROM sessions_app_probe")) == 1
     assert migrated.rows("SELECT count(*) FROM sessions_app_refuseddeliveries") == [(0,)]
 
 

@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.urls import reverse
 
 from escalation.web import urls
-from sessions_app.models import Session, WorkerHeartbeat
+from sessions_app.models import ProbeProposal, Session, WorkerHeartbeat
 from tests.devtools.benchmarks.pages import pages
 from tests.factories import (
     ApprovalFactory,
@@ -15,6 +15,8 @@ from tests.factories import (
     IncidentFactory,
     MessageFactory,
     NotificationFactory,
+    RemedyFactory,
+    RemedyRunFactory,
     SourceFactory,
     UserFactory,
 )
@@ -35,6 +37,11 @@ def fill_every_page(session: Session, words: str = "web") -> None:
     incident.events.create(kind="did_not_hold", text=words, session=session)
     NotificationFactory(title=words[:200], text=words, incident=incident)
     MessageFactory(channel=ChannelFactory(), title=words[:200], body=words, error=words[:300])
+    watch = session.cycle.watch
+    row = {"service": words[:200], "kind": "command", "target": words[:500], "why": words[:300]}
+    ProbeProposal.objects.create(watch=watch, session=session, key="a", **row)
+    RemedyRunFactory(remedy=RemedyFactory(watch=watch, undo="back"), by_name=words[:200])
+    SourceFactory(kind="generic", sample={"summary": words, "id": words})
     source = SourceFactory()
     alert = {"service": words[:200], "summary": words[:300]}
     source.deliveries.create(size=1, became=words[:300], content=[{**alert, "state": "firing"}])

@@ -70,7 +70,7 @@ from escalation.run.recorder import Recorder
 from escalation.notifications import outbox, sending
 from escalation.web.urls import actions as urlpatterns
 from sessions_app.models.session import IllegalTransition
-from sessions_app.models import Probe, Remedy
+from sessions_app.models import Probe, ProbeProposal, Remedy
 from sessions_app.redaction.encryption import (encrypt_address)
 setup_test_environment()
 # No process of Apprise is started and nothing is sent.
@@ -159,6 +159,12 @@ probes = dict(zip(finished, made(Probe, [
          token=f"probe-{{place}}")
     for place, cycle in finished.items()
 ])))
+proposed = ("web", "tcp", "127.0.0.1:19")
+key = ProbeProposal.key_of(*proposed)
+made(ProbeProposal, [
+    dict(zip(("service", "kind", "target"), proposed), watch=cycle.watch, key=key)
+    for cycle in finished.values()
+])
 numbers = {{
     "probes": numbers_of(probes),
     "remedies": numbers_of(remedies),
@@ -174,6 +180,7 @@ numbers = {{
 routes = {{str(route.name): str(route.pattern) for route in urlpatterns}}
 form = {{
     **{{"request": "Why?", "confirm": "on", "reason": "fire", "stop_running": "on", "for": "1h"}},
+    "key": key,
     **{{"note": "seen", "to": "operator", "answer": "approve", "step": "safe"}},
     **{{"workdir": "/tmp", "interval_minutes": "90", "max_tier": "2", "restarts_allowed": "2"}},
     **{{"address": ADDRESS, "least_severity": "2"}},
@@ -272,6 +279,7 @@ seen = {
     "sessions": list(Session.objects.values_list("status", flat=True)),
     "messages": list(Message.objects.values_list("state", flat=True)),
     "channels": list(Channel.objects.values_list("name", flat=True)),
+    "proposals": list(ProbeProposal.objects.values_list("state", flat=True)),
 }
 """
 
@@ -301,4 +309,5 @@ def test_the_endpoints_changed_rows_during_the_races(races):
     assert min(answered[state] for state in ("approved", "rejected", "withdrawn")) > 10
     assert min(ended[status] for status in ("running", "escalated", "cancelled", "expired")) > 10
     assert min(Counter(seen["messages"])[state] for state in ("sent", "failed")) > 10
+    assert min(Counter(seen["proposals"])[state] for state in ("accepted", "dismissed")) > 5
     assert sum(name.startswith("edited-") for name in seen["channels"]) > 10

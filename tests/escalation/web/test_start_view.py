@@ -8,9 +8,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from sessions_app.models import Probe, ProbeProposal, Watch
 from tests.factories import (
     CommandEventFactory,
     CycleFactory,
+    ServiceStateFactory,
     SessionFactory,
     WatchFactory,
     user_with,
@@ -122,6 +124,26 @@ def test_a_finished_cycle_shows_its_report_and_denied_commands(operator_client, 
     assert reverse("web:unpause_watch", args=[watch.pk]) in page
     assert reverse("web:autonomy", args=[watch.pk]) in page
     assert len(queries) <= 12
+
+
+def test_the_guide_proposes_probes_for_what_is_there(operator_client, url, watch, tmp_path):
+    (tmp_path / "compose.yaml").write_text("services: {web: {ports: ['8080:80']}}")
+    Watch.objects.update(workdir=str(tmp_path))
+    session = SessionFactory(cycle=CycleFactory(watch=watch), report=REPORT)
+    ServiceStateFactory(watch=watch)
+    target = {"service": "db", "kind": "tcp", "target": "127.0.0.1:5432"}
+    key = ProbeProposal.key_of(*target.values())
+    ProbeProposal.objects.create(watch=watch, session=session, key=key, **target)
+
+    with CaptureQueriesContext(connection) as queries:
+        page = page_of(operator_client, url)
+    assert "127.0.0.1:8080" in page
+    assert "127.0.0.1:5432" in page
+    assert len(queries) <= 12
+    form = {"key": key, "back": "start"}
+    answer = operator_client.post(reverse("web:accept_probe", args=[watch.pk]), form)
+
+    assert (answer.url, Probe.objects.get().target) == (url, "127.0.0.1:5432")
 
 
 def test_a_cycle_without_denied_commands_says_so(operator_client, url, watch):
