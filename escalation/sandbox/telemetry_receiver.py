@@ -92,10 +92,7 @@ def _items(body: Mapping[str, Any], *path: str) -> Iterator[Mapping[str, Any]]:
     found: Iterable[Mapping[str, Any]] = [body]
     for name in path:
         found = [
-            item
-            for one in found
-            for item in _listed(one.get(name))
-            if isinstance(item, Mapping)
+            item for one in found for item in _listed(one.get(name)) if isinstance(item, Mapping)
         ]
     yield from found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import groupby
 from typing import Any
@@ -47,7 +48,7 @@ from sessions_app.history.chain import Branch, Chain, chain_of_cycle
 from sessions_app.history.claims import ShownReport, marked_report, read_report
 from sessions_app.history.commands import DryCommand, is_dry, would_have_run
 from sessions_app.models import Approval, Cycle, Session, SessionEvent
-from sessions_app.text import duration, unless_said
+from sessions_app.text import duration, one_line, unless_said
 
 INCIDENTS_SHOWN = 20
 # Fields of a session whose change makes the page refresh.
@@ -269,6 +270,81 @@ class ChainLog:
     """Position where the page before ends; empty on the first page."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bar:
+    """A call in the lane of its tier; places are percentages of the time that is shown."""
+
+    words: str
+    tone: str
+    x: float
+    width: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lane:
+    session: Session
+    x: float
+    width: float
+    bars: tuple[Bar, ...]
+    so_far_usd: Decimal
+    """Cost of the chain up to the end of this session."""
+
+
+LEAST_WIDTH = 0.6
+"""Least width of a bar, in percent: a short call must be seen."""
+
+
+def lanes_of(log: ChainLog) -> tuple[Lane, ...]:
+    """Return one lane for each session with calls that ended, in order of time."""
+    times = [entry.event.created_at for tier in log.tiers for entry in tier.entries]
+    times += [
+        entry.event.created_at + entry.took
+        for tier in log.tiers
+        for entry in tier.entries
+        if entry.took
+    ]
+    if not times or max(times) == min(times):
+        return ()
+    begin, whole = min(times), (max(times) - min(times)).total_seconds()
+    spent, lanes = Decimal(0), []
+    for tier in log.tiers:
+        spent += tier.session.cost_usd or Decimal(0)
+        calls = [entry for entry in tier.entries if entry.took is not None]
+        if not tier.entries or not calls:
+            continue
+        first, last = tier.entries[0].event.created_at, tier.entries[-1].event.created_at
+        lanes.append(
+            Lane(
+                session=tier.session,
+                x=_percent(first - begin, whole),
+                width=max(_percent(last - first, whole), LEAST_WIDTH),
+                bars=tuple(_bar(entry, begin, whole) for entry in calls),
+                so_far_usd=spent,
+            )
+        )
+    return tuple(lanes)
+
+
+def _bar(entry: LogEntry, begin: datetime, whole: float) -> Bar:
+    tones = [chip.tone for chip in entry.chips]
+    tone = next((one for one in ("bad", "warn") if one in tones), "live")
+    line = entry.lines[0]
+    chips = ", ".join(chip.words for chip in entry.chips)
+    return Bar(
+        words=f"{line.title}: {one_line(line.text, LONGEST_WORDS)} ({chips})",
+        tone=tone,
+        x=min(_percent(entry.event.created_at - begin, whole), 100 - LEAST_WIDTH),
+        width=max(_percent(entry.took or timedelta(), whole), LEAST_WIDTH),
+    )
+
+
+def _percent(part: timedelta, whole: float) -> float:
+    return 100 * part.total_seconds() / whole
+
+
+LONGEST_WORDS = 100
+
+
 def load_chain_log(
     cycle: Cycle, sessions: Iterable[Session], before: LivePosition | None = None
 ) -> ChainLog:
@@ -327,10 +403,11 @@ def cycle(request: HtmxRequest, pk: int) -> HttpResponse:
         "chain": page.chain,
         "details": load_chain_details(page, rights),
     }
+    if Right.SEE_OUTPUT in rights and (not fragment or not page.is_active):
+        log = load_chain_log(page.cycle, page.chain.sessions)
+        context |= {"log": log, "lanes": lanes_of(log)}
     if fragment:
         return render(request, "web/_cycle_update.html", context)
-    if Right.SEE_OUTPUT in rights:
-        context["log"] = load_chain_log(page.cycle, page.chain.sessions)
     return render(request, "web/cycle_detail.html", context)
 
 

@@ -210,6 +210,8 @@ class LogEntry:
     """Verdict, exit code and time of a call whose row was joined by `one_row_a_call`."""
     result: EventLine | None = None
     """Result of a call, folded below it."""
+    took: timedelta | None = None
+    """Time from a call to its result."""
 
     @property
     def is_plumbing(self) -> bool:
@@ -277,11 +279,11 @@ def one_row_a_call(entries: Iterable[LogEntry]) -> list[LogEntry]:
 
 
 def _with_result(call: LogEntry, end: LogEntry, result: EventLine) -> LogEntry:
-    took = (end.event.created_at - call.event.created_at).total_seconds()
-    chips = [*call.chips, Chip("quiet", duration(took * 1000))]
+    took = end.event.created_at - call.event.created_at
+    chips = [*call.chips, Chip("quiet", duration(took.total_seconds() * 1000))]
     if result.kind != "tool_result":
         chips.append(Chip("bad", result.title))
-    return replace(call, chips=tuple(chips), result=result)
+    return replace(call, chips=tuple(chips), result=result, took=took)
 
 
 def _chip_of(kind: str, payload: Mapping[str, Any]) -> Chip | None:

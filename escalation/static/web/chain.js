@@ -37,7 +37,7 @@
     if (byId("overview")?.dataset.state !== "finished" || !output || !rest) return;
     const comesFirst = output.compareDocumentPosition(rest) & Node.DOCUMENT_POSITION_FOLLOWING;
     if (!comesFirst || !isFollowed(byId("log")) || output.contains(document.activeElement)) return;
-    byId("output-heading").textContent = "Output";
+    byId("output-heading").textContent = "Trace";
     rest.after(output);
   };
 

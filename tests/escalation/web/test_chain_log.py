@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from decimal import Decimal
+
 import pytest
 from django.urls import reverse
+from django.utils import timezone
 
 from escalation.web import cycle as chain_log
+from escalation.web.cycle import lanes_of, load_chain_log
 from escalation.web.live import log_entries, one_row_a_call
+from sessions_app.models import SessionEvent
 from tests.factories import SessionEventFactory, SessionFactory
 
 pytestmark = pytest.mark.django_db
@@ -88,3 +94,27 @@ def test_a_call_is_one_row_with_its_verdict_exit_code_and_result():
     texts = [row.result.text if row.result else "" for row in rows]
     assert texts == ["web is up", "", "second", "", ""]
     assert [row.is_plumbing for row in rows] == [False, False, False, True, False]
+
+
+def test_calls_are_bars_in_the_lane_of_their_tier():
+    session = SessionFactory(cost_usd=Decimal("0.5"))
+    call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "docker ps"}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "", "is_error": True}
+    begin = timezone.now()
+    for number, (kind, block) in enumerate((("assistant", call), ("user", result))):
+        payload = {"type": kind, "message": {"content": [block]}}
+        event = SessionEventFactory(session=session, sequence=number, kind=kind, payload=payload)
+        at = begin + timedelta(seconds=number)
+        SessionEvent.objects.filter(pk=event.pk).update(created_at=at)
+
+    [lane] = lanes_of(load_chain_log(session.cycle, [session]))
+
+    assert (lane.session, lane.so_far_usd) == (session, Decimal("0.5"))
+    assert [(bar.tone, bar.x, bar.width) for bar in lane.bars] == [("bad", 0, 100)]
+    assert "docker ps" in lane.bars[0].words
+
+
+def test_a_log_without_calls_has_no_lanes():
+    session = SessionFactory()
+
+    assert lanes_of(load_chain_log(session.cycle, [session])) == ()
