@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -175,21 +176,30 @@ def migrate(**variables: str) -> None:
     )
 
 
-@pytest.fixture(scope="session")
-def migrated_database() -> Path:
-    """An SQLite file with every table, which tests copy. It is kept until the record changes."""
+@contextmanager
+def kept_until_the_record_changes(name: str) -> Iterator[Path]:
+    """Give a file that outlives the tests; only one process at a time sees whether it is there."""
     sources = (*(PROJECT / "sessions_app").rglob("*.py"), PROJECT / "requirements.lock")
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(sources)))
     kept = PROJECT / ".pytest_cache" / "migrated"
     kept.mkdir(parents=True, exist_ok=True)
-    file = kept / f"{digest.hexdigest()}.sqlite3"
-    with (kept / "lock").open("w") as lock, tempfile.TemporaryDirectory(dir=kept) as made:
+    file = kept / f"{digest.hexdigest()}.{name}"
+    with (kept / f"lock-{name}").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not file.exists():
-            for older in kept.glob("*.sqlite3"):
+            for older in kept.glob(f"*.{name}"):
                 older.unlink()
-            migrate(CLAUDEOPS_STATE_DIR=made)
-            (Path(made) / "claudeops.sqlite3").rename(file)
+        yield file
+
+
+@pytest.fixture(scope="session")
+def migrated_database() -> Path:
+    """An SQLite file with every table, which tests copy."""
+    with kept_until_the_record_changes("sqlite3") as file:
+        if not file.exists():
+            with tempfile.TemporaryDirectory(dir=file.parent) as made:
+                migrate(CLAUDEOPS_STATE_DIR=made)
+                (Path(made) / "claudeops.sqlite3").rename(file)
     return file
 
 
@@ -206,7 +216,15 @@ def new_postgres_database(
 ) -> Callable[[], str]:
     """Creates a migrated database and returns its address."""
     template = postgres.new_database()
-    migrate(DATABASE_URL=template, CLAUDEOPS_STATE_DIR=str(tmp_path_factory.mktemp("state")))
+    with kept_until_the_record_changes("sql") as dump:
+        if dump.exists():
+            postgres.load(template, dump.read_bytes())
+        else:
+            state = tmp_path_factory.mktemp("state")
+            migrate(DATABASE_URL=template, CLAUDEOPS_STATE_DIR=str(state))
+            made = dump.with_suffix(".made")
+            made.write_bytes(postgres.dump(template))
+            made.rename(dump)
     return lambda: postgres.new_database(template)
 
 

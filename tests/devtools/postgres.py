@@ -35,9 +35,16 @@ class OwnPostgres:
         """Create an empty database, or a copy of another one, and return its address."""
         return new_database(self.port, template)
 
+    def dump(self, address: str) -> bytes:
+        """Return the statements that make the database at the address."""
+        return _run("pg_dump", address)
+
+    def load(self, address: str, statements: bytes) -> None:
+        _run("psql", "-qX", "-v", "ON_ERROR_STOP=1", address, stdin=statements)
+
     def begin(self) -> None:
         initdb = (str(self.programs / "initdb"), "-D", str(self.data), "-E", "UTF8")
-        _run(*initdb, "-A", "trust", "-U", "tests")
+        _run(*initdb, "-A", "trust", "-U", "tests", "--no-sync")
         self.start()
 
     def start(self) -> None:
@@ -106,6 +113,9 @@ def _hand_over(directory: Path) -> None:
         os.chown(directory, owner.pw_uid, owner.pw_gid)
 
 
-def _run(*command: str) -> None:
+def _run(*command: str, stdin: bytes = b"") -> bytes:
     as_user = ("runuser", "-u", "postgres", "--") if os.getuid() == 0 else ()
-    subprocess.run([*as_user, *command], check=True, capture_output=True, cwd="/", timeout=60)
+    done = subprocess.run(
+        [*as_user, *command], input=stdin, check=True, capture_output=True, cwd="/", timeout=60
+    )
+    return done.stdout

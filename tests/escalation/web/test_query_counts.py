@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
@@ -140,32 +142,37 @@ def count_queries(call: Callable[[], object]) -> int:
     return len(queries)
 
 
-@pytest.mark.parametrize("name", EXPECTED)
-def test_a_page_needs_as_many_queries_with_much_data_as_with_little(operator_client, name):
-    url = address(name, add_data())
-    some = count_queries(lambda: operator_client.get(url))
+def queries_of_pages(client: Client, session: Session, names: Iterable[str]) -> dict[str, int]:
+    urls = {name: address(name, session) for name in names}
+    return {name: count_queries(partial(client.get, url)) for name, url in urls.items()}
+
+
+def test_pages_need_as_many_queries_with_much_data_as_with_little(operator_client):
+    session = add_data()
+    some = queries_of_pages(operator_client, session, EXPECTED)
     for _ in range(4):
         add_data()
 
-    much = count_queries(lambda: operator_client.get(url))
+    assert some == EXPECTED
+    assert queries_of_pages(operator_client, session, EXPECTED) == EXPECTED
+    assert max(EXPECTED.values()) <= MOST
 
-    assert some == much == EXPECTED[name] <= MOST
 
-
-@pytest.mark.parametrize("name", EXPECTED)
-def test_an_account_with_a_role_needs_one_more_query(client, name):
+def test_an_account_with_a_role_needs_one_more_query(client):
     client.force_login(user_with("admin"))
-    url = address(name, add_data())
+    one_more = {name: number + 1 for name, number in EXPECTED.items()}
 
-    assert count_queries(lambda: client.get(url)) == EXPECTED[name] + 1 <= MOST
+    assert queries_of_pages(client, add_data(), EXPECTED) == one_more
+    assert max(one_more.values()) <= MOST
 
 
-@pytest.mark.parametrize("name", ["overview", "costs", "watch"])
-def test_limits_of_watches_need_no_further_query(operator_client, name):
-    url = address(name, add_data())
+def test_limits_of_watches_need_no_further_query(operator_client):
+    session, names = add_data(), ("overview", "costs", "watch")
     Watch.objects.update(budget_day_usd=5)
 
-    assert count_queries(lambda: operator_client.get(url)) == EXPECTED[name]
+    found = queries_of_pages(operator_client, session, names)
+
+    assert found == {name: EXPECTED[name] for name in names}
 
 
 def test_an_unchanged_overview_needs_few_short_queries(operator_client):
