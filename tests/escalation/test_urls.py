@@ -214,7 +214,8 @@ REFUSING = {"web:metrics", "admin:autocomplete", "admin:login"}
 RECORD = (
     *("cycle", "session", "sessionevent", "conversation", "transcript", "approval"),
     *("incident", "incidentevent", "servicestate"),
-    *("notification", "message", "delivery", "alert", "refuseddeliveries"),
+    *("notification", "message", "delivery", "alert", "refuseddeliveries", "metrictotal"),
+    "applieddeclaration",
     *("remedy", "remedyrun"),
     *("change", "sandboxproof", "periodcost", "dailyverdict", "budgetnotice"),
     *("pauseswitch", "ratelimit", "workerheartbeat"),
@@ -347,6 +348,8 @@ def filled(route: str, subject: dict[str, str]) -> str:
         "<path:object_id>": number,
         "<id>": number,
         "<str:token>": "no-token-of-ours",
+        "<uidb64>": "MQ",
+        "<token>": "no-token-of-ours",
         "<str:part>": "start",
         "<path:rest>": "api/v2/alerts",
         "<int:content_type_id>": str(ContentType.objects.get_for_model(Session).pk),
