@@ -18,7 +18,6 @@ import re
 import shlex
 import subprocess
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -293,6 +292,7 @@ while left() and time.monotonic() < until:
 print(unfinished + len(left()), flush=True)
 """
 TEXT_SECONDS = 5
+MARK_SECONDS = 30.0
 AT_ONCE = 6
 BATCH = 500
 NOT_THERE = Decision(verdict=Verdict.DENY, rule="not there")
@@ -344,12 +344,15 @@ class RecordPipe:
         self._number = os.open(path, os.O_RDWR)
         self._data = bytearray()
         self._lock = threading.Lock()
+        self._marked = threading.Event()
         self._records = Records()
         threading.Thread(target=self._read, daemon=True).start()
 
     def taken(self) -> Records:
-        """Return what was recorded since the last call."""
-        time.sleep(0.05)
+        """Return what was recorded since the last call: everything that came before a mark."""
+        self._marked.clear()
+        os.write(self._number, b"=mark 0\0")
+        self._marked.wait(MARK_SECONDS)
         with self._lock:
             records, self._records = self._records, Records()
         return records
@@ -368,6 +371,10 @@ class RecordPipe:
                     if kind == b"end":
                         os.close(self._number)
                         return
+                    if kind == b"mark":
+                        self._marked.set()
+                        at += 1
+                        continue
                     end = at + int(count) + 2
                     if end > len(fields):
                         break

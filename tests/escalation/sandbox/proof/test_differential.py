@@ -134,6 +134,18 @@ def test_what_the_runner_executes_beside_the_policy_is_found(host: ProofHost):
     }
 
 
+def test_a_program_runs_also_where_its_caller_closed_its_descriptors(host: ProofHost):
+    """The connection of its client must not take their place."""
+    closed = ("<&-", ">&-", "2>&-", ">&- <&-", ">&- 2>&-", "<&- 2>&-", "<&- >&- 2>&-")
+    texts = [f"systemctl cat nginx {each}" for each in closed]
+    texts += [f"exec {closed[-1]}; systemctl status nginx", f"nohup docker ps {closed[-1]} &"]
+    with differential(host, 1) as each:
+        outcome = each.run(texts)
+
+    assert (outcome.asked, outcome.allowed, outcome.ran) == (len(texts),) * 3
+    assert (outcome.unfinished, outcome.differences) == (0, [])
+
+
 def test_a_vector_of_pgrep_is_seen_once(host: ProofHost):
     """Its client executes itself again, without the words."""
     with differential(host, 1) as each:
