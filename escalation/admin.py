@@ -247,6 +247,26 @@ class RequestActionForm(ActionForm):
     budget = forms.CharField(required=False, label="Dollars (to allow a tier once):")
 
 
+SESSION_STORY = (
+    *("cycle", "parent_session", "tier", "purpose", "status", "requested_by", "request"),
+    *("escalation_reason", "error", "report", "started_at", "finished_at"),
+)
+SESSION_GROUPS = {
+    "Cost and tokens": (
+        *("cost_usd", "reported_cost_usd", "baseline_cost_usd", "spent_so_far_usd"),
+        *("estimated_cost_usd", "cost_basis", "max_budget_usd", "allowed_once"),
+        *("input_tokens", "output_tokens", "cache_read_tokens", "cache_creation_tokens"),
+        *("context_tokens", "context_window", "turns", "max_turns", "messages", "duration_ms"),
+    ),
+    "Conversation": (
+        *("session_id", "model", "model_used", "continued_by", "continued_why"),
+        *("continued_guard", "continuation_facts", "force_fresh", "handoff", "compactions"),
+        *("prompt", "result"),
+    ),
+}
+IN_GROUPS = {*SESSION_STORY, *(name for names in SESSION_GROUPS.values() for name in names)}
+
+
 @admin.register(Session)
 class SessionAdmin(FoundByWords, PastAdmin):
     list_display = [
@@ -273,6 +293,16 @@ class SessionAdmin(FoundByWords, PastAdmin):
         if found is not None and str(found.url_name).endswith("_changelist"):
             return sessions.defer(*LONG_FIELDS)
         return sessions.select_related("cycle__watch", "parent_session", "requested_by")
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Shows the story first; the rest is folded, in groups."""
+        rest = [name for name in self.get_fields(request, obj) if name not in IN_GROUPS]
+        folded = {"classes": ["collapse"]}
+        return [
+            (None, {"fields": SESSION_STORY}),
+            *((title, {"fields": names, **folded}) for title, names in SESSION_GROUPS.items()),
+            ("Process and host", {"fields": rest, **folded}),
+        ]
 
     @admin.display(description="subject")
     def page(self, session: Session) -> SafeString:
