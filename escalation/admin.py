@@ -37,6 +37,7 @@ from sessions_app.access.admin_site import (
     FoundByWords,
     TableAdmin,
     among_latest,
+    drills_apart,
     lately_seen,
 )
 from sessions_app.access.roles import Right, may
@@ -228,7 +229,10 @@ class ChainInline(ReadInline):
 @admin.register(Cycle)
 class CycleAdmin(FoundByWords, PastAdmin):
     list_display = ["id", "page", "trigger", "requested_by", "state", "outcome", "created_at"]
-    list_filter = [CreatedOn, "state", "outcome", "trigger", "dry_run", "watch"]
+    list_filter = [
+        *(CreatedOn, drills_apart("drill")),
+        *("state", "outcome", "trigger", "dry_run", "watch"),
+    ]
     list_select_related = ["watch", "requested_by"]
     search_fields = ["pk"]
     search_help_text = "Part of a reason, a request, a name, an error or an id"
@@ -276,7 +280,15 @@ class SessionAdmin(FoundByWords, PastAdmin):
     change_list_template = "admin/sessions_app/session/change_list.html"
     change_form_template = "admin/sessions_app/session/change_form.html"
     list_filter = [
-        *(CreatedOn, "status", "tier", "watch", "continued_by", lately_seen("continued_guard")),
+        *(
+            CreatedOn,
+            drills_apart("cycle__drill"),
+            "status",
+            "tier",
+            "watch",
+            "continued_by",
+            lately_seen("continued_guard"),
+        ),
         *("purpose", "cost_basis", lately_seen("model")),
     ]
     list_select_related = ["cycle__watch"]
@@ -454,7 +466,11 @@ class SessionAdmin(FoundByWords, PastAdmin):
 @admin.register(SessionEvent)
 class SessionEventAdmin(PastAdmin):
     list_display = ["id", "page", "sequence", "source", "kind", "created_at"]
-    list_filter = [lately_seen("source", indexed=False), lately_seen("kind", indexed=False)]
+    list_filter = [
+        drills_apart("session__cycle__drill"),
+        lately_seen("source", indexed=False),
+        lately_seen("kind", indexed=False),
+    ]
     search_fields = ["session"]
     search_help_text = "The number of a session, or a kind of event"
     ordering = ["-id"]
@@ -486,7 +502,10 @@ class IncidentAdmin(PastAdmin):
         *("id", "page", "subject", "kind", "severity", "state", "owner", "times_seen"),
         *("first_seen_at", "resolved_as"),
     ]
-    list_filter = [FirstSeenOn, "state", "kind", "severity", "resolved_as", "watch"]
+    list_filter = [
+        *(FirstSeenOn, drills_apart("drill")),
+        *("state", "kind", "severity", "resolved_as", "watch"),
+    ]
     list_select_related = ["watch", "owner"]
     search_fields = ["title", "cause", "watch_name", "drill", "remedy"]
     actions = ["acknowledge", "resolve"]
@@ -526,7 +545,7 @@ class IncidentAdmin(PastAdmin):
 @admin.register(IncidentEvent)
 class IncidentEventAdmin(PastAdmin):
     list_display = ["id", "page", "kind", "by", "at"]
-    list_filter = ["kind", "at"]
+    list_filter = [drills_apart("incident__drill"), "kind", "at"]
     list_select_related = ["incident", "by"]
     search_fields = ["=incident__id", "text"]
     ordering = ["-id"]
@@ -543,7 +562,7 @@ class NoteActionForm(ActionForm):
 @admin.register(Approval)
 class ApprovalAdmin(PastAdmin):
     list_display = ["id", "page", "kind", "what", "state", "decided_by", "asked_at", "expires_at"]
-    list_filter = [AskedOn, "state", "kind"]
+    list_filter = [AskedOn, drills_apart("session__cycle__drill"), "state", "kind"]
     list_select_related = ["session__cycle__watch", "decided_by"]
     search_fields = ["command", "why", "note"]
     action_form = NoteActionForm
@@ -734,7 +753,7 @@ class ChangeAdmin(PastAdmin):
         "undone_at",
         "at",
     ]
-    list_filter = ["kind", "is_cleared", "watch", "at"]
+    list_filter = [drills_apart("session__cycle__drill"), "kind", "is_cleared", "watch", "at"]
     exclude = ["before_content"]
     search_fields = ["service", "action", "command"]
     list_select_related = ["session"]
@@ -770,7 +789,7 @@ class SandboxProofAdmin(PastAdmin):
 @admin.register(PeriodCost)
 class PeriodCostAdmin(PastAdmin):
     list_display = ["id", "span", "first_day", "watch", "tier", "model", "runs", "cost"]
-    list_filter = ["span", "tier", "first_day"]
+    list_filter = [drills_apart("drill"), "span", "tier", "first_day"]
     search_fields = ["watch_name", "drill", "=model"]
     ordering = ["-id"]
 
@@ -1061,7 +1080,10 @@ class ChannelAdmin(PastAdmin):
 @admin.register(Notification)
 class NotificationAdmin(PastAdmin):
     list_display = ["id", "kind", "severity", "title", "watch", "at", "passed_on_at"]
-    list_filter = ["kind", "severity", "at"]
+    list_filter = [
+        drills_apart("incident__drill", "approval__session__cycle__drill"),
+        *("kind", "severity", "at"),
+    ]
     list_select_related = ["watch"]
     search_fields = ["title", "text"]
     ordering = ["-id"]

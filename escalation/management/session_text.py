@@ -210,10 +210,9 @@ def listed_cycles(watch: str | None, outcome: str | None, *, drills: bool) -> Qu
         cost=Sum("sessions__cost_usd"), unpriced=Count("sessions", filter=unpriced)
     )
     cycles = cycles.order_by("-pk")
+    cycles = cycles.exclude(drill="") if drills else cycles.filter(drill="")
     if watch:
         cycles = cycles.filter(_of_watch(watch))
-    elif not drills:
-        cycles = cycles.filter(drill="")
     return cycles.filter(outcome=outcome) if outcome else cycles
 
 

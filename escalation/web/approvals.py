@@ -20,6 +20,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from escalation.errors import OperationRefused
 from escalation.supervisor import approval_answers as answers
 from escalation.supervisor import approvals
+from escalation.web.lists import shows_drills
 from escalation.web.responses import HtmxRequest
 from sessions_app.access.permissions import acting, needs
 from sessions_app.access.roles import Right, may
@@ -56,17 +57,28 @@ class ApprovalShown:
         )
 
 
-def load_approvals(page: str | None) -> ApprovalsPage:
+def load_approvals(page: str | None, *, drills: bool = False) -> ApprovalsPage:
     """Returns waiting approvals, oldest first, and a page of answered ones, newest first."""
-    found = with_subject()
+    found = approvals_of(drills=drills)
     past = found.exclude(state=Approval.State.WAITING).order_by("-id")
     return ApprovalsPage(
-        waiting=waiting_approvals(), past=Paginator(past, PAST_PER_PAGE).get_page(page)
+        waiting=waiting_approvals(drills=drills),
+        past=Paginator(past, PAST_PER_PAGE).get_page(page),
     )
 
 
-def waiting_approvals() -> tuple[Approval, ...]:
-    return tuple(with_subject().filter(state=Approval.State.WAITING).order_by("expires_at", "id"))
+def waiting_approvals(*, drills: bool | None = False) -> tuple[Approval, ...]:
+    found = approvals_of(drills=drills).filter(state=Approval.State.WAITING)
+    return tuple(found.order_by("expires_at", "id"))
+
+
+def approvals_of(*, drills: bool | None) -> QuerySet[Approval]:
+    """Returns approvals of earnest cycles, of drills, or with None of both."""
+    earnest = {"session__cycle__drill": ""}
+    found = with_subject()
+    if drills is None:
+        return found
+    return found.exclude(**earnest) if drills else found.filter(**earnest)
 
 
 def load_approval(approval: Approval) -> ApprovalShown:
@@ -86,8 +98,9 @@ def with_subject() -> QuerySet[Approval]:
 @needs(Right.SEE_OUTPUT)
 @require_safe
 def approval_list(request: HtmxRequest) -> HttpResponse:
-    page = load_approvals(request.GET.get("page"))
-    return render(request, "web/approvals.html", {"approvals": page})
+    drills = shows_drills(request.GET)
+    page = load_approvals(request.GET.get("page"), drills=drills)
+    return render(request, "web/approvals.html", {"approvals": page, "drills": drills})
 
 
 @needs(Right.SEE_OUTPUT)

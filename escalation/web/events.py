@@ -105,9 +105,11 @@ def _stories(before: int | None, *, drills: bool) -> Iterator[Event]:
 def _words(before: int | None, rights: frozenset[Right]) -> Iterator[Event]:
     """Yields notifications that belong to no incident; commands only for those who see output."""
     sees_output = Right.SEE_OUTPUT in rights
-    for row in _page(
-        Notification.objects.filter(NO_INCIDENT_EVENT).select_related("watch"), before
-    ):
+    # The drill is compared for the few approvals among them; others have none.
+    rows = Notification.objects.filter(NO_INCIDENT_EVENT).exclude(
+        approval__session__cycle__drill__gt=""
+    )
+    for row in _page(rows.select_related("watch"), before):
         is_asked = row.kind == Notification.Kind.APPROVAL_WANTED
         hidden = is_asked and not sees_output
         yield Event(

@@ -509,7 +509,7 @@ class Overview:
 def load_overview(rights: frozenset[Right] = frozenset()) -> Overview:
     account, header_status = RateLimit.current(), load_header_status(lately())
     watches = list(watches_with_cycles())
-    approvals = waiting_approvals()
+    approvals = waiting_approvals(drills=None)  # the first drill asks for one
     inbox = load_inbox(approvals, header_status)
     asking = [row.incident.last_cycle_id for row in inbox.rows if row.incident.asks_for_person]
     wanted = [*latest_ended(watches), *(cycle for cycle in asking if cycle)]

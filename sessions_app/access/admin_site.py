@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from django import forms
@@ -12,7 +14,7 @@ from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.core.paginator import Paginator
-from django.db.models import Max, Model, QuerySet
+from django.db.models import Max, Model, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -225,6 +227,37 @@ def among_latest(queryset: QuerySet[Any]) -> QuerySet[Any]:
     """Limit a query without an index to the latest rows."""
     newest = queryset.model._default_manager.aggregate(newest=Max("pk"))["newest"] or 0
     return queryset.filter(pk__gt=newest - LATEST)
+
+
+def drills_apart(path: str, *others: str) -> type[admin.SimpleListFilter]:
+    """Return the switch of a list: without drills, or nothing but drills.
+
+    A path leads to the field with the name of the drill; with several, a relation may be missing.
+    """
+    named = [Q(**{f"{one}__gt": ""}) for one in (path, *others)]
+
+    class DrillsApart(admin.SimpleListFilter):
+        title = "drills"
+        parameter_name = "drill"
+
+        def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+            return [("yes", "Only drills")]
+
+        def choices(self, changelist: Any) -> Iterator[Any]:
+            earnest, *others = super().choices(changelist)
+            yield {**earnest, "display": "Without drills"}
+            yield from others
+
+        def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+            if others:
+                is_drill = reduce(or_, named)
+                return queryset.filter(is_drill if self.value() == "yes" else ~is_drill)
+            earnest = {path: ""}
+            if self.value() == "yes":
+                return queryset.exclude(**earnest)
+            return queryset.filter(**earnest)
+
+    return DrillsApart
 
 
 class CreatedOn(admin.SimpleListFilter):

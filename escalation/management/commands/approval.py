@@ -12,7 +12,7 @@ from escalation.errors import OperationRefused, RefusalCode
 from escalation.management.arguments import account_named, add_stretch_options
 from escalation.management.output import Cell, Refused, TerminalCommand, write_table
 from escalation.supervisor import approval_answers as answers
-from escalation.web.approvals import with_subject
+from escalation.web.approvals import approvals_of, with_subject
 from sessions_app.models import Approval
 from sessions_app.text import json_text, money, one_line
 
@@ -117,9 +117,9 @@ class Command(TerminalCommand):
                 self._answer(verb, _numbered(options["id"]), options)
 
     def _list(self, options: dict[str, Any]) -> None:
-        found = with_subject().order_by("expires_at", "pk")
+        found = approvals_of(drills=options["drills"]).order_by("expires_at", "pk")
         if options["all"]:
-            found = with_subject().order_by("-pk")
+            found = found.order_by("-pk")
         else:
             found = found.filter(state=Approval.State.WAITING)
         shown = found[options["offset"] : options["offset"] + options["limit"]]
@@ -155,6 +155,7 @@ class Command(TerminalCommand):
 
 def _add_options(parser: ArgumentParser, verb: str) -> None:
     if verb == "list":
+        parser.add_argument("--drills", action="store_true", help="only those of drills")
         parser.add_argument("--all", action="store_true", help="decided ones too, newest first")
         add_stretch_options(parser, limit=20)
     else:

@@ -28,7 +28,7 @@ class Command(TerminalCommand):
         parser.add_argument(
             "--outcome", choices=Cycle.Outcome.values, help="only cycles with this outcome"
         )
-        parser.add_argument("--drills", action="store_true", help="include drills")
+        parser.add_argument("--drills", action="store_true", help="only drills")
         add_stretch_options(parser, limit=20)
         parser.add_argument("--json", action="store_true", help="print it all as JSON")
 

@@ -54,6 +54,7 @@ class Command(TerminalCommand):
         parser.add_argument(
             "-n", "--limit", type=count, default=50, metavar="N", help="the last N events (50)"
         )
+        parser.add_argument("--drills", action="store_true", help="without an ID: only of drills")
         parser.add_argument("--json", action="store_true", help="print one JSON object a line")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -61,6 +62,10 @@ class Command(TerminalCommand):
         events = SessionEvent.objects.select_related("session__cycle__watch").order_by("pk")
         if session:
             events = events.filter(session=session)
+        elif options["drills"]:
+            events = events.exclude(session__cycle__drill="")
+        else:
+            events = events.filter(session__cycle__drill="")
         latest = list(events.reverse()[: options["limit"]])[::-1]
         if not latest and not options["follow"]:
             self.stderr.write("There are no events yet.", str)

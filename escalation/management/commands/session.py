@@ -98,7 +98,8 @@ class Command(TerminalCommand):
                 self._go_on(session_named(options["id"]), options)
 
     def _list(self, options: dict[str, Any]) -> None:
-        found = Session.objects.for_list().order_by("-pk")
+        apart = Session.objects.drills() if options["drills"] else Session.objects.real()
+        found = apart.for_list().order_by("-pk")
         if options["watch"]:
             found = found.filter(of_watch(options["watch"]))
         if options["status"]:
@@ -198,6 +199,7 @@ class Command(TerminalCommand):
 def _add_showing(parser: ArgumentParser, verb: str) -> None:
     if verb == "list":
         parser.add_argument("--watch", metavar="NAME", help="only sessions of this watch")
+        parser.add_argument("--drills", action="store_true", help="only those of drills")
         parser.add_argument("--status", choices=Session.Status.values)
     else:
         parser.add_argument("id", help=SESSION_HELP)

@@ -74,15 +74,17 @@ class InstallationStatus:
     """Watches with an unresolved problem."""
 
 
-def status_now() -> InstallationStatus:
-    open_sessions = Session.objects.filter(status=Session.Status.RUNNING)
+def status_now(*, drills: bool = False) -> InstallationStatus:
+    """Return the status; `drills` decides which sessions it shows."""
+    sessions = Session.objects.drills() if drills else Session.objects.real()
+    open_sessions = sessions.filter(status=Session.Status.RUNNING)
     today = PeriodCost.objects.real().days_since(timezone.localdate())
     cost, runs = Sum("cost_usd", default=Decimal(0)), Sum("runs", default=0)
     spent = today.aggregate(cost=cost, runs=runs)
     return InstallationStatus(
         version=settings.CLAUDEOPS_VERSION,
         running=tuple(open_sessions.select_related("cycle__watch").order_by("pk")),
-        queued=Session.objects.filter(status=Session.Status.QUEUED).count(),
+        queued=sessions.filter(status=Session.Status.QUEUED).count(),
         held_back=_held_back(),
         installation=tuple(_installation()),
         needs=tuple(_needs()),
@@ -197,10 +199,11 @@ class Command(TerminalCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--drills", action="store_true", help="the sessions of drills instead")
         parser.add_argument("--json", action="store_true", help="print it all as JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        status = status_now()
+        status = status_now(drills=options["drills"])
         if options["json"]:
             data = status_as_data(status)
             self.stdout.write(json_text(data, cls=DjangoJSONEncoder, indent=2))

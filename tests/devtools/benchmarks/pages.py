@@ -42,6 +42,7 @@ from tests.devtools.benchmarks.usage import busy_seconds
 
 # The model of the number in an address, by the beginning of the address.
 NUMBERED: dict[str, type[Model]] = {
+    "accounts": User,
     "approvals": Approval,
     "changes": Change,
     "cycles": Cycle,
