@@ -39,6 +39,7 @@ from escalation.report import REPORT_SCHEMA_JSON
 from escalation.resume import handoff, transcripts
 from escalation.resume.facts import decide_continuation, directory_identity
 from escalation.resume.transcripts import TranscriptState
+from escalation.run import limits_file
 from escalation.run.cost import expected_unit_price
 from escalation.run.prompts import prompt_for
 from escalation.run.recorder import Recorder, persistently
@@ -52,10 +53,10 @@ from escalation.tiers import Tier, dry_run_sandbox, get_tier, question_sandbox
 from sessions_app.costs.budgets import Budget, Spent, first_spent, least_left
 from sessions_app.costs.spending import budgets_of_session
 from sessions_app.history.resume import Continuation, Fresh, Guard, Handoff, Resume
-from sessions_app.models import Conversation, Session, Watch
+from sessions_app.models import Conversation, Cycle, Session, Watch
 from sessions_app.models.autonomy import refusal
 from sessions_app.models.session import EventKind
-from sessions_app.models.watch import MANIFEST_NAME, objection_here
+from sessions_app.models.watch import LIMITS_NAME, MANIFEST_NAME, objection_here
 from sessions_app.redaction.redact import redacted_data
 from sessions_app.text import exact_money
 from sessions_app.tiers import LOWEST_TIER
@@ -138,6 +139,7 @@ class RunPlan:
 def prepare(lineage: Lineage, recorder: Recorder, run_environment: Mapping[str, str]) -> RunPlan:
     """Plan the session, put in place what the plan needs, and store it."""
     session = lineage.session
+    _lower_limits(session.cycle, recorder)
     _require_permission(lineage)
     tier = effective_tier(session)
     budget = _budget(lineage, tier)
@@ -296,6 +298,29 @@ def conversation_total(parent: Session | None) -> Decimal | None:
     return max((total for total in known if total is not None), default=None)
 
 
+def _lower_limits(cycle: Cycle, recorder: Recorder) -> None:
+    """Lower the limits of a cycle by the file in its directory, when its first session begins."""
+    found = limits_file.lower(cycle) if Path(cycle.workdir).is_dir() else None
+    if found is None:
+        return
+    lines, problem = found.lines, found.problem
+    fields = {name: getattr(cycle, name) for name in Cycle.LOWERED_FIELDS}
+    persistently(lambda: Cycle.objects.filter(pk=cycle.pk).update(**fields))
+    said = f": {', '.join(lines)}" if lines else ""
+    if problem:
+        recorder.note(
+            EventKind.WARNING,
+            f"{LIMITS_NAME} in the directory is not understood, so this cycle only looks{said}. "
+            f"{problem[:1].upper()}{problem[1:]}.",
+            "warning",
+            lowered=list(lines),
+        )
+    elif lines:
+        recorder.note(
+            EventKind.SETTINGS, f"{LIMITS_NAME} in the directory lowers{said}.", lowered=list(lines)
+        )
+
+
 def _require_permission(lineage: Lineage) -> None:
     """Check again: the policy or an approval may have changed since the session was queued."""
     session = lineage.session
@@ -359,7 +384,7 @@ def _sandbox(
         run_environment=run_environment,
         login=login,
         traces=traces,
-        watch_grants=watch.grants if watch else "",
+        watch_grants=session.cycle.grants,
         ask=tuple(dict.fromkeys((*tier.ask, *session.cycle.ask_rules))),
         changes_nothing=not session.traits.may_change or session.current_policy().dry_run,
         other_watches=tuple(map(Path, others)),

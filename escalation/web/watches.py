@@ -26,6 +26,7 @@ from escalation.command_policy.understanding import EVERYTHING
 from escalation.configuration import state
 from escalation.errors import OperationRefused, RefusalCode
 from escalation.queue import installation_lock
+from escalation.run.limits_file import lowered_now
 from escalation.run.manifest import (
     MANIFEST_LENGTH,
     CurrentManifest,
@@ -418,6 +419,7 @@ def watch(request: HtmxRequest, pk: int) -> HttpResponse:
         return render(request, "web/_watch_update.html", context)
     context |= {
         "drift": state.drift_of(found) if found.is_from_git else None,
+        "lowered": lowered_now(found),
         "cooldowns": cooldowns_now(found),
         "grants": grants_table(found.grants),
         "house_rules": house_rules(found, [row.state.name for row in page.services]),

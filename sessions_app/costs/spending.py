@@ -129,7 +129,9 @@ def limits_of(cycle: Cycle) -> dict[Scope, Decimal]:
     own = _own_limit(cycle.watch_id) if cycle.watch_id else None
     found = {
         Scope.CHAIN: chain_limit(cycle),
-        Scope.WATCH_DAY: settings.CLAUDEOPS_BUDGET_WATCH_DAY if own is None else own,
+        Scope.WATCH_DAY: _least(
+            settings.CLAUDEOPS_BUDGET_WATCH_DAY if own is None else own, _lowered_day(cycle)
+        ),
         **limits_of_all(),
     }
     return {scope: limit for scope, limit in found.items() if limit is not None}
@@ -147,8 +149,17 @@ def limits_of_all(stored: Mapping[str, Decimal] | None = None) -> dict[Scope, De
 
 def chain_limit(cycle: Cycle) -> Decimal | None:
     """Return the budget of the chain, without a query."""
-    limits = [cycle.budget_usd, None if cycle.drill else settings.CLAUDEOPS_BUDGET_CHAIN]
-    return min((limit for limit in limits if limit is not None), default=None)
+    return _least(cycle.budget_usd, None if cycle.drill else settings.CLAUDEOPS_BUDGET_CHAIN)
+
+
+def _least(one: Decimal | None, other: Decimal | None) -> Decimal | None:
+    return min((limit for limit in (one, other) if limit is not None), default=None)
+
+
+def _lowered_day(cycle: Cycle) -> Decimal | None:
+    """Return the daily budget that the directory of the watch set for this cycle."""
+    day = (cycle.lowered or {}).get("day_usd")
+    return None if day is None else Decimal(day)
 
 
 def _own_limit(watch: int) -> Decimal | None:

@@ -108,6 +108,7 @@ class Cycle(models.Model):
 
     ACTIVE_STATES = (State.QUEUED, State.RUNNING)
     GOOD_OUTCOMES = (Outcome.HEALTHY, Outcome.FIXED)
+    LOWERED_FIELDS = ("max_tier", "dry_run", "approval", "budget_usd", "lowered")
     ATTENDED_TRIGGERS = (Trigger.MANUAL,)
     """Triggers used by a person. Who requested a cycle by another one may not approve it."""
 
@@ -147,6 +148,11 @@ class Cycle(models.Model):
         help_text="For the whole chain. CLAUDEOPS_BUDGET_CHAIN applies too, except to drills.",
     )
     ask = models.CharField("commands that need approval", max_length=1000, blank=True)
+    lowered = OutsideJSONField(
+        null=True,
+        blank=True,
+        help_text="What claude-ops.toml in the directory lowered; empty until it was read.",
+    )
     force_fresh = models.BooleanField(
         default=False,
         help_text="Higher tiers start a new conversation by handoff instead of resume.",
@@ -232,9 +238,15 @@ class Cycle(models.Model):
 
     @property
     def ask_rules(self) -> tuple[str, ...]:
-        """Rules for commands that need approval, of the cycle and of its watch."""
-        own = read_ask_rules(self.ask)
+        """Rules for commands that need approval: of the cycle, its watch and its directory."""
+        own = (*read_ask_rules(self.ask), *(self.lowered or {}).get("ask", ()))
         return tuple(dict.fromkeys((*own, *read_ask_rules(self.watch.ask if self.watch else ""))))
+
+    @property
+    def grants(self) -> str:
+        """Options of the watch, and those that the file in its directory revokes."""
+        revoked = (self.lowered or {}).get("grants", ())
+        return " ".join((self.watch.grants if self.watch else "", *revoked)).strip()
 
     def current_policy(self) -> Policy:
         """Return the policy with the watch read from the database again."""

@@ -117,7 +117,11 @@ def _every(count: int, unit: str) -> str:
 
 
 MANIFEST_NAME = "CLAUDE-OPS.md"
-CONFIGURATION_FILES = (MANIFEST_NAME, "CLAUDE.md", "CLAUDE.local.md", ".mcp.json", ".claude")
+LIMITS_NAME = "claude-ops.toml"
+CONFIGURATION_FILES = (
+    *(MANIFEST_NAME, LIMITS_NAME),
+    *("CLAUDE.md", "CLAUDE.local.md", ".mcp.json", ".claude"),
+)
 """Files in a working directory that instruct an agent. No session may change them."""
 
 _RULE = re.compile(r"Bash\(\s*([^()]*?)\s*\)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from argparse import ArgumentParser, ArgumentTypeError, BooleanOptionalAction
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from escalation.management.arguments import (
 from escalation.management.commands.run_cycle import confirm_or_stop
 from escalation.management.output import Cell, Refused, TerminalCommand, refused_for, write_table
 from escalation.queue import installation_lock
+from escalation.run.limits_file import lowered_now
 from escalation.run.manifest import (
     CurrentManifest,
     ManifestState,
@@ -38,7 +40,7 @@ from sessions_app.history.autonomy import recorded_wishes, what_if
 from sessions_app.models import Cycle, RateLimit, Watch
 from sessions_app.models.autonomy import AutonomyLevel
 from sessions_app.models.installation import moment_text
-from sessions_app.models.watch import MANIFEST_NAME
+from sessions_app.models.watch import LIMITS_NAME, MANIFEST_NAME
 from sessions_app.redaction.redact import redacted
 from sessions_app.text import json_text
 from sessions_app.tiers import LOWEST_TIER, tier_choices, tier_numbers
@@ -89,6 +91,7 @@ def show_lines(watch: Watch) -> Iterator[str]:
         yield f"  hosts         {' or '.join(watch.hosts.split())}"
     yield f"  manifest      {manifest_words(watch, manifest_of_watch(watch))}"
     yield from _configuration_lines(watch)
+    yield from _lowered_lines(watch)
     yield f"  grants        {watch.grants or 'as the tiers have them'}"
     for tier, words in enumerate(_open_by_tier(watch), start=1):
         yield f"    Tier {tier}      {words}"
@@ -120,6 +123,14 @@ def _configuration_lines(watch: Watch) -> Iterator[str]:
     yield from (f"    {redacted(line)}" for line in drift.lines)
     if drift.steps:
         yield f"    back to it  {drift.way_back}"
+
+
+def _lowered_lines(watch: Watch) -> Iterator[str]:
+    """Say what the file in the directory lowers; nothing without one."""
+    if lowered := lowered_now(watch):
+        why = f"not understood: {lowered.problem}" if lowered.problem else "lowers"
+        yield f"  {LIMITS_NAME} in the directory {why}"
+        yield from (f"    {line}" for line in lowered.lines)
 
 
 def manifest_words(watch: Watch, current: CurrentManifest) -> str:
@@ -186,6 +197,7 @@ def watch_as_data(watch: Watch) -> dict[str, Any]:
         "grants": watch.grants,
         "manifest": _manifest_as_data(watch),
         "configuration": _configuration_as_data(watch),
+        "lowered": _lowered_as_data(watch),
         "hosts": watch.hosts.split(),
         "ask": watch.ask,
         "max_tier": watch.max_tier,
@@ -227,6 +239,11 @@ def _configuration_as_data(watch: Watch) -> dict[str, Any] | None:
         "in_step": not drift.steps,
         "drift": [redacted(line) for line in drift.lines],
     }
+
+
+def _lowered_as_data(watch: Watch) -> dict[str, Any] | None:
+    lowered = lowered_now(watch)
+    return asdict(lowered) if lowered else None
 
 
 def _cycle_as_data(cycle: Cycle) -> dict[str, Any]:
