@@ -137,6 +137,8 @@ INGRESS_PATHS = ("/in/", "/v2/enqueue")
 """Beginnings of the addresses of alerts, which verify and refuse bodies themselves."""
 OTHER_SYSTEMS = (*INGRESS_PATHS, "/heartbeat/")
 """Beginnings of all addresses that other systems call."""
+API_PATHS = ("/api/", "/mcp")
+"""Beginnings of the addresses of the API, which validates what it is sent itself."""
 NOT_SERVED = b"Only alerts and heartbeats are taken here.\n"
 
 
@@ -248,7 +250,7 @@ class PlainInputMiddleware(MiddlewareMixin):
     def process_view(
         self, request: HttpRequest, view: Callable[..., Any], *_arguments: object
     ) -> None:
-        if request.path.startswith(INGRESS_PATHS):
+        if request.path.startswith((*INGRESS_PATHS, *API_PATHS)):
             return
         if NUL in request.path or _has_nul(request.GET) or _has_nul(request.POST):
             raise BadRequest("A parameter holds a NUL character.")

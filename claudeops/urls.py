@@ -15,5 +15,6 @@ urlpatterns = [
     path("password/", for_any_account(OwnPasswordView.as_view()), name="password"),
     path("invited/<uidb64>/<token>/", InvitedView.as_view(), name="invited"),
     path("admin/", admin.site.urls),
+    path("api/v1/", include("escalation.api.urls")),
     path("", include("escalation.web.urls")),
 ]

@@ -57,6 +57,7 @@ PACKAGE_OF = {
     "escalation.report": "base",
     "escalation.tiers": "base",
     "escalation.admin": ENTRY_POINTS,
+    "escalation.api": ENTRY_POINTS,
     "escalation.apps": ENTRY_POINTS,
     "escalation.checks": ENTRY_POINTS,
     "escalation.management": ENTRY_POINTS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -245,9 +245,10 @@ def _cycle_cost(cycle: Cycle) -> str:
     return "unknown" if known is None else f"{money(known)} + unknown"
 
 
-def cycle_as_data(cycle: Cycle) -> dict[str, Any]:
-    """Return a cycle with its whole chain."""
-    sessions = tuple(cycle.sessions.select_related("cycle__watch").order_by("pk"))
+def cycle_as_data(cycle: Cycle, sessions: Iterable[Session] | None = None) -> dict[str, Any]:
+    """Return a cycle with its whole chain. `sessions`: all of its sessions, if they were read."""
+    if sessions is None:
+        sessions = cycle.sessions.select_related("cycle__watch").order_by("pk")
     return {
         "id": cycle.pk,
         "watch": cycle.watch.name if cycle.watch else cycle.watch_name or None,
@@ -263,7 +264,7 @@ def cycle_as_data(cycle: Cycle) -> dict[str, Any]:
         "outcome_reason": cycle.outcome_reason,
         "created_at": cycle.created_at,
         "finished_at": cycle.finished_at,
-        "sessions": chain_as_data(Chain(sessions=sessions)),
+        "sessions": chain_as_data(Chain(sessions=tuple(sessions))),
     }
 
 

@@ -337,10 +337,10 @@ class ChangeList:
     remark: str = ""
 
 
-def load_changes(parameters: QueryDict) -> ChangeList:
+def load_changes(parameters: QueryDict, size: int = PER_PAGE) -> ChangeList:
     """Makes one query for the rows, and two more for a range of days."""
     form = ChangeFilter(parameters, label_suffix="")
-    page, remark = _page(form, position_in(parameters))
+    page, remark = _page(form, position_in(parameters), size)
     return ChangeList(
         form=form,
         page=page,
@@ -365,15 +365,15 @@ def _shown() -> QuerySet[Change]:
     return Change.objects.select_related("session__cycle__watch").defer(*NOT_SHOWN)
 
 
-def _page(form: ChangeFilter, position: PagePosition) -> tuple[KeysetPage[Change], str]:
+def _page(form: ChangeFilter, position: PagePosition, size: int) -> tuple[KeysetPage[Change], str]:
     rows = form.apply(_shown())
     if form.is_one_index:
-        return page_of(rows, position, PER_PAGE), ""
+        return page_of(rows, position, size), ""
     days = (form.chosen.get("since"), form.chosen.get("until"))
     first, end = numbers_between(Change, "at", *days, slack=WRITTEN_LATER)
     before = min(position.before or end, end)
     begin = PagePosition(before=before) if any(days) else PagePosition(before=position.before)
-    return look_down(rows, begin, PER_PAGE, most=LOOKED_AT, first=first)
+    return look_down(rows, begin, size, most=LOOKED_AT, first=first)
 
 
 def _reversal(change: Change) -> Reversal:

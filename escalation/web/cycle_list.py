@@ -206,10 +206,10 @@ class CycleList:
     remark: str = ""
 
 
-def load_cycles(parameters: QueryDict) -> CycleList:
+def load_cycles(parameters: QueryDict, size: int = PER_PAGE) -> CycleList:
     form = CycleFilter(parameters, label_suffix="")
     position = position_in(parameters)
-    page, remark = _searched(form, position) if form.words else _filtered(form, position)
+    page, remark = _searched(form, position) if form.words else _filtered(form, position, size)
     return CycleList(
         form=form,
         page=page,
@@ -221,7 +221,9 @@ def load_cycles(parameters: QueryDict) -> CycleList:
     )
 
 
-def _filtered(form: CycleFilter, position: PagePosition) -> tuple[KeysetPage[Cycle], str]:
+def _filtered(
+    form: CycleFilter, position: PagePosition, size: int
+) -> tuple[KeysetPage[Cycle], str]:
     """Filters by index.
 
     Uses only the narrower bound on each side of the keys: SQLite takes the first of two and scans
@@ -232,12 +234,12 @@ def _filtered(form: CycleFilter, position: PagePosition) -> tuple[KeysetPage[Cyc
     before = min(position.before or end, end)
     begin = PagePosition(before=None if before == LARGEST_NUMBER else before)
     if not form.is_one_index:
-        return look_down(rows, begin, PER_PAGE, most=LOOKED_AT, first=first)
+        return look_down(rows, begin, size, most=LOOKED_AT, first=first)
     rows = rows.filter(pk__gte=first) if first > 1 else rows
     if position.before is not None:
-        return page_of(rows, begin, PER_PAGE), ""
+        return page_of(rows, begin, size), ""
     rows = rows.filter(pk__lt=end) if end < LARGEST_NUMBER else rows
-    return page_of(rows, position, PER_PAGE), ""
+    return page_of(rows, position, size), ""
 
 
 def _searched(form: CycleFilter, position: PagePosition) -> tuple[KeysetPage[Cycle], str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import secrets
 from http import HTTPStatus
@@ -18,6 +19,7 @@ from django.views.decorators.csrf import csrf_exempt
 from escalation.alerts import deliveries, sources
 from escalation.alerts.deliveries import LONGEST_KEY, refusals
 from escalation.alerts.parsers import Unreadable, read_json
+from escalation.errors import OperationRefused, RefusalCode
 from sessions_app.models import RefusedDeliveries, Source
 from sessions_app.models.alert import SourceKind
 from sessions_app.redaction.encryption import EncryptedWithAnotherKey
@@ -82,6 +84,19 @@ def enqueue(request: HttpRequest) -> JsonResponse:
         return answer
     done = {"status": "success", "message": "Event processed", "dedup_key": given}
     return JsonResponse(done, status=HTTPStatus.ACCEPTED)
+
+
+def stored_from_api(source: Source, request: HttpRequest) -> int:
+    """Store a delivery that came with an API token. Return its number; raise OperationRefused."""
+    try:
+        raw = _body(request)
+        answer = _stored(source, raw, _parsed(source, request, raw))
+    except Refused as refused:
+        refusals.add(source, refused.reason)
+        raise OperationRefused(RefusalCode.INVALID_CHOICE, str(refused)) from refused
+    if answer.status_code != HTTPStatus.ACCEPTED:
+        raise OperationRefused(RefusalCode.NOT_DELIVERED, "Too many deliveries wait.")
+    return int(json.loads(answer.content)["delivery"])
 
 
 def _require_method(request: HttpRequest) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import json
 import logging
 import re
 import time
@@ -21,6 +22,7 @@ from weakref import WeakKeyDictionary
 
 from asgiref.sync import SyncToAsync, sync_to_async
 from django.contrib.auth.models import User
+from django.core.serializers.json import DjangoJSONEncoder
 from django.db import DatabaseError, connection, connections
 from django.db.models import Q
 from django.http import HttpRequest, StreamingHttpResponse
@@ -34,8 +36,10 @@ from escalation.agent.event_text import EventLine, describe_event
 from escalation.agent.stream import blocks_of
 from sessions_app.access.permissions import needs
 from sessions_app.access.roles import Right, rights_of
-from sessions_app.models import Cycle, Session, SessionEvent
+from sessions_app.access.tokens import still_valid
+from sessions_app.models import ApiToken, Cycle, Session, SessionEvent
 from sessions_app.models.session import EventKind, EventSource, Verdict
+from sessions_app.redaction.redact import redacted_data
 from sessions_app.text import as_text, clean, duration, mapping
 
 logger = logging.getLogger(__name__)
@@ -79,6 +83,8 @@ class Ticket:
     """Session hash of the account; a new password invalidates the ticket."""
     right: Right
     is_good: bool = True
+    token_pk: int | None = None
+    """The API token of the viewer; one that is revoked or expires invalidates the ticket."""
 
     def __enter__(self) -> Ticket:
         _keeper().add(self)
@@ -88,11 +94,13 @@ class Ticket:
         _keeper().remove(self)
 
 
-def ticket_for(request: HttpRequest, right: Right) -> Ticket:
+def ticket_for(request: HttpRequest, right: Right, token_pk: int | None = None) -> Ticket:
     """Return a ticket for a request whose right was checked."""
     user = request.user
     assert isinstance(user, User), "the request has no account"
-    return Ticket(user_pk=user.pk, auth_hash=user.get_session_auth_hash(), right=right)
+    return Ticket(
+        user_pk=user.pk, auth_hash=user.get_session_auth_hash(), right=right, token_pk=token_pk
+    )
 
 
 class Keeper:
@@ -127,12 +135,23 @@ class Keeper:
 
 
 def check_tickets(tickets: Iterable[Ticket]) -> None:
-    """Update the tickets, with two queries."""
+    """Update the tickets, with two queries, and one more if some came with an API token."""
     tickets = list(tickets)
+    valid = _valid_tokens(tickets)
     users = User.objects.prefetch_related("groups").in_bulk({ticket.user_pk for ticket in tickets})
     for ticket in tickets:
         user = users.get(ticket.user_pk)
         ticket.is_good = user is not None and _may_still(user, ticket)
+        if ticket.token_pk is not None and ticket.token_pk not in valid:
+            ticket.is_good = False
+
+
+def _valid_tokens(tickets: Iterable[Ticket]) -> set[int]:
+    numbers = {ticket.token_pk for ticket in tickets if ticket.token_pk is not None}
+    if not numbers:
+        return set()
+    rows = ApiToken.objects.filter(still_valid(timezone.now()), pk__in=numbers)
+    return set(rows.values_list("pk", flat=True))
 
 
 def _may_still(user: User, ticket: Ticket) -> bool:
@@ -333,6 +352,8 @@ class Subject(NamedTuple):
 
     pk: int
     is_cycle: bool = False
+    is_data: bool = False
+    """As data for programs, in place of entries of a page."""
 
     def position_in(self, text: str | None) -> LivePosition | None:
         """Reads the position that a browser sends; None if it is invalid."""
@@ -393,6 +414,14 @@ def _messages(
     events: Sequence[SessionEvent],
     after: LivePosition,
 ) -> Iterator[LiveMessage]:
+    if subject.is_data:
+        for event in events:
+            yield LiveMessage(
+                event.session_id,
+                event.sequence,
+                data_lines(_as_json(event, sessions[event.session_id].cycle_id)),
+            )
+        return
     entries = {entry.event.pk: entry for entry in log_entries(events, in_chain=subject.is_cycle)}
     announced = {session for session in sessions if after.of(session) != NOTHING}
     calls = _calls_before(subject, entries.values(), after)
@@ -404,6 +433,24 @@ def _messages(
         if entry := entries.get(event.pk):
             row, is_known = calls[number].add(entry)
             yield LiveMessage(number, event.sequence, data_lines(_rendered(row, is_known)))
+
+
+def event_as_data(event: SessionEvent, cycle: int | None = None) -> dict[str, Any]:
+    """Return an event as plain data, which commands print as JSON."""
+    return {
+        "session": event.session_id,
+        "cycle": cycle if cycle is not None else event.session.cycle_id,
+        "sequence": event.sequence,
+        "at": event.created_at,
+        "source": event.source,
+        "kind": event.kind,
+        "payload": event.payload,
+    }
+
+
+def _as_json(event: SessionEvent, cycle: int) -> str:
+    plain = json.loads(json.dumps(event_as_data(event, cycle), cls=DjangoJSONEncoder))
+    return json.dumps(redacted_data(plain))
 
 
 EVENTS_BEFORE = 40
@@ -629,7 +676,13 @@ async def cycle_live(request: HttpRequest, pk: int) -> StreamingHttpResponse:
 
 
 async def _stream(request: HttpRequest, subject: Subject) -> StreamingHttpResponse:
-    ticket = await sync_to_async(ticket_for)(request, Right.SEE_OUTPUT)
+    return await stream_of(request, subject, Right.SEE_OUTPUT)
+
+
+async def stream_of(
+    request: HttpRequest, subject: Subject, right: Right, *, token_pk: int | None = None
+) -> StreamingHttpResponse:
+    ticket = await sync_to_async(ticket_for)(request, right, token_pk)
     return StreamingHttpResponse(
         live_events(subject, _seen_before(request, subject), ticket),
         content_type="text/event-stream",

@@ -49,6 +49,7 @@ class Approval(models.Model):
         NTFY = "ntfy", "in ntfy"
         TELEGRAM = "telegram", "in Telegram"
         START = "start", "by the confirmed start"
+        API = "api", "by the API"
 
     LONGEST_NOTE = 1_000
 

@@ -14,6 +14,7 @@ from django.utils import timezone
 from escalation.agent.event_text import describe_event, summary_line
 from escalation.management.arguments import SESSION_HELP, count, session_named
 from escalation.management.output import TerminalCommand
+from escalation.web.live import event_as_data
 from sessions_app.models import Session, SessionEvent
 from sessions_app.text import json_text
 
@@ -23,18 +24,6 @@ def event_lines(event: SessionEvent) -> Iterator[str]:
     whose = f"#{event.session_id} {event.session.cycle.subject}"
     for line in describe_event(event.source, event.kind, event.payload):
         yield f"{when} {whose}  {summary_line(line)}"
-
-
-def event_as_data(event: SessionEvent) -> dict[str, Any]:
-    return {
-        "session": event.session_id,
-        "cycle": event.session.cycle_id,
-        "sequence": event.sequence,
-        "at": event.created_at,
-        "source": event.source,
-        "kind": event.kind,
-        "payload": event.payload,
-    }
 
 
 LOOK_SECONDS = 0.5

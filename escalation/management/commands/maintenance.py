@@ -42,7 +42,7 @@ class Command(TerminalCommand):
         except OperationRefused as refused:
             raise Refused(refused.code, str(refused)) from refused
         if options["json"]:
-            self.stdout.write_json([_as_data(window) for window in windows], indent=2)
+            self.stdout.write_json([maintenance_as_data(window) for window in windows], indent=2)
             return
         self.stdout.write("\n".join(map(_line, windows)) or NO_WINDOW)
 
@@ -79,7 +79,7 @@ def _line(window: Maintenance) -> str:
     return clean(f"{what}: from {moment_text(window.starts_at)}{until}{weekly}{now}{reason}")
 
 
-def _as_data(window: Maintenance) -> dict[str, Any]:
+def maintenance_as_data(window: Maintenance) -> dict[str, Any]:
     return {
         "window": window.pk,
         "watch": window.watch.name,

@@ -106,14 +106,14 @@ class Command(TerminalCommand):
     def _list(self, *, as_json: bool) -> None:
         rows = list(Source.objects.select_related("watch"))
         if as_json:
-            self.stdout.write_json([_as_data(source) for source in rows], indent=2)
+            self.stdout.write_json([source_as_data(source) for source in rows], indent=2)
         else:
             self.stdout.write("\n".join(map(_line, rows)) or NO_SOURCE)
 
     def _print_new(self, made: NewSource, *, as_json: bool) -> None:
         if as_json:
             facts = {"address": made.address, "token": made.token, "secret": made.secret}
-            data = {**_as_data(made.source), **facts, "snippet": made.snippet}
+            data = {**source_as_data(made.source), **facts, "snippet": made.snippet}
             self.stdout.write_secret(json.dumps(data, indent=2))
             return
         self.stdout.write(_line(made.source))
@@ -127,7 +127,7 @@ class Command(TerminalCommand):
             rows = rows.filter(source=_named(name))
         shown = list(rows[:DELIVERIES_SHOWN])
         if as_json:
-            self.stdout.write_json([_delivery_as_data(row) for row in shown], indent=2)
+            self.stdout.write_json([delivery_as_data(row) for row in shown], indent=2)
             return
         self.stdout.write("\n".join(map(_delivery_line, shown)) or "There is no delivery yet.")
 
@@ -260,7 +260,7 @@ def _line(source: Source) -> str:
     return f"{source.name}: {source.kind}, {watch}, {'on' if source.enabled else 'off'}"
 
 
-def _as_data(source: Source) -> dict[str, Any]:
+def source_as_data(source: Source) -> dict[str, Any]:
     return {
         "name": source.name,
         "kind": source.kind,
@@ -276,7 +276,7 @@ def _delivery_line(delivery: Delivery) -> str:
     return clean(f"{delivery.pk}  {at}  {delivery.source.name}  {delivery.size} bytes  {words}")
 
 
-def _delivery_as_data(delivery: Delivery) -> dict[str, Any]:
+def delivery_as_data(delivery: Delivery) -> dict[str, Any]:
     return {
         "id": delivery.pk,
         "source": delivery.source.name,
