@@ -131,3 +131,21 @@ def test_a_probe_is_added_breaks_and_its_incident_is_closed_by_a_remedy(visit, w
     assert Incident.objects.get().resolved_as == Incident.ResolvedBy.REMEDY
     assert RemedyRun.objects.get().proof == RemedyRun.Proof.HELPED
     assert (api.requests, Cycle.objects.count()) == ([], 0)
+
+
+def test_a_proposed_probe_is_added_from_the_page_of_the_watch(visit, watch):
+    compose = "services: {web: {ports: ['8080:80']}, db: {ports: ['5432:5432']}}"
+    (Path(watch.workdir) / "compose.yaml").write_text(compose)
+    page = visit.go(watch.get_absolute_url())
+    proposed = page.get_by_role("region", name="Proposed probes").get_by_role("listitem")
+    expect(proposed).to_have_count(2)
+    assert not Probe.objects.exists()
+
+    proposed.filter(has_text="127.0.0.1:5432").get_by_role("button", name="Dismiss").click()
+    expect(proposed).to_have_count(1)
+    proposed.get_by_role("button", name="Add this probe").click()
+
+    expect(page.get_by_text("The probe web-tcp was added")).to_be_visible()
+    expect(proposed).to_have_count(0)
+    assert Probe.objects.get().target == "127.0.0.1:8080"
+    assert page.url.endswith(watch.get_absolute_url())
