@@ -344,6 +344,8 @@ class _Judge:
         self.actions: list[str] = []
         self.changes: list[str] = []
         self.effects: list[CommandEffect] = []
+        self._hosts: list[str] = []
+        """The hosts of ssh around the vector that is judged."""
 
     def decision(self) -> Decision:
         if self.request.argv[0] == REMEDY:
@@ -462,6 +464,8 @@ class _Judge:
             self._single(understood, place, shown, plain, allowed=allowed)
         else:
             self._level(understood.level, shown, understood.why)
+        if understood.elsewhere:
+            self._hosts.append(understood.host)
         inside = [
             self.vector(
                 inner,
@@ -472,6 +476,8 @@ class _Judge:
             )
             for inner in understood.inner
         ]
+        if understood.elsewhere:
+            self._hosts.pop()
         if place is _Place.SUDO:
             return self._with_sudo(understood, shown, owner)
         if place is _Place.HERE:
@@ -510,7 +516,8 @@ class _Judge:
         self.actions.append(in_short(plain))
         if level > LOOK:
             self.changes.append(plainly(plain))
-            self.effects += understood.effects(plainly(plain))
+            host = self._hosts[0] if len(self._hosts) == 1 else ""
+            self.effects += understood.effects(plainly(plain), host)
         self._level(level, shown, why)
 
     def _level_there(self, understood: Understanding, place: _Place, shown: str) -> tuple[int, str]:

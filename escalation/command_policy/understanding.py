@@ -38,6 +38,8 @@ class CommandEffect:
     service: str
     """The name as the vector has it; EVERYTHING if it names none, empty for another kind."""
     action: str
+    host: str = ""
+    """The host of ssh as the vector has it; empty on this host or where it is not plain."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,11 +91,14 @@ class Understanding:
     """Vectors that it runs: behind `sudo`, on another host, in a container."""
     elsewhere: bool = False
     """The inner vectors run on another host or in a container, outside of any sandbox."""
+    host: str = ""
+    """The host on which the inner vectors run, if nothing but the configuration leads there."""
 
-    def effects(self, action: str) -> tuple[CommandEffect, ...]:
+    def effects(self, action: str, host: str = "") -> tuple[CommandEffect, ...]:
         if self.kind == OTHER:
-            return (CommandEffect(kind=OTHER, service="", action=action),)
+            return (CommandEffect(kind=OTHER, service="", action=action, host=host),)
         services = dict.fromkeys(self.services or (EVERYTHING,))
         return tuple(
-            CommandEffect(kind=self.kind, service=service, action=action) for service in services
+            CommandEffect(kind=self.kind, service=service, action=action, host=host)
+            for service in services
         )

@@ -35,6 +35,7 @@ from escalation.sandbox.command_runner import (
     CommandRefusal,
     DecisionRecord,
 )
+from escalation.sandbox.ssh_agent import ssh_host
 from escalation.supervisor import approvals, cooldowns
 from escalation.supervisor.approvals import CommandAsked
 from escalation.supervisor.cooldowns import Reached, effects_of
@@ -146,7 +147,7 @@ class RunChanges:
 
     def objection(self, record: DecisionRecord) -> CommandRefusal | None:
         """Refusal of a command that is in cooldown. Called from the command runner's threads."""
-        effects = effects_of(record.effects)
+        effects = effects_of(record.effects, ssh_host)
         if not record.remedy and not any(is_counted(effect) for effect in effects):
             return None
         question = _Question(record, effects)
@@ -175,7 +176,7 @@ class RunChanges:
 
     def decided(self, record: DecisionRecord) -> None:
         """Record the effects of a command that needed no count."""
-        effects = effects_of(record.effects)
+        effects = effects_of(record.effects, ssh_host)
         if record.verdict != Verdict.DENY and not any(map(is_counted, effects)):
             self._unwritten.append(
                 lambda: store_changes(self._session, record.call, record.command, effects)
@@ -362,6 +363,7 @@ def stored_effects(data: Mapping[str, Any]) -> tuple[CommandEffect, ...]:
             kind=shape.text_in(row.get("kind")),
             service=shape.text_in(row.get("service")),
             action=shape.text_in(row.get("action")),
+            host=shape.text_in(row.get("host")),
         )
         for row in rows
         if row.get("kind") in Change.Kind.values
@@ -381,6 +383,7 @@ def store_changes(
                 number=number,
                 kind=effect.kind,
                 service=effect.service,
+                host=effect.host,
                 action=redacted(effect.action),
                 command=redacted(command),
             )

@@ -5,6 +5,7 @@ A sandbox that runs ssh gets the socket of the agent. It can use the keys there 
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -121,3 +122,56 @@ def _ssh_add(
 def _environment(environment: Mapping[str, str]) -> dict[str, str]:
     path = environment.get("PATH", "/usr/local/bin:/usr/bin:/bin")
     return {"PATH": path, "SSH_ASKPASS_REQUIRE": "never"}
+
+
+# Who a host is.
+
+LONGEST_HOST = 500
+
+
+def ssh_host(name: str, config: Path | None = None) -> str:
+    """Return the known keys of a host, as `type:digest` by blanks, or an empty string.
+
+    Its name, its address and an alias of the configuration have the same keys. `config` stands for
+    the configuration of this account and of this host.
+    """
+    chosen = ["-F", str(config)] if config else []
+    settings = dict(
+        line.split(" ", 1)
+        for line in _said(["ssh", *chosen, "-G", "--", name]).splitlines()
+        if " " in line
+    )
+    known = settings.get("hostkeyalias") or settings.get("hostname", "")
+    if not known:
+        return ""
+    if settings.get("port", "22") != "22" and "hostkeyalias" not in settings:
+        known = f"[{known}]:{settings['port']}"
+    files = f"{settings.get('userknownhostsfile', '')} {settings.get('globalknownhostsfile', '')}"
+    keys: set[str] = set()
+    for file in files.split():
+        said = _said(["ssh-keygen", "-F", known, "-f", str(Path(file).expanduser())])
+        for line in said.splitlines():
+            words = line.split()
+            if line.startswith("@"):
+                return ""  # an authority vouches for many hosts
+            if len(words) >= 3 and not line.startswith("#"):
+                digest = hashlib.sha256(words[2].encode()).hexdigest()[:16]
+                keys.add(f"{words[1]}:{digest}")
+    found = " ".join(sorted(keys))
+    return found if len(found) <= LONGEST_HOST else ""
+
+
+def _said(words: list[str]) -> str:
+    try:
+        ended = subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=ASK_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return ended.stdout if ended.returncode == 0 else ""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import cast
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import CharField, Exists, OuterRef, Q, QuerySet, Value
 from django.urls import reverse
 from django.utils import timezone
 
@@ -32,12 +32,19 @@ _CONTAINER = re.compile(r"[^-_].*?[-_](.+)[-_]\d{1,3}")
 _POD = re.compile(r"(.+)-[a-f0-9]{8,10}-[a-z0-9]{5}")
 
 
-def effects_of(effects: Iterable[CommandEffect]) -> tuple[CommandEffect, ...]:
-    """Returns effects of a decision with the names of their services as reports have them."""
+def effects_of(
+    effects: Iterable[CommandEffect], host_of: Callable[[str], str] = lambda name: ""
+) -> tuple[CommandEffect, ...]:
+    """Returns effects of a decision with the names of their services as reports have them, and the
+    keys of their hosts."""
     return tuple(
-        replace(effect, service=redacted(service_behind(effect.service)))
-        if effect.service not in ("", EVERYTHING)
-        else effect
+        replace(
+            effect,
+            service=redacted(service_behind(effect.service))
+            if effect.service not in ("", EVERYTHING)
+            else effect.service,
+            host=host_of(effect.host) if effect.host else "",
+        )
         for effect in effects
     )
 
@@ -69,6 +76,8 @@ class Done:
     kind: str
     service: str
     at: datetime
+    host: str = ""
+    """Its keys, as `ssh_host` returns them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,22 +100,60 @@ def limits_of(watch: Watch | None) -> Limits:
     }
 
 
-def used(kind: str, service: str, record: Iterable[Done], limits: Limits, now: datetime) -> int:
-    """Counts the changes within the window. A change in the future counts: the clock was set back.
+def may_be_one(host: str, other: str) -> bool:
+    """Tests whether two hosts may be the same: they share a key, or no type of key.
+
+    A host has many names and addresses, and one key of each type. What is unknown, and this host,
+    may be any.
+    """
+    keys, others = _by_type(host), _by_type(other)
+    shared = keys.keys() & others.keys()
+    return not shared or any(keys[kind] & others[kind] for kind in shared)
+
+
+def _by_type(host: str) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for word in host.split():
+        kind, _colon, digest = word.partition(":")
+        found.setdefault(kind, set()).add(digest)
+    return found
+
+
+def used(
+    kind: str,
+    service: str,
+    record: Iterable[Done],
+    limits: Limits,
+    now: datetime,
+    host: str = "",
+) -> int:
+    """Counts the changes within the window on what may be the same host. A change in the future
+    counts: the clock was set back.
 
     A restart of everything counts for each service. A redeployment of everything does not, because
     `docker compose up` recreates only what has changed: it counts for the next one of everything.
     """
     since = now - timedelta(hours=limits[kind].hours)
-    counts = Counter(done.service for done in record if done.kind == kind and done.at > since)
+    counts = Counter(
+        done.service
+        for done in record
+        if done.kind == kind and done.at > since and may_be_one(done.host, host)
+    )
     to_all = counts.pop(EVERYTHING, 0)
     if service == EVERYTHING:
         return to_all + max(counts.values(), default=0)
     return counts[service] + (to_all if kind == Kind.RESTART else 0)
 
 
-def left(kind: str, service: str, record: Iterable[Done], limits: Limits, now: datetime) -> int:
-    return max(0, limits[kind].allowed - used(kind, service, record, limits, now))
+def left(
+    kind: str,
+    service: str,
+    record: Iterable[Done],
+    limits: Limits,
+    now: datetime,
+    host: str = "",
+) -> int:
+    return max(0, limits[kind].allowed - used(kind, service, record, limits, now, host))
 
 
 def objection(
@@ -121,10 +168,10 @@ def objection(
         if effect.kind not in limits:
             continue
         kind, service = effect.kind, effect.service
-        if not left(kind, service, so_far, limits, now):
-            why = _in_words(kind, service, so_far, limits, now)
+        if not left(kind, service, so_far, limits, now, effect.host):
+            why = _in_words(kind, service, so_far, limits, now, effect.host)
             return Reached(service=service, reason=f"{why}: {INSTEAD}.")
-        so_far.append(Done(kind=kind, service=service, at=now))
+        so_far.append(Done(kind=kind, service=service, at=now, host=effect.host))
     return None
 
 
@@ -134,13 +181,16 @@ def tier_objection(
     """Returns the cooldown that stops a tier: all its remedies for these services are used up.
 
     A remedy that was never tried does not stop it, even if none is allowed: the tier may observe.
+    Reports name no hosts, so a service of several hosts stops it if it is used up on all of them.
     """
     named = sorted({service_behind(service) for service in services} - {""})
     remedies = [(kind, service) for service in named for kind in _remedies_of(tier)]
     if not remedies:
         return None
     for kind, service in remedies:
-        if used(kind, service, record, limits, now) < max(1, limits[kind].allowed):
+        hosts = {done.host for done in record if done.service == service} or {""}
+        fewest = min(used(kind, service, record, limits, now, host) for host in hosts)
+        if fewest < max(1, limits[kind].allowed):
             return None
     told = [_in_words(kind, service, record, limits, now) for kind, service in remedies]
     return Reached(service=named[0], reason="; ".join(told))
@@ -167,12 +217,17 @@ def recovered(last: Iterable[Report], before: Iterable[Report]) -> set[str]:
 
 
 def _in_words(
-    kind: str, service: str, record: Iterable[Done], limits: Limits, now: datetime
+    kind: str,
+    service: str,
+    record: Iterable[Done],
+    limits: Limits,
+    now: datetime,
+    host: str = "",
 ) -> str:
     name = "something here" if service == EVERYTHING else service
     if not limits[kind].allowed:
         return f"{name} may never be {DONE[kind]} in this watch"
-    times = used(kind, service, record, limits, now)
+    times = used(kind, service, record, limits, now, host)
     often = {1: "once", 2: "twice"}.get(times, f"{times} times")
     return f"{name} was {DONE[kind]} {often} in the last {limits[kind].hours} h"
 
@@ -198,13 +253,14 @@ def _counted(
     """Returns commands of sessions, and remedies that a person or Tier 0 ran."""
     since = now - timedelta(hours=max(limit.hours for limit in limits.values()))
     rows = changes.filter(kind__in=list(limits), is_cleared=False, at__gt=since)
-    found = rows.order_by().values_list("kind", "service", "at")
+    found = rows.order_by().values_list("kind", "service", "at", "host")
     if watch is not None:
         runs = RemedyRun.objects.filter(watch=watch, kind__in=list(limits), asked_at__gt=since)
         runs = runs.exclude(state=RemedyRun.State.REFUSED).order_by()
-        found = found.union(runs.values_list("kind", "service", "asked_at"), all=True)
+        of_this_host = runs.values_list("kind", "service", "asked_at", Value("", CharField()))
+        found = found.union(of_this_host, all=True)
     return sorted(
-        (Done(kind=kind, service=service, at=at) for kind, service, at in found),
+        (Done(kind=kind, service=service, at=at, host=host) for kind, service, at, host in found),
         key=lambda done: done.at,
     )
 

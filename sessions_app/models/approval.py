@@ -206,6 +206,11 @@ class Change(models.Model):
     service = models.CharField(
         max_length=200, blank=True, help_text="Normalised name of the changed service."
     )
+    host = models.CharField(
+        max_length=500,
+        blank=True,
+        help_text="Keys of the host that ssh reached; empty for this host and unknown ones.",
+    )
     action = OutsideCharField(
         max_length=300, help_text="Action that the command policy recognised."
     )

@@ -84,7 +84,8 @@ def ssh(argv: Argv) -> Understanding:
     if not words:
         raise NotUnderstood("a session: give a command")
     inner = read_commands(" ".join(words))
-    return replace(found, argv=executed, inner=inner, elsewhere=True)
+    plain = not line.has("-p", "-o", "-J")
+    return replace(found, argv=executed, inner=inner, elsewhere=True, host=host[0] if plain else "")
 
 
 def _forced(line: Line) -> Argv:

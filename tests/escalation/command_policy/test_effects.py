@@ -108,3 +108,20 @@ def effects(command: str, **changed) -> list[tuple[str, str]]:
     decision = judge(command, 3, **changed)
     assert decision.verdict == "allow", decision.reason
     return [(effect.kind, effect.service) for effect in decision.effects]
+
+
+@each_row(
+    ("command", "host"),
+    [
+        ("ssh web1 systemctl restart nginx", "web1"),
+        ("ssh root@web1 'docker restart web'", "root@web1"),
+        ("ssh -p 2222 web1 systemctl restart nginx", ""),
+        ("ssh web1 ssh web2 systemctl restart nginx", ""),
+        ("systemctl restart nginx", ""),
+    ],
+)
+def test_an_effect_over_ssh_names_its_host(command, host):
+    decision = judge(command, 3)
+
+    assert decision.verdict == "allow", decision.reason
+    assert [effect.host for effect in decision.effects] == [host]

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from escalation.sandbox.ssh_agent import SOCKET, private_keys, supervisor_ssh_agent
+from escalation.sandbox.ssh_agent import SOCKET, private_keys, ssh_host, supervisor_ssh_agent
 from tests.escalation.sandbox.running import wait_until
 
 
@@ -203,3 +203,40 @@ def test_a_killed_supervisor_leaves_no_agent(keys, directory):
 
     wait_until(lambda: not agents_in(directory))
     assert list(directory.iterdir()) == []
+
+
+def test_a_host_is_known_by_its_keys_whatever_it_is_called(tmp_path: Path):
+    """By name, alias, address, account, another port, hashed; unknown ones and authorities not."""
+    public = {}
+    for name, kind in (("web1", "ed25519"), ("web2", "ed25519"), ("web2-rsa", "rsa")):
+        make = ["ssh-keygen", "-q", "-t", kind, "-N", "", "-C", "", "-f", str(tmp_path / name)]
+        subprocess.run(make, check=True)
+        public[name] = (tmp_path / f"{name}.pub").read_text().strip()
+    known = tmp_path / "known"
+    lines = [
+        f"web1.lan,10.0.0.1,[gate]:2222 {public['web1']}",
+        f"10.0.0.2 {public['web2']}",
+        f"10.0.0.2 {public['web2-rsa']}",
+        f"@cert-authority *.cloud {public['web1']}",
+    ]
+    known.write_text("".join(f"{line}\n" for line in lines))
+    subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(known)], check=True, capture_output=True)
+    config = tmp_path / "config"
+    config.write_text(
+        f"Host one\n HostName 10.0.0.1\nHost gate\n Port 2222\nHost named\n HostKeyAlias web1.lan\n"
+        f"Host *\n UserKnownHostsFile {known}\n GlobalKnownHostsFile /dev/null\n"
+    )
+
+    def keys_of(name: str) -> str:
+        return ssh_host(name, config)
+
+    web1 = keys_of("web1.lan")
+    assert web1.startswith("ssh-ed25519:")
+    spelled = ("10.0.0.1", "one", "root@one", "WEB1.lan", "gate", "named")
+    assert [keys_of(name) for name in spelled] == [web1] * len(spelled)
+    assert keys_of("10.0.0.2") != web1
+    assert [word.partition(":")[0] for word in keys_of("10.0.0.2").split()] == [
+        "ssh-ed25519",
+        "ssh-rsa",
+    ]
+    assert [keys_of(name) for name in ("elsewhere", "a.cloud", "-oProxyCommand=id")] == [""] * 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from random import Random
@@ -41,6 +42,47 @@ def doing(service: str = "web", kind: str = RESTART) -> CommandEffect:
 def why(effects: list[CommandEffect], record: list[Done], limits=LIMITS) -> str:
     reached = objection(effects, record, limits, NOW)
     return reached.reason if reached else ""
+
+
+WEB1, WEB1_ALSO, WEB2, UNLIKE = "ed:a rsa:b", "rsa:b", "ed:c rsa:d", "dsa:e"
+
+
+@each_row(
+    ("record", "host", "count"),
+    [
+        ([WEB1, WEB1], WEB1, 0),
+        ([WEB1, WEB1], WEB2, 2),
+        ([WEB1, WEB2], WEB2, 1),
+        # The same host by another name, with a part of its keys.
+        ([WEB1_ALSO, WEB1_ALSO], WEB1, 0),
+        # Hosts that cannot be told apart, unknown ones and this one count for each other.
+        ([WEB1, WEB1], UNLIKE, 0),
+        (["", ""], WEB1, 0),
+        ([WEB1, WEB2], "", 0),
+    ],
+)
+def test_equal_services_of_hosts_with_other_keys_do_not_count_together(record, host, count):
+    rows = [replace(done(), host=one) for one in record]
+
+    assert left(RESTART, "web", rows, LIMITS, NOW, host) == count
+    reached = objection([replace(doing(), host=host)], rows, LIMITS, NOW)
+    assert (reached is None) == (count > 0)
+
+
+def test_a_tier_is_stopped_if_a_service_is_used_up_on_all_its_hosts():
+    used_up = [replace(done(), host=WEB1)] * 2
+
+    assert tier_objection(2, ["web"], used_up, LIMITS, NOW)
+    assert not tier_objection(2, ["web"], [*used_up, replace(done(), host=WEB2)], LIMITS, NOW)
+
+
+def test_effects_have_the_keys_of_their_host():
+    [found] = effects_of(
+        [replace(doing("Web.service"), host="root@one")], {"root@one": WEB1}.__getitem__
+    )
+
+    assert (found.service, found.host) == ("web", WEB1)
+    assert effects_of([doing()])[0].host == ""
 
 
 def test_a_new_watch_allows_two_restarts_in_4_hours_and_a_redeployment_a_day():

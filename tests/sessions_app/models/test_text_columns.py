@@ -100,7 +100,7 @@ NOT_SHORTENED = {
         "kind": OWN,
     },
     "BudgetNotice": {"budget": OWN},
-    "Change": {"service": SPELLED, "left_digest": OWN},
+    "Change": {"service": SPELLED, "left_digest": OWN, "host": OWN},
     "FileContent": {"digest": OWN},
     "Remedy": {
         **dict.fromkeys(("name", "service", "grants", "parameters", "probe", "undo"), VALIDATED),
