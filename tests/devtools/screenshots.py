@@ -26,7 +26,7 @@ from escalation.drills.drill import start_drill, verify_drill
 from escalation.queue import leave_to_caller
 from escalation.run.runner import run_to_end
 from sessions_app.access.roles import Role
-from sessions_app.models import Cycle, Incident, Session, WorkerHeartbeat
+from sessions_app.models import Cycle, Incident, WorkerHeartbeat
 
 # Chromium from Debian, driven by Playwright, which is a development dependency.
 
@@ -89,10 +89,10 @@ def play(say: Callable[[str], None]) -> list[Cycle]:
 
 
 def pictures(cycles: list[Cycle]) -> tuple[Picture, ...]:
-    longest = Session.objects.filter(cycle=cycles[-1]).order_by("-tier", "pk").first()
     incident = Incident.objects.filter(cycles=cycles[-1]).first()
     found = [
-        Picture(file="screenshot.png", path=longest.get_absolute_url() if longest else "/"),
+        Picture(file="screenshot.png", path="/"),
+        Picture(file="docs/cycle.png", path=cycles[-1].get_absolute_url()),
         Picture(file="docs/costs.png", path=reverse("web:costs") + "?drills=yes&period=7"),
         Picture(file="docs/now-dark.png", path="/", colours="dark"),
     ]
