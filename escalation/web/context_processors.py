@@ -81,6 +81,7 @@ COG = (
     CogEntry("Services", "web:services", "server-stack"),
     CogEntry("Notifications", "web:channels", "megaphone", Right.MANAGE_KEYS),
     CogEntry("Sources of alerts", "web:sources", "inbox-arrow-down", Right.MANAGE_KEYS),
+    CogEntry("Board", "web:board", "tv"),
     CogEntry("Accounts", "web:accounts", "users", Right.MANAGE_KEYS),
     CogEntry("API tokens", "web:tokens", "key"),
     CogEntry("Sandbox", "web:sandbox", "shield-check"),

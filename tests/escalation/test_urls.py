@@ -129,6 +129,7 @@ PAGES = {
     "web:undo_remedy": APPROVER,
     "web:services": VIEWER,
     "web:search": VIEWER,
+    "web:board": VIEWER,
     "web:events": VIEWER,
     "web:add_watch": APPROVER,
     "web:edit_watch": APPROVER,
