@@ -39,7 +39,10 @@ def _show(
     request: HttpRequest, form: InvitationForm, invited: User | None = None, path: str = ""
 ) -> HttpResponse:
     """Render the page. `path`: that of a new link, which is displayed once."""
-    rows = [(account, role_of(account)) for account in engine.all_accounts()]
+    rows = []
+    for account in engine.all_accounts():
+        role = role_of(account)
+        rows.append((account, role, Role(role).meaning if role else ""))
     context: dict[str, Any] = {
         "rows": rows,
         "roles": ROLES,

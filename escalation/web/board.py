@@ -19,6 +19,9 @@ from sessions_app.models import Incident
 FEW, SOME = 6, 16
 """Watches up to which the tiles are large, and of middle size."""
 
+RANKS = ("bad", "warn", "live", "good", "quiet")
+"""Tones in the order of the tiles; within one the order is that of the Overview."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BoardTile:
@@ -75,6 +78,7 @@ def board(request: HtmxRequest) -> HttpResponse:
         return HttpResponse(status=NO_CHANGE)
     page = load_overview()
     tiles = [BoardTile(card=card) for card in page.watches]
+    tiles.sort(key=lambda tile: RANKS.index(tile.tone))
     context = {
         "page": page,
         "tiles": tiles,
