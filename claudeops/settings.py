@@ -128,6 +128,17 @@ CLAUDEOPS_INGRESS_URL = (
 CLAUDEOPS_METRICS_TOKEN = env.text("CLAUDEOPS_METRICS_TOKEN")
 # Requests of one token of the API in a minute.
 CLAUDEOPS_API_RATE = env.integer("CLAUDEOPS_API_RATE", 600, minimum=1, maximum=1_000_000)
+# Where traces are sent, in the variables of OpenTelemetry.
+_OTEL_URL = env.address("OTEL_EXPORTER_OTLP_ENDPOINT").rstrip("/")
+OTEL_TRACES_URL = env.address("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or (
+    _OTEL_URL and f"{_OTEL_URL}/v1/traces"
+)
+_HEADERS = (r"(\s*[\w.-]+\s*=[^,\r\n]*(,|$))*", "headers like name=value,other=value")
+_OTEL_HEADERS = env.matching("OTEL_EXPORTER_OTLP_HEADERS", "", *_HEADERS)
+OTEL_TRACES_HEADERS = (
+    env.matching("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "", *_HEADERS) or _OTEL_HEADERS
+)
+CLAUDEOPS_TRACE_CONTENT = env.flag("CLAUDEOPS_TRACE_CONTENT")
 CLAUDEOPS_ADMIN_USER = env.text("CLAUDEOPS_ADMIN_USER", "operator")
 CLAUDEOPS_ADMIN_PASSWORD = env.text("CLAUDEOPS_ADMIN_PASSWORD")
 CLAUDEOPS_HTTPS = env.flag("CLAUDEOPS_HTTPS")

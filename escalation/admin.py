@@ -80,6 +80,7 @@ from sessions_app.models import (
     SessionEvent,
     Source,
     TelegramBot,
+    TraceExport,
     Transcript,
     TranscriptChunk,
     Watch,
@@ -816,6 +817,15 @@ class MetricTotalAdmin(PastAdmin):
     list_display = ["id", "name", "labels", "count", "seconds", "last_at"]
     list_filter = ["name"]
     search_fields = ["=labels"]
+    ordering = ["-id"]
+
+
+@admin.register(TraceExport)
+class TraceExportAdmin(PastAdmin):
+    list_display = ["id", "cycle", "state", "tries", "due_at", "error"]
+    list_filter = ["state"]
+    search_fields = ["=cycle__id"]
+    list_select_related = ["cycle__watch"]
     ordering = ["-id"]
 
 

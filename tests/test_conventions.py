@@ -265,4 +265,5 @@ def test_every_variable_begins_with_claudeops():
 
     foreign = {name for name in read if not name.startswith("CLAUDEOPS_")}
     assert len(read) > 20
-    assert foreign <= {"DATABASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"}
+    collector = {name for name in foreign if name.startswith("OTEL_EXPORTER_OTLP_")}
+    assert foreign - collector <= {"DATABASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"}

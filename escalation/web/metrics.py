@@ -301,6 +301,10 @@ def _totals() -> Iterator[Metric]:
     for total in found[MetricTotal.Name.ALERTS]:
         received.add_metric(total.values, total.count)
     yield received
+    exported = counter("trace_exports", "Exports of traces by OpenTelemetry.", ["result"])
+    for total in found[MetricTotal.Name.TRACES]:
+        exported.add_metric(total.values, total.count)
+    yield exported
     decided = counter("command_policy_decisions", "Decisions on commands.", ["tier", "decision"])
     for total in found[MetricTotal.Name.DECISIONS]:
         decided.add_metric(total.values, total.count)

@@ -43,6 +43,7 @@ from sessions_app.models import (
     RefusedDeliveries,
     Session,
     SessionEvent,
+    TraceExport,
 )
 from sessions_app.models.session import LONG_FIELDS, IllegalTransition
 
@@ -132,6 +133,7 @@ class Cleaned:
     probe_sums_pruned: int = 0
     heartbeat_calls_pruned: int = 0
     deliveries_pruned: int = 0
+    trace_exports_pruned: int = 0
     sessions_indexed: int = 0
     directories_removed: int = 0
     handoff_files_removed: int = 0
@@ -152,6 +154,7 @@ def clean(*, dry_run: bool = False, now: datetime | None = None) -> Cleaned:
     _prune_notifications(cleaned, long_ago, dry_run)
     _prune_probes(cleaned, now, dry_run)
     _prune_deliveries(cleaned, long_ago, dry_run)
+    _prune_trace_exports(cleaned, long_ago, dry_run)
     _prune_requests(now, dry_run)
     _index(cleaned, long_ago, dry_run)
     _remove_directories(cleaned, long_ago, dry_run)
@@ -267,6 +270,13 @@ def _prune_requests(now: datetime, dry_run: bool) -> None:
     """Removes answers that are kept for an `Idempotency-Key`."""
     if not dry_run:
         IdempotentRequest.objects.filter(created_at__lt=now - IdempotentRequest.KEPT).delete()
+
+
+def _prune_trace_exports(cleaned: Cleaned, long_ago: datetime, dry_run: bool) -> None:
+    """Removes the marks of what was exported, or has failed, long ago."""
+    waiting = Q(state=TraceExport.State.WAITING)
+    old = TraceExport.objects.filter(~waiting, due_at__lt=long_ago)
+    cleaned.trace_exports_pruned = old.count() if dry_run else old.delete()[0]
 
 
 def _prune_notifications(cleaned: Cleaned, long_ago: datetime, dry_run: bool) -> None:

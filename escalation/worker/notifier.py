@@ -22,6 +22,7 @@ from escalation.notifications import digest, outbox, sending
 from escalation.notifications.outbox import notify
 from escalation.supervisor.approvals import buttons_for, link_for
 from escalation.supervisor.conclude import due_pings, send_ping
+from escalation.worker import traces
 from sessions_app.models import Incident, Notification, WorkerHeartbeat
 from sessions_app.models.installation import shared_now
 from sessions_app.text import ago
@@ -71,8 +72,9 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS = 3.0
 RARELY_SECONDS = 60.0
 CHANNELS_AT_ONCE = 8
-PINGS = 0
-"""The key of the pings beside the numbers of channels, which begin at 1."""
+PINGS, TRACES = 0, -1
+"""Keys beside the numbers of channels, which begin at 1."""
+OTHERS = {PINGS: "Pings", TRACES: "Traces"}
 TIMEOUT_AT_THE_END = 10.0
 
 
@@ -102,6 +104,8 @@ class Notifier:
                 self._begin(channel, partial(sending.send_due, channel, link_for, buttons_for))
             if cycles := due_pings():
                 self._begin(PINGS, partial(_send_pings, cycles))
+            if traces.is_due():
+                self._begin(TRACES, traces.export_due)
         except Exception:
             logger.exception("Could not process notifications; retrying")
             connection.close()
@@ -124,7 +128,7 @@ class Notifier:
         try:
             job()
         except Exception:
-            name = "Pings" if key == PINGS else f"Channel {key}"
+            name = OTHERS.get(key, f"Channel {key}")
             logger.exception("%s: sending failed; retrying", name)
         finally:
             connection.close()

@@ -28,7 +28,7 @@ from sessions_app.models.probe import (
 from sessions_app.models.remedy import Remedy, RemedyRun
 from sessions_app.models.search import RunText, SearchProgress, SearchText
 from sessions_app.models.session import DailyVerdict, Session, SessionEvent
-from sessions_app.models.telemetry import MetricTotal
+from sessions_app.models.telemetry import MetricTotal, TraceExport
 from sessions_app.models.token import ApiToken, IdempotentRequest
 from sessions_app.models.watch import Manifest, Watch
 
@@ -76,6 +76,7 @@ __all__ = [
     "Session",
     "SessionEvent",
     "Source",
+    "TraceExport",
     "Transcript",
     "TranscriptChunk",
     "TelegramBot",

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from sessions_app.models.autonomy import Policy, read_tiers
 from sessions_app.models.fields import OutsideCharField, OutsideJSONField, OutsideTextField
-from sessions_app.models.telemetry import MetricTotal
+from sessions_app.models.telemetry import MetricTotal, TraceExport
 from sessions_app.models.watch import Watch, read_ask_rules
 from sessions_app.tiers import LOWEST_TIER, highest_tier, tier_choices
 
@@ -296,9 +296,11 @@ class Cycle(models.Model):
 
     def close_again(self) -> None:
         """Finish a reopened cycle again with its previous outcome."""
-        Cycle.objects.filter(pk=self.pk).update(
-            state=self.State.FINISHED, finished_at=timezone.now()
-        )
+        with transaction.atomic():
+            Cycle.objects.filter(pk=self.pk).update(
+                state=self.State.FINISHED, finished_at=timezone.now()
+            )
+            TraceExport.ask(self.pk)
         self.refresh_from_db(fields=["state", "finished_at"])
 
     def finish(self, outcome: str, reason: str, *, stopped_by: str = "") -> bool:
@@ -320,6 +322,7 @@ class Cycle(models.Model):
                 setattr(self, field, value)
             if is_first:
                 self._count()
+            TraceExport.ask(self.pk)
         return True
 
     def _count(self) -> None:

@@ -1,14 +1,17 @@
-"""Totals for other systems, such as Prometheus."""
+"""Records for other systems: totals for Prometheus, exports of traces by OpenTelemetry."""
 
 from __future__ import annotations
 
 import json
 from datetime import datetime
 
+from django.conf import settings
 from django.db import models, transaction
 from django.db.models import F
 from django.db.models.functions import Greatest
 from django.utils import timezone
+
+from sessions_app.models.fields import OutsideCharField
 
 
 class MetricTotal(models.Model):
@@ -27,6 +30,7 @@ class MetricTotal(models.Model):
         APPROVALS = "approvals", "closed approvals"  # kind, state
         ALERTS = "alerts", "deliveries of alerts"  # source, result
         DECISIONS = "decisions", "decisions on commands"  # tier, verdict
+        TRACES = "traces", "exports of traces"  # result
 
     name = models.CharField(max_length=20, choices=Name.choices)
     labels = models.CharField(max_length=500, help_text="List of strings, as JSON.")
@@ -70,3 +74,49 @@ class MetricTotal(models.Model):
             if not rows.update(**changes):
                 cls.objects.get_or_create(**key, defaults={"last_at": now})
                 rows.update(**changes)
+
+
+class TraceExport(models.Model):
+    """Export of the trace of one cycle by OpenTelemetry: what waits, and what was sent.
+
+    Written in the transaction that ends the cycle, so that a worker that dies loses nothing.
+    """
+
+    class State(models.TextChoices):
+        WAITING = "waiting", "waiting"
+        SENT = "sent", "sent"
+        FAILED = "failed", "failed"
+
+    cycle = models.OneToOneField(
+        "sessions_app.Cycle", on_delete=models.CASCADE, related_name="trace_export"
+    )
+    state = models.CharField(max_length=20, choices=State.choices, default=State.WAITING)
+    due_at = models.DateTimeField(default=timezone.now)
+    tries = models.PositiveSmallIntegerField(default=0)
+    sent_until = models.DateTimeField(
+        null=True, blank=True, help_text="End of the last session that was sent."
+    )
+    error = OutsideCharField(max_length=300, blank=True, help_text="Why the last try failed.")
+    is_refused = models.BooleanField(
+        default=False, help_text="The collector refused the trace itself; it is not sent again."
+    )
+
+    class Meta:
+        indexes = [
+            # The exporter's query, every few seconds.
+            models.Index(
+                fields=["due_at"], condition=models.Q(state="waiting"), name="trace_export_due"
+            ),
+            # Failed ones, to be sent again, and shown.
+            models.Index(fields=["-id"], condition=models.Q(state="failed"), name="trace_failed"),
+        ]
+
+    def __str__(self) -> str:
+        return f"trace of cycle {self.cycle_id}: {self.state}"
+
+    @classmethod
+    def ask(cls, cycle: int) -> None:
+        """Let the trace of a cycle that has ended, perhaps again, be exported."""
+        if settings.OTEL_TRACES_URL:
+            asked = {"state": cls.State.WAITING, "due_at": timezone.now(), "tries": 0}
+            cls.objects.update_or_create(cycle_id=cycle, defaults=asked)

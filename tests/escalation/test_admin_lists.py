@@ -34,6 +34,7 @@ from sessions_app.models import (
     SearchProgress,
     SearchText,
     Session,
+    TraceExport,
     Transcript,
     TranscriptChunk,
     Watch,
@@ -84,6 +85,7 @@ def add_rows(number: int) -> None:
     Conversation.objects.create(session_id=f"a-{number}", in_use_by=session)
     Transcript.objects.create(session_id=f"a-{number}")
     DailyVerdict.objects.create(day=now.date(), verdict=f"v{number}", count=1)
+    TraceExport.objects.create(cycle=session.cycle)
     MetricTotal.objects.create(name="alerts", labels=f'["am", "{number}"]')
     BudgetNotice.objects.create(budget=f"watch:{number}", period=now.date(), percent=80)
     PauseSwitch.objects.get_or_create(pk=number, defaults={"changed_by": UserFactory()})

@@ -19,7 +19,7 @@ from escalation.sandbox.proof.proof import proof_ahead
 from escalation.web.sandbox import current_sandbox
 from sessions_app.archive.encryption_key import check_keys, older_keys_status
 from sessions_app.costs.spending import load_budgets
-from sessions_app.models import SandboxProof, Session, Watch
+from sessions_app.models import SandboxProof, Session, TraceExport, Watch
 from sessions_app.models.session import LONG_FIELDS
 from sessions_app.text import exact_money
 
@@ -71,6 +71,8 @@ class Command(TerminalCommand):
         login = login_from(os.environ, settings.CLAUDEOPS_PASS_ENV)
         found = {**capabilities.as_data(binary), **sandbox, **_encryption(), **current_policy()}
         found["telemetry"] = _telemetry()
+        if settings.OTEL_TRACES_URL:
+            found["traces"] = _traces()
         found["login"] = credential_in(login) or no_credentials()
         if sandbox["sandbox"]:
             found["sandbox_proof"] = _proof()
@@ -98,6 +100,7 @@ def _proof() -> str:
 
 
 DIFFERENCES_SHOWN = 5
+FAILED_COUNTED = 100
 
 
 def _telemetry() -> str:
@@ -117,6 +120,25 @@ def _telemetry() -> str:
         for one in differing
     )
     return "; ".join(lines)
+
+
+def _traces() -> str:
+    """Say how the export of traces goes, with the last error."""
+    try:
+        failed = TraceExport.objects.filter(state=TraceExport.State.FAILED).order_by("-pk")
+        waiting = TraceExport.objects.filter(state=TraceExport.State.WAITING)
+        held = list(failed[:FAILED_COUNTED])
+        late = waiting.filter(tries__gt=0).order_by("due_at").first()
+    except DatabaseError as error:
+        return f"unknown: {error}"
+    last = late or (held[0] if held else None)
+    if last is None:
+        return f"sent to {settings.OTEL_TRACES_URL}"
+    many = "+" if len(held) == FAILED_COUNTED else ""
+    return (
+        f"{len(held)}{many} failed{', more are tried again' if late else ''}; "
+        f"cycle {last.cycle_id}: {last.error}"
+    )
 
 
 def _encryption() -> dict[str, str]:

@@ -28,7 +28,7 @@ Status, State = Session.Status, Conversation.State
 NOW = timezone.now()
 DAY = timedelta(days=1)
 # Of a cleaning that finds nothing to do, however much there is to look at.
-QUERIES = 23
+QUERIES = 24
 
 
 def conversation(age: timedelta, **fields) -> Conversation:

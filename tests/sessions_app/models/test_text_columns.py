@@ -40,6 +40,7 @@ from sessions_app.models import (
     SessionEvent,
     Source,
     TelegramBot,
+    TraceExport,
     Watch,
 )
 from sessions_app.models.fields import OutsideCharField, OutsideJSONField, OutsideTextField, fitted
@@ -138,6 +139,7 @@ MAKE: dict[type[models.Model], Callable[[], models.Model]] = {
     RunText: lambda: RunText.objects.create(session=SessionFactory()),
     TelegramBot: lambda: TelegramBot(number=1),
     RateLimit: lambda: RateLimit(pk=RateLimit.THE_ONE),
+    TraceExport: lambda: TraceExport(cycle=CycleFactory()),
     Approval: ApprovalFactory,
     Change: ChangeFactory,
     Conversation: lambda: Conversation(session_id="one"),
