@@ -133,7 +133,7 @@ def test_what_is_said_in_a_terminal_is_a_session_of_its_own(scripted_api, watch_
     assert "Attached by grace." in notes_of(attached, "decision")
     assert attached.input_tokens > 0
     assert attached.cost_usd is not None
-    assert (attached.cost_basis, attached.cost_usd > 0) == ("measured", True)
+    assert (attached.cost_basis, attached.cost_usd > 0) == ("telemetry", True)
     asked = [request.text() for request in api.requests if request.main]
     assert "What is here?" in asked[1]
     assert "Fine." in asked[1]
@@ -209,5 +209,5 @@ def test_a_lost_connection_keeps_what_was_said(scripted_api, watch_cycle, person
     assert "What is here?" in said(attached)
     assert "I think about it." in said(attached)
     assert attached.cost_usd is not None
-    assert (attached.cost_basis, attached.cost_usd > 0) == ("measured", True)
+    assert (attached.cost_basis, attached.cost_usd > 0) == ("telemetry", True)
     assert attached.finished_at is not None

@@ -109,11 +109,15 @@ def _unwell() -> int:
 
 
 def sentence_of(status: InstallationStatus, now: datetime) -> str:
-    """Return the state of the installation as one line."""
-    waiting = len(status.needs) + len(status.installation)
+    """Return the state of the installation as one line. Its count is that of the pages; faults of
+    the installation itself are told beside it."""
+    faults = len(status.installation)
     well = status.watches - status.watches_unwell
     parts = [
-        Attention(problems=waiting).sentence.removesuffix("."),
+        f"{faults} fault{'s' if faults > 1 else ''} of the installation" if faults else "",
+        Attention(problems=len(status.needs)).sentence.removesuffix(".")
+        if status.needs or not faults
+        else "",
         f"{well} of {status.watches} watches well" if status.watches_unwell else "",
         f"{well} {'watch' if well == 1 else 'watches'} well"
         if status.watches and not status.watches_unwell

@@ -69,7 +69,7 @@ def token(approval: Approval, channel: Channel, answer: str = "approve") -> str:
 
 
 def test_a_message_with_buttons_is_sent_and_its_answer_is_told_in_all_stories(
-    bot, channel, settings
+    bot, channel, settings, operator_client
 ):
     settings.CLAUDEOPS_URL = "https://ops.example.org"
     approval = ApprovalFactory()
@@ -91,6 +91,10 @@ def test_a_message_with_buttons_is_sent_and_its_answer_is_told_in_all_stories(
     assert told in IncidentEvent.objects.get(incident=incident).text
     events = SessionEvent.objects.filter(session=approval.session)
     assert any(told in str(payload) for payload in events.values_list("payload", flat=True))
+    for shown in (incident, approval.session.cycle, approval.session, approval):
+        page = operator_client.get(shown.get_absolute_url()).content.decode()
+        assert "grace" in page, shown
+        assert "in Telegram" in page, shown
     [query] = bot.said("answerCallbackQuery")
     assert query["callback_query_id"] == "query-1"
     [edit] = bot.said("editMessageText")

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
+from django.core.management import call_command
 from django.utils import timezone
 
+from escalation.notifications.digest import load_digest
 from escalation.web.overview import load_inbox
 from sessions_app.history.header_status import Attention, Pause, load_header_status
 from sessions_app.models import Incident, PauseSwitch, WorkerHeartbeat
@@ -58,6 +62,40 @@ def test_counts_equal_those_of_the_inbox(django_assert_num_queries):
     assert len(asking) == 4
     inbox = load_inbox()
     assert (inbox.needs_person, inbox.could_not_run, inbox.unresolved) == (3, 1, 9)
+
+
+def test_page_tab_status_and_digest_count_the_same(operator_client, capsys):
+    """Also what is unverified, what its owner left, and faults of the installation, which are told
+    beside it."""
+    now = timezone.now()
+    unverified = timezone.now() - timedelta(hours=30)
+    IncidentFactory(), IncidentFactory(kind="could_not_run")
+    IncidentFactory(state="verifying", verify_at=unverified)
+    IncidentFactory(state="acknowledged", owner=None)
+    IncidentFactory(state="acknowledged", owner=UserFactory())
+    IncidentFactory(state="acknowledged", owner=UserFactory(is_active=False))
+    IncidentFactory(drill="x", watch=None, scope="drill:x")
+    ApprovalFactory(), ApprovalFactory(of_a_command=True)
+    ApprovalFactory(expires_at=now - timedelta(minutes=1))
+    ApprovalFactory(session=SessionFactory(drill=True))
+
+    page = operator_client.get("/").content.decode()
+    total = load_header_status().attention.total
+    with suppress(SystemExit):
+        call_command("status", "--json")
+    status = json.loads(capsys.readouterr().out)
+    with suppress(SystemExit):
+        call_command("status")
+    sentence = next(line for line in capsys.readouterr().out.splitlines() if "need" in line)
+    digest = load_digest(now - timedelta(days=1), timezone.now())
+
+    assert total == 7
+    assert f"<title>({total}) Claude Ops</title>" in page
+    assert f"{total} things need you</strong>" in page
+    assert status["waiting_for_person"] == len(status["needs"]) == total
+    assert status["installation"], "no worker runs here"
+    assert f"{total} things need you" in sentence
+    assert digest.title == f"Daily digest: {total} things need you"
 
 
 def test_the_whole_status_needs_one_query(django_assert_num_queries):
