@@ -215,7 +215,7 @@ def differences(before: Limits, after: Limits) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lowered:
-    """What the file in the directory of a watch lowers."""
+    """Effect of the file in the directory of a watch."""
 
     lines: tuple[str, ...]
     problem: str = ""

@@ -56,12 +56,13 @@ class Command(TerminalCommand):
             )
         found = read(Path(options["path"]).expanduser().absolute())
         outcome = planned(found, prune=options["prune"])
-        if options["plan"] or outcome.mistakes or not outcome.steps:
-            self._end(found, outcome, options)
+        if options["plan"] or outcome.mistakes:
+            self._end(outcome, options)
             return
         if not options["json"]:
             self._show(outcome)
-        if not options["yes"]:
+        # Without a step there is nothing to ask; where it is declared now may still be recorded.
+        if outcome.steps and not options["yes"]:
             if options["json"]:
                 raise Refused(
                     RefusalCode.INVALID_ARGUMENTS,
@@ -70,20 +71,17 @@ class Command(TerminalCommand):
             confirm_or_stop(self, "Apply this? [y/N] ")
         self._apply(found, outcome, options)
 
-    def _end(self, found: Declarations, outcome: Outcome, options: dict[str, Any]) -> None:
-        """End without applying: a plan, mistakes, or nothing to do."""
+    def _end(self, outcome: Outcome, options: dict[str, Any]) -> None:
+        """End without applying, after a plan or mistakes."""
         if outcome.mistakes:
             if options["json"]:
                 self.stdout.write_json(as_data(outcome), indent=2)
             raise Refused(RefusalCode.CONFIGURATION, mistakes_text(outcome))
-        if not outcome.steps and not options["plan"]:
-            # The record of who declares what may be new.
-            outcome = apply(found, by=self._actor(options, outcome), prune=options["prune"])
         if options["json"]:
             self.stdout.write_json(as_data(outcome), indent=2)
         else:
             self._show(outcome)
-        if options["plan"] and outcome.steps:
+        if outcome.steps:
             sys.exit(ExitCode.PERSON)
 
     def _actor(self, options: dict[str, Any], outcome: Outcome) -> Actor:
@@ -111,7 +109,7 @@ class Command(TerminalCommand):
             )
         if options["json"]:
             self.stdout.write_json(as_data(done), indent=2)
-        else:
+        elif done.steps:
             self.stdout.write(self.style.SUCCESS(f"Applied by {by.name}: {done.summary}."))
         for made in done.new_sources:
             secret = f"\nSecret:  {made.secret}" if made.secret else ""
