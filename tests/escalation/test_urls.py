@@ -217,15 +217,8 @@ REFUSING = {"web:metrics", "admin:autocomplete", "admin:login"}
 RECORD = (
     *("cycle", "session", "sessionevent", "conversation", "transcript", "approval"),
     *("incident", "incidentevent", "servicestate"),
-    *(
-        "notification",
-        "message",
-        "delivery",
-        "alert",
-        "refuseddeliveries",
-        "metrictotal",
-        "traceexport",
-    ),
+    *("notification", "message", "delivery", "alert", "refuseddeliveries"),
+    *("metrictotal", "traceexport"),
     "applieddeclaration",
     *("remedy", "remedyrun"),
     *("change", "sandboxproof", "periodcost", "dailyverdict", "budgetnotice"),
