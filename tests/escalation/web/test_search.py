@@ -17,6 +17,7 @@ from sessions_app.access.roles import TABLE, Right, Role
 from sessions_app.models import SearchProgress
 from tests.escalation.run.test_searchable import add_call
 from tests.escalation.web.test_hostile_text import HOSTILE, Markup
+from tests.escalation.web.test_query_counts import count_queries
 from tests.factories import (
     CycleFactory,
     IncidentFactory,
@@ -30,6 +31,7 @@ from tests.factories import (
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
 EVERYTHING = frozenset(Right)
+MOST_QUERIES = 16
 
 
 def titles(result: SearchResult) -> dict[str, list[str]]:
@@ -157,6 +159,19 @@ def test_short_and_odd_words_are_answered(operator_client, words):
 
     assert response.status_code == 200
     assert response.context["result"].count == 0
+
+
+def test_a_search_takes_a_bounded_number_of_queries(operator_client):
+    def queries() -> int:
+        return count_queries(lambda: page(operator_client, "queuepool"))
+
+    session = ended("QueuePool")
+    IncidentFactory(title="QueuePool").cycles.add(session.cycle)
+    some = queries()
+    for _ in range(2 * PER_GROUP):
+        IncidentFactory(title="QueuePool").cycles.add(ended("QueuePool").cycle)
+
+    assert queries() == some <= MOST_QUERIES
 
 
 def test_hostile_text_is_escaped_in_titles_and_excerpts(operator_client):
