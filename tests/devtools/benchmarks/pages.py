@@ -60,6 +60,7 @@ NOT_ASKED = {
     "invited": "is for those who were sent its address alone",
     "web:session_live": "a stream without an end: `bench live` measures it",
     "web:approval_link": "shows a page to who was sent its signed address alone",
+    "web:approval_button": "takes signed buttons of notifications alone",
     "web:cycle_live": "a stream without an end, by the same reader",
     "web:deliver": "takes alerts of other systems alone",
     "web:deliver_below": "takes alerts of other systems alone",
