@@ -41,8 +41,7 @@ def fill_every_page(session: Session, words: str = "web") -> None:
     row = {"service": words[:200], "kind": "command", "target": words[:500], "why": words[:300]}
     ProbeProposal.objects.create(watch=watch, session=session, key="a", **row)
     RemedyRunFactory(remedy=RemedyFactory(watch=watch, undo="back"), by_name=words[:200])
-    SourceFactory(kind="generic", sample={"summary": words, "id": words})
-    source = SourceFactory()
+    source = SourceFactory(kind="generic", sample={"summary": words, "id": words})
     alert = {"service": words[:200], "summary": words[:300]}
     source.deliveries.create(size=1, became=words[:300], content=[{**alert, "state": "firing"}])
     source.problems.create(fingerprint="a", severity=3, incident=incident, **alert)
