@@ -25,7 +25,7 @@ up: install bubblewrap
 
 test: dev-install bubblewrap clients browser postgres proxy old-clis axe lint types check pytest
 
-# Needs neither root nor chromium nor PostgreSQL, and takes a minute at most on two cores. It leaves out
+# Needs neither root nor chromium nor PostgreSQL, and takes about a minute on two cores. It leaves out
 # the slow kinds of tests, and with the real CLI it runs the smoke tests alone. `make test` leaves out
 # the proofs alone, and lists them at its end.
 SLOW := browser or postgres or chaos or system or thorough or processes or whole_runs

@@ -45,7 +45,7 @@ LONGEST_FIRST = ("chaos", "system", "browser", "real_cli", "thorough", "processe
 MATRICES = {
     *("test_guard_runs", "test_resume_refused", "test_policy_on_every_path", "test_same_facts"),
     *("test_prompt_matrix", "test_capabilities", "test_urls", "test_acting", "test_admin_lists"),
-    *("test_query_counts", "test_hundred_watches", "test_bench_pages"),
+    *("test_query_counts", "test_hundred_watches", "test_bench_pages", "test_hostile_text"),
 }
 # Interpreters or families of processes are started and waited for.
 PROCESSES = {
@@ -53,11 +53,15 @@ PROCESSES = {
     *("test_worker", "test_web_server", "test_fifo_wakeup", "test_checks", "test_settings"),
     *("test_start", "test_chaos_small_disk", "test_command_runner", "test_killed_runner"),
     *("test_command_sandbox", "test_limits", "test_host_command", "test_command_line"),
-    *("test_kube_client", "test_ssh_agent"),
+    *("test_kube_client", "test_ssh_agent", "test_asgi", "test_commands", "test_notifier"),
+    "test_channel_views",
     *("test_up_lock", "test_upgrade", "test_private_files", "test_delivery_process", "test_host"),
 }
 
-PACKAGES_BESIDE_THE_RUN = {"agent", "resume", "incidents", "supervisor", "worker"}
+# Their tests run sessions of the fake CLI; those of pages only name it.
+PACKAGES_OF_RUNS = {
+    *("run", "agent", "resume", "incidents", "supervisor", "worker", "management"),
+}
 
 
 DESELECTED_PROOFS = pytest.StashKey[list[str]]()
@@ -151,8 +155,8 @@ def is_thorough(item: pytest.Item) -> bool:
 
 
 def takes_whole_runs(item: pytest.Item) -> bool:
-    """Tell whether a test outside the run packages runs whole sessions of the fake CLI."""
-    return "fake_cli" in fixtures_of(item) and item.path.parent.name in PACKAGES_BESIDE_THE_RUN
+    """Tell whether a test runs whole sessions of the fake CLI."""
+    return "fake_cli" in fixtures_of(item) and item.path.parent.name in PACKAGES_OF_RUNS
 
 
 def fixtures_of(item: pytest.Item) -> list[str]:
