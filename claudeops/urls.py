@@ -16,5 +16,6 @@ urlpatterns = [
     path("invited/<uidb64>/<token>/", InvitedView.as_view(), name="invited"),
     path("admin/", admin.site.urls),
     path("api/v1/", include("escalation.api.urls")),
+    path("mcp", include("escalation.api.mcp")),
     path("", include("escalation.web.urls")),
 ]

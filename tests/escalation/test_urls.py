@@ -271,7 +271,7 @@ def addresses(resolver: URLResolver, prefix: str = "", space: str = "") -> Itera
 ADDRESSES = [
     address
     for address in addresses(get_resolver())
-    if not address.name.startswith("api:") or address.name == "api:docs"
+    if not address.name.startswith(("api:", "mcp:")) or address.name == "api:docs"
 ]
 
 

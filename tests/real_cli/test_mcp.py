@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
 from django.conf import settings as project
 from django.core.management import call_command
+from mcp import ClientSession
+from mcp.client.streamable_http import streamable_http_client
 
 from escalation.agent.binary import find_binary
+from escalation.api.tools import ACTING, server_of
 from escalation.drills.scenario import Reply, Scenario, ScriptedToolCall
 from escalation.drills.scripted_api import ScriptedApi
 from escalation.errors import RefusalCode
-from escalation.management.commands.mcp import ACTING, server_of
 from sessions_app.models import Cycle, Incident
 from tests.escalation.refusals import command_refused
 from tests.factories import IncidentFactory, WatchFactory, three_tier_chain, user_with
@@ -26,18 +33,23 @@ from tests.factories import IncidentFactory, WatchFactory, three_tier_chain, use
 MANAGE = Path(__file__).resolve().parents[2] / "manage.py"
 
 
-@pytest.mark.timeout(120)
-def test_the_real_cli_reads_the_status_by_its_tool(tmp_path: Path) -> None:
+def installed(tmp_path: Path, **variables: str) -> dict[str, str]:
+    """Make an installation of its own. Return its environment."""
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path),
         "CLAUDEOPS_STATE_DIR": str(tmp_path / "state"),
         "CLAUDEOPS_ENV_FILE": str(tmp_path / "none"),
+        **variables,
     }
     subprocess.run(
         [sys.executable, MANAGE, "upgrade"], env=environment, check=True, capture_output=True
     )
-    server = {"command": sys.executable, "args": [str(MANAGE), "mcp"], "env": environment}
+    return environment
+
+
+def require_status_by_tool(tmp_path: Path, server: dict[str, Any]) -> None:
+    """Let the real CLI call the tool `status` of a server."""
     scenario = Scenario(
         name="asks",
         title="An engineer asks",
@@ -86,6 +98,80 @@ def test_the_real_cli_reads_the_status_by_its_tool(tmp_path: Path) -> None:
     content = result["content"]
     text = content if isinstance(content, str) else content[0]["text"]
     assert json.loads(text)["version"] == project.CLAUDEOPS_VERSION
+
+
+@pytest.mark.timeout(120)
+def test_the_real_cli_reads_the_status_by_its_tool(tmp_path: Path) -> None:
+    environment = installed(tmp_path)
+    server = {"command": sys.executable, "args": [str(MANAGE), "mcp"], "env": environment}
+
+    require_status_by_tool(tmp_path, server)
+
+
+@pytest.fixture
+def over_http(tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """Serve an installation. Yield the configuration of its MCP server for a client."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = installed(tmp_path, CLAUDEOPS_PORT=str(port))
+
+    def run(*words: str) -> str:
+        command = [sys.executable, str(MANAGE), *words]
+        return subprocess.run(
+            command, env=environment, check=True, capture_output=True, text=True
+        ).stdout
+
+    run("account", "add", "ada", "--role", "operator")
+    token = run("token", "create", "mcp", "--scope", "read", "--as", "ada").split()[0]
+    web = subprocess.Popen(
+        [sys.executable, MANAGE, "web"], env=environment, stdout=subprocess.DEVNULL
+    )
+    try:
+        wait_for(port)
+        yield {
+            "type": "http",
+            "url": f"http://127.0.0.1:{port}/mcp",
+            "headers": {"Authorization": f"Bearer {token}"},
+        }
+    finally:
+        web.terminate()
+        web.wait(30)
+
+
+def wait_for(port: int) -> None:
+    ends = time.monotonic() + 60
+    while time.monotonic() < ends:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.1)
+    raise AssertionError("the web server does not listen")
+
+
+@pytest.mark.timeout(180)
+def test_the_real_cli_reads_the_status_over_http_with_a_token(
+    tmp_path: Path, over_http: dict[str, Any]
+) -> None:
+    require_status_by_tool(tmp_path, over_http)
+
+
+@pytest.mark.timeout(120)
+def test_the_client_of_the_library_reads_over_http(over_http: dict[str, Any]) -> None:
+    async def ask() -> tuple[set[str], Any]:
+        async with (
+            httpx2.AsyncClient(headers=over_http["headers"], timeout=60) as http,
+            streamable_http_client(over_http["url"], http_client=http) as streams,
+            ClientSession(streams[0], streams[1]) as session,
+        ):
+            await session.initialize()
+            tools = await session.list_tools()
+            return {tool.name for tool in tools.tools}, await session.call_tool("watches", {})
+
+    offered, answer = anyio.run(ask)
+
+    assert {"status", "chain", "costs"} <= offered
+    assert "run_cycle" not in offered
+    assert json.loads(answer.content[0].text) == []
 
 
 def call(server: Any, tool: str, **arguments: Any) -> Any:

@@ -217,7 +217,7 @@ def pages() -> list[MeasuredPage]:
     places = _places()
     found = []
     for address in addresses():
-        if address.name in NOT_ASKED or address.name.startswith("api:"):
+        if address.name in NOT_ASKED or address.name.startswith(("api:", "mcp:")):
             continue
         url = _filled(address.route)
         if url is None:

@@ -182,7 +182,7 @@ def test_what_cannot_be_read_is_refused_with_its_place(caller, subject):
         ), (body, answer.content)
     assert not Cycle.objects.filter(state="queued").exists()
     assert client("DELETE", "watches/shop").status_code == 405
-    assert client("DELETE", "watches/shop")["Allow"] == "GET, PATCH"
+    assert set(client("DELETE", "watches/shop")["Allow"].split(", ")) == {"GET", "PATCH"}
 
 
 def test_alerts_are_delivered_with_a_token_of_their_source(subject):
