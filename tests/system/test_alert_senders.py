@@ -18,6 +18,7 @@ import pytest
 
 from escalation.drills.scenario import Scenario, parse_reply
 from escalation.drills.scripted_api import ScriptedApi
+from escalation.report import ReportedProbe
 from tests.escalation.rows import a_report
 from tests.system.conftest import PROJECT, Installation, free_port, wait_until
 
@@ -32,7 +33,11 @@ groups:
         labels: {service: web, severity: critical}
         annotations: {summary: "web does not answer"}
 """
-PROPOSED = {"service": "web", "kind": "command", "target": "curl -f http://127.0.0.1:1/"}
+PROPOSED: ReportedProbe = {
+    "service": "web",
+    "kind": "command",
+    "target": "curl -f http://127.0.0.1:1/",
+}
 ROUTE = """
 route: {receiver: claudeops, group_wait: 0s, group_interval: 1s, repeat_interval: 2s}
 """
