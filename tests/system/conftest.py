@@ -14,6 +14,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,9 @@ class Installation:
                 except subprocess.TimeoutExpired:
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
+            # The children of a worker that was killed alone.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             assert process.stdout is not None
             process.stdout.close()
 
