@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any
 
 from django.conf import settings
-from django.db import transaction
 from django.utils import timezone
 
 from escalation.agent import stream as shape
@@ -68,6 +69,12 @@ def index_missing(most: int) -> tuple[int, int]:
     return indexed, left_to
 
 
+def count_missing(most: int) -> int:
+    """Return how many sessions `index_missing` would index."""
+    ended = Session.objects.exclude(status__in=Session.OPEN_STATUSES).filter(run_text=None)
+    return ended[:most].count()
+
+
 def forget_old_output(long_ago: datetime) -> int:
     """Remove the output of sessions whose events are past their retention."""
     old = RunText.objects.exclude(output="").filter(session__finished_at__lt=long_ago)
@@ -81,23 +88,24 @@ def _write_all(sessions: list[Session]) -> int:
 
 
 def _write(sessions: list[Session]) -> None:
+    """Write the texts of some sessions with two queries."""
     kept = timezone.now() - timedelta(days=settings.CLAUDEOPS_EVENT_RETENTION_DAYS)
-    with transaction.atomic():
-        for session in sessions:
-            has_output = session.finished_at is not None and session.finished_at >= kept
-            RunText.objects.update_or_create(
-                session=session,
-                defaults={
-                    "said": said_by(session),
-                    "output": output_of(_events(session)) if has_output else "",
-                },
-            )
-
-
-def _events(session: Session) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    rows = SessionEvent.objects.filter(session=session, kind__in=TEXT_KINDS).order_by("sequence")
-    for source, payload in rows.values_list("source", "payload")[:MOST_EVENTS].iterator():
-        yield source, mapping(payload)
+    lately = [s.pk for s in sessions if s.finished_at is not None and s.finished_at >= kept]
+    rows = SessionEvent.objects.filter(session__in=lately, kind__in=TEXT_KINDS)
+    events = rows.order_by("session", "sequence").values_list("session", "source", "payload")
+    outputs = {
+        number: output_of((source, mapping(line)) for _, source, line in islice(own, MOST_EVENTS))
+        for number, own in groupby(events.iterator(), key=itemgetter(0))
+    }
+    RunText.objects.bulk_create(
+        [
+            RunText(session=session, said=said_by(session), output=outputs.get(session.pk, ""))
+            for session in sessions
+        ],
+        update_conflicts=True,
+        unique_fields=["session"],
+        update_fields=["said", "output"],
+    )
 
 
 def said_by(session: Session) -> str:

@@ -64,17 +64,17 @@ class BoardTile:
         return card.last.outcome_reason if card.last else ""
 
 
-def board_version() -> str:
+def _until_next_minute(version: str) -> str:
     """Returns the token of the page. It changes every minute, so that times stay true."""
-    return f"{overview_version()}-{timezone.now():%H%M}"
+    return f"{version}-{timezone.now():%H%M}"
 
 
 @needs(Right.SEE)
 @require_safe
 @vary_on_headers("HX-Request")
 def board(request: HtmxRequest) -> HttpResponse:
-    fragment, version = wants_fragment(request), board_version()
-    if fragment and request.GET.get("version") == version:
+    fragment = wants_fragment(request)
+    if fragment and request.GET.get("version") == _until_next_minute(overview_version()):
         return HttpResponse(status=NO_CHANGE)
     page = load_overview()
     tiles = [BoardTile(card=card) for card in page.watches]
@@ -83,7 +83,7 @@ def board(request: HtmxRequest) -> HttpResponse:
         "page": page,
         "tiles": tiles,
         "size": "few" if len(tiles) <= FEW else "some" if len(tiles) <= SOME else "many",
-        "version": version,
+        "version": _until_next_minute(page.version),
         "now": timezone.now(),
         "header_status": page.header_status,
     }

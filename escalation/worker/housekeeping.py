@@ -249,6 +249,7 @@ def _prune_events(cleaned: Cleaned, long_ago: datetime, dry_run: bool) -> None:
 def _index(cleaned: Cleaned, long_ago: datetime, dry_run: bool) -> None:
     """Removes old output from the search, and indexes some sessions that it does not have yet."""
     if dry_run:
+        cleaned.sessions_indexed = searchable.count_missing(INDEXED_AT_ONCE)
         return
     searchable.forget_old_output(long_ago)
     cleaned.sessions_indexed, below = searchable.index_missing(INDEXED_AT_ONCE)

@@ -67,7 +67,7 @@ EXPECTED = {
     "remedy": LOGIN + GLANCE + 5,
     "probes": LOGIN + GLANCE + 8,
     "search": LOGIN + GLANCE,
-    "board": LOGIN + GLANCE + 7,
+    "board": LOGIN + GLANCE + 8,
     "services": LOGIN + GLANCE + 3,
     "events": LOGIN + GLANCE + 3,
     "accounts": LOGIN + GLANCE + 2,
