@@ -36,10 +36,13 @@ def first_played(
 def first_older(
     first_played: Installation, tmp_path_factory: pytest.TempPathFactory
 ) -> Installation:
-    """With the tables of an earlier version, which had fewer columns."""
+    """With the tables of an earlier version, which had fewer columns.
+
+    `tests/test_upgrade.py` begins with the versions 0.1 and 0.2.
+    """
     older = installed_in(tmp_path_factory.mktemp("older"))
     shutil.copytree(first_played.state, older.state)
-    done = older.manage("migrate", "sessions_app", "0007")
+    done = older.manage("migrate", "sessions_app", "0041")
     assert done.returncode == 0, done.stderr
     return older
 
@@ -255,7 +258,7 @@ def test_a_backup_of_an_older_version_is_upgraded(older: Installation, other: In
     done = other.manage("restore", str(path))
 
     assert ahead.returncode == 1
-    assert "would apply sessions_app.0008_trust" in ahead.stdout
+    assert "would apply sessions_app.0042_disagreements" in ahead.stdout
     assert done.returncode == 0, done.stderr
     assert other.rows("SELECT name FROM sessions_app_watch") == [("default",), ("shop",)]
     assert len(other.chain(1)) == 3
@@ -275,7 +278,7 @@ def test_upgrade_waits_for_running_sessions(older: Installation):
     assert [done.returncode for done in refused] == [2, 2, 2]
     assert all("Sessions are running (#3)" in done.stderr for done in refused)
     assert older.rows("SELECT max(name) FROM django_migrations WHERE app = 'sessions_app'") == [
-        ("0007_access",)
+        ("0041_alerts",)
     ]
 
 
