@@ -176,7 +176,7 @@ def migrate(**variables: str) -> None:
         cwd=PROJECT,
         env={**kept, **variables},
         check=True,
-        timeout=120,
+        timeout=300,  # on a machine that is busy
     )
 
 

@@ -125,6 +125,7 @@ def chain_of_three(cli_version, play_drill, write_scenario, same_model) -> Playe
     return play_drill("priced")
 
 
+@pytest.mark.prove
 @pytest.mark.django_db
 def test_doctor_reports_how_each_version_reports_cost(cli_version):
     out = io.StringIO()
