@@ -109,7 +109,7 @@ class Allowance(Body):
     budget_usd: Dollars | None = None
 
 
-class Said(Body):
+class Told(Body):
     text: Text
 
 
@@ -368,7 +368,7 @@ def stop_session(request: HttpRequest, number: Number) -> Any:
 
 
 @acts("sessions/{number}/tell", Right.RUN, tag="sessions", shape="OneSaid")
-def tell_session(request: HttpRequest, number: Number, body: Said) -> Any:
+def tell_session(request: HttpRequest, number: Number, body: Told) -> Any:
     """Tell a running session something; it reads it before its next step."""
     session = session_or_404(number)
     return {"said": manual.tell(session, body.text, by=caller(request).get_username())}
@@ -558,14 +558,14 @@ def unpause_all(request: HttpRequest) -> Any:
 # Alerts.
 
 
-class Delivery(Schema):
+class SentAlerts(Schema):
     """Whatever the kind of the source sends."""
 
     model_config = ConfigDict(extra="allow")
 
 
 @acts("sources/{source}/deliveries", None, tag="sources", status=202)
-def deliver(request: HttpRequest, source: Name, body: Delivery) -> Any:
+def deliver(request: HttpRequest, source: Name, body: SentAlerts) -> Any:
     """Deliver alerts to a source: with a token of the scope `alerts:SOURCE`."""
     row = token_row(request)
     if row is None or not tokens.may_deliver(row, source):

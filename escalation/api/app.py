@@ -11,6 +11,7 @@ import hashlib
 import inspect
 import json
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -42,6 +43,7 @@ VERSION = 1
 """Version of the shapes: raised when a field changes its meaning or goes away."""
 BEARER = "bearer "
 LONGEST_KEY = 255
+KEY = re.compile(rf"[!-~]{{1,{LONGEST_KEY}}}")
 READING = ("GET", "HEAD")
 
 api = NinjaAPI(
@@ -306,11 +308,11 @@ def _once(call: View) -> View:
         key, token = request.headers.get("Idempotency-Key"), token_row(request)
         if key is None or token is None:
             return cast(HttpResponse, call(request, **values))
-        if not key or len(key) > LONGEST_KEY or not key.isascii() or not key.isprintable():
+        if not KEY.fullmatch(key):
             raise Problem(
                 HTTPStatus.BAD_REQUEST,
                 problems.INVALID_REQUEST,
-                f"An Idempotency-Key has 1 to {LONGEST_KEY} printable ASCII characters.",
+                f"An Idempotency-Key has 1 to {LONGEST_KEY} printable ASCII characters, no space.",
             )
         row, before = _begun(request, token, key)
         if before is not None:

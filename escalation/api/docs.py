@@ -31,7 +31,9 @@ CONFLICT = 409
 def schema() -> dict[str, Any]:
     made = dict(api.get_openapi_schema(path_prefix=PREFIX))
     made["components"] = {**made["components"]}
-    made["components"]["schemas"] = {**made["components"].get("schemas", {}), **shapes.schemas()}
+    bodies, answers = made["components"].get("schemas", {}), shapes.schemas()
+    assert not set(bodies) & set(answers), "a body and a shape have one name"
+    made["components"]["schemas"] = {**bodies, **answers}
     for methods in made["paths"].values():
         for operation in methods.values():
             _tidy(operation)

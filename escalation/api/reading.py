@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import date
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
 from django import forms
 from django.db.models import Model, QuerySet
@@ -16,7 +16,8 @@ from ninja import Path, Query
 from pydantic import BeforeValidator, StringConstraints
 
 from escalation.api.app import Answer, Rows, etag_of, reads
-from escalation.api.problems import INVALID_REQUEST, Problem
+from escalation.api.problems import Problem
+from escalation.errors import RefusalCode
 from escalation.management.arguments import watch_named
 from escalation.management.commands.approval import approval_as_data, approval_in_full
 from escalation.management.commands.change import change_as_data
@@ -74,9 +75,7 @@ WatchName = Annotated[str, Path(max_length=100), StringConstraints(pattern=PLAIN
 Name = Annotated[str, Path(max_length=100), StringConstraints(pattern=PLAIN)]
 OfWatch = Annotated[str | None, Query(None, max_length=100, description="Name of a watch.")]
 Cursor = Annotated[
-    str | None,
-    Query(None, description="`next` of the page before."),
-    StringConstraints(pattern=r"^[0-9]{1,18}$"),
+    int | None, Query(None, ge=0, le=LARGEST, description="`next` of the page before.")
 ]
 Limit = Annotated[int, Query(30, ge=1, le=100, description="Number of items.")]
 Drill = Annotated[Literal["no", "yes"] | None, Query(None, description="Only, or no drills.")]
@@ -97,13 +96,36 @@ Day = Annotated[
 ]
 
 
-def position(cursor: str | None) -> PagePosition:
-    return PagePosition(before=int(cursor) if cursor else None)
+# The library names the schema of an enumeration by its class, and several are called State.
+if TYPE_CHECKING:
+    ApprovalState: TypeAlias = str
+    ChangeKind: TypeAlias = str
+    CycleOutcome: TypeAlias = str
+    CycleTrigger: TypeAlias = str
+    IncidentKind: TypeAlias = str
+    IncidentState: TypeAlias = str
+    ProbeState: TypeAlias = str
+    ServiceStatus: TypeAlias = str
+    SessionStatus: TypeAlias = str
+else:
+    ApprovalState = Literal[tuple(Approval.State.values)]
+    ChangeKind = Literal[tuple(Change.Kind.values)]
+    CycleOutcome = Literal[(*Cycle.Outcome.values, "active")]
+    CycleTrigger = Literal[tuple(Cycle.Trigger.values)]
+    IncidentKind = Literal[tuple(Incident.Kind.values)]
+    IncidentState = Literal[(*Incident.State.values, "unresolved")]
+    ProbeState = Literal[tuple(Probe.State.values)]
+    ServiceStatus = Literal[tuple(ServiceState.Status.values)]
+    SessionStatus = Literal[tuple(Session.Status.values)]
+
+
+def position(cursor: int | None) -> PagePosition:
+    return PagePosition(before=cursor)
 
 
 def paged(
     rows: QuerySet[Row],
-    cursor: str | None,
+    cursor: int | None,
     limit: int,
     as_data: Callable[[Row], Any],
     *,
@@ -138,7 +160,10 @@ def require_valid(form: forms.Form) -> None:
             for name, messages in form.errors.get_json_data().items()
         ]
         raise Problem(
-            422, INVALID_REQUEST, "A filter has no such value: see errors.", errors=errors
+            422,
+            RefusalCode.INVALID_CHOICE,
+            "A filter has no such value.",
+            errors=errors,
         )
 
 
@@ -206,7 +231,7 @@ def get_watch(request: HttpRequest, watch: WatchName) -> Any:
 def list_probes(
     request: HttpRequest,
     watch: OfWatch,
-    state: Annotated[Probe.State | None, Query(None)],
+    state: Annotated[ProbeState | None, Query(None)],
     cursor: Cursor,
     limit: Limit,
 ) -> Any:
@@ -284,7 +309,7 @@ def list_maintenance(request: HttpRequest, watch: OfWatch, cursor: Cursor, limit
 def list_services(
     request: HttpRequest,
     watch: OfWatch,
-    status: Annotated[ServiceState.Status | None, Query(None)],
+    status: Annotated[ServiceStatus | None, Query(None)],
     cursor: Cursor,
     limit: Limit,
 ) -> Any:
@@ -301,8 +326,8 @@ def list_services(
 def list_cycles(
     request: HttpRequest,
     watch: OfWatch,
-    outcome: Annotated[Cycle.Outcome | Literal["active"] | None, Query(None)],
-    trigger: Annotated[Cycle.Trigger | None, Query(None)],
+    outcome: Annotated[CycleOutcome | None, Query(None)],
+    trigger: Annotated[CycleTrigger | None, Query(None)],
     tier: Tier,
     since: Day,
     until: Day,
@@ -351,7 +376,7 @@ def list_sessions(
     q: Annotated[str | None, Query(None, max_length=200, description="Words, or a number.")],
     watch: OfWatch,
     tier: Tier,
-    status: Annotated[Session.Status | None, Query(None)],
+    status: Annotated[SessionStatus | None, Query(None)],
     drill: Drill,
     cursor: Cursor,
     limit: Limit,
@@ -404,8 +429,8 @@ def list_session_events(request: HttpRequest, number: Number, cursor: Cursor, li
     return Rows([event_as_data(event) for event in found[:limit]], following)
 
 
-def _sequence(cursor: str | None) -> int:
-    return min(int(cursor), 2**31 - 1) if cursor else -1
+def _sequence(cursor: int | None) -> int:
+    return -1 if cursor is None else min(cursor, 2**31 - 1)
 
 
 @reads("sessions/{number}/transcript", Right.SEE_OUTPUT, tag="sessions", shape="MessageList")
@@ -424,8 +449,8 @@ def get_transcript(request: HttpRequest, number: Number, cursor: Cursor, limit: 
 def list_incidents(
     request: HttpRequest,
     watch: OfWatch,
-    state: Annotated[Incident.State | Literal["unresolved"] | None, Query(None)],
-    kind: Annotated[Incident.Kind | None, Query(None)],
+    state: Annotated[IncidentState | None, Query(None)],
+    kind: Annotated[IncidentKind | None, Query(None)],
     drill: Drill,
     cursor: Cursor,
     limit: Limit,
@@ -455,7 +480,7 @@ def get_incident(request: HttpRequest, number: Number) -> Any:
 @reads("approvals", Right.SEE_OUTPUT, tag="approvals", shape="ApprovalList")
 def list_approvals(
     request: HttpRequest,
-    state: Annotated[Approval.State | None, Query(None)],
+    state: Annotated[ApprovalState | None, Query(None)],
     cursor: Cursor,
     limit: Limit,
 ) -> Any:
@@ -478,7 +503,7 @@ def get_approval(request: HttpRequest, number: Number) -> Any:
 def list_changes(
     request: HttpRequest,
     watch: OfWatch,
-    kind: Annotated[Change.Kind | None, Query(None)],
+    kind: Annotated[ChangeKind | None, Query(None)],
     since: Day,
     until: Day,
     drill: Drill,
@@ -521,7 +546,7 @@ def list_sources(request: HttpRequest, cursor: Cursor, limit: Limit) -> Any:
     return paged(Source.objects.select_related("watch"), cursor, limit, source_as_data)
 
 
-@reads("sources/{source}/deliveries", Right.MANAGE_KEYS, tag="sources")
+@reads("sources/{source}/deliveries", Right.MANAGE_KEYS, tag="sources", shape="DeliveryList")
 def list_deliveries(request: HttpRequest, source: Name, cursor: Cursor, limit: Limit) -> Any:
     """What a source delivered, newest first."""
     rows = get_object_or_404(Source, name=source).deliveries.defer("encrypted_body")

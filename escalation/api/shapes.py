@@ -99,6 +99,10 @@ FIELDS = {
         installation list, needs list, waiting_for_person integer, next_runs list,
         cost_today_usd number, runs_today integer, watches integer
     """,
+    "Delivery": """
+        id integer, source text, received_at moment, size integer, verdict text, became text,
+        alerts list, cycle integer?
+    """,
     "Said": "said text",
 }
 
