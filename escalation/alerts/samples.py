@@ -55,7 +55,7 @@ class FieldChoice:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Preview:
-    """What would be understood of a sample with some paths."""
+    """Reading of a sample with some paths, as it would be understood."""
 
     fields: tuple[FieldChoice, ...]
     alerts: tuple[ParsedAlert, ...] = ()

@@ -183,7 +183,7 @@ def without_output(data: Any, request: HttpRequest) -> Any:
 
 @reads("status", Right.SEE, tag="status", shape="OneStatus")
 def get_status(request: HttpRequest) -> Any:
-    """What runs, what needs a person, what is next, and today's cost."""
+    """Show what runs, what needs a person, what is next, and today's cost."""
     data = status_as_data(status_now())
     return {**data, "running": [without_output(one, request) for one in data["running"]]}
 
@@ -510,7 +510,7 @@ def list_changes(
     cursor: Cursor,
     limit: Limit,
 ) -> Any:
-    """What sessions changed, newest first."""
+    """List changes of sessions, newest first."""
     query = chosen(
         watch=watch_number(watch),
         kind=kind,
@@ -548,14 +548,14 @@ def list_sources(request: HttpRequest, cursor: Cursor, limit: Limit) -> Any:
 
 @reads("sources/{source}/deliveries", Right.MANAGE_KEYS, tag="sources", shape="DeliveryList")
 def list_deliveries(request: HttpRequest, source: Name, cursor: Cursor, limit: Limit) -> Any:
-    """What a source delivered, newest first."""
+    """List deliveries of a source, newest first."""
     rows = get_object_or_404(Source, name=source).deliveries.defer("encrypted_body")
     return paged(rows.select_related("source"), cursor, limit, delivery_as_data)
 
 
 @reads("channels", Right.MANAGE_KEYS, tag="channels", shape="ChannelList")
 def list_channels(request: HttpRequest, cursor: Cursor, limit: Limit) -> Any:
-    """Where notifications are sent, without the addresses."""
+    """List the channels of notifications, without the addresses."""
     return paged(Channel.objects.all(), cursor, limit, channel_as_data)
 
 

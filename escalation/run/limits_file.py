@@ -147,7 +147,7 @@ def _broken(problem: str) -> LimitsFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """What the operator allows, and what is left of it."""
+    """Limits of the operator, and what is left of them."""
 
     policy: Policy
     ask: tuple[str, ...] = ()
