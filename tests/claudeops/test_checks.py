@@ -52,6 +52,7 @@ WRONG = {
     "OTEL_EXPORTER_OTLP_TRACES_HEADERS": "=x",
     "CLAUDEOPS_API_RETRIES": "-1",
     "CLAUDEOPS_PORT": "99999",
+    "CLAUDEOPS_API_RATE": "0",
     "CLAUDEOPS_INGRESS": "9009",
     "CLAUDEOPS_INGRESS_URL": "alerts.example.org",
     "CLAUDEOPS_ROOTS": "/srv,shop",
