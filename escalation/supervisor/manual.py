@@ -23,6 +23,7 @@ from escalation.supervisor.conclude import finish_chain, finish_cycle
 from escalation.supervisor.successors import AS_USUAL, RunChoice, begin, give_up, sibling, successor
 from escalation.tiers import get_tier
 from sessions_app.history.chain import chain_of
+from sessions_app.history.commands import denied_commands
 from sessions_app.history.session_actions import LONGEST_REASON, LONGEST_REQUEST, withheld_tier
 from sessions_app.models import Approval, Cycle, Session
 from sessions_app.models.autonomy import refusal
@@ -189,13 +190,15 @@ def allow_once(
 
     The tier continues the same conversation, whatever the policy of the watch and the budget of
     the chain; it may spend `budget_usd`. Every other limit applies. A tier that ran as a dry run is
-    run for real. Of two requests, one wins.
+    run for real. Without a note it is told which denied commands it may run now. Of two requests,
+    one wins.
     """
-    note = _checked(note, LONGEST_REASON)
+    said_note = _checked(note, LONGEST_REASON)
 
     def withheld() -> Session:
         runs = chain_of(session).sessions
-        found = withheld_tier(next(run for run in runs if run.pk == session.pk), runs)
+        own = next(run for run in runs if run.pk == session.pk)
+        found = withheld_tier(own, runs, denied_commands(runs))
         if found is None:
             raise OperationRefused(
                 RefusalCode.SESSION_STATUS,
@@ -203,6 +206,7 @@ def allow_once(
                 "allowed after it, or it has run already.",
             )
         origin, tier = found.origin, found.tier
+        note = said_note or found.request
         why = origin.escalation_reason or f"Tier {tier} did not follow."
         if not found.is_dry_run:
             said = f"Tier {tier} was allowed once by {by.get_username()}. {note}".strip()

@@ -52,6 +52,7 @@ from sessions_app.access.roles import Right, rights_of
 from sessions_app.costs.spending import BudgetsNow, load_budgets
 from sessions_app.history.chain import Chain
 from sessions_app.history.claims import read_report
+from sessions_app.history.commands import DeniedCommand, denied_commands
 from sessions_app.history.cycles import (
     STOPPED,
     AsRows,
@@ -64,7 +65,7 @@ from sessions_app.history.cycles import (
 )
 from sessions_app.history.header_status import HeaderStatus, load_header_status
 from sessions_app.history.incidents import unresolved_incidents, wish_of
-from sessions_app.history.session_actions import SessionAction
+from sessions_app.history.session_actions import SessionAction, withheld_tier
 from sessions_app.models import (
     Approval,
     Cycle,
@@ -196,17 +197,28 @@ def with_offers(
     runs: dict[int | None, list[Session]] = defaultdict(list)
     for run in sessions:
         runs[run.cycle_id].append(run)
+    asking = {row.incident.last_cycle_id for row in inbox.rows if row.incident.asks_for_person}
+    chains = {cycle: Chain(sessions=tuple(runs[cycle])) for cycle in asking if runs[cycle]}
+    denied = denied_commands(_origins(chains.values())) if Right.APPROVE in rights else ()
+    offers = {cycle: _offer(chain, rights, denied) for cycle, chain in chains.items()}
     return tuple(
-        replace(row, offer=_offer(Chain(sessions=tuple(own)), rights))
-        if row.incident.asks_for_person and (own := runs[row.incident.last_cycle_id])
+        replace(row, offer=offers.get(row.incident.last_cycle_id))
+        if row.incident.asks_for_person
         else row
         for row in inbox.rows
     )
 
 
-def _offer(chain: Chain, rights: frozenset[Right]) -> Offer | None:
+def _origins(chains: Iterable[Chain]) -> Iterable[Session]:
+    """Yields the sessions after which a tier was withheld."""
+    for chain in chains:
+        if withheld := withheld_tier(last_worker(chain), chain.sessions):
+            yield withheld.origin
+
+
+def _offer(chain: Chain, rights: frozenset[Right], denied: Iterable[DeniedCommand]) -> Offer | None:
     last = last_worker(chain)
-    offered = offered_actions(last, chain, rights).actions
+    offered = offered_actions(last, chain, rights, denied).actions
     allow = next((one for one in offered if one.name == "allow_session"), None)
     report = read_report(last.report)
     asked = (report.escalation if report else "") or last.escalation_reason

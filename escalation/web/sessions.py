@@ -48,13 +48,20 @@ from sessions_app.history.claims import (
     read_facts,
     read_report,
 )
-from sessions_app.history.commands import DryCommand, is_dry, would_have_run
+from sessions_app.history.commands import (
+    DeniedCommand,
+    DryCommand,
+    denied_commands,
+    is_dry,
+    would_have_run,
+)
 from sessions_app.history.resume import Receipt, Resumable, ResumeLimits, receipt_of, resumable
 from sessions_app.history.session_actions import (
     LONGEST_REQUEST,
     SessionAction,
     actions_for,
     held_back,
+    withheld_tier,
 )
 from sessions_app.models import Approval, Conversation, Cycle, Incident, Session, SessionEvent
 from sessions_app.models.search import LARGEST_NUMBER, SHORTEST_WORDS, is_too_short, newest_matches
@@ -102,10 +109,20 @@ class OfferedActions:
     held_back: str
 
 
-def offered_actions(session: Session, chain: Chain, rights: frozenset[Right]) -> OfferedActions:
+def offered_actions(
+    session: Session,
+    chain: Chain,
+    rights: frozenset[Right],
+    denied: Iterable[DeniedCommand] | None = None,
+) -> OfferedActions:
+    """Makes one query for what was `denied`, unless it is given or no tier was withheld."""
+    if denied is None:
+        allows = Right.APPROVE in rights and not session.cycle.is_active
+        withheld = withheld_tier(session, chain.sessions) if allows else None
+        denied = denied_commands([withheld.origin]) if withheld is not None else ()
     limit = chain_limit(session.cycle)
     spent = limit is not None and chain.total_cost_usd + chain.estimated_cost_usd >= limit
-    offered = actions_for(session, chain.sessions, chain_is_spent=spent)
+    offered = actions_for(session, chain.sessions, denied=denied, chain_is_spent=spent)
     return OfferedActions(
         session=session,
         actions=tuple(action for action in offered if ACTION_RIGHTS[action.name] in rights),

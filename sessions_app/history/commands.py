@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from django.db.models import QuerySet
+
 from sessions_app.models import Session, SessionEvent
 from sessions_app.models.session import EventKind, Verdict
 from sessions_app.text import as_text, cut, mapping, one_line
@@ -141,6 +143,7 @@ def _number(value: Any) -> float | None:
 
 
 MOST_SHOWN = 100
+MOST_DENIALS = 500
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,20 +163,53 @@ def is_dry(session: Session) -> bool:
     return sandbox is not None and sandbox.changes_nothing and not session.is_question
 
 
-def would_have_run(sessions: Iterable[Session]) -> tuple[DryCommand, ...]:
-    """Return what dry runs would have run and edited, each once, with at most one query."""
-    tiers = {session.pk: session.tier for session in sessions if is_dry(session)}
-    if not tiers:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeniedCommand:
+    """Command that was denied at the tier of its session, and that a higher tier would run."""
+
+    session: int
+    allowed_from: int
+    """The lowest tier that would run it."""
+    command: str
+
+
+def denied_commands(sessions: Iterable[Session]) -> tuple[DeniedCommand, ...]:
+    """Return what was denied in these sessions and what a tier would run, each once, in order.
+
+    Makes at most one query.
+    """
+    numbers = [session.pk for session in sessions]
+    if not numbers:
         return ()
-    denied = SessionEvent.objects.filter(
-        session__in=tiers,
+    found: dict[DeniedCommand, None] = {}
+    for event in _denials(numbers).only("session_id", "payload")[:MOST_DENIALS]:
+        data = mapping(event.payload)
+        command = one_line(as_text(data.get("command")), LONGEST_COMMAND)
+        one = DeniedCommand(
+            session=event.session_id, allowed_from=data["allowed_from"], command=command
+        )
+        found[one] = None
+    return tuple(found)
+
+
+def _denials(sessions: Iterable[int]) -> QuerySet[SessionEvent]:
+    """Return the events of commands that were denied and that some tier would run."""
+    return SessionEvent.objects.filter(
+        session__in=sessions,
         source=SessionEvent.Source.SUPERVISOR,
         kind=EventKind.COMMAND,
         payload__verdict=Verdict.DENY,
         payload__allowed_from__gt=0,
     ).order_by("session_id", "sequence")
+
+
+def would_have_run(sessions: Iterable[Session]) -> tuple[DryCommand, ...]:
+    """Return what dry runs would have run and edited, each once, with at most one query."""
+    tiers = {session.pk: session.tier for session in sessions if is_dry(session)}
+    if not tiers:
+        return ()
     found: dict[DryCommand, None] = {}
-    for event in denied.only("session_id", "payload"):
+    for event in _denials(tiers).only("session_id", "payload"):
         data, tier = mapping(event.payload), tiers[event.session_id]
         if data["allowed_from"] <= tier:
             command = cut(as_text(data.get("command")), LONGEST_COMMAND)

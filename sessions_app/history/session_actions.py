@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
-from sessions_app.history.commands import is_dry
+from sessions_app.history.commands import SHORT_COMMAND, DeniedCommand, is_dry
 from sessions_app.models import Session
 from sessions_app.models.autonomy import objection_to
 from sessions_app.models.session import RETRIED, sources_of
-from sessions_app.text import token_limit
+from sessions_app.text import cut_to_tokens, one_line, token_limit
 from sessions_app.tiers import LOWEST_TIER, SAFE, highest_tier, tier_row, tier_title
 
 # Limits in estimated tokens. A reason is part of an escalation prompt, which stays under 500
@@ -35,6 +35,10 @@ class SessionAction:
     request_label: str = ""
     """Label of the text field; empty without one."""
     request_is_optional: bool = False
+    request: str = ""
+    """Text that the field begins with."""
+    command: str = ""
+    """The denied command that it is offered for, shortened, and how many more; empty without."""
     longest_request: int = LONGEST_REQUEST
     """In estimated tokens."""
     offers_fresh: bool = False
@@ -57,11 +61,16 @@ class SessionAction:
 
 
 def actions_for(
-    session: Session, chain: Iterable[Session] = (), *, chain_is_spent: bool = False
+    session: Session,
+    chain: Iterable[Session] = (),
+    *,
+    denied: Iterable[DeniedCommand] = (),
+    chain_is_spent: bool = False,
 ) -> tuple[SessionAction, ...]:
     """Return the actions in the order of a page.
 
-    `chain`: the sessions of its cycle. `chain_is_spent`: the budget of the chain is used up.
+    `chain`: the sessions of its cycle. `denied`: what was denied in them. `chain_is_spent`: the
+    budget of the chain is used up.
     """
     if session.is_open or session.cycle.is_active:
         return ()
@@ -80,8 +89,10 @@ def actions_for(
     may_escalate = not objection_to(session.tier + 1, session.cycle.policy)
     if _is_finished(session) and may_escalate and not chain_is_spent:
         offered.append(_escalate(session))
-    withheld = withheld_tier(session, chain)
-    if withheld is not None and (_escalate_is_less(session, withheld) or chain_is_spent):
+    withheld = withheld_tier(session, chain, denied)
+    if withheld is not None and (
+        withheld.commands or chain_is_spent or _escalate_is_less(session, withheld)
+    ):
         offered.append(_allow(session, withheld))
     return tuple(offered)
 
@@ -93,18 +104,32 @@ class WithheldTier:
     tier: int
     origin: Session
     """Session whose conversation it continues."""
+    commands: tuple[str, ...] = ()
+    """Commands that were denied in that session, and that the tier would run."""
 
     @property
     def is_dry_run(self) -> bool:
         """True if the tier ran already, as a dry run."""
         return self.origin.tier == self.tier
 
+    @property
+    def request(self) -> str:
+        """What the tier is told that it is allowed for.
 
-def withheld_tier(session: Session, chain: Iterable[Session] = ()) -> WithheldTier | None:
+        Empty without a denied command, and for a dry run: that is told to do what it proposed.
+        """
+        if not self.commands or self.is_dry_run:
+            return ""
+        return cut_to_tokens(f"You may now run: {'; '.join(self.commands)}", LONGEST_REASON)
+
+
+def withheld_tier(
+    session: Session, chain: Iterable[Session] = (), denied: Iterable[DeniedCommand] = ()
+) -> WithheldTier | None:
     """Return the tier that did not follow a session, or None. `chain`: the sessions of its cycle.
 
     The tier was held back, or its session waited for an answer and never began, or it ran as a dry
-    run. What ran for real is not withheld.
+    run. What ran for real is not withheld. `denied`: the commands that were denied in the chain.
     """
     if session.is_question or session.is_plan or session.is_open:
         return None
@@ -112,7 +137,7 @@ def withheld_tier(session: Session, chain: Iterable[Session] = ()) -> WithheldTi
     if _never_began(session):
         parent = next((run for run in runs if run.pk == session.parent_session_id), None)
         is_below = parent is not None and parent.tier == session.tier - 1
-        return withheld_tier(parent, runs) if parent is not None and is_below else None
+        return withheld_tier(parent, runs, denied) if parent is not None and is_below else None
     ran_dry = session.tier > LOWEST_TIER and is_dry(session) and _is_finished(session)
     tier = session.tier if ran_dry else session.tier + 1
     if tier > highest_tier() or not (_is_finished(session) or session.status == "escalated"):
@@ -120,7 +145,10 @@ def withheld_tier(session: Session, chain: Iterable[Session] = ()) -> WithheldTi
     followed = [run for run in runs if run.parent_session_id == session.pk and run.tier == tier]
     if any(run.is_open or not (_never_began(run) or _looked_only(run)) for run in followed):
         return None
-    return WithheldTier(tier=tier, origin=session)
+    commands = [
+        one.command for one in denied if one.session == session.pk and one.allowed_from <= tier
+    ]
+    return WithheldTier(tier=tier, origin=session, commands=tuple(dict.fromkeys(commands)))
 
 
 def _never_began(session: Session) -> bool:
@@ -214,10 +242,14 @@ def _escalate(session: Session) -> SessionAction:
 
 def _allow(session: Session, withheld: WithheldTier) -> SessionAction:
     tier, origin = withheld.tier, withheld.origin
+    command, more = "", len(withheld.commands) - 1
+    if withheld.commands:
+        command = one_line(withheld.commands[0], SHORT_COMMAND)
+        command += f" and {more} more" if more else ""
     where = "this conversation" if origin.pk == session.pk else f"that of session #{origin.pk}"
     return SessionAction(
         name="allow_session",
-        title=f"Allow Tier {tier} once",
+        title=f"Allow Tier {tier} once{f': {command}' if command else ''}",
         effect=f"Runs {tier_title(tier)}, in {where}, for real, whatever the autonomy of the "
         "watch. This is your approval, once, for the amount below. The budgets of the day, "
         "cooldowns and the sandbox stay in force.",
@@ -225,6 +257,8 @@ def _allow(session: Session, withheld: WithheldTier) -> SessionAction:
         tier=tier,
         request_label="Note, which the agent is told",
         request_is_optional=True,
+        request=withheld.request,
+        command=command,
         longest_request=LONGEST_REASON,
         most_usd=tier_row(tier).max_budget_usd,
     )

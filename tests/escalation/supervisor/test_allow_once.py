@@ -16,7 +16,13 @@ from sessions_app.models.autonomy import AutonomyLevel
 from tests.escalation.refusals import refused
 from tests.escalation.rows import ESCALATE, HEALTHY, a_report, notes_of
 from tests.escalation.runs import run
-from tests.factories import CycleFactory, SessionFactory, WatchFactory, user_with
+from tests.factories import (
+    CommandEventFactory,
+    CycleFactory,
+    SessionFactory,
+    WatchFactory,
+    user_with,
+)
 
 pytestmark = pytest.mark.django_db
 Status, Purpose = Session.Status, Session.Purpose
@@ -268,3 +274,17 @@ def test_the_tools_of_the_allowed_tier_are_not_those_of_a_dry_run():
     assert "Write" not in effective_tier(SessionFactory(tier=2, cycle=cycle)).allowed_tools
     allowed = SessionFactory(tier=2, cycle=cycle, allowed_once=True)
     assert "Write" in effective_tier(allowed).allowed_tools
+
+
+def test_a_tier_allowed_for_a_denied_command_is_told_which(fake_cli, session, approver):
+    fake_cli.reports(HEALTHY)
+    ended = run(session)
+    denied = {"verdict": "deny", "more": {"allowed_from": 2}}
+    CommandEventFactory(session=ended, sequence=9_000, command="docker restart web", **denied)
+    fake_cli.reports(HEALTHY)
+
+    allowed = manual.allow_once(ended, by=approver)
+    run(allowed)
+
+    assert "docker restart web" in fake_cli.calls[1].stdin
+    assert "docker restart web" in allowed.approvals.get().note

@@ -11,7 +11,14 @@ from django_q.models import OrmQ
 
 from escalation.web.sessions import UNCONFIRMED
 from sessions_app.models import Cycle, Session
-from tests.factories import CycleFactory, IncidentFactory, SessionFactory, WatchFactory, user_with
+from tests.factories import (
+    CommandEventFactory,
+    CycleFactory,
+    IncidentFactory,
+    SessionFactory,
+    WatchFactory,
+    user_with,
+)
 
 # Every page names the CLI, so there is one to name.
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
@@ -213,6 +220,26 @@ def test_the_inbox_allows_a_withheld_tier_once_and_says_what_for(operator_client
     form = {"request": "", "budget": "5.00", "confirm": "on"}
     operator_client.post(address("allow_session", withheld), form)
     assert created().approvals.get().state == "approved"
+
+
+def test_a_denied_command_is_named_where_its_tier_can_be_allowed_once(operator_client, workdir):
+    session = SessionFactory(workdir=str(workdir))
+    incident = IncidentFactory(watch=session.cycle.watch, last_cycle=session.cycle)
+    more = {"allowed_from": 2}
+    CommandEventFactory(session=session, command="docker restart web", verdict="deny", more=more)
+    form = f'action="{address("allow_session", session)}"'
+
+    for url in (
+        *(row.get_absolute_url() for row in (session, session.cycle, incident)),
+        reverse("web:overview"),
+    ):
+        page = operator_client.get(url).content.decode()
+        assert form in page
+        assert "Allow Tier 2 once: docker restart web" in page
+    operator_client.post(
+        address("allow_session", session), {"request": "", "budget": "5.00", "confirm": "on"}
+    )
+    assert "docker restart web" in created().request
 
 
 def test_an_operator_is_not_offered_to_allow_a_tier(client, withheld):

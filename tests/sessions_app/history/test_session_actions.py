@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from sessions_app.history.session_actions import SessionAction, actions_for, held_back
+from sessions_app.history.commands import DeniedCommand
+from sessions_app.history.session_actions import (
+    LONGEST_REASON,
+    SessionAction,
+    actions_for,
+    held_back,
+)
+from sessions_app.text import estimated_tokens
 from tests.factories import CycleFactory, SessionFactory, WatchFactory
 
 pytestmark = pytest.mark.django_db
@@ -163,3 +170,36 @@ def test_a_dry_run_can_be_allowed_for_real_in_its_own_tier():
     )
 
     assert offered(session)["allow_session"].tier == 2
+
+
+def test_a_denied_command_that_the_next_tier_would_run_offers_to_allow_it_once():
+    session = SessionFactory()
+    restart, reboot, other = (
+        DeniedCommand(session=number, allowed_from=tier, command=command)
+        for number, tier, command in (
+            (session.pk, 2, "docker restart web"),
+            (session.pk, 3, "reboot"),
+            (session.pk + 1, 2, "docker restart db"),
+        )
+    )
+
+    action = offered(session, denied=[reboot, restart, restart, other])["allow_session"]
+
+    assert (action.tier, action.command) == (2, "docker restart web")
+    assert action.title.endswith(": docker restart web")
+    assert "docker restart web" in action.request
+    assert "allow_session" not in offered(session, denied=[reboot, other])
+    assert "escalate_session" in offered(session, denied=[restart])
+
+
+def test_what_the_tier_is_told_of_long_commands_fits_into_a_note():
+    session = SessionFactory()
+    denied = [
+        DeniedCommand(session=session.pk, allowed_from=2, command=f"docker restart {'x' * 900}{n}")
+        for n in range(3)
+    ]
+
+    action = offered(session, denied=denied)["allow_session"]
+
+    assert estimated_tokens(action.request) <= LONGEST_REASON
+    assert action.command.endswith("and 2 more")
