@@ -47,6 +47,7 @@ from sessions_app.models import (
     Watch,
     WorkerHeartbeat,
 )
+from sessions_app.models.costs import KEPT_TOKENS
 
 REFUSED = (
     "Metrics are for this host, or for a bearer token: set CLAUDEOPS_METRICS_TOKEN, and let "
@@ -238,22 +239,27 @@ def _costs() -> Iterator[Metric]:
     labels = ["watch", "tier", "model"]
     cost = counter("cost_usd", "Cost of sessions in dollars.", labels)
     runs = counter("sessions", "Sessions that were started.", labels)
-    tokens = counter("tokens", "Tokens of sessions.", labels)
+    used_tokens = counter("tokens", "Tokens of sessions.", ["tier", "type"])
     names = dict(Watch.objects.values_list("pk", "name"))
     sums: defaultdict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
+    tokens: Counter[tuple[str, str]] = Counter()
     kept = PeriodCost.objects.real().months()
     for row in kept.amounts_by("watch_number", "watch_name", "tier", "model"):
         # A renamed watch stays one series; a removed one keeps its last name.
         watch = names.get(row["watch_number"]) or row["watch_name"]
         found = sums[watch, str(row["tier"]), row["model"]]
-        found.update({name: row[name] for name in ("cost_usd", "runs", "tokens")})
+        found.update({name: row[name] for name in ("cost_usd", "runs")})
+        for name in KEPT_TOKENS:
+            tokens[str(row["tier"]), name.removesuffix("_tokens")] += row[name]
+        tokens[str(row["tier"]), "input"] += row["tokens"] - sum(row[name] for name in KEPT_TOKENS)
     for values, amounts in sums.items():
         cost.add_metric(values, float(amounts["cost_usd"]))
         runs.add_metric(values, amounts["runs"])
-        tokens.add_metric(values, amounts["tokens"])
+    for of_type, count in tokens.items():
+        used_tokens.add_metric(of_type, count)
     yield cost
     yield runs
-    yield tokens
+    yield used_tokens
     used = gauge("budget_used_ratio", "Spent share of a budget; over 1 if exceeded.", ["scope"])
     for budget in load_budgets().limited:
         spent = float(budget.spent.total / budget.limit) if budget.limit else 1.0

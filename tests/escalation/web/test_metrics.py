@@ -64,7 +64,10 @@ def test_metrics_tell_the_state_without_drills(settings, django_assert_max_num_q
     settings.CLAUDEOPS_BUDGET_DAY = Decimal(5)
     shop = WatchFactory(name="shop")
     done = CycleFactory(watch=shop)
-    SessionFactory(cycle=done, tier=1, model="haiku", cost_usd=Decimal("1.25"))
+    tokens = {"input": 11, "output": 12, "cache_read": 13, "cache_creation": 14}
+    for model in ("haiku", "opus"):
+        used = {f"{kind}_tokens": count for kind, count in tokens.items()}
+        SessionFactory(cycle=done, tier=1, model=model, cost_usd=Decimal("0.625"), **used)
     SessionFactory(cycle=CycleFactory(drill="all-healthy", watch=None), cost_usd=Decimal(9))
     running = CycleFactory(watch=WatchFactory(name="nas", enabled=False), running=True)
     SessionFactory(cycle=running, tier=2, status=Session.Status.RUNNING, cost_usd=None)
@@ -77,7 +80,11 @@ def test_metrics_tell_the_state_without_drills(settings, django_assert_max_num_q
     with django_assert_max_num_queries(23):
         found = samples()
 
-    assert found["cost_usd_total", "haiku", "1", "shop"] == 1.25
+    assert found["cost_usd_total", "haiku", "1", "shop"] == 0.625
+    of_tier = {kind: found["tokens_total", "1", kind] for kind in tokens}
+    assert of_tier == {kind: 2 * count for kind, count in tokens.items()}
+    Session.objects.filter(tier=1).delete()
+    assert {kind: samples()["tokens_total", "1", kind] for kind in tokens} == of_tier
     assert not [key for key, value in found.items() if value == 9]
     assert found["sessions_running", "2"] == 1
     assert (found["watch_enabled", "shop"], found["watch_enabled", "nas"]) == (1, 0)
