@@ -95,7 +95,8 @@ OTHERS = 0o077
 # Entries of the state directory that Claude Ops makes, those of version 0.2 among them.
 OUR_NAMES = {
     *("api_proxy", "bench", "claude", "cli", "drills", "encryption_key", "handoffs", "home"),
-    *("logs", "runs", "sandbox", "sandboxes", "secret_key", "spool", "tools", "up.lock", "wakeup"),
+    *("logs", "runs", "sandbox", "sandboxes", "secret_key", "spans", "spool", "tools"),
+    *("up.lock", "wakeup"),
     *("bell", "gateway", "rooms", "walls"),
 }
 OUR_PREFIXES = ("claudeops.sqlite3", "encryption_key.", "secret_key.")

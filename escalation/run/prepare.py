@@ -47,7 +47,7 @@ from escalation.run.remedies import declared_remedies
 from escalation.sandbox.api_proxy import Spending
 from escalation.sandbox.layout import why_unreachable
 from escalation.sandbox.setup import SandboxRequest, safe_path, sandbox_in_force, sandbox_or_refusal
-from escalation.sandbox.telemetry_receiver import TELEMETRY_NAME
+from escalation.sandbox.telemetry_receiver import TELEMETRY_NAME, CliTrace
 from escalation.supervisor.successors import Lineage, begun, lacks_approval
 from escalation.tiers import Tier, dry_run_sandbox, get_tier, question_sandbox
 from sessions_app.costs.budgets import Budget, Spent, first_spent, least_left
@@ -56,6 +56,7 @@ from sessions_app.history.resume import Continuation, Fresh, Guard, Handoff, Res
 from sessions_app.models import Conversation, Cycle, Session, Watch
 from sessions_app.models.autonomy import refusal
 from sessions_app.models.session import EventKind
+from sessions_app.models.telemetry import traceparent
 from sessions_app.models.watch import LIMITS_NAME, MANIFEST_NAME, objection_here
 from sessions_app.redaction.redact import redacted_data
 from sessions_app.text import exact_money
@@ -278,6 +279,15 @@ def telemetry_of(session: Session) -> Path:
     return run_directory_of(session) / TELEMETRY_NAME
 
 
+def cli_spans_directory() -> Path:
+    return Path(settings.CLAUDEOPS_STATE_DIR) / "spans"
+
+
+def cli_spans_of(session: Session) -> Path:
+    """File with the spans of the CLI's own trace, from the run until they are exported."""
+    return cli_spans_directory() / f"session-{session.pk}.jsonl"
+
+
 def remove_run_directory(session: Session) -> None:
     shutil.rmtree(run_directory_of(session), ignore_errors=True)
 
@@ -384,6 +394,11 @@ def _sandbox(
         run_environment=run_environment,
         login=login,
         traces=traces,
+        trace=CliTrace(
+            parent=traceparent(session),
+            spans=cli_spans_of(session) if settings.OTEL_TRACES_URL else None,
+            keeps_text=settings.CLAUDEOPS_TRACE_CONTENT,
+        ),
         watch_grants=session.cycle.grants,
         ask=tuple(dict.fromkeys((*tier.ask, *session.cycle.ask_rules))),
         changes_nothing=not session.traits.may_change or session.current_policy().dry_run,

@@ -100,7 +100,7 @@ from escalation.sandbox.layout import (
 )
 from escalation.sandbox.limits import MEBIBYTE, SandboxLimits, control_groups
 from escalation.sandbox.ssh_agent import supervisor_ssh_agent
-from escalation.sandbox.telemetry_receiver import TELEMETRY_NAME, TelemetryReceiver
+from escalation.sandbox.telemetry_receiver import TELEMETRY_NAME, CliTrace, TelemetryReceiver
 from escalation.tiers import Tier, get_tier
 from sessions_app.models import Change
 from sessions_app.models.session import Verdict
@@ -438,6 +438,8 @@ class SandboxRequest:
     login: Mapping[str, str]
     """Address and credentials of the API."""
     traces: Traces
+    trace: CliTrace | None = None
+    """The trace that the CLI's own spans belong to."""
     watch_grants: str = ""
     ask: tuple[str, ...] = ()
     """Rules of tier and watch for commands that need approval."""
@@ -841,7 +843,7 @@ def _telemetry(request: SandboxRequest, stack: ExitStack) -> Mapping[str, str]:
     """Start the receiver of the CLI's own telemetry; a run does without one if none can start."""
     if not settings.CLAUDEOPS_CLI_TELEMETRY:
         return {}
-    receiver = TelemetryReceiver(request.run_directory / TELEMETRY_NAME)
+    receiver = TelemetryReceiver(request.run_directory / TELEMETRY_NAME, request.trace)
     try:
         return stack.enter_context(receiver.serving())
     except OSError as problem:

@@ -2,7 +2,8 @@
 
 An OTLP receiver (http/json) on loopback, with a token of the run. What it reads of the CLI's events
 and metrics is appended to a file at once, which survives the process: a killed run leaves what was
-answered until then. Everything else is dropped; prompts and outputs are not asked for.
+answered until then. Prompts and outputs are not asked for. Where traces are exported, the spans of
+the CLI's own trace are kept in another file; everything else is dropped.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import io
 import json
 import logging
 import math
+import re
 import secrets
 import socket
 import threading
@@ -20,13 +22,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from escalation.agent.api_request import MAX_MODEL_LENGTH
 from escalation.agent.stream import COST_STEP, Tokens
 from escalation.sandbox.api_proxy import RequestReader, append_line, shut_down
-from sessions_app.text import mapping
+from sessions_app.text import cut, mapping
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +41,8 @@ MAX_ENTRIES = 20_000
 """Of one run; one request of the CLI has about five."""
 MOST_USD = 100_000.0
 RUN_HEADER = "x-claudeops-run"
-PATHS = {"/v1/metrics", "/v1/logs", "/v1/traces"}
+TRACES_PATH = "/v1/traces"
+PATHS = {"/v1/metrics", "/v1/logs", TRACES_PATH}
 EVENT, COST_METRIC = "api_request", "claude_code.cost.usage"
 EVENT_TOKENS = {
     "input": "input_tokens",
@@ -46,9 +50,22 @@ EVENT_TOKENS = {
     "cache_read": "cache_read_tokens",
     "cache_creation": "cache_creation_tokens",
 }
+INTERNAL, FAILED = 1, 2
+"""Kind of a span, and the code of a failed one, in OTLP."""
 CUMULATIVE = 2
 """Value of `aggregationTemporality` in which each point holds the sum since the start."""
 EXPORT_MS = {"OTEL_METRIC_EXPORT_INTERVAL": "1000", "OTEL_LOGS_EXPORT_INTERVAL": "250"}
+MAX_SPANS, MAX_SPAN_BYTES = 2_000, 2 * 1024 * 1024
+"""Of one run."""
+MAX_ATTRIBUTES = 50
+LONGEST_TEXT, LONGEST_CONTENT = 200, 4_000
+TEXTS = {
+    *("session.id", "span.type", "model", "llm_request.context", "query_source_safe"),
+    *("stop_reason", "speed", "effort", "tool_name", "tool_use_id", "decision", "source"),
+    *("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model"),
+    *("gen_ai.conversation.id", "gen_ai.tool.name", "gen_ai.tool.call.id"),
+}
+"""Attributes of spans whose text is kept; others may hold prompts, commands or outputs."""
 END_MS = "1000"
 """Longest wait of a CLI at its end for its last exports."""
 
@@ -72,6 +89,32 @@ class CliTelemetry:
     @property
     def is_empty(self) -> bool:
         return not self.requests and not self.by_metric
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CliTrace:
+    """The trace that the spans of a CLI belong to."""
+
+    parent: str
+    """The span of the session, as W3C Trace Context names it (`TRACEPARENT`)."""
+    spans: Path | None = None
+    """File for the spans of the CLI; without one they are not asked for."""
+    keeps_text: bool = False
+    """Keep all attributes, also those with prompts, commands and outputs."""
+
+    @property
+    def trace_id(self) -> str:
+        return self.parent.split("-")[1]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables of the CLI. Versions before 2.1 know none of them."""
+        asked = {
+            "CLAUDE_CODE_ENHANCED_TELEMETRY_BETA": "1",
+            "OTEL_TRACES_EXPORTER": "otlp",
+            "OTEL_TRACES_EXPORT_INTERVAL": "500",
+        }
+        return {"TRACEPARENT": self.parent, **(asked if self.spans else {})}
 
 
 Entry = dict[str, Any]
@@ -133,6 +176,50 @@ def _from_metric(total: Mapping[str, Any]) -> Iterator[Entry]:
         labels = json.dumps(facts, sort_keys=True, default=str)
         key = _text(f"{place} {moments} {hash_of(labels)}")
         yield {"kind": "metric", "key": key, "cost": value}
+
+
+def spans_in(body: Mapping[str, Any], trace: CliTrace) -> Iterator[Entry]:
+    """Yield the spans of one export that belong to the trace, without what is not to be kept."""
+    for span in _items(body, "resourceSpans", "scopeSpans", "spans"):
+        parent = span.get("parentSpanId")
+        times = [str(span.get(f"{name}TimeUnixNano")) for name in ("start", "end")]
+        if (
+            span.get("traceId") != trace.trace_id
+            or not _matches(r"[0-9a-f]{16}", span.get("spanId"), parent)
+            or not _matches(r"[0-9]{1,20}", *times)
+        ):
+            continue
+        failed = mapping(span.get("status")).get("code") == FAILED
+        yield {
+            "traceId": trace.trace_id,
+            "spanId": span["spanId"],
+            "parentSpanId": parent,
+            "name": _text(span.get("name"))[:LONGEST_TEXT],
+            "kind": INTERNAL,
+            "startTimeUnixNano": times[0],
+            "endTimeUnixNano": times[1],
+            "attributes": list(islice(_kept_attributes(span, trace.keeps_text), MAX_ATTRIBUTES)),
+            **({"status": {"code": FAILED}} if failed else {}),
+        }
+
+
+def _matches(pattern: str, *values: object) -> bool:
+    return all(isinstance(value, str) and re.fullmatch(pattern, value) for value in values)
+
+
+def _kept_attributes(span: Mapping[str, Any], keeps_text: bool) -> Iterator[Entry]:
+    for name, value in attributes_of(span).items():
+        if not re.fullmatch(r"[a-zA-Z0-9_.]{1,100}", name):
+            continue
+        if isinstance(value, bool):
+            yield {"key": name, "value": {"boolValue": value}}
+        elif isinstance(value, int) and abs(value) < 2**63:
+            yield {"key": name, "value": {"intValue": str(value)}}
+        elif isinstance(value, float) and math.isfinite(value):
+            yield {"key": name, "value": {"doubleValue": value}}
+        elif isinstance(value, str) and (keeps_text or name in TEXTS):
+            text = cut(value, LONGEST_CONTENT if keeps_text else LONGEST_TEXT)
+            yield {"key": name, "value": {"stringValue": text}}
 
 
 def hash_of(text: str) -> str:
@@ -201,8 +288,10 @@ def _sum(entries: Iterable[Entry]) -> Decimal:
 class TelemetryReceiver:
     """Serves one run from threads of this process, on loopback."""
 
-    def __init__(self, ledger: Path) -> None:
+    def __init__(self, ledger: Path, trace: CliTrace | None = None) -> None:
         self._ledger = ledger
+        self._trace = trace
+        self._spans, self._span_bytes = 0, 0
         self._token = secrets.token_urlsafe(32)
         self._lock = threading.Lock()
         self._entries = 0
@@ -234,6 +323,7 @@ class TelemetryReceiver:
             "CLAUDE_CODE_OTEL_SHUTDOWN_TIMEOUT_MS": END_MS,
             "CLAUDE_CODE_OTEL_FLUSH_TIMEOUT_MS": END_MS,
             **EXPORT_MS,
+            **(self._trace.environment if self._trace else {}),
         }
 
     def accepts(self, token: str) -> bool:
@@ -242,6 +332,8 @@ class TelemetryReceiver:
     def take(self, path: str, body: Mapping[str, Any]) -> None:
         """Keep the entries of one export. A full disk is only logged."""
         with self._lock:
+            if path == TRACES_PATH:
+                return self._take_spans(body)
             for entry in entries_in(path, body):
                 if self._entries >= MAX_ENTRIES:
                     return
@@ -251,6 +343,21 @@ class TelemetryReceiver:
                 except OSError as problem:
                     logger.warning("Could not keep telemetry of the CLI: %s", problem)
                     return
+
+    def _take_spans(self, body: Mapping[str, Any]) -> None:
+        if self._trace is None or self._trace.spans is None:
+            return
+        for span in spans_in(body, self._trace):
+            line = json.dumps(span).encode() + b"\n"
+            self._spans, self._span_bytes = self._spans + 1, self._span_bytes + len(line)
+            if self._spans > MAX_SPANS or self._span_bytes > MAX_SPAN_BYTES:
+                return
+            try:
+                self._trace.spans.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                append_line(self._trace.spans, line)
+            except OSError as problem:
+                logger.warning("Could not keep a span of the CLI: %s", problem)
+                return
 
 
 class _ReceiverServer(ThreadingHTTPServer):

@@ -1,16 +1,17 @@
 """Exports traces by OpenTelemetry (OTLP over HTTP, as JSON), from the record.
 
-A cycle is a trace; its sessions, and their tool calls, are spans. Their ids follow from the record,
-so that a span that is sent twice is one span. A thread of the worker sends them: a collector that
-hangs or fails delays no session.
+A cycle is a trace; its sessions, and their tool calls, are spans. The spans of the CLI itself,
+which the telemetry receiver has kept in a file, are sent with those of their session. A thread of
+the worker sends them: a collector that hangs or fails delays no session.
 """
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import json
 import logging
+import socket
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,12 +20,14 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from django.conf import settings
-from django.db.models import F
+from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 
 from escalation.agent.stream import calls_of, output_of, results_of, text_in
+from escalation.run.prepare import cli_spans_directory, cli_spans_of
 from sessions_app.models import Cycle, MetricTotal, Session, SessionEvent, TraceExport
 from sessions_app.models.session import LONG_FIELDS, SPOKEN
+from sessions_app.models.telemetry import session_span_id, span_id, trace_id
 from sessions_app.redaction.redact import redacted, redacted_data
 from sessions_app.text import cut, mapping, one_line
 
@@ -39,21 +42,6 @@ LONGEST_CONTENT = 4_000
 MOST_SPANS = 10_000
 """Of one session; later tool calls are left out."""
 SPANS_AT_ONCE = 500
-
-# Ids.
-
-
-def trace_id(cycle: Cycle) -> str:
-    return _hash(f"cycle {cycle.pk} {cycle.created_at.isoformat()}")[:32]
-
-
-def span_id(cycle: Cycle, name: str) -> str:
-    return _hash(f"{trace_id(cycle)} {name}")[:16]
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
 
 # Spans, from rows.
 
@@ -171,7 +159,7 @@ def _tool_span(
         cycle,
         f"session {session.pk} call {number}",
         f"execute_tool {tool}",
-        span_id(cycle, f"session {session.pk}"),
+        session_span_id(session),
         times,
         facts,
         error=("cut off" if is_cut else "the tool reported an error") if failed else "",
@@ -232,12 +220,30 @@ def _value(value: Any) -> dict[str, Any]:
     return {"stringValue": redacted(str(value))}
 
 
-def body_of(spans: Sequence[Span]) -> bytes:
-    resource = {
-        "service.name": "claudeops",
-        "service.version": settings.CLAUDEOPS_VERSION,
-    }
-    scope = {"name": "claudeops", "version": settings.CLAUDEOPS_VERSION}
+def cli_spans(session: Session) -> list[Span]:
+    """Return the spans that the CLI of this session sent to this host, with redacted text.
+
+    A line that cannot be read is left out.
+    """
+    try:
+        lines = cli_spans_of(session).read_bytes().splitlines()
+    except OSError:
+        return []
+    found: dict[str, Span] = {}
+    for line in lines:
+        try:
+            span = json.loads(line)
+            texts = {name: redacted_data(span[name]) for name in ("name", "attributes")}
+            found[span["spanId"]] = {**span, **texts}
+        except (ValueError, RecursionError, TypeError, KeyError):
+            continue
+    return list(found.values())
+
+
+def body_of(spans: Sequence[Span], service: str = "claudeops", version: str = "") -> bytes:
+    version = version or settings.CLAUDEOPS_VERSION
+    resource = {"service.name": service, "service.version": version}
+    scope = {"name": service, "version": version}
     scoped = {"scope": scope, "spans": list(spans), "schemaUrl": SCHEMA_URL}
     exported = {
         "resource": {"attributes": attributes(resource)},
@@ -256,6 +262,8 @@ WAITS = tuple(timedelta(seconds=seconds) for seconds in (10, 60, 300, 1800))
 AT_ONCE = 20
 SENT_AGAIN_FOR = timedelta(days=1)
 """For so long, failed exports are tried again once the collector answers."""
+OTHER_HOSTS_WAIT = timedelta(minutes=1)
+"""Lead of the host that ran a cycle: the spans of the CLI are in files there."""
 REFUSED = {400, 413}
 """Status codes by which a collector refuses the trace itself."""
 
@@ -271,12 +279,18 @@ def is_due() -> bool:
 
 
 def _due() -> Any:
-    waiting = TraceExport.objects.filter(state=TraceExport.State.WAITING)
-    return waiting.filter(due_at__lte=timezone.now()).order_by("due_at")
+    now = timezone.now()
+    waiting = TraceExport.objects.filter(state=TraceExport.State.WAITING, due_at__lte=now)
+    elsewhere = Session.objects.filter(cycle=OuterRef("cycle")).exclude(
+        host__in=("", socket.gethostname())
+    )
+    mine = Q(due_at__lte=now - OTHER_HOSTS_WAIT) | ~Exists(elsewhere)
+    return waiting.filter(mine).order_by("due_at")
 
 
 def export_due() -> None:
     """Send what is due, up to the first failure of the collector."""
+    _remove_old_files()
     for export in list(_due().select_related("cycle")[:AT_ONCE]):
         if (failure := export_one(export)) and not failure.is_refused:
             return
@@ -300,6 +314,7 @@ def export_one(export: TraceExport) -> Failure | None:
     for spans in _batches(spans_of(cycle, sessions)):
         if failure := post(body_of(spans)):
             break
+    failure = failure or _send_cli_spans(sessions)
     # A cycle that has ended again meanwhile is due by its new time.
     mine = TraceExport.objects.filter(pk=export.pk, due_at=until)
     if failure is None:
@@ -307,6 +322,30 @@ def export_one(export: TraceExport) -> Failure | None:
     else:
         _failed(mine, export.tries + 1, failure)
     return failure
+
+
+def _send_cli_spans(sessions: Iterable[Session]) -> Failure | None:
+    """Send the spans of the CLI. If the collector refuses them, the trace is without them."""
+    for session in sessions:
+        for spans in _batches(cli_spans(session)):
+            failure = post(body_of(spans, "claude-code", session.cli_version.split(" ")[0]))
+            if failure and not failure.is_refused:
+                return failure
+            if failure:
+                logger.warning("Session %s: spans of the CLI: %s", session.pk, failure.why)
+        cli_spans_of(session).unlink(missing_ok=True)
+    return None
+
+
+def _remove_old_files() -> None:
+    """Remove the spans of the CLI of traces that were not sent within a day."""
+    oldest = time.time() - SENT_AGAIN_FOR.total_seconds()
+    for path in cli_spans_directory().glob("session-*.jsonl"):
+        try:
+            if path.stat().st_mtime < oldest:
+                path.unlink(missing_ok=True)
+        except OSError:
+            continue
 
 
 def _batches(spans: Iterable[Span]) -> Iterator[Sequence[Span]]:

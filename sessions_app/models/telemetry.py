@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db import models, transaction
@@ -12,6 +14,34 @@ from django.db.models.functions import Greatest
 from django.utils import timezone
 
 from sessions_app.models.fields import OutsideCharField
+
+if TYPE_CHECKING:
+    from sessions_app.models.cycle import Cycle
+    from sessions_app.models.session import Session
+
+# Ids of traces and spans follow from the record: what is sent twice is one span, and a run knows
+# the span of its session before that ends.
+
+
+def trace_id(cycle: Cycle) -> str:
+    return _hash(f"cycle {cycle.pk} {cycle.created_at.isoformat()}")[:32]
+
+
+def span_id(cycle: Cycle, name: str) -> str:
+    return _hash(f"{trace_id(cycle)} {name}")[:16]
+
+
+def session_span_id(session: Session) -> str:
+    return span_id(session.cycle, f"session {session.pk}")
+
+
+def traceparent(session: Session) -> str:
+    """Name the span of a session as W3C Trace Context does."""
+    return f"00-{trace_id(session.cycle)}-{session_span_id(session)}-01"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class MetricTotal(models.Model):

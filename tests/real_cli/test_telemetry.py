@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -13,9 +14,11 @@ from escalation.agent.binary import find_binary
 from escalation.agent.capabilities import capabilities_of
 from escalation.drills.scenario import Reply, ScriptedToolCall
 from escalation.run import prepare
+from escalation.run.prepare import cli_spans_of
 from escalation.sandbox.telemetry_receiver import read_telemetry
 from escalation.worker import traces
 from sessions_app.models import Session
+from sessions_app.models.telemetry import trace_id
 from tests.escalation.notifications.post_offices import webhook
 from tests.escalation.worker.test_traces import facts, spans_in
 from tests.real_cli.conftest import CLIS
@@ -59,12 +62,45 @@ def test_the_cost_of_a_killed_run_is_what_its_telemetry_says_was_answered(
     assert not session.telemetry_differs
 
 
+def test_the_spans_of_the_cli_are_children_of_the_span_of_its_session(
+    settings, scripted_api, watch_cycle
+):
+    command = ScriptedToolCall(tool="Bash", input={"command": "echo word-of-a-command"})
+    scripted_api(Reply(calls=(command,)), *watch_cycle.healthy)
+    with webhook() as collector:
+        settings.OTEL_TRACES_URL = f"http://{collector.place}/v1/traces"
+        watch_cycle.run(prompt="word-of-a-prompt")
+        session = Session.objects.get()
+        assert cli_spans_of(session).exists()
+        traces.export_due()
+
+    assert not cli_spans_of(session).exists()
+    own, of_cli = collector.got
+    assert facts(of_cli["resourceSpans"][0]["resource"])["service.name"] == "claude-code"
+    sent = spans_in(collector)
+    assert {span["traceId"] for span in sent} == {trace_id(session.cycle)}
+    by_id = {span["spanId"]: span for span in sent}
+    assert len(by_id) == len(sent)
+    theirs = [span for span in sent if span["name"].startswith("claude_code.")]
+    parents = {span["name"]: by_id[span["parentSpanId"]]["name"] for span in theirs}
+    assert parents["claude_code.interaction"] == "invoke_agent Tier 1"
+    assert parents["claude_code.llm_request"] == "claude_code.interaction"
+    assert parents["claude_code.tool"] == "claude_code.interaction"
+    asked = [facts(span) for span in theirs if span["name"] == "claude_code.llm_request"]
+    tokens = sum(int(one["output_tokens"]) for one in asked)
+    assert tokens == session.output_tokens > 0
+    text = json.dumps(collector.got)
+    assert ("word-of-a-command" in text, "word-of-a-prompt" in text) == (False, False)
+    assert "user_prompt" not in text.replace("user_prompt_length", "")
+
+
 def test_the_trace_of_a_chain_has_its_tiers_tokens_and_tool_calls(play_drill, settings):
     with webhook() as collector:
         settings.OTEL_TRACES_URL = f"http://{collector.place}/v1/traces"
         drill = play_drill("three-tiers")
         traces.export_due()
-        cycle, *others = spans_in(collector)
+        sent = spans_in(collector)
+        cycle, *others = [one for one in sent if not one["name"].startswith("claude_code.")]
 
     assert facts(cycle)["claudeops.drill"] == "three-tiers"
     agents = [span for span in others if span["parentSpanId"] == cycle["spanId"]]

@@ -15,7 +15,12 @@ import pytest
 
 from escalation.agent.stream import Tokens
 from escalation.sandbox import telemetry_receiver
-from escalation.sandbox.telemetry_receiver import CliTelemetry, TelemetryReceiver, read_telemetry
+from escalation.sandbox.telemetry_receiver import (
+    CliTelemetry,
+    CliTrace,
+    TelemetryReceiver,
+    read_telemetry,
+)
 
 LIMIT = telemetry_receiver.MAX_BODY_BYTES
 
@@ -151,12 +156,74 @@ def test_a_torn_file_is_read_as_far_as_it_goes(ledger):
 
 def test_a_flood_is_bounded_in_entries_and_connections(client, ledger, monkeypatch):
     monkeypatch.setattr(telemetry_receiver, "MAX_ENTRIES", 3)
-    monkeypatch.setattr(telemetry_receiver, "MAX_CONNECTIONS", 2)
     for number in range(6):
         assert client.post("/v1/logs", event(number)) == 200
     assert told_by(ledger).requests == 3
 
+    # Not before: the server may still hold a connection whose answer has come.
+    monkeypatch.setattr(telemetry_receiver, "MAX_CONNECTIONS", 2)
     held = [socket.create_connection(("127.0.0.1", client.port), timeout=10) for _ in range(3)]
     assert held[2].recv(10) == b""
     for connection in held:
         connection.close()
+
+
+def span(number: int, trace: str = "ab" * 16, **facts: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "traceId": trace,
+        "spanId": f"{number:016x}",
+        "parentSpanId": "cd" * 8,
+        "name": "claude_code.tool",
+        "kind": 1,
+        "startTimeUnixNano": "5",
+        "endTimeUnixNano": 7,
+        "attributes": [{"key": name, "value": value} for name, value in facts.items()],
+        "events": [{"name": "said", "attributes": attributes(text="a prompt")}],
+        "status": {"code": 2, "message": "a prompt"},
+    }
+
+
+def spans(*found: Any) -> dict[str, Any]:
+    return {"resourceSpans": [{"scopeSpans": [{"spans": list(found)}]}]}
+
+
+def test_spans_of_the_trace_are_kept_without_prompts_commands_and_outputs(tmp_path, monkeypatch):
+    monkeypatch.setattr(telemetry_receiver, "MAX_SPANS", 3)
+    said = {"stringValue": "a prompt"}
+    told = span(1, user_prompt=said, model={"stringValue": "haiku"}, duration_ms={"intValue": 3})
+    strange = (
+        {**told, "spanId": 1},
+        {**told, "spanId": "x" * 16},
+        {**told, "startTimeUnixNano": {}},
+        {**told, "parentSpanId": None},
+        span(9, trace="ef" * 16),
+        7,
+    )
+    for keeps_text in (False, True):
+        kept = tmp_path / str(keeps_text) / "spans.jsonl"
+        trace = CliTrace(parent=f"00-{'ab' * 16}-{'cd' * 8}-01", spans=kept, keeps_text=keeps_text)
+        with TelemetryReceiver(tmp_path / "telemetry.jsonl", trace).serving() as environment:
+            client = Client(environment)
+            assert environment["TRACEPARENT"] == trace.parent
+            assert environment["OTEL_TRACES_EXPORTER"] == "otlp"
+            assert client.post("/v1/traces", spans(*strange)) == 200
+            assert not kept.exists()
+            assert client.post("/v1/traces", spans(told, span(2))) == 200
+            assert client.post("/v1/traces", spans(span(3), span(4))) == 200
+        first, *others = map(json.loads, kept.read_text().splitlines())
+        numbers = [int(one["spanId"], 16) for one in (first, *others)]
+        assert numbers == [1, 2, 3]
+        facts = {one["key"]: one["value"] for one in first["attributes"]}
+        expected = {"model": {"stringValue": "haiku"}, "duration_ms": {"intValue": "3"}}
+        assert facts == expected | ({"user_prompt": said} if keeps_text else {})
+        assert (first["endTimeUnixNano"], first["status"]) == ("7", {"code": 2})
+        assert ("a prompt" in kept.read_text()) is keeps_text
+
+
+def test_without_an_export_of_traces_the_spans_of_the_cli_are_not_asked_for(tmp_path):
+    trace = CliTrace(parent=f"00-{'ab' * 16}-{'cd' * 8}-01")
+    with TelemetryReceiver(tmp_path / "telemetry.jsonl", trace).serving() as environment:
+        assert environment["TRACEPARENT"] == trace.parent
+        assert "OTEL_TRACES_EXPORTER" not in environment
+        assert Client(environment).post("/v1/traces", spans(span(1))) == 200
+    assert list(tmp_path.iterdir()) == []

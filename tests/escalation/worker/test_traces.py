@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -13,9 +14,11 @@ import pytest
 from django.utils import timezone
 
 from escalation.management.commands.doctor import _traces
+from escalation.run.prepare import cli_spans_of
 from escalation.worker import traces
 from escalation.worker.notifier import Notifier
 from sessions_app.models import Cycle, MetricTotal, Session, TraceExport
+from sessions_app.models.telemetry import trace_id, traceparent
 from tests.escalation.notifications.post_offices import Webhook, webhook
 from tests.factories import CycleFactory, SessionEventFactory, SessionFactory
 
@@ -92,7 +95,7 @@ def test_a_cycle_is_a_trace_with_sessions_and_tool_calls_as_spans(ended, collect
     assert (path, headers["x-key"], headers["other"], others) == ("/v1/traces", "a b", "1", [])
     assert collector.got[0]["resourceSpans"][0]["schemaUrl"] == traces.SCHEMA_URL
     cycle, first, done, cut, second = spans_in(collector)
-    assert {span["traceId"] for span in spans_in(collector)} == {traces.trace_id(ended)}
+    assert {span["traceId"] for span in spans_in(collector)} == {trace_id(ended)}
     assert "parentSpanId" not in cycle
     parents = [span["parentSpanId"] for span in (first, done, cut, second)]
     assert parents == [cycle["spanId"], first["spanId"], first["spanId"], cycle["spanId"]]
@@ -207,3 +210,58 @@ def test_a_collector_that_hangs_holds_nothing_but_its_own_thread(ended, collecto
     collector.released.set()
     export = TraceExport.objects.get()
     assert (export.state, export.tries, len(collector.got)) == (State.WAITING, 1, 1)
+
+
+def cli_span(session: Session, **texts: str) -> dict[str, Any]:
+    _version, trace, parent, _flags = traceparent(session).split("-")
+    return {
+        "traceId": trace,
+        "spanId": f"{session.pk:016x}",
+        "parentSpanId": parent,
+        "name": "claude_code.interaction",
+        "kind": 1,
+        "startTimeUnixNano": "5",
+        "endTimeUnixNano": "7",
+        "attributes": [
+            {"key": name, "value": {"stringValue": text}} for name, text in texts.items()
+        ],
+    }
+
+
+def test_spans_of_the_cli_are_sent_redacted_once_below_their_session(
+    ended, collector, settings, tmp_path
+):
+    settings.CLAUDEOPS_STATE_DIR = tmp_path
+    first, second = ended.sessions.order_by("tier")
+    Session.objects.filter(pk=first.pk).update(cli_version="2.1.9 (Claude Code)")
+    line = json.dumps(cli_span(first, user_prompt=f"x {SECRET}"))
+    old, kept = cli_spans_of(second), cli_spans_of(first)
+    old.parent.mkdir()
+    old.write_text(line)
+    os.utime(old, (0, 0))
+    kept.write_text(f'{line}\n{line}\n[1]\n{{"spanId"')
+    collector.status = 503
+    traces.export_due()
+    assert (kept.exists(), old.exists()) == (True, False)
+
+    collector.status = 200
+    collector.got.clear()
+    TraceExport.objects.update(due_at=timezone.now())
+    traces.export_due()
+
+    own, of_cli = collector.got
+    assert len(own["resourceSpans"][0]["scopeSpans"][0]["spans"]) == 5
+    resource, sent = of_cli["resourceSpans"][0], spans_in(collector)
+    assert facts(resource["resource"])["service.name"] == "claude-code"
+    assert facts(resource["resource"])["service.version"] == "2.1.9"
+    assert [sent[5]["parentSpanId"], len(sent)] == [sent[1]["spanId"], 6]
+    assert facts(sent[1])["claudeops.tier"] == "1"
+    assert SECRET not in json.dumps(collector.got)
+    assert not kept.exists()
+
+
+def test_another_host_leaves_a_trace_to_the_one_that_has_its_files_for_a_minute(ended, collector):
+    ended.sessions.update(host="elsewhere")
+    assert not traces.is_due()
+    TraceExport.objects.update(due_at=timezone.now() - traces.OTHER_HOSTS_WAIT)
+    assert traces.is_due()
