@@ -277,13 +277,17 @@ def run_time(session: Session) -> str:
 
 
 @register.simple_tag
-def moment(value: datetime | None) -> SafeString:
-    """Formats a relative time, with the exact time as title and `datetime`."""
+def moment(value: datetime | None, *, on_focus: bool = False) -> SafeString:
+    """Formats a relative time, with the exact time as title and `datetime`.
+
+    `on_focus`: the exact time is also shown while it has the focus, for keyboard and touch.
+    """
     if value is None:
         return format_html("<span>{}</span>", "–")
     local = timezone.localtime(value)
     return format_html(
-        '<time datetime="{}" title="{}">{}</time>',
+        '<time{} datetime="{}" title="{}">{}</time>',
+        SafeString(' class="exact" tabindex="0"') if on_focus else "",
         local.isoformat(timespec="seconds"),
         local.strftime("%Y-%m-%d %H:%M:%S %Z"),
         formatting.ago(value, timezone.now()),

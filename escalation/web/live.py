@@ -37,10 +37,11 @@ from escalation.agent.stream import blocks_of
 from sessions_app.access.permissions import needs
 from sessions_app.access.roles import Right, rights_of
 from sessions_app.access.tokens import still_valid
+from sessions_app.history.commands import JudgedCommand, judged_commands
 from sessions_app.models import ApiToken, Cycle, Session, SessionEvent
 from sessions_app.models.session import EventKind, EventSource, Verdict
 from sessions_app.redaction.redact import redacted_data
-from sessions_app.text import as_text, clean, duration, mapping
+from sessions_app.text import as_text, clean, duration, mapping, one_line
 
 logger = logging.getLogger(__name__)
 
@@ -225,12 +226,22 @@ class LogEntry:
     lines: tuple[EventLine, ...]
     in_chain: bool = False
     """True on a page with several sessions, each with its own sequence numbers."""
-    chips: tuple[Chip, ...] = ()
-    """Verdict, exit code and time of a call whose row was joined by `one_row_a_call`."""
+    decisions: tuple[SessionEvent, ...] = ()
+    """Decisions on the commands of a call and their ends, joined by `one_row_a_call`."""
     result: EventLine | None = None
     """Result of a call, folded below it."""
     took: timedelta | None = None
     """Time from a call to its result."""
+
+    @property
+    def chips(self) -> tuple[Chip, ...]:
+        """Verdicts, exit codes and time of a call."""
+        chips = chips_of(judged_commands(self.decisions))
+        if self.took is not None:
+            chips.append(Chip("quiet", duration(self.took.total_seconds() * 1000)))
+        if self.result is not None and self.result.kind != "tool_result":
+            chips.append(Chip("bad", self.result.title))
+        return tuple(chips)
 
     @property
     def is_plumbing(self) -> bool:
@@ -278,10 +289,10 @@ class CallRows:
         if (
             len(self._open) == 1
             and entry.event.source == EventSource.SUPERVISOR
-            and (chip := _chip_of(entry.event.kind, payload))
+            and entry.event.kind in (EventKind.COMMAND, EventKind.COMMAND_END)
         ):
             number, call = self._open.popitem()
-            row = self._open[number] = replace(call, chips=(*call.chips, chip))
+            row = self._open[number] = replace(call, decisions=(*call.decisions, entry.event))
             return row, True
         if only.kind == "tool" and block.get("type") == "tool_use":
             self._open[as_text(block.get("id"))] = entry
@@ -299,21 +310,50 @@ def one_row_a_call(entries: Iterable[LogEntry]) -> list[LogEntry]:
 
 def _with_result(call: LogEntry, end: LogEntry, result: EventLine) -> LogEntry:
     took = end.event.created_at - call.event.created_at
-    chips = [*call.chips, Chip("quiet", duration(took.total_seconds() * 1000))]
-    if result.kind != "tool_result":
-        chips.append(Chip("bad", result.title))
-    return replace(call, chips=tuple(chips), result=result, took=took)
+    return replace(call, result=result, took=took)
 
 
-def _chip_of(kind: str, payload: Mapping[str, Any]) -> Chip | None:
-    if kind == EventKind.COMMAND:
-        verdict = as_text(payload.get("verdict"))
-        if verdict in Verdict.values:
-            return Chip(VERDICT_TONES[Verdict(verdict)], str(Verdict(verdict).label))
-    if kind == EventKind.COMMAND_END:
-        code = as_text(payload.get("exit_code"))
-        return Chip("good" if code == "0" else "bad" if code else "quiet", f"exit {code or '?'}")
-    return None
+MOST_PROGRAMS = 6
+LONGEST_PROGRAM = 32
+
+
+def chips_of(commands: Sequence[JudgedCommand]) -> list[Chip]:
+    """Return one verdict and one exit code of a call, or each program with its own.
+
+    A shell text that runs in its sandbox is judged, and so is each program that it starts: for its
+    only program, the verdict is that of the program.
+    """
+    inside = {one.parent for one in commands} - {""}
+    judged = [one for one in commands if one.call not in inside or not one.call]
+    codes = {one.exit_code for one in commands if one.exit_code is not None}
+    verdicts = {one.verdict for one in judged}
+    if len(verdicts) <= 1 and len(codes) <= 1:
+        return [*map(_verdict_chip, judged[:1]), *map(_exit_chip, codes)]
+    shells = [one for one in commands if one not in judged and one.exit_code is not None]
+    own = list(dict.fromkeys(map(_program_chip, judged)))
+    more = [Chip("quiet", f"{len(own) - MOST_PROGRAMS} more")] if len(own) > MOST_PROGRAMS else []
+    last = [_exit_chip(one.exit_code) for one in shells[-1:] if one.exit_code is not None]
+    return [*own[:MOST_PROGRAMS], *more, *last]
+
+
+def _verdict_chip(command: JudgedCommand) -> Chip:
+    return Chip(_tone_of(command), command.word)
+
+
+def _exit_chip(code: int) -> Chip:
+    return Chip("bad" if code else "good", f"exit {code}")
+
+
+def _program_chip(command: JudgedCommand) -> Chip:
+    code = command.exit_code
+    end = "" if code is None else f", exit {code}"
+    tone = "bad" if code else _tone_of(command)
+    return Chip(tone, f"{one_line(command.command, LONGEST_PROGRAM)}: {command.word}{end}")
+
+
+def _tone_of(command: JudgedCommand) -> str:
+    is_known = command.verdict in Verdict.values
+    return VERDICT_TONES[Verdict(command.verdict)] if is_known else "quiet"
 
 
 # One look at the events of a session, or of all sessions of a cycle, rendered.

@@ -56,6 +56,8 @@ class JudgedCommand:
     """Duration of the decision."""
     call: str
     """Id that links the end of the command to it, if recorded."""
+    parent: str = ""
+    """Call of the shell text that a program ran in; empty for a shell text."""
     exit_code: int | None = None
     took_ms: float | None = None
 
@@ -130,6 +132,7 @@ def _command(event: SessionEvent, data: Mapping[str, Any]) -> JudgedCommand:
         cwd=as_text(data.get("cwd")),
         milliseconds=_number(data.get("milliseconds")),
         call=as_text(data.get("call")),
+        parent=as_text(data.get("parent")),
     )
 
 

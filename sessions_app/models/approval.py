@@ -136,6 +136,11 @@ class Approval(models.Model):
         return reverse("web:approval", args=[self.pk])
 
     @property
+    def has_plan(self) -> bool:
+        """True if a plan session made the plan; otherwise it is what was said before."""
+        return self.plan_run is not None and self.plan_run.status == Session.Status.COMPLETED
+
+    @property
     def is_waiting(self) -> bool:
         return self.state == self.State.WAITING
 

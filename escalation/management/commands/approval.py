@@ -41,7 +41,7 @@ def show_lines(approval: Approval) -> list[str]:
         "In": approval.cwd,
         "Allowed": "" if approval.budget_usd is None else f"once, for {money(approval.budget_usd)}",
         "Answer": approval.answer_text,
-        "Plan": approval.plan,
+        "Plan" if approval.has_plan else "Said": approval.plan,
     }
     return [f"{name + ':':<10}{value}" for name, value in facts.items() if value]
 

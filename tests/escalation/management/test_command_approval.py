@@ -11,7 +11,7 @@ from django.core.management import call_command
 from escalation.errors import RefusalCode
 from sessions_app.models import Approval
 from tests.escalation.refusals import command_refused
-from tests.factories import ApprovalFactory, user_with
+from tests.factories import ApprovalFactory, SessionFactory, user_with
 
 pytestmark = pytest.mark.django_db
 State = Approval.State
@@ -49,6 +49,18 @@ def test_an_approval_is_shown_with_reason_grants_and_plan():
     assert all(words in said for words in ("docker restart web", "By rule.", "I restart it."))
     assert json.loads(said_by("show", str(approval.pk), "--json"))["grants"] == ["docker"]
     assert json.loads(said_by("list", "--json"))[0]["id"] == approval.pk
+
+
+def test_what_was_said_is_a_plan_only_if_a_plan_session_made_it(operator_client):
+    for status, is_plan in ((None, False), ("failed", False), ("completed", True)):
+        planning = SessionFactory(purpose="plan", status=status) if status else None
+        approval = ApprovalFactory(plan="Disk is full.", plan_run=planning)
+
+        lines = said_by("show", str(approval.pk)).splitlines()
+        page = operator_client.get(approval.get_absolute_url()).content.decode()
+
+        assert any(line.startswith("Plan:") for line in lines) is is_plan
+        assert ("<h2>The plan</h2>" in page) is is_plan
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from django.utils import timezone
 
 from escalation.web import cycle as chain_log
 from escalation.web.cycle import lanes_of, load_chain_log
-from escalation.web.live import log_entries, one_row_a_call
+from escalation.web.live import chips_of, log_entries, one_row_a_call
+from sessions_app.history.commands import JudgedCommand
 from sessions_app.models import SessionEvent
 from tests.factories import SessionEventFactory, SessionFactory
 
@@ -94,6 +95,37 @@ def test_a_call_is_one_row_with_its_verdict_exit_code_and_result():
     texts = [row.result.text if row.result else "" for row in rows]
     assert texts == ["web is up", "", "second", "", ""]
     assert [row.is_plumbing for row in rows] == [False, False, False, True, False]
+
+
+def judged(command, verdict, call, parent="", exit_code=None) -> JudgedCommand:
+    given = {"command": command, "verdict": verdict, "call": call, "parent": parent}
+    unused = {"rule": "", "reason": "", "grants": (), "actions": (), "cwd": ""}
+    return JudgedCommand(
+        **given, **unused, at=timezone.now(), milliseconds=None, exit_code=exit_code
+    )
+
+
+def test_a_call_shows_one_verdict_and_one_exit_code_or_each_program_with_its_own():
+    shell = judged("docker ps; true", "isolate", "1", exit_code=0)
+    listed = judged("docker ps", "allow", "2", "1", exit_code=0)
+    refused = judged("docker restart web", "deny", "3", "1")
+    failed = judged("docker logs web", "allow", "4", "1", exit_code=1)
+    table = (
+        ([shell], ["isolated", "exit 0"]),
+        ([shell, listed], ["allowed", "exit 0"]),
+        ([shell, listed, listed], ["allowed", "exit 0"]),
+        ([shell, refused], ["denied", "exit 0"]),
+        (
+            [shell, listed, refused],
+            ["docker ps: allowed, exit 0", "docker restart web: denied", "exit 0"],
+        ),
+        ([shell, failed], ["docker logs web: allowed, exit 1", "exit 0"]),
+        ([], []),
+    )
+
+    assert [[chip.words for chip in chips_of(commands)] for commands, _ in table] == [
+        words for _, words in table
+    ]
 
 
 def test_calls_are_bars_in_the_lane_of_their_tier():
