@@ -30,6 +30,7 @@ from sessions_app.models import (
     PauseSwitch,
     Probe,
     ProbeChange,
+    ProbeProposal,
     RateLimit,
     Remedy,
     RemedyRun,
@@ -129,6 +130,12 @@ NOT_SHORTENED = {
         **dict.fromkeys(("token", "recent"), OWN),
     },
     "ProbeChange": {"why_held": OWN},
+    "ProbeProposal": {"key": OWN, "decided_by": COPIED},
+    "ApiToken": {
+        **dict.fromkeys(("name", "scopes"), VALIDATED),
+        **dict.fromkeys(("prefix", "token_hash"), OWN),
+    },
+    "IdempotentRequest": {"key": "refused by the API where it is longer", "fingerprint": OWN},
     "ProbeLease": {"host": VALIDATED},
     "TelegramBot": {"holder": OWN},
     "Maintenance": dict.fromkeys(("service", "reason"), VALIDATED),
@@ -165,6 +172,7 @@ MAKE: dict[type[models.Model], Callable[[], models.Model]] = {
     ProbeChange: lambda: ProbeChange(
         probe=ProbeFactory(), kind="down", status=2, at=timezone.now()
     ),
+    ProbeProposal: lambda: ProbeProposal(watch=WatchFactory(), key="one", kind="http"),
     HeartbeatPing: lambda: HeartbeatPing(probe=ProbeFactory(), at=timezone.now()),
 }
 
