@@ -39,6 +39,7 @@ from escalation.worker.health import (
 )
 from escalation.worker.housekeeping import Disk, disk_now
 from escalation.worker.schedules import HOUSEKEEPING
+from escalation.worker.traces import Exports, exports
 from sessions_app.access.permissions import needs
 from sessions_app.access.roles import Right, may
 from sessions_app.archive.encryption_key import check_keys
@@ -102,6 +103,8 @@ class Health:
     disk: Disk
     encrypted: Encrypted
     housekeeping: tuple[Housekeeping, ...]
+    traces: Exports | None
+    """None if no traces are exported."""
     settings: tuple[Any, ...]
     """Settings with `name`, `shown` and `source`; secrets are hidden."""
 
@@ -123,7 +126,7 @@ class Health:
 
 
 def load_health() -> Health:
-    """Makes six queries, none of them on sessions."""
+    """Makes six queries, and two more where traces are exported; none of them on sessions."""
     cli = installed_binary()
     login = login_from(os.environ, settings.CLAUDEOPS_PASS_ENV)
     return Health(
@@ -137,6 +140,7 @@ def load_health() -> Health:
         disk=disk_now(),
         encrypted=_encrypted(),
         housekeeping=_housekeeping(),
+        traces=exports() if settings.OTEL_TRACES_URL else None,
         settings=tuple(all_settings()),
     )
 

@@ -381,6 +381,63 @@ def _failed(mine: Any, tries: int, failure: Failure) -> None:
     logger.warning("A trace could not be exported, and is given up: %s", why)
 
 
+# How it goes.
+
+FAILED_COUNTED = 100
+CHECK_COLLECTOR = (
+    "Check that the collector runs and takes OTLP over HTTP, and check OTEL_EXPORTER_OTLP_ENDPOINT "
+    "and OTEL_EXPORTER_OTLP_HEADERS. Traces of the last day are sent once it answers."
+)
+CHECK_FORMAT = (
+    "The collector refuses what it is sent: check that it takes OTLP as JSON, and its limit for "
+    "the size of a request. A refused trace is not sent again."
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exports:
+    """How the export of traces goes: what failed within a day, and what is tried again."""
+
+    collector: str
+    failed: int
+    late: TraceExport | None
+    """The next one that is tried again."""
+    last: TraceExport | None
+    """The one that tells why: the one tried again, or the last that failed."""
+
+    @property
+    def said(self) -> str:
+        if self.last is None:
+            return f"sent to {self.collector}"
+        many = "+" if self.failed == FAILED_COUNTED else ""
+        return (
+            f"{self.failed}{many} failed{', more are tried again' if self.late else ''}; "
+            f"cycle {self.last.cycle_id}: {self.last.error}"
+        )
+
+    @property
+    def advice(self) -> str:
+        if self.last is None:
+            return ""
+        return CHECK_FORMAT if self.last.is_refused else CHECK_COLLECTOR
+
+
+def exports() -> Exports:
+    """Make two queries."""
+    since = timezone.now() - SENT_AGAIN_FOR
+    latest = TraceExport.objects.filter(state=TraceExport.State.FAILED).order_by("-pk")
+    failed = [export for export in latest[:FAILED_COUNTED] if export.due_at >= since]
+    waiting = TraceExport.objects.filter(state=TraceExport.State.WAITING, tries__gt=0)
+    late = waiting.order_by("due_at").first()
+    url = urlsplit(settings.OTEL_TRACES_URL)
+    return Exports(
+        collector=url._replace(netloc=url.netloc.rpartition("@")[2], query="").geturl(),
+        failed=len(failed),
+        late=late,
+        last=late or (failed[0] if failed else None),
+    )
+
+
 def headers() -> dict[str, str]:
     pairs = (pair.partition("=") for pair in settings.OTEL_TRACES_HEADERS.split(","))
     return {name.strip(): unquote(value.strip()) for name, equals, value in pairs if equals}

@@ -17,9 +17,10 @@ from escalation.errors import CliMissing
 from escalation.management.output import ExitCode, Refused, TerminalCommand, waiting
 from escalation.sandbox.proof.proof import proof_ahead
 from escalation.web.sandbox import current_sandbox
+from escalation.worker.traces import exports
 from sessions_app.archive.encryption_key import check_keys, older_keys_status
 from sessions_app.costs.spending import load_budgets
-from sessions_app.models import SandboxProof, Session, TraceExport, Watch
+from sessions_app.models import SandboxProof, Session, Watch
 from sessions_app.models.session import LONG_FIELDS
 from sessions_app.text import exact_money
 
@@ -100,7 +101,6 @@ def _proof() -> str:
 
 
 DIFFERENCES_SHOWN = 5
-FAILED_COUNTED = 100
 
 
 def _telemetry() -> str:
@@ -123,22 +123,10 @@ def _telemetry() -> str:
 
 
 def _traces() -> str:
-    """Say how the export of traces goes, with the last error."""
     try:
-        failed = TraceExport.objects.filter(state=TraceExport.State.FAILED).order_by("-pk")
-        waiting = TraceExport.objects.filter(state=TraceExport.State.WAITING)
-        held = list(failed[:FAILED_COUNTED])
-        late = waiting.filter(tries__gt=0).order_by("due_at").first()
+        return exports().said
     except DatabaseError as error:
         return f"unknown: {error}"
-    last = late or (held[0] if held else None)
-    if last is None:
-        return f"sent to {settings.OTEL_TRACES_URL}"
-    many = "+" if len(held) == FAILED_COUNTED else ""
-    return (
-        f"{len(held)}{many} failed{', more are tried again' if late else ''}; "
-        f"cycle {last.cycle_id}: {last.error}"
-    )
 
 
 def _encryption() -> dict[str, str]:

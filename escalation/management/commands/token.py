@@ -79,7 +79,7 @@ class Command(TerminalCommand):
 
     def _revoke(self, options: dict[str, Any]) -> None:
         account = account_named(options["as"])
-        row = account.api_tokens.filter(name=options["name"], revoked_at=None).first()
+        row = ApiToken.objects.filter(user=account, name=options["name"], revoked_at=None).first()
         if row is None:
             raise Refused(
                 RefusalCode.NOT_FOUND,

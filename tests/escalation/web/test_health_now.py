@@ -9,8 +9,9 @@ from django.urls import reverse
 from django.utils import timezone
 from django_q.models import OrmQ, Schedule, Task
 
-from sessions_app.models import PauseSwitch, WorkerHeartbeat
-from tests.factories import ChannelFactory, SandboxProofFactory, user_with
+from escalation.worker.traces import CHECK_COLLECTOR, CHECK_FORMAT
+from sessions_app.models import PauseSwitch, TraceExport, WorkerHeartbeat
+from tests.factories import ChannelFactory, CycleFactory, SandboxProofFactory, user_with
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fake_cli")]
 
@@ -107,6 +108,34 @@ def test_a_cli_without_a_capability_test_is_shown_as_untested(operator_client, u
     monkeypatch.setattr("escalation.web.health.known_capabilities", lambda binary: None)
 
     assert "It was not tried on this machine yet" in text_of(operator_client, url)
+
+
+def test_traces_that_are_not_exported_are_shown_with_what_to_do(operator_client, url, settings):
+    assert operator_client.get(url).context["health"].traces is None
+    settings.OTEL_TRACES_URL = "https://name:password@collector:4318/v1/traces?key=1"
+    page = text_of(operator_client, url)
+    assert "https://collector:4318/v1/traces" in page
+    assert ("password" in page.split("traces-heading")[2].split("</section>")[0]) is False
+    old = CycleFactory()
+    TraceExport.objects.create(
+        cycle=old, state="failed", error="x", due_at=timezone.now() - timedelta(days=2)
+    )
+    assert operator_client.get(url).context["health"].traces.last is None
+    for state, refused, advice in (
+        ("waiting", False, CHECK_COLLECTOR),
+        ("failed", False, CHECK_COLLECTOR),
+        ("failed", True, CHECK_FORMAT),
+    ):
+        TraceExport.objects.update_or_create(
+            cycle=old,
+            defaults={
+                **{"state": state, "is_refused": refused, "tries": 2},
+                **{"due_at": timezone.now(), "error": "the collector answered 503"},
+            },
+        )
+        page = text_of(operator_client, url)
+        assert "the collector answered 503" in page, state
+        assert advice in page, state
 
 
 def test_the_last_sandbox_proof_is_shown(operator_client, url):
