@@ -40,7 +40,7 @@ from sessions_app.access.permissions import acting, needs
 from sessions_app.access.roles import Right, rights_of
 from sessions_app.costs.check import CostCheck, check_costs
 from sessions_app.costs.spending import chain_limit
-from sessions_app.history.chain import Chain, chain_of
+from sessions_app.history.chain import Chain, chain_of, session_cost
 from sessions_app.history.claims import (
     ReportItem,
     ShownReport,
@@ -66,7 +66,7 @@ from sessions_app.history.session_actions import (
 from sessions_app.models import Approval, Conversation, Cycle, Incident, Session, SessionEvent
 from sessions_app.models.search import LARGEST_NUMBER, SHORTEST_WORDS, is_too_short, newest_matches
 from sessions_app.redaction.redact import redacted
-from sessions_app.text import indented, rendered, token_limit
+from sessions_app.text import duration, indented, rendered, token_limit
 from sessions_app.tiers import LOWEST_TIER
 
 # Questions about a chain with their rendered answers.
@@ -172,8 +172,35 @@ class Overview:
         return self.session.cycle
 
     @property
+    def sentence(self) -> str:
+        """Returns the session in one sentence, which is the title of the page."""
+        return sentence_of(self.session)
+
+    @property
     def may_change(self) -> bool:
         return self.session.is_open or self.cycle.is_active
+
+
+def sentence_of(session: Session) -> str:
+    """Returns a session in one sentence: "shop: Tier 2 completed in 1.2 s for $0.06"."""
+    is_plain = session.purpose == Session.Purpose.TIER
+    purpose = "" if is_plain else f" ({session.get_purpose_display()})"
+    subject = f"{session.cycle.subject}: Tier {session.tier}{purpose}"
+    match session.status:
+        case Session.Status.QUEUED:
+            return f"{subject} waits for a worker"
+        case Session.Status.AWAITING_APPROVAL:
+            return f"{subject} waits for approval"
+        case Session.Status.RUNNING:
+            return f"{subject} is at work"
+    is_passive = session.status in (Session.Status.INTERRUPTED, Session.Status.CANCELLED)
+    said = f"{'was ' if is_passive else ''}{session.get_status_display()}"
+    if session.stopped_by:
+        said = f"was stopped by {session.stopped_by}"
+    took = f" in {duration(session.duration_ms)}" if session.duration_ms is not None else ""
+    known = session.cost_usd is not None or session.estimated_cost_usd is not None
+    spent = f" for {session_cost(session)}" if known else ""
+    return f"{subject} {said}{took}{spent}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from django.urls import reverse
@@ -98,10 +99,16 @@ def test_a_call_is_one_row_with_its_verdict_exit_code_and_result():
 
 
 def judged(command, verdict, call, parent="", exit_code=None) -> JudgedCommand:
-    given = {"command": command, "verdict": verdict, "call": call, "parent": parent}
-    unused = {"rule": "", "reason": "", "grants": (), "actions": (), "cwd": ""}
+    unused: dict[str, Any] = {"rule": "", "reason": "", "grants": (), "actions": (), "cwd": ""}
     return JudgedCommand(
-        **given, **unused, at=timezone.now(), milliseconds=None, exit_code=exit_code
+        command=command,
+        verdict=verdict,
+        call=call,
+        parent=parent,
+        exit_code=exit_code,
+        at=timezone.now(),
+        milliseconds=None,
+        **unused,
     )
 
 

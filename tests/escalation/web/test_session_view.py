@@ -294,3 +294,24 @@ def test_the_telemetry_is_shown_beside_the_cost_and_a_difference_is_marked(opera
     assert "claudeops doctor" in (page := page_of(operator_client, other))
     assert "$0.20" in page
     assert "telemetry of the CLI" not in page_of(operator_client, SessionFactory())
+
+
+def test_a_session_is_titled_by_its_sentence(operator_client):
+    waits = {"session_id": "", "duration_ms": None, "cost_usd": None}
+    for fields, sentence in (
+        (
+            {"tier": 2, "duration_ms": 1200, "cost_usd": "0.06"},
+            "Tier 2 completed in 1.2 s for $0.06",
+        ),
+        ({"purpose": "retry", "status": "failed", "duration_ms": 1200}, "Tier 1 (retry) failed in"),
+        ({"running": True}, "Tier 1 is at work"),
+        ({"status": "queued", **waits}, "Tier 1 waits for a worker"),
+        ({"status": "interrupted", **waits}, "Tier 1 was interrupted"),
+    ):
+        session = SessionFactory(**fields)
+
+        page = page_of(operator_client, session)
+
+        title = page[page.index("<h1>") :].partition("</h1>")[0]
+        assert f"{session.cycle.subject}: {sentence}" in title, sentence
+        assert f"Session #{session.pk}" in title
