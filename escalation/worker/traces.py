@@ -410,10 +410,9 @@ class Exports:
         if self.last is None:
             return f"sent to {self.collector}"
         many = "+" if self.failed == FAILED_COUNTED else ""
-        return (
-            f"{self.failed}{many} failed{', more are tried again' if self.late else ''}; "
-            f"cycle {self.last.cycle_id}: {self.last.error}"
-        )
+        states = [f"{self.failed}{many} failed"] if self.failed else []
+        states += ["some are tried again"] if self.late else []
+        return f"{', '.join(states)}; cycle {self.last.cycle_id}: {self.last.error}"
 
     @property
     def advice(self) -> str:

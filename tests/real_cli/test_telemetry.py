@@ -62,9 +62,11 @@ def test_the_cost_of_a_killed_run_is_what_its_telemetry_says_was_answered(
     assert not session.telemetry_differs
 
 
+@pytest.mark.parametrize("version", [pytest.param("2.1.197", marks=pytest.mark.prove), "bundled"])
 def test_the_spans_of_the_cli_are_children_of_the_span_of_its_session(
-    settings, scripted_api, watch_cycle
+    version, settings, scripted_api, watch_cycle
 ):
+    settings.CLAUDEOPS_CLAUDE_BIN = CLIS[version]
     command = ScriptedToolCall(tool="Bash", input={"command": "echo word-of-a-command"})
     scripted_api(Reply(calls=(command,)), *watch_cycle.healthy)
     with webhook() as collector:

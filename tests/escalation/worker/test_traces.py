@@ -161,7 +161,7 @@ def test_a_collector_that_fails_is_tried_a_few_times_then_counted_and_tried_when
         TraceExport.objects.filter(state=State.WAITING).update(due_at=timezone.now())
     assert export.state == State.FAILED
     assert MetricTotal.objects.get(name="traces").values == ["failed"]
-    assert f"cycle {ended.pk}" in _traces()
+    assert _traces().startswith(f"1 failed; cycle {ended.pk}: ")
 
     collector.status = 200
     CycleFactory(running=True).finish("healthy", "x")
@@ -243,6 +243,7 @@ def test_spans_of_the_cli_are_sent_redacted_once_below_their_session(
     collector.status = 503
     traces.export_due()
     assert (kept.exists(), old.exists()) == (True, False)
+    assert _traces().startswith(f"some are tried again; cycle {ended.pk}: ")
 
     collector.status = 200
     collector.got.clear()
