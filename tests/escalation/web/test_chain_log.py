@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
@@ -15,7 +16,7 @@ from escalation.web.cycle import lanes_of, load_chain_log
 from escalation.web.live import chips_of, log_entries, one_row_a_call
 from sessions_app.history.commands import JudgedCommand
 from sessions_app.models import SessionEvent
-from tests.factories import SessionEventFactory, SessionFactory
+from tests.factories import SessionEventFactory, SessionFactory, user_with
 
 pytestmark = pytest.mark.django_db
 
@@ -151,6 +152,30 @@ def test_calls_are_bars_in_the_lane_of_their_tier():
     assert (lane.session, lane.so_far_usd) == (session, Decimal("0.5"))
     assert [(bar.tone, bar.x, bar.width) for bar in lane.bars] == [("bad", 0, 100)]
     assert "docker ps" in lane.bars[0].words
+
+
+def test_the_lanes_follow_while_the_cycle_runs(operator_client):
+    session = SessionFactory(running=True)
+    call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "docker ps"}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": ""}
+    for number, (kind, block) in enumerate((("assistant", call), ("user", result))):
+        payload = {"type": kind, "message": {"content": [block]}}
+        SessionEventFactory(session=session, sequence=number, kind=kind, payload=payload)
+
+    url = f"{session.cycle.get_absolute_url()}?part=lanes"
+
+    lanes = operator_client.get(url, headers=HTMX).content.decode()
+
+    assert lanes.startswith('<div id="lanes"')
+    assert "docker ps" in lanes
+    version = lanes.partition("version=")[2].partition('"')[0]
+    assert operator_client.get(f"{url}&version={version}", headers=HTMX).status_code == 204
+    session.finish("completed")
+    session.cycle.finish("healthy", "All is well.")
+    assert "hx-get" not in operator_client.get(url, headers=HTMX).content.decode()
+    viewer = Client()
+    viewer.force_login(user_with("viewer"))
+    assert "docker ps" not in viewer.get(url, headers=HTMX).content.decode()
 
 
 def test_a_log_without_calls_has_no_lanes():
