@@ -208,18 +208,21 @@ def _matches(pattern: str, *values: object) -> bool:
 
 
 def _kept_attributes(span: Mapping[str, Any], keeps_text: bool) -> Iterator[Entry]:
-    for name, value in attributes_of(span).items():
+    for pair in _items(span, "attributes"):
+        name = str(pair.get("key"))
+        kind, value = next(iter(mapping(pair.get("value")).items()), ("", None))
         if not re.fullmatch(r"[a-zA-Z0-9_.]{1,100}", name):
             continue
-        if isinstance(value, bool):
-            yield {"key": name, "value": {"boolValue": value}}
-        elif isinstance(value, int) and abs(value) < 2**63:
-            yield {"key": name, "value": {"intValue": str(value)}}
-        elif isinstance(value, float) and math.isfinite(value):
-            yield {"key": name, "value": {"doubleValue": value}}
-        elif isinstance(value, str) and (keeps_text or name in TEXTS):
+        if kind == "boolValue" and isinstance(value, bool):
+            yield {"key": name, "value": {kind: value}}
+        elif kind == "intValue" and re.fullmatch(r"-?[0-9]{1,18}", str(value)):
+            # A number or, as the specification has it, a text.
+            yield {"key": name, "value": {kind: str(value)}}
+        elif kind == "doubleValue" and isinstance(value, float) and math.isfinite(value):
+            yield {"key": name, "value": {kind: value}}
+        elif kind == "stringValue" and isinstance(value, str) and (keeps_text or name in TEXTS):
             text = cut(value, LONGEST_CONTENT if keeps_text else LONGEST_TEXT)
-            yield {"key": name, "value": {"stringValue": text}}
+            yield {"key": name, "value": {kind: text}}
 
 
 def hash_of(text: str) -> str:

@@ -396,7 +396,7 @@ CHECK_FORMAT = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Exports:
-    """How the export of traces goes: what failed within a day, and what is tried again."""
+    """State of the export of traces: what failed within a day, and what is tried again."""
 
     collector: str
     failed: int

@@ -190,7 +190,21 @@ def spans(*found: Any) -> dict[str, Any]:
 def test_spans_of_the_trace_are_kept_without_prompts_commands_and_outputs(tmp_path, monkeypatch):
     monkeypatch.setattr(telemetry_receiver, "MAX_SPANS", 3)
     said = {"stringValue": "a prompt"}
-    told = span(1, user_prompt=said, model={"stringValue": "haiku"}, duration_ms={"intValue": 3})
+    plain: dict[str, Any] = {
+        "model": {"stringValue": "haiku"},
+        "input_tokens": {"intValue": "4"},
+        "success": {"boolValue": False},
+        "share": {"doubleValue": 0.5},
+    }
+    odd: dict[str, Any] = {
+        "list": {"arrayValue": {}},
+        "much": {"intValue": "a prompt"},
+        "wide": {"doubleValue": "a prompt"},
+        "sure": {"boolValue": "a prompt"},
+        "none": {},
+        "a prompt": {"intValue": 1},
+    }
+    told = span(1, user_prompt=said, duration_ms={"intValue": 3}, **plain, **odd)
     strange = (
         {**told, "spanId": 1},
         {**told, "spanId": "x" * 16},
@@ -214,7 +228,7 @@ def test_spans_of_the_trace_are_kept_without_prompts_commands_and_outputs(tmp_pa
         numbers = [int(one["spanId"], 16) for one in (first, *others)]
         assert numbers == [1, 2, 3]
         facts = {one["key"]: one["value"] for one in first["attributes"]}
-        expected = {"model": {"stringValue": "haiku"}, "duration_ms": {"intValue": "3"}}
+        expected = plain | {"duration_ms": {"intValue": "3"}}
         assert facts == expected | ({"user_prompt": said} if keeps_text else {})
         assert (first["endTimeUnixNano"], first["status"]) == ("7", {"code": 2})
         assert ("a prompt" in kept.read_text()) is keeps_text
