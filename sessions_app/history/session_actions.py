@@ -114,7 +114,7 @@ class WithheldTier:
 
     @property
     def request(self) -> str:
-        """What the tier is told that it is allowed for.
+        """Permission as the tier is told of it.
 
         Empty without a denied command, and for a dry run: that is told to do what it proposed.
         """
