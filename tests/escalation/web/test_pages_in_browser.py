@@ -28,6 +28,8 @@ from tests.factories import (
 )
 
 PHONE = {"width": 390, "height": 844}
+LARGEST_PAGE = 150_000
+"""In bytes, of HTML as the browser has it."""
 LONG_WORD = "averyveryverylongwordwithoutanyspaceinit" * 6
 
 
@@ -103,9 +105,11 @@ def addresses(session: Session) -> list[str]:
     ]
 
 
-def test_no_page_logs_an_error_or_requests_another_host(visit):
+def test_no_page_is_large_logs_an_error_or_requests_another_host(visit):
     for path in addresses(busy_installation()):
-        visit.go(path).wait_for_load_state("load")
+        page = visit.go(path)
+        page.wait_for_load_state("load")
+        assert len(page.content().encode()) <= LARGEST_PAGE, path
 
 
 def test_no_page_scrolls_sideways_on_a_phone(visit):
