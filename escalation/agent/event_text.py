@@ -20,7 +20,7 @@ from escalation.agent import stream as shape
 from sessions_app.models import Session, SessionEvent
 from sessions_app.models.session import SPOKEN, EventKind, EventSource, StreamKind, Verdict
 from sessions_app.redaction.redact import redacted
-from sessions_app.text import as_text, cut, mapping, money, one_line
+from sessions_app.text import as_text, cost, cut, duration, mapping, money, one_line
 from sessions_app.tiers import tier_row
 
 LONGEST_TEXT = 4_000
@@ -253,6 +253,42 @@ STREAM_KINDS: dict[str, Callable[[Mapping[str, Any]], Iterable[EventLine]]] = {
     StreamKind.RESULT: _result,
     "stream_event": _nothing,
 }
+
+
+# Events in a terminal, as they come.
+
+
+class EventLines:
+    """Turns events of one or several sessions, in their order, into lines for a terminal."""
+
+    def __init__(self, *, with_session: bool = False, indent: str = "") -> None:
+        self._with_session = with_session
+        self._indent = indent
+
+    def of(self, event: SessionEvent) -> Iterator[str]:
+        """Return the lines that an event completes."""
+        for line in describe_event(event.source, event.kind, event.payload):
+            yield f"{self.begin(event)}{summary_line(line)}"
+
+    def left(self) -> Iterator[str]:
+        """Return the lines that no event has completed."""
+        yield from ()
+
+    def begin(self, event: SessionEvent) -> str:
+        when = timezone.localtime(event.created_at).strftime("%H:%M:%S")
+        whose = f"#{event.session_id} {event.session.cycle.subject} " if self._with_session else ""
+        return f"{self._indent}{when} {whose}Tier {event.session.tier}  "
+
+
+def start_of_tier(session: Session) -> str:
+    return f"── Session {session.pk}: Tier {session.tier}, {session.model}"
+
+
+def end_of_tier(session: Session) -> str:
+    """Return the status, cost and duration of a session that has run."""
+    paid = cost(session.cost_usd, session.estimated_cost_usd)
+    status, took = session.get_status_display(), duration(session.duration_ms)
+    return f"── Tier {session.tier} {status}: {paid}, {took}"
 
 
 # Current step of a running session, from the last line of its stream.

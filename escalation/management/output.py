@@ -11,8 +11,8 @@ import os
 import sys
 import threading
 import time
-from argparse import SUPPRESS, Namespace
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
@@ -245,6 +245,19 @@ def _wants_no_color() -> bool:
 
 def _advice(message: CheckMessage) -> str:
     return f"- {message.msg}" + (f" {message.hint}" if message.hint else "")
+
+
+def add_verbose_option(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--verbose",
+        action="store_true",
+        help="print every event: also decisions on commands and their results (or -v 2)",
+    )
+
+
+def is_verbose(options: Mapping[str, Any]) -> bool:
+    """Test `--verbose`, and Django's own `-v`."""
+    return bool(options.get("verbose")) or int(options.get("verbosity") or 1) > 1
 
 
 LONGEST_CELL = 400

@@ -23,7 +23,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from types import FrameType
 from typing import Any, cast
 
@@ -34,7 +34,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from escalation.agent.binary import answer_first_dialogs
-from escalation.agent.event_text import describe_event, summary_line
+from escalation.agent.event_text import EventLines, end_of_tier, start_of_tier
 from escalation.agent.process import (
     Ended,
     Manner,
@@ -804,20 +804,28 @@ def _put_back(session: Session, recorder: Recorder, reason: str, began: datetime
             session.put_back(reason)
 
 
-def run_to_end(cycle: Cycle, print_line: Callable[[str], None]) -> Cycle:
+def run_to_end(
+    cycle: Cycle, print_line: Callable[[str], None], log: EventLines | None = None
+) -> Cycle:
     """Run the queued sessions of a cycle in this process until none is left, printing events."""
+    log = log or EventLines(indent="   ")
     with (
         leave_to_caller(),
         stop_on_signals(Session.StopCause.FOREGROUND, "in the foreground") as asked_to_stop,
     ):
         while session := next_session(cycle):
-            print_line(f"── Session {session.pk}: Tier {session.tier}, {session.model}")
+            print_line(start_of_tier(session))
             taken = run(
                 session,
-                listener=lambda event: print_event(event, print_line),
+                listener=partial(_print_event, log, print_line),
                 asked_to_stop=asked_to_stop,
             )
-            if not taken:
+            for line in log.left():
+                print_line(line)
+            if taken:
+                session.refresh_from_db(fields=FIELDS_AT_THE_END)
+                print_line(end_of_tier(session))
+            else:
                 why = objection(session) or "another process has taken it"
                 print_line(f"   It does not start now: {why}. It stays queued for the worker.")
                 break
@@ -828,6 +836,14 @@ def run_to_end(cycle: Cycle, print_line: Callable[[str], None]) -> Cycle:
         )
     cycle.refresh_from_db()
     return cycle
+
+
+FIELDS_AT_THE_END = ("status", "cost_usd", "estimated_cost_usd", "duration_ms")
+
+
+def _print_event(log: EventLines, print_line: Callable[[str], None], event: SessionEvent) -> None:
+    for line in log.of(event):
+        print_line(line)
 
 
 def waiting_for(cycle: Cycle) -> list[Approval]:
@@ -844,8 +860,3 @@ def next_session(cycle: Cycle) -> Session | None:
         .order_by("pk")
         .first()
     )
-
-
-def print_event(event: SessionEvent, print_line: Callable[[str], None]) -> None:
-    for line in describe_event(event.source, event.kind, event.payload):
-        print_line(f"   {summary_line(line)}")

@@ -213,6 +213,7 @@ def read_position(text: str | None) -> LivePosition:
 
 
 PLUMBING = frozenset({"note", "noise", "result"})
+CALLS = frozenset({"tool", "report"})
 
 
 class Chip(NamedTuple):
@@ -294,9 +295,22 @@ class CallRows:
             number, call = self._open.popitem()
             row = self._open[number] = replace(call, decisions=(*call.decisions, entry.event))
             return row, True
-        if only.kind == "tool" and block.get("type") == "tool_use":
+        if only.kind in CALLS and block.get("type") == "tool_use":
             self._open[as_text(block.get("id"))] = entry
         return entry, False
+
+    @property
+    def has_open(self) -> bool:
+        return bool(self._open)
+
+    def is_open(self, row: LogEntry) -> bool:
+        """Return whether a row is a call whose result has not come."""
+        return any(row.event is call.event for call in self._open.values())
+
+    def left(self) -> tuple[LogEntry, ...]:
+        """Return the calls without a result, and forget them."""
+        rows, self._open = tuple(self._open.values()), {}
+        return rows
 
 
 def one_row_a_call(entries: Iterable[LogEntry]) -> list[LogEntry]:

@@ -5,11 +5,20 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
+from escalation.agent.event_text import EventLines
 from escalation.drills.drill import start_drill, verify_drill, wake_drill
 from escalation.drills.scenario import Scenario, ScenarioError, load_scenario, scenario_names
 from escalation.errors import RefusalCode
+from escalation.management.commands.logs import log_for
 from escalation.management.commands.run_cycle import PrintLine, finish_command
-from escalation.management.output import Refused, TerminalCommand, refused_for, waiting, write_table
+from escalation.management.output import (
+    Refused,
+    TerminalCommand,
+    add_verbose_option,
+    refused_for,
+    waiting,
+    write_table,
+)
 from escalation.queue import leave_to_caller
 from escalation.run.runner import run_to_end
 from escalation.worker.installation import carry_out, upgrade_ahead
@@ -27,13 +36,13 @@ def _wake(cycle: Cycle, print_line: PrintLine) -> None:
             print_line(f"── {wake_drill(cycle)}")
 
 
-def _verify(cycle: Cycle, print_line: PrintLine) -> Cycle | None:
+def _verify(cycle: Cycle, print_line: PrintLine, log: EventLines) -> Cycle | None:
     """Verify the fix at once; outside of drills that happens minutes later."""
     with leave_to_caller():
         verification = verify_drill(cycle)
     if verification is not None:
         print_line(LOOKING)
-        run_to_end(verification, print_line)
+        run_to_end(verification, print_line, log)
     elif cycle.trigger == Cycle.Trigger.MANUAL:
         return None
     for incident in (verification or cycle).incidents.all():
@@ -56,6 +65,7 @@ class Command(TerminalCommand):
             "--fresh", action="store_true", help="higher tiers start a new conversation, by handoff"
         )
         parser.add_argument("--queue", action="store_true", help="hand the drill to the worker")
+        add_verbose_option(parser)
         parser.add_argument(
             "--json", action="store_true", help="print the chain, or the list, as JSON"
         )
@@ -73,13 +83,15 @@ class Command(TerminalCommand):
                 )
         except ScenarioError as error:
             raise Refused(RefusalCode.SCENARIO, error) from error
+        log = log_for(options, indent="   ")
         finish_command(
             self,
             cycle,
             queued=options["queue"],
             as_json=options["json"],
+            log=log,
             first=lambda print_line: _wake(cycle, print_line),
-            and_then=lambda print_line: _verify(cycle, print_line),
+            and_then=lambda print_line: _verify(cycle, print_line, log),
         )
 
     def _make_database(self) -> None:

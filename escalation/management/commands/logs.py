@@ -2,37 +2,110 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from argparse import ArgumentParser
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import QuerySet
-from django.utils import timezone
 
-from escalation.agent.event_text import describe_event, summary_line
+from escalation.agent.event_text import (
+    LONGEST_SUMMARY,
+    EventLines,
+    end_of_tier,
+    start_of_tier,
+    summary_line,
+)
 from escalation.management.arguments import SESSION_HELP, count, session_named
-from escalation.management.output import TerminalCommand
-from escalation.web.live import event_as_data
+from escalation.management.output import TerminalCommand, add_verbose_option, is_verbose
+from escalation.web.live import CallRows, LogEntry, event_as_data, log_entries
 from sessions_app.models import Session, SessionEvent
-from sessions_app.text import json_text
-
-
-def event_lines(event: SessionEvent) -> Iterator[str]:
-    when = timezone.localtime(event.created_at).strftime("%H:%M:%S")
-    whose = f"#{event.session_id} {event.session.cycle.subject}"
-    for line in describe_event(event.source, event.kind, event.payload):
-        yield f"{when} {whose}  {summary_line(line)}"
-
+from sessions_app.models.session import EventKind, EventSource
+from sessions_app.text import as_text, json_text, mapping, one_line
 
 LOOK_SECONDS = 0.5
+LEAST_COMMAND = 20
+DENIAL_OF_CLI = "system/permission_denied"
+
+
+class CallLines(EventLines):
+    """Prints one line for each call, once its result has come, and leaves out the plumbing."""
+
+    def __init__(self, *, with_session: bool = False, indent: str = "") -> None:
+        super().__init__(with_session=with_session, indent=indent)
+        self._calls: defaultdict[int, CallRows] = defaultdict(CallRows)
+        self._denied: set[tuple[int, str]] = set()
+        """Sessions and commands whose line says already that they were denied."""
+
+    def of(self, event: SessionEvent) -> Iterator[str]:
+        if event.source == EventSource.SUPERVISOR and event.kind == EventKind.STATUS:
+            yield from self._status(event)
+        calls = self._calls[event.session_id]
+        for entry in log_entries([event]):
+            if self._is_told(event, calls):
+                continue
+            row, _ = calls.add(entry)
+            if not calls.is_open(row):
+                yield from self._row(row)
+
+    def left(self) -> Iterator[str]:
+        for calls in self._calls.values():
+            yield from self._left_of(calls)
+
+    def _is_told(self, event: SessionEvent, calls: CallRows) -> bool:
+        """Return whether a denial is told by the line of its call."""
+        if event.kind == DENIAL_OF_CLI:
+            return calls.has_open
+        command = as_text(mapping(event.payload).get("command"))
+        return event.kind == EventKind.COMMAND and (event.session_id, command) in self._denied
+
+    def _status(self, event: SessionEvent) -> Iterator[str]:
+        data = mapping(event.payload)
+        if data.get("to") == Session.Status.RUNNING:
+            yield f"{self.begin(event)}{start_of_tier(event.session)}"
+        elif data.get("from") == Session.Status.RUNNING:
+            yield from self._left_of(self._calls[event.session_id])
+            yield f"{self.begin(event)}{end_of_tier(event.session)}"
+
+    def _left_of(self, calls: CallRows) -> Iterator[str]:
+        for row in calls.left():
+            yield from self._row(row, "no result")
+
+    def _row(self, row: LogEntry, *facts: str) -> Iterator[str]:
+        if row.is_plumbing:
+            return
+        if row.result is not None and row.result.kind == "denied":
+            self._denied |= {(row.event.session_id, line.text) for line in row.lines}
+        begin = self.begin(row.event)
+        end = "".join(f" · {words}" for words in (*(chip.words for chip in row.chips), *facts))
+        for line in row.lines:
+            if line.kind == "tool":
+                room = max(_width() - len(begin) - len(end), LEAST_COMMAND)
+                yield f"{begin}{one_line(f'{line.title}: {line.text}', room)}{end}"
+            else:
+                yield f"{begin}{summary_line(line)}"
+
+
+def log_for(
+    options: Mapping[str, Any], *, with_session: bool = False, indent: str = ""
+) -> EventLines:
+    """Return the log that the options of a command ask for."""
+    kind = EventLines if is_verbose(options) else CallLines
+    return kind(with_session=with_session, indent=indent)
+
+
+def _width() -> int:
+    """Return the columns of the terminal; in a pipe without COLUMNS those of a long line."""
+    return shutil.get_terminal_size((LONGEST_SUMMARY, 24)).columns
 
 
 class Command(TerminalCommand):
     help = (
-        "Print the events of a session, or of all. With -f it follows: until the session ends, "
-        "or without an ID until Ctrl-C."
+        "Print what a session, or all, said and did: one line for each call, once it has ended. "
+        "With -f it follows: until the session ends, or without an ID until Ctrl-C."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -44,7 +117,8 @@ class Command(TerminalCommand):
             "-n", "--limit", type=count, default=50, metavar="N", help="the last N events (50)"
         )
         parser.add_argument("--drills", action="store_true", help="without an ID: only of drills")
-        parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+        add_verbose_option(parser)
+        parser.add_argument("--json", action="store_true", help="print one JSON object an event")
 
     def handle(self, *args: Any, **options: Any) -> None:
         session = session_named(options["id"]) if options["id"] else None
@@ -58,15 +132,24 @@ class Command(TerminalCommand):
         latest = list(events.reverse()[: options["limit"]])[::-1]
         if not latest and not options["follow"]:
             self.stderr.write("There are no events yet.", str)
-        self._print(latest, as_json=options["json"])
+        as_json = options["json"]
+        log = log_for(options, with_session=True)
+        is_silent = not self._print(latest, log, as_json=as_json)
         if options["follow"]:
-            self._follow(session, events, _last_of(latest, events), as_json=options["json"])
+            self._follow(session, events, _last_of(latest, events), log, as_json=as_json)
+        elif not self._print_lines(log.left()) and is_silent and latest:
+            self.stderr.write(
+                f"Nothing was said or called in the last {len(latest)} events: raise -n, or give "
+                "--verbose to see them.",
+                str,
+            )
 
     def _follow(
         self,
         session: Session | None,
         events: QuerySet[SessionEvent],
         last: int,
+        log: EventLines,
         *,
         as_json: bool,
     ) -> None:
@@ -74,20 +157,31 @@ class Command(TerminalCommand):
             # Read before the events, so that the last events are not missed.
             has_ended = session is not None and not _is_open(session)
             new = list(events.filter(pk__gt=last))
-            self._print(new, as_json=as_json)
+            self._print(new, log, as_json=as_json)
             last = new[-1].pk if new else last
             if has_ended:
+                self._print_lines(log.left())
                 return
             time.sleep(LOOK_SECONDS)
 
-    def _print(self, events: Iterable[SessionEvent], *, as_json: bool) -> None:
-        for event in events:
-            if as_json:
-                self.stdout.write(json_text(event_as_data(event), cls=DjangoJSONEncoder))
-            else:
-                for line in event_lines(event):
-                    self.stdout.write(line)
+    def _print(self, events: Iterable[SessionEvent], log: EventLines, *, as_json: bool) -> int:
+        """Print events, and return the number of lines."""
+        return sum(
+            self._print_lines(
+                [json_text(event_as_data(event), cls=DjangoJSONEncoder)]
+                if as_json
+                else log.of(event)
+            )
+            for event in events
+        )
+
+    def _print_lines(self, lines: Iterable[str]) -> int:
+        written = 0
+        for line in lines:
+            self.stdout.write(line)
+            written += 1
         self.stdout.flush()
+        return written
 
 
 def _is_open(session: Session) -> bool:

@@ -9,9 +9,17 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from escalation.agent.event_text import EventLines
 from escalation.errors import OperationRefused, RefusalCode
 from escalation.management.arguments import add_choice_options, choice_in, watch_named
-from escalation.management.output import Refused, TerminalCommand, exit_code_of, waiting
+from escalation.management.commands.logs import CallLines, log_for
+from escalation.management.output import (
+    Refused,
+    TerminalCommand,
+    add_verbose_option,
+    exit_code_of,
+    waiting,
+)
 from escalation.management.session_text import answer_lines, chain_lines
 from escalation.queue import leave_to_caller
 from escalation.run.runner import run_to_end, waiting_for
@@ -56,6 +64,7 @@ class Command(TerminalCommand):
         )
         add_choice_options(parser, "the first tier")
         parser.add_argument("--queue", action="store_true", help="hand the cycle to the worker")
+        add_verbose_option(parser)
         parser.add_argument("--json", action="store_true", help="print the finished chain as JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -77,7 +86,13 @@ class Command(TerminalCommand):
                 )
         except OperationRefused as refused:
             raise Refused(refused.code, refused) from refused
-        finish_command(self, cycle, queued=options["queue"], as_json=options["json"])
+        finish_command(
+            self,
+            cycle,
+            queued=options["queue"],
+            as_json=options["json"],
+            log=log_for(options, indent="   "),
+        )
 
     def _confirm(self, watch: Watch, number: int, *, asked: bool) -> None:
         """Ask for confirmation of a start above Tier 1."""
@@ -111,6 +126,7 @@ def finish_command(
     *,
     queued: bool,
     as_json: bool,
+    log: EventLines | None = None,
     shown: Session | None = None,
     first: Callable[[PrintLine], None] | None = None,
     and_then: Callable[[PrintLine], Cycle | None] | None = None,
@@ -131,7 +147,7 @@ def finish_command(
 
             if first is not None:
                 first(print_line)
-            run_to_end(cycle, print_line)
+            run_to_end(cycle, print_line, log or CallLines(indent="   "))
     chain = chain_of(shown) if shown else chain_of_cycle(cycle)
     if as_json:
         command.stdout.write(json_text(chain_as_data(chain), indent=2))

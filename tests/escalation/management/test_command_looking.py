@@ -17,6 +17,7 @@ from escalation.notifications.digest import load_digest
 from sessions_app.access.roles import note_changed
 from sessions_app.history.header_status import load_header_status
 from sessions_app.models import Approval, Cycle, Incident, PauseSwitch, Session, WorkerHeartbeat
+from sessions_app.text import money
 from tests.escalation.refusals import command_refused
 from tests.factories import (
     ApprovalFactory,
@@ -251,10 +252,7 @@ def test_cycles_of_an_unknown_watch_are_refused():
 def talking() -> Session:
     session = SessionFactory()
     for number in range(1, 4):
-        payload = {"text": f"word {number}", "level": "info"}
-        SessionEventFactory(
-            session=session, sequence=number, source="supervisor", kind="note", payload=payload
-        )
+        SessionEventFactory(session=session, sequence=number, said=f"word {number}")
     return session
 
 
@@ -272,21 +270,86 @@ def test_logs_show_all_sessions_together(talking):
 def test_logs_as_json_have_one_object_per_line(talking):
     first = json.loads(output_of("logs", "--json").splitlines()[0])
 
-    assert (first["session"], first["payload"]["text"]) == (talking.pk, "word 1")
+    assert first["session"] == talking.pk
+    assert "word 1" in json.dumps(first["payload"])
 
 
 def test_logs_report_that_there_are_no_events():
     assert output_of("logs") == "There are no events yet.\n"
 
 
+def test_a_call_is_one_line_of_the_logs(monkeypatch):
+    session = SessionFactory(tier=2, model="sonnet")
+    command = "docker logs web " + "x" * 300
+    call = {"type": "tool_use", "id": "a", "name": "Bash", "input": {"command": command}}
+    result = {"type": "tool_result", "tool_use_id": "a", "content": "web is up"}
+    lost = {**call, "id": "b", "input": {"command": "sleep 60"}}
+    told = (
+        ("supervisor", "status", {"from": "queued", "to": "running"}),
+        ("supervisor", "started", {"text": "plumbing"}),
+        ("stream", "assistant", {"type": "assistant", "message": {"content": [call]}}),
+        ("supervisor", "command", {"verdict": "isolate", "command": command}),
+        ("supervisor", "command_end", {"exit_code": 3}),
+        ("stream", "user", {"type": "user", "message": {"content": [result]}}),
+        ("stream", "assistant", {"type": "assistant", "message": {"content": [lost]}}),
+        ("supervisor", "status", {"from": "running", "to": "completed"}),
+    )
+    for number, (source, kind, payload) in enumerate(told):
+        SessionEventFactory(
+            session=session, sequence=number, source=source, kind=kind, payload=payload
+        )
+    monkeypatch.setenv("COLUMNS", "90")
+
+    start, done, open_still, end = output_of("logs").splitlines()
+
+    assert start.endswith(f"── Session {session.pk}: Tier 2, sonnet")
+    assert f"#{session.pk} {session.cycle.subject} Tier 2  Bash: docker logs web" in done
+    assert "… · isolated · exit 3 · " in done
+    assert len(done) == 90
+    assert open_still.endswith("Bash: sleep 60 · no result")
+    assert f"── Tier 2 completed: {money(session.cost_usd)}, " in end
+    for flags in (("--verbose",), ("-v", "2")):
+        whole = output_of("logs", *flags)
+        assert len(whole.splitlines()) == len(told)
+        assert "plumbing" in whole
+
+
+def test_a_denied_call_is_one_line_of_the_logs():
+    session = SessionFactory()
+    call = {"type": "tool_use", "id": "a", "name": "Bash", "input": {"command": "reboot"}}
+    text = "Permission to use Bash with command reboot has been denied."
+    result = {"type": "tool_result", "tool_use_id": "a", "content": text, "is_error": True}
+    told = (
+        ("stream", "assistant", {"type": "assistant", "message": {"content": [call]}}),
+        ("stream", "system/permission_denied", {"tool_name": "Bash", "message": text}),
+        ("stream", "user", {"type": "user", "message": {"content": [result]}}),
+        ("supervisor", "command", {"verdict": "deny", "command": "reboot"}),
+    )
+    for number, (source, kind, payload) in enumerate(told):
+        SessionEventFactory(
+            session=session, sequence=number, source=source, kind=kind, payload=payload
+        )
+
+    (line,) = output_of("logs").splitlines()
+
+    assert "Bash: reboot" in line
+    assert line.endswith("Denied · Bash")
+
+
+def test_logs_say_how_to_see_events_of_plumbing():
+    SessionEventFactory(source="supervisor", kind="note", payload={"text": "tidied"})
+
+    said = output_of("logs")
+
+    assert "tidied" not in said
+    assert "--verbose" in said
+
+
 def test_following_shows_new_events_and_ends_with_the_session(talking, monkeypatch):
     Session.objects.filter(pk=talking.pk).update(status=Session.Status.RUNNING)
 
     def meanwhile(seconds: float) -> None:
-        payload = {"text": "the last word", "level": "info"}
-        SessionEventFactory(
-            session=talking, sequence=9, source="supervisor", kind="note", payload=payload
-        )
+        SessionEventFactory(session=talking, sequence=9, said="the last word")
         Session.objects.filter(pk=talking.pk).update(status=Session.Status.COMPLETED)
 
     monkeypatch.setattr("escalation.management.commands.logs.time.sleep", meanwhile)

@@ -9,6 +9,7 @@ import pytest
 
 from escalation.run.runner import run_to_end, stop_on_signals
 from sessions_app.models import Cycle, Session
+from sessions_app.text import money
 from tests.escalation.rows import ESCALATE, HEALTHY
 from tests.factories import CycleFactory
 
@@ -20,9 +21,14 @@ def test_it_runs_until_no_session_is_left(fake_cli, session):
     cycle = run_to_end(session.cycle, lines.append)
 
     assert cycle.outcome == Cycle.Outcome.HEALTHY
-    assert [line for line in lines if line.startswith("──")] == [
+    heads = [line for line in lines if line.startswith("──")]
+    assert heads[::2] == [
         f"── Session {pk}: Tier {tier}, {model}"
         for pk, tier, model in cycle.sessions.order_by("pk").values_list("pk", "tier", "model")
+    ]
+    assert [head.partition(", ")[0] for head in heads[1::2]] == [
+        f"── Tier {session.tier} {session.get_status_display()}: {money(session.cost_usd)}"
+        for session in cycle.sessions.order_by("pk")
     ]
 
 
