@@ -214,10 +214,14 @@ class TerminalCommand(BaseCommand):
         except PermissionError as error:
             raise Refused(RefusalCode.FILE, trouble_with_rights(error)) from error
 
-    def write_rendered(self, what: RenderableType, *, is_whole: bool) -> None:
+    def write_rendered(
+        self, what: RenderableType, *, is_whole: bool, width: int | None = None
+    ) -> None:
         """Write what rich renders, in the colours that this command may use."""
         in_color = self.style.SUCCESS("x") != "x"
-        console = console_on(self.stdout, in_color=in_color, width=WHOLE if is_whole else None)
+        console = console_on(
+            self.stdout, in_color=in_color, width=width or (WHOLE if is_whole else None)
+        )
         with console.capture() as rendered:
             console.print(what)
         for line in rendered.get().splitlines():
@@ -273,9 +277,13 @@ class Cell:
 
 
 def write_table(
-    command: TerminalCommand, headings: Sequence[str], rows: Sequence[Sequence[Cell | str]]
+    command: TerminalCommand,
+    headings: Sequence[str],
+    rows: Sequence[Sequence[Cell | str]],
+    width: int | None = None,
 ) -> None:
-    """Write a table: with headings and colours on a terminal, plain and uncut in a pipe."""
+    """Write a table: with headings and colours on a terminal, plain and uncut in a pipe unless a
+    width is given."""
     from rich.table import Table
 
     if not rows:
@@ -295,7 +303,7 @@ def write_table(
     table.add_column(last.upper())
     for row in rows:
         table.add_row(*map(_text, row))
-    command.write_rendered(table, is_whole=not on_terminal)
+    command.write_rendered(table, is_whole=not on_terminal, width=width)
 
 
 def _text(cell: Cell | str) -> Text:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from argparse import ArgumentParser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from decimal import Decimal
+from textwrap import wrap
 from typing import Any
 
 from django.conf import settings
@@ -17,7 +20,7 @@ from django.utils import timezone
 
 from escalation.agent.binary import credentials_configured, no_credentials
 from escalation.management.arguments import NOTHING_WATCHED, address_of
-from escalation.management.output import Cell, ExitCode, TerminalCommand, write_table
+from escalation.management.output import WHOLE, Cell, ExitCode, TerminalCommand, write_table
 from escalation.management.session_text import moment, running_row
 from escalation.worker.health import readiness
 from sessions_app.costs.budgets import Scope
@@ -35,10 +38,11 @@ from sessions_app.models import (
     Session,
     Watch,
 )
-from sessions_app.text import ago, json_text, money
+from sessions_app.text import ago, json_text, money, one_line
 
 NEXT_SHOWN = 5
 PROBES_SHOWN = 20
+WIDE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,10 +221,9 @@ class Command(TerminalCommand):
             sys.exit(ExitCode.PERSON)
 
     def _print(self, status: InstallationStatus) -> None:
-        self.stdout.write(sentence_of(status, timezone.now()), self.style.MIGRATE_LABEL)
+        self._say(sentence_of(status, timezone.now()), self.style.MIGRATE_LABEL)
         self._head("Running")
-        write_table(
-            self,
+        self._table(
             ("session", "of", "tier", "model", "since", "cost"),
             [running_row(session) for session in status.running],
         )
@@ -228,35 +231,57 @@ class Command(TerminalCommand):
         held = f"No new tier starts: {status.held_back}." if status.held_back else ""
         if not status.running or waiting or held:
             first = "" if status.running else "Nothing runs."
-            self.stdout.write(" ".join(filter(None, (first, waiting, held))))
+            self._say(" ".join(filter(None, (first, waiting, held))))
         if status.installation:
             self._head("Installation")
-            rows = [_need_row(need) for need in status.installation]
-            write_table(self, ("what", "of", "where", "why"), rows)
+            self._needs(status.installation)
         self._head(f"Needs you ({len(status.needs)})" if status.needs else "Needs you")
-        write_table(self, ("what", "of", "where", "why"), [_need_row(n) for n in status.needs])
+        self._needs(status.needs)
         if not status.needs:
             self.stdout.write("Nothing.", self.style.SUCCESS)
         if status.probes:
             self._head("Probes")
             counts = ", ".join(f"{count} {state}" for state, count in sorted(status.probes.items()))
-            self.stdout.write(f"{counts}.")
+            self._say(f"{counts}.")
             rows = [
                 (Cell(probe.name, "warn"), probe.watch.name, moment(probe.since), probe.last_output)
                 for probe in status.probes_down
             ]
-            write_table(self, ("down", "of", "since", "last output"), rows)
+            self._table(("down", "of", "since", "last output"), rows)
         self._head("Next")
         now = timezone.now()
-        write_table(
-            self,
+        self._table(
             ("watch", "at", "in"),
             [(watch.name, moment(at), ago(at, now)) for watch, at in status.next_runs],
         )
         if not status.next_runs:
-            self.stdout.write(_without_next_run())
+            self._say(_without_next_run())
         self._head("Today")
         self.stdout.write(f"{money(status.cost_today_usd)} in {status.runs_today} runs")
+
+    def _needs(self, needs: Sequence[Need]) -> None:
+        """Write a row for each; on a narrow terminal two lines, so that no address is cut."""
+        if self._width >= WIDE:
+            self._table(("what", "of", "where", "why"), [_need_row(need) for need in needs])
+            return
+        for need in needs:
+            said = f"{need.kind}  {need.what}: {need.why}"
+            self.stdout.write(one_line(said, self._width), self.style.WARNING)
+            self.stdout.write(f"  {need.address}")
+
+    def _table(self, headings: Sequence[str], rows: Sequence[Sequence[Cell | str]]) -> None:
+        write_table(self, headings, rows, self._width)
+
+    def _say(self, text: str, style: Callable[[str], str] | None = None) -> None:
+        for line in wrap(text, self._width):
+            self.stdout.write(line, style)
+
+    @property
+    def _width(self) -> int:
+        """Columns of the terminal, or of COLUMNS in a pipe; without both lines are whole."""
+        if self.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal():
+            return shutil.get_terminal_size().columns
+        return WHOLE
 
     def _head(self, title: str) -> None:
         self.stdout.write(title, self.style.MIGRATE_HEADING)

@@ -23,6 +23,7 @@ from tests.factories import (
     ApprovalFactory,
     CycleFactory,
     IncidentFactory,
+    ProbeFactory,
     ServiceStateFactory,
     SessionEventFactory,
     SessionFactory,
@@ -83,6 +84,25 @@ def test_status_shows_running_sessions_next_runs_and_cost_of_today(at_rest, work
     assert "shop" in [entry["watch"] for entry in data["next_runs"]]
     assert data["cost_today_usd"] == 1.25
     assert f"#{running.pk}" in status()[1]
+
+
+def test_status_fits_80_columns_and_begins_with_the_sentence(at_rest, workdir, monkeypatch):
+    name = "a-watch-with-a-name-that-is-long-enough-to-fill-its-line"
+    watch = WatchFactory(name=name, workdir=str(workdir))
+    SessionFactory(cycle=CycleFactory(watch=watch, running=True), running=True)
+    incident = IncidentFactory(watch=watch, title="the disk is full " * 9)
+    ProbeFactory(watch=watch, name=f"probe-{name}"[:60], state="down", last_output="refused " * 30)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    code, said = status()
+
+    lines = said.splitlines()
+    assert code == 1
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("1 thing needs you")
+    assert any(line.endswith(incident.get_absolute_url()) for line in lines)
+    monkeypatch.delenv("COLUMNS")
+    assert max(map(len, status()[1].splitlines())) > 80
 
 
 def test_an_incident_that_needs_a_person_exits_with_1(at_rest):
