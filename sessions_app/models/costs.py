@@ -10,9 +10,12 @@ from typing import Any
 
 from django.db import models
 from django.db.models import F, Sum
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Round
 from django.utils import timezone
 
 NOTHING = Decimal(0)
+PLACES = 10
 KEY_FIELDS = ("span", "first_day", "watch_number", "watch_name", "drill", "tier", "model")
 TOKEN_FIELDS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_creation_tokens")
 KEPT_TOKENS = TOKEN_FIELDS[1:]
@@ -80,11 +83,11 @@ class PeriodCost(models.Model):
     model = models.CharField("requested model", max_length=100)
 
     runs = models.BigIntegerField(default=0)
-    cost_usd = models.DecimalField(max_digits=20, decimal_places=10, default=NOTHING)
+    cost_usd = models.DecimalField(max_digits=20, decimal_places=PLACES, default=NOTHING)
     estimated = models.BigIntegerField(
         default=0, help_text="Sessions whose cost is an estimate from the stream."
     )
-    estimated_usd = models.DecimalField(max_digits=20, decimal_places=10, default=NOTHING)
+    estimated_usd = models.DecimalField(max_digits=20, decimal_places=PLACES, default=NOTHING)
     unknown = models.BigIntegerField(default=0, help_text="Ended sessions whose cost is unknown.")
     tokens = models.BigIntegerField(default=0, help_text="All tokens together.")
     output_tokens = models.BigIntegerField(default=0)
@@ -116,7 +119,7 @@ class PeriodCost(models.Model):
 
     @classmethod
     def _add(cls, key: dict[str, Any], amounts: dict[str, Any]) -> None:
-        changes = {name: F(name) + amount for name, amount in amounts.items() if amount}
+        changes = {name: _sum(name, amount) for name, amount in amounts.items() if amount}
         if not changes:
             return
         others = {name: value for name, value in key.items() if name not in {"day", "utc_day"}}
@@ -130,6 +133,12 @@ class PeriodCost(models.Model):
             if not cls.objects.filter(**place).update(**changes):
                 cls.objects.get_or_create(**place)
                 cls.objects.filter(**place).update(**changes)
+
+
+def _sum(name: str, amount: Decimal | int) -> Combinable:
+    """Return the sum of a column and an amount; SQLite adds dollars as binary fractions."""
+    added = F(name) + amount
+    return Round(added, precision=PLACES) if isinstance(amount, Decimal) else added
 
 
 @dataclass(frozen=True, slots=True)

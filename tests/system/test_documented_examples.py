@@ -25,6 +25,7 @@ TRIED_ELSEWHERE = {
     "docs/mcp.md": "tests/real_cli/test_mcp.py",
     "docs/metrics.md": "tests/escalation/web/test_metrics.py",
     "docs/scale.md": "tests/measure_record.py",
+    "docs/telemetry.md": "tests/real_cli/test_telemetry.py",
 }
 # A newcomer has set nothing.
 NOT_A_NEWCOMERS = (

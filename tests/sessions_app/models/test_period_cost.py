@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import time_machine
 from django.apps import apps
-from django.db import transaction
+from django.db import connection, transaction
 
 from sessions_app.costs.rollups import check
 from sessions_app.models import DailyVerdict, PeriodCost, Session
@@ -53,6 +53,16 @@ def test_a_month_is_counted_beside_the_day():
     month = PeriodCost.objects.get(span="month")
 
     assert (month.first_day, month.cost_usd) == (of_day().first_day.replace(day=1), Decimal("0.25"))
+
+
+def test_sums_of_dollars_leave_no_fractions_of_a_binary_number():
+    cycle = CycleFactory()
+    for cost in ("0.1", "0.2", "0.0000000001"):
+        started(cycle=cycle).finish("completed", cost_usd=Decimal(cost))
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT cost_usd FROM sessions_app_periodcost WHERE span = 'day'")
+        assert Decimal(str(cursor.fetchone()[0])) == Decimal("0.3000000001")
 
 
 def test_a_session_is_counted_at_its_start_and_its_cost_at_its_end():
