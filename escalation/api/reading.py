@@ -167,6 +167,11 @@ def require_valid(form: forms.Form) -> None:
         )
 
 
+def only_drills(drill: str | None) -> str | None:
+    """Return the filter of drills as the forms read it: without it, a list shows none."""
+    return drill if drill == "yes" else None
+
+
 def watch_number(name: str | None) -> int | None:
     return None if name is None else watch_named(name).pk
 
@@ -218,7 +223,7 @@ def watch_answer(watch: Watch, status: int = 200) -> Answer:
 @reads("watches", Right.SEE, tag="watches", shape="WatchList")
 def list_watches(request: HttpRequest, cursor: Cursor, limit: Limit) -> Any:
     """The watched systems."""
-    return paged(Watch.objects.select_related("schedule"), cursor, limit, watch_as_data)
+    return paged(Watch.objects.select_related("schedule", "manifest"), cursor, limit, watch_as_data)
 
 
 @reads("watches/{watch}", Right.SEE, tag="watches", shape="OneWatch")
@@ -388,7 +393,7 @@ def list_sessions(
             watch=watch_number(watch),
             tier=tier,
             status=status,
-            drill=drill,
+            drill=only_drills(drill),
         )
     )
     require_valid(form)
@@ -516,7 +521,7 @@ def list_changes(
         kind=kind,
         since=since,
         until=until,
-        drill=drill,
+        drill=only_drills(drill),
         before=cursor,
     )
     found = load_changes(query, limit)

@@ -63,6 +63,11 @@ def test_filters_are_those_of_the_pages_and_wrong_ones_are_refused(caller, subje
 
     assert client.get("sessions?status=failed&watch=shop").json()["items"][0]["watch"] == "shop"
     assert client.get("sessions?status=running").json()["items"] == []
+    for name in ("sessions", "changes", "incidents"):
+        without = client.get(f"{name}?drill=no")
+        assert without.status_code == 200, name
+        assert without.json() == client.get(name).json(), name
+        assert client.get(f"{name}?drill=yes").json()["items"] == [], name
     for path, status in (
         ("sessions?status=lost", 422),
         ("sessions?limit=0", 422),
