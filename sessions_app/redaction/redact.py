@@ -40,7 +40,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -1535,9 +1535,14 @@ def redacted(text: str) -> str:
     return _redacted(text, known_here()) if len(text) >= SHORTEST else text
 
 
+Search = Callable[[str], str]
+
+
 def redacted_data(value: Any) -> Any:
     """Redact all texts of a JSON value, also by the names of their keys."""
-    return _redacted_data(value, known_here())  # one lookup for all texts
+    known = known_here()  # one lookup for all texts
+    # Lists repeat their keys and many of their texts: each is searched once.
+    return _redacted_data(value, cache(lambda text: _redacted(text, known)))
 
 
 def _redacted(text: str, known: KnownValues) -> str:
@@ -1588,33 +1593,33 @@ def _without_encoded(text: str, known: KnownValues) -> str:
     return ENCODED_TEXT.sub(hide, text)
 
 
-def _redacted_data(value: Any, known: KnownValues) -> Any:
+def _redacted_data(value: Any, search: Search) -> Any:
     if isinstance(value, str):
-        return _redacted(value, known)
+        return search(value)
     if isinstance(value, list):
-        return [_redacted_data(item, known) for item in value]
+        return [_redacted_data(item, search) for item in value]
     if isinstance(value, dict):
         return {
-            _redacted_key(key, known): _redacted_under(key, item, value, known)
+            _redacted_key(key, search): _redacted_under(key, item, value, search)
             for key, item in value.items()
         }
     return value
 
 
-def _redacted_key(key: Any, known: KnownValues) -> Any:
+def _redacted_key(key: Any, search: Search) -> Any:
     is_long = isinstance(key, str) and len(key) >= SHORTEST_KEY_WITH_SECRET
-    return _redacted(key, known) if is_long else key
+    return search(key) if is_long else key
 
 
-def _redacted_under(key: Any, value: Any, around: dict[Any, Any], known: KnownValues) -> Any:
+def _redacted_under(key: Any, value: Any, around: dict[Any, Any], search: Search) -> Any:
     """Redact a value of an object by its key, and by the other values of the object."""
     if key in ("data", "stringData") and around.get("kind") == "Secret":
         return _hidden_data(value)
     if not isinstance(key, str) or not isinstance(value, str | list | int):
-        return _redacted_data(value, known)
+        return _redacted_data(value, search)
     if isinstance(value, list):
         is_named = NAMES_A_LIST.search(key) is not None
-        return [_redacted_item(key if is_named else "", item, known) for item in value]
+        return [_redacted_item(key if is_named else "", item, search) for item in value]
     if isinstance(value, int):
         is_secret = kind_of(key) == "password" and names_a_secret(key) and value >= SMALLEST_NUMBER
         return mark(kind_of(key)) if is_secret else value
@@ -1624,13 +1629,13 @@ def _redacted_under(key: Any, value: Any, around: dict[Any, Any], known: KnownVa
     name = around.get("name") if key == "value" else key
     if isinstance(name, str) and names_a_secret(name) and not is_placeholder(value):
         return mark(kind_of(name))
-    return _redacted(value, known)
+    return search(value)
 
 
-def _redacted_item(name: str, item: Any, known: KnownValues) -> Any:
+def _redacted_item(name: str, item: Any, search: Search) -> Any:
     if name and isinstance(item, str) and is_secret_item(name, item):
         return mark(kind_of(name))
-    return _redacted_data(item, known)
+    return _redacted_data(item, search)
 
 
 def _hidden_data(value: Any) -> Any:
