@@ -46,6 +46,7 @@ MATRICES = {
     *("test_guard_runs", "test_resume_refused", "test_policy_on_every_path", "test_same_facts"),
     *("test_prompt_matrix", "test_capabilities", "test_urls", "test_acting", "test_admin_lists"),
     *("test_query_counts", "test_hundred_watches", "test_bench_pages", "test_hostile_text"),
+    "test_bench_api",
 }
 # Interpreters or families of processes are started and waited for.
 PROCESSES = {

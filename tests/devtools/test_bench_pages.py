@@ -40,6 +40,7 @@ def timed(median_ms: float, *, queries: int = 5, size: int = 100, is_search: boo
         median_ms=median_ms,
         p95_ms=median_ms,
         cpu_ms=median_ms,
+        cpu_p95_ms=median_ms,
         queries=queries,
         size=size,
         by_cpu=True,
@@ -97,7 +98,7 @@ def test_a_page_that_fails_fails_the_measurement(operator_client):
     broken = pages.MeasuredPage(name="broken", way="", url="/no-such-page/")
 
     with pytest.raises(PageFailed, match="404"):
-        pages._timed(operator_client, broken, rounds=1)
+        pages.measure_page(operator_client, broken, rounds=1)
 
 
 @pytest.mark.parametrize(

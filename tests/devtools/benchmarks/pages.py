@@ -214,7 +214,7 @@ def addresses(
 
 def pages() -> list[MeasuredPage]:
     """Return all routes; those that only act refuse GET."""
-    places = _places()
+    places = parts_of_queries()
     found = []
     for address in addresses():
         if address.name in NOT_ASKED or address.name.startswith(("api:", "mcp:")):
@@ -234,7 +234,7 @@ def _filled(route: str) -> str | None:
     if "(?P<app_label>" in route:
         return reverse("admin:app_list", args=["sessions_app"])
     if "<" in route:
-        number = _newest(_model_of(route))
+        number = newest_number(_model_of(route))
         if number is None:
             return None
         route = re.sub(r"<(?:int:pk|path:object_id|id)>", str(number), route)
@@ -252,7 +252,7 @@ def _model_of(route: str) -> type[Model]:
     return NUMBERED[beginning]
 
 
-def _newest(model: type[Model]) -> object:
+def newest_number(model: type[Model]) -> Any:
     newest = model._default_manager.order_by("-pk").values_list("pk", flat=True).first()
     if model is Session and newest:
         # In the middle of a chain, whose page is largest.
@@ -261,7 +261,7 @@ def _newest(model: type[Model]) -> object:
     return newest
 
 
-def _places() -> dict[str, object]:
+def parts_of_queries() -> dict[str, object]:
     newest = Session.objects.order_by("-pk").first()
     watch = Watch.objects.order_by("pk").first()
     return {
@@ -302,7 +302,8 @@ class Timed:
     median_ms: float
     p95_ms: float
     cpu_ms: float
-    """Processor time of this process and of a local PostgreSQL backend."""
+    """Median of the processor time of this process and of a local PostgreSQL backend."""
+    cpu_p95_ms: float
     queries: int
     size: int
     """The size of the answer in bytes."""
@@ -350,7 +351,7 @@ def measure(rounds: int = ROUNDS, tell: Tell = silent) -> list[Timed]:
     walked = list(pages())
     for number, page in enumerate(walked, 1):
         tell(f"Measuring page {number} of {len(walked)}: {page.title}")
-        if timed := _timed(client, page, rounds):
+        if timed := measure_page(client, page, rounds):
             measured.append(timed)
     return measured
 
@@ -374,7 +375,7 @@ def _client() -> Client:
     return client
 
 
-def _timed(client: Client, page: MeasuredPage, rounds: int) -> Timed | None:
+def measure_page(client: Client, page: MeasuredPage, rounds: int) -> Timed | None:
     """Measure a page; None if it is not a page."""
     with CaptureQueriesContext(connection) as queries:
         status, size = _ask(client, page.url)
@@ -395,8 +396,9 @@ def _timed(client: Client, page: MeasuredPage, rounds: int) -> Timed | None:
         url=page.url,
         is_search=page.is_search,
         median_ms=statistics.median(times),
-        p95_ms=statistics.quantiles(times, n=20)[-1],
+        p95_ms=statistics.quantiles(times, n=20, method="inclusive")[-1],
         cpu_ms=statistics.median(busy),
+        cpu_p95_ms=statistics.quantiles(busy, n=20, method="inclusive")[-1],
         queries=asked,
         size=size,
         by_cpu=connection.vendor == "sqlite" or bool(_server_process()),

@@ -16,6 +16,7 @@ from escalation.drills.scratch import is_scratch
 from escalation.management.output import TerminalCommand, waiting
 from tests.devtools.benchmarks import (
     Tell,
+    api,
     idle,
     live,
     overhead,
@@ -46,7 +47,7 @@ CPU_AIM_PERCENT, PICKUP_AIM_MS, MEMORY_AIM_MB = 0.30, 30, 180
 class Command(TerminalCommand):
     help = (
         "Measure Claude Ops in a scratch installation: overhead of runs and of the sandbox, idle "
-        "cost, throughput, pages with a large database, and many live viewers."
+        "cost, throughput, pages and API with a large database, and many live viewers."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -72,6 +73,10 @@ class Command(TerminalCommand):
             "pages", help="every page with so many sessions, against the same with 1,000"
         )
         shown.add_argument("--sessions", type=int, default=100_000)
+        read = subjects.add_parser(
+            "api", help="every reading operation of the API with so many sessions"
+        )
+        read.add_argument("--sessions", type=int, default=100_000)
         watched = subjects.add_parser("live", help="many viewers of the output of one run")
         watched.add_argument("--viewers", type=int, default=200)
         watched.add_argument("--seconds", type=int, default=30)
@@ -85,7 +90,7 @@ class Command(TerminalCommand):
             "probes", help="processor of 1,000 and 100 probes a minute, size of a year of 100"
         )
         looking.add_argument("--seconds", type=int, default=60)
-        for subject in (running, standing, held, shown, watched, saturated, looking):
+        for subject in (running, standing, held, shown, read, watched, saturated, looking):
             subject.add_argument("--json", action="store_true")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -105,7 +110,7 @@ def _in_scratch(options: dict[str, Any]) -> int:
     if subject == "overhead" and options["answer_seconds"]:
         with overhead.slow_answers(options["answer_seconds"]) as directory:
             return rerun_in_scratch({"CLAUDEOPS_SCENARIOS_DIR": str(directory)})
-    if subject != "pages":
+    if subject not in ("api", "pages"):
         return rerun_in_scratch()
     with scratch_database_url() as address:
         return rerun_in_scratch({"DATABASE_URL": address} if address else None)
@@ -124,6 +129,8 @@ def _measured(options: dict[str, Any], tell: Tell) -> tuple[dict[str, Any], str]
             return _sandbox(max(2, options["rounds"]), tell)
         case "pages":
             return _pages(max(SMALLER + 1, options["sessions"]), tell)
+        case "api":
+            return _api(max(1, options["sessions"]), tell)
         case "live":
             return _live(max(1, options["viewers"]), max(2, options["seconds"]))
         case "throughput":
@@ -141,6 +148,12 @@ def _pages(sessions: int, tell: Tell) -> tuple[dict[str, Any], str]:
     record.seed(sessions, tell)
     found = pages.compared(small, pages.measure(tell=tell))
     return as_data(found, sessions, SMALLER), as_table(found, sessions, SMALLER)
+
+
+def _api(sessions: int, tell: Tell) -> tuple[dict[str, Any], str]:
+    record.seed(sessions, tell)
+    found = api.measure(tell=tell)
+    return api.as_data(found, sessions), api.as_table(found, sessions)
 
 
 def _live(viewers: int, seconds: int) -> tuple[dict[str, Any], str]:
