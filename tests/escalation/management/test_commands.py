@@ -253,7 +253,9 @@ def test_drill_creates_the_database_of_a_fresh_installation(tmp_path):
         check=False,
     )
 
-    assert (done.returncode, done.stderr) == (0, "")
+    # On a busy machine it says that it goes on.
+    unexpected = [line for line in done.stderr.splitlines() if not line.endswith(" s")]
+    assert (done.returncode, unexpected) == (0, [])
     with closing(sqlite3.connect(tmp_path / "state" / "claudeops.sqlite3")) as database:
         drills = database.execute(f"SELECT drill FROM {Cycle._meta.db_table}").fetchall()  # noqa: S608
     assert drills == [("three-tiers",)]
