@@ -468,6 +468,8 @@ class Overview:
     account: RateLimit
     active: tuple[RunningRow, ...]
     """Running and queued cycles."""
+    active_drills: tuple[Cycle, ...]
+    """Running and queued drills that are not among them."""
     inbox: Inbox
     budgets: BudgetsNow
     watches: tuple[WatchCard, ...]
@@ -526,7 +528,10 @@ def load_overview(rights: frozenset[Right] = frozenset()) -> Overview:
     asking = [row.incident.last_cycle_id for row in inbox.rows if row.incident.asks_for_person]
     wanted = [*latest_ended(watches), *(cycle for cycle in asking if cycle)]
     cycles = {cycle.pk: cycle for cycle in _cycles(Q(pk__in=wanted))}
-    shown = _shown(cycles.values())
+    shown, hidden_drills = _shown(cycles.values())
+    if any(not cycle.drill for cycle in shown):
+        real = tuple(row for row in inbox.approvals if not row.approval.session.cycle.drill)
+        inbox = replace(inbox, drills=(), approvals=real)
     read = {*shown, *(cycles[cycle] for cycle in asking if cycle in cycles)}
     sessions = list(_sessions(_with_reports(with_steps(Session.objects.all())), read))
     own = {cycle.pk: _own(sessions, cycle) for cycle in read}
@@ -536,11 +541,16 @@ def load_overview(rights: frozenset[Right] = frozenset()) -> Overview:
     inbox = replace(inbox, rows=with_offers(inbox, known, rights))
     return Overview(
         version=_token(
-            (account, header_status), [one.pk for one in approvals], watches, shown, seen
+            (account, header_status),
+            [one.pk for one in approvals],
+            watches,
+            [*shown, *hidden_drills],
+            seen,
         ),
         header_status=header_status,
         account=account,
         active=running_rows((one for one in shown if one.is_active), chains),
+        active_drills=hidden_drills,
         inbox=inbox,
         budgets=load_budgets(watches),
         watches=watch_cards(watches, cycles, inbox.by_watch),
@@ -552,7 +562,7 @@ def load_overview(rights: frozenset[Right] = frozenset()) -> Overview:
 
 def overview_version() -> str:
     """Returns the version token of the page without loading the page."""
-    cycles = list(_recent_or_active(Q()).only(*VERSION_CYCLE))
+    cycles, hidden_drills = _shown(_recent_or_active(Q()).only(*VERSION_CYCLE, "drill"))
     step = Subquery(last_steps().values("pk")[:1])
     sessions = _sessions(Session.objects.annotate(step=step), cycles)
     waiting = Approval.objects.filter(state=Approval.State.WAITING)
@@ -560,7 +570,7 @@ def overview_version() -> str:
         (RateLimit.current(), load_header_status()),
         waiting.values_list("pk", flat=True),
         Watch.objects.all(),
-        cycles,
+        [*cycles, *hidden_drills],
         sessions.only(*(name for name in VERSION_SESSION if name != "step")),
     )
 
@@ -570,18 +580,28 @@ def _recent_or_active(besides: Q) -> QuerySet[Cycle]:
 
     Filters by key, or SQLite would scan every cycle.
     """
-    recent = Q(pk__in=Cycle.objects.order_by("-id").values("pk")[:RECENT_CYCLES])
+    newest = Cycle.objects.order_by("-id").values("pk")
+    recent = Q(pk__in=newest[:RECENT_CYCLES])
+    earnest = Q(pk__in=newest.filter(drill="")[:RECENT_CYCLES])
     active = Q(pk__in=Cycle.objects.filter(state__in=Cycle.ACTIVE_STATES).values("pk"))
-    return Cycle.objects.filter(recent | active | besides)
+    return Cycle.objects.filter(recent | earnest | active | besides)
 
 
 def _cycles(besides: Q) -> QuerySet[Cycle]:
     return _recent_or_active(besides).select_related("watch", "requested_by")
 
 
-def _shown(cycles: Iterable[Cycle]) -> list[Cycle]:
-    """Leaves out cycles that only a card refers to."""
-    return [one for place, one in enumerate(cycles) if place < RECENT_CYCLES or one.is_active]
+def _shown(cycles: Iterable[Cycle]) -> tuple[list[Cycle], tuple[Cycle, ...]]:
+    """Returns the cycles of the page, and the active drills that are not among them.
+
+    Drills are shown until the first earnest cycle. Cycles that only a card refers to are left out.
+    """
+    found = list(cycles)
+    earnest = [one for one in found if not one.drill]
+    kept = earnest or found
+    shown = [one for place, one in enumerate(kept) if place < RECENT_CYCLES or one.is_active]
+    drills = (one for one in found if one.drill and one.is_active)
+    return shown, tuple(drills) if earnest else ()
 
 
 def _sessions(sessions: QuerySet[Session, Any], cycles: Iterable[Cycle]) -> QuerySet[Session, Any]:

@@ -39,8 +39,8 @@ MARK = "rehearsalmark"
 """In every text of the drill."""
 PRICE = Decimal("7.7654321")
 SWITCH = {"drill": "yes"}
-TELLS_THE_FIRST_DRILL = {"/", "/start/"}
-"""The story of a new installation is its first drill, marked as such."""
+TELLS_THE_FIRST_DRILL = {"/start/"}
+"""The guide of a new installation tells its first drill, marked as such."""
 
 
 def played() -> Session:
@@ -102,6 +102,18 @@ def test_no_page_and_no_list_of_the_admin_shows_a_drill_unless_asked(operator_cl
 
     assert len(walked) > 60
     assert shown == [], "\n".join(shown)
+
+
+def test_the_overview_tells_drills_until_the_first_earnest_cycle(operator_client):
+    played()
+    assert MARK in operator_client.get("/").content.decode()
+
+    CycleFactory()
+    running = CycleFactory(watch=None, drill=MARK, running=True)
+
+    page = operator_client.get("/").content.decode()
+    assert places("/", page) == []
+    assert f'href="{running.get_absolute_url()}"' in page
 
 
 def test_pages_of_an_earnest_cycle_show_no_drill(operator_client, record):
