@@ -75,7 +75,7 @@ WatchName = Annotated[str, Path(max_length=100), StringConstraints(pattern=PLAIN
 Name = Annotated[str, Path(max_length=100), StringConstraints(pattern=PLAIN)]
 OfWatch = Annotated[str | None, Query(None, max_length=100, description="Name of a watch.")]
 Cursor = Annotated[
-    int | None, Query(None, ge=0, le=LARGEST, description="`next` of the page before.")
+    int | None, Query(None, ge=0, le=LARGEST, description="The value of next in the page before.")
 ]
 Limit = Annotated[int, Query(30, ge=1, le=100, description="Number of items.")]
 Drill = Annotated[Literal["no", "yes"] | None, Query(None, description="Only, or no drills.")]
