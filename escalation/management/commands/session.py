@@ -22,8 +22,15 @@ from escalation.management.arguments import (
     session_named,
     terminal_user,
 )
+from escalation.management.commands.logs import log_for
 from escalation.management.commands.run_cycle import confirm_or_stop, finish_command
-from escalation.management.output import ExitCode, Refused, TerminalCommand, write_table
+from escalation.management.output import (
+    ExitCode,
+    Refused,
+    TerminalCommand,
+    add_verbose_option,
+    write_table,
+)
 from escalation.management.session_text import (
     HEADINGS,
     attached_line,
@@ -174,7 +181,12 @@ class Command(TerminalCommand):
         except OperationRefused as refused:
             raise Refused(refused.code, refused) from refused
         finish_command(
-            self, created.cycle, queued=options["queue"], as_json=options["json"], shown=created
+            self,
+            created.cycle,
+            queued=options["queue"],
+            as_json=options["json"],
+            log=log_for(options, indent="   "),
+            shown=created,
         )
 
     def _confirm(self, session: Session, options: dict[str, Any]) -> None:
@@ -210,6 +222,7 @@ def _add_showing(parser: ArgumentParser, verb: str) -> None:
 
 def _add_going_on(parser: ArgumentParser, verb: str) -> None:
     parser.add_argument("id", help=SESSION_HELP)
+    add_verbose_option(parser)
     if verb == "escalate":
         parser.add_argument("text", nargs="?", default="", help="the reason; a note with --once")
         parser.add_argument(
