@@ -23,7 +23,7 @@ def test_req8_the_variable_decides_and_is_logged(migrated, fake_cli, variable, c
     if variable:
         migrated.environment["CLAUDEOPS_RESUME_CONTEXT_THRESHOLD"] = variable
 
-    ran = migrated.manage("run_cycle")
+    ran = migrated.manage("run_cycle", "--verbose")
 
     _first, second = migrated.chain(1)
     assert (second["continued_by"], ran.returncode) == (continued_by, 0), ran.stderr
