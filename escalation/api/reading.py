@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
@@ -349,21 +349,17 @@ def list_cycles(
         until=until,
         before=cursor,
     )
-    found = load_cycles(query, limit)
+    found = load_cycles(query, limit, whole_sessions=True)
     require_valid(found.form)
-    return Rows(_with_sessions(found.page.rows, request), found.page.older)
+    return Rows(
+        [_cycle_data(cycle, request, cycle.sessions.all()) for cycle in found.page.rows],
+        found.page.older,
+    )
 
 
-def _with_sessions(cycles: tuple[Cycle, ...], request: HttpRequest) -> list[Any]:
-    """Return cycles with whole sessions, which one query reads."""
-    of: dict[int, list[Session]] = {cycle.pk: [] for cycle in cycles}
-    sessions = Session.objects.filter(cycle__in=of).select_related("cycle__watch").order_by("pk")
-    for session in sessions:
-        of[session.cycle_id].append(session)
-    return [_cycle_data(cycle, request, of[cycle.pk]) for cycle in cycles]
-
-
-def _cycle_data(cycle: Cycle, request: HttpRequest, sessions: list[Session] | None = None) -> Any:
+def _cycle_data(
+    cycle: Cycle, request: HttpRequest, sessions: Iterable[Session] | None = None
+) -> Any:
     data = cycle_as_data(cycle, sessions)
     return {**data, "sessions": [without_output(one, request) for one in data["sessions"]]}
 

@@ -206,10 +206,16 @@ class CycleList:
     remark: str = ""
 
 
-def load_cycles(parameters: QueryDict, size: int = PER_PAGE) -> CycleList:
+def load_cycles(
+    parameters: QueryDict, size: int = PER_PAGE, *, whole_sessions: bool = False
+) -> CycleList:
+    """Loads a page of cycles with their sessions, by default without long texts."""
     form = CycleFilter(parameters, label_suffix="")
     position = position_in(parameters)
-    page, remark = _searched(form, position) if form.words else _filtered(form, position, size)
+    if form.words:
+        page, remark = _searched(form, position)
+    else:
+        page, remark = _filtered(form, position, size, whole_sessions)
     return CycleList(
         form=form,
         page=page,
@@ -222,7 +228,7 @@ def load_cycles(parameters: QueryDict, size: int = PER_PAGE) -> CycleList:
 
 
 def _filtered(
-    form: CycleFilter, position: PagePosition, size: int
+    form: CycleFilter, position: PagePosition, size: int, whole_sessions: bool
 ) -> tuple[KeysetPage[Cycle], str]:
     """Filters by index.
 
@@ -230,7 +236,7 @@ def _filtered(
     everything between them.
     """
     first, end = _numbers(form)
-    rows = form.apply(_shown())
+    rows = form.apply(_shown(whole_sessions=whole_sessions))
     before = min(position.before or end, end)
     begin = PagePosition(before=None if before == LARGEST_NUMBER else before)
     if not form.is_one_index:
@@ -291,8 +297,9 @@ def _numbers(form: CycleFilter) -> tuple[int, int]:
     return numbers_between(Cycle, "created_at", since, until)
 
 
-def _shown(*, with_text: bool = False) -> QuerySet[Cycle]:
-    sessions = Session.objects.defer(*LONG_FIELDS, *(["run_text__output"] if with_text else []))
+def _shown(*, with_text: bool = False, whole_sessions: bool = False) -> QuerySet[Cycle]:
+    long = () if whole_sessions else LONG_FIELDS
+    sessions = Session.objects.defer(*long, *(["run_text__output"] if with_text else []))
     sessions = (sessions.select_related("run_text") if with_text else sessions).order_by("id")
     return Cycle.objects.select_related("watch", "requested_by").prefetch_related(
         Prefetch("sessions", queryset=sessions)
