@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('sessions_app', '0046_approval_way_api'),
+        ('sessions_app', '0056_approval_way_api'),
     ]
 
     operations = [

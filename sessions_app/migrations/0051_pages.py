@@ -54,7 +54,7 @@ def add(apps, span, day, row, amounts):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('sessions_app', '0055_configuration'),
+        ('sessions_app', '0050_configuration'),
     ]
 
     operations = [

@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("sessions_app", "0076_change_host"),
+        ("sessions_app", "0057_change_host"),
     ]
 
     operations = [

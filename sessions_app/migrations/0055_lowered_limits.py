@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('sessions_app', '0075_notify'),
+        ('sessions_app', '0054_notify'),
     ]
 
     operations = [

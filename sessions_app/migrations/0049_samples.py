@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('sessions_app', '0060_search'),
+        ('sessions_app', '0048_search'),
     ]
 
     operations = [

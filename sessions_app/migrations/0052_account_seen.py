@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('auth', '0012_alter_user_first_name_max_length'),
-        ('sessions_app', '0065_pages'),
+        ('sessions_app', '0051_pages'),
     ]
 
     operations = [

@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('sessions_app', '0050_telemetry'),
+        ('sessions_app', '0046_telemetry'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

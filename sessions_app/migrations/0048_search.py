@@ -9,7 +9,7 @@ from sessions_app.models.search import forget_run_index
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('sessions_app', '0045_api_tokens'),
+        ('sessions_app', '0047_api_tokens'),
     ]
 
     operations = [

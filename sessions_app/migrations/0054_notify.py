@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('sessions_app', '0051_cli_telemetry'),
+        ('sessions_app', '0053_cli_telemetry'),
     ]
 
     operations = [

@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("sessions_app", "0061_account_seen"),
+        ("sessions_app", "0052_account_seen"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('sessions_app', '0056_lowered_limits'),
+        ('sessions_app', '0055_lowered_limits'),
     ]
 
     operations = [

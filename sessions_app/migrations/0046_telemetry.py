@@ -72,7 +72,7 @@ def add_up(apps, schema_editor):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("sessions_app", "0070_proposals"),
+        ("sessions_app", "0045_proposals"),
     ]
 
     operations = [

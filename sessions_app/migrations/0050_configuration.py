@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('sessions_app', '0071_samples'),
+        ('sessions_app', '0049_samples'),
     ]
 
     operations = [
