@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.utils import timezone
 
@@ -34,7 +34,7 @@ from sessions_app.models.autonomy import AutonomyLevel
 from sessions_app.redaction.encryption import address_of, secret_of
 from tests.escalation.configuration.test_files import example
 from tests.escalation.refusals import command_refused
-from tests.factories import CycleFactory, ProbeFactory, WatchFactory
+from tests.factories import CycleFactory, ProbeFactory, WatchFactory, user_with
 
 pytestmark = pytest.mark.django_db
 
@@ -252,8 +252,7 @@ def test_plan_that_went_stale_is_refused_with_the_new_plan(write):
 
 
 def test_account_without_the_right_applies_nothing(write):
-    ben = User.objects.create_user("ben")
-    ben.groups.add(Group.objects.get(name=Role.OPERATOR))
+    user_with(Role.OPERATOR, username="ben")
 
     with command_refused(RefusalCode.NOT_PERMITTED):
         call_command("apply", str(write(shop=SHOP)), "--yes", "--as", "ben")

@@ -48,6 +48,7 @@ from tests.factories import (
     IncidentFactory,
     ProbeFactory,
     RemedyFactory,
+    RemedyRunFactory,
     SandboxProofFactory,
     SessionEventFactory,
     SessionFactory,
@@ -72,7 +73,11 @@ FORM = {
 # A form of many fields may say that some are missing: whoever is told so may act.
 DONE = {302, 422}
 # Shows the new secret once, which a redirect would have to keep somewhere.
-SHOWS_SECRET = {"renew_source"}
+SHOWS_SECRET = {"renew_source", "link_account"}
+# Whoever may log in has tokens, which may no more than the account.
+FOR_EVERYBODY = {"add_token", "revoke_token"}
+FOR_ADMINISTRATORS = ("_channel", "_source", "_account", "_account_role")
+LIMITED = [name for name in ENDPOINTS if name not in FOR_EVERYBODY]
 
 
 @pytest.fixture
@@ -107,6 +112,7 @@ def subject(workdir) -> dict[str, int]:
         "channels": ChannelFactory().pk,
         "sources": SourceFactory().pk,
         "tokens": ApiTokenFactory().pk,
+        "accounts": user_with("viewer").pk,
         "probes": ProbeFactory(watch=watch).pk,
         "remedies": RemedyFactory(watch=watch, parameters="", command=["docker", "ps"]).pk,
     }
@@ -187,7 +193,7 @@ def test_a_form_from_another_site_is_refused(operator, subject):
 def test_a_viewer_is_told_which_role_is_needed(subject, staff):
     client, before = a_client("viewer", is_staff=staff), everything()
 
-    answers = {name: client.post(address(name, subject), FORM) for name in ENDPOINTS}
+    answers = {name: client.post(address(name, subject), FORM) for name in LIMITED}
 
     assert other_than(403, answers) == {}
     texts = {name: html.unescape(answer.content.decode()) for name, answer in answers.items()}
@@ -201,7 +207,7 @@ def test_permissions_of_django_decide_nothing(subject):
     client = Client()
     client.force_login(user)
 
-    answers = {name: client.post(address(name, subject), FORM) for name in ENDPOINTS}
+    answers = {name: client.post(address(name, subject), FORM) for name in LIMITED}
 
     assert other_than(403, answers) == {}
 
@@ -222,7 +228,7 @@ def test_an_admin_may_do_everything_here(subject, name):
 
 @every_endpoint
 def test_an_approver_may_do_all_but_manage_keys(subject, name):
-    expected = {403} if name.endswith(("_channel", "_source")) else DONE
+    expected = {403} if name.endswith(FOR_ADMINISTRATORS) else DONE
     if name == "revoke_token":
         expected = {404}  # it is not their own
 
@@ -302,6 +308,15 @@ def let_remedies_wait(subject: dict[str, int], script: Path) -> None:
         )
 
 
+def new_watch(directory: Path) -> Watch:
+    """A watch without a manifest, with a proposed probe and a run that can be undone."""
+    directory.mkdir()
+    (directory / "compose.yaml").write_text("services: {web: {ports: ['8080:80']}}\n")
+    watch = WatchFactory(workdir=str(directory))
+    RemedyRunFactory(remedy=RemedyFactory(watch=watch, undo="stop"))
+    return watch
+
+
 def test_a_role_that_may_not_act_sees_no_form(subject):
     WatchFactory(enabled=False)
     let_manifest_wait(subject)
@@ -324,6 +339,8 @@ def test_a_role_that_may_act_sees_every_form(subject, tmp_path):
     RateLimit.objects.create(pk=RateLimit.THE_ONE, until=in_an_hour)
     ChannelFactory(enabled=False)
     SourceFactory(enabled=False)
+    SourceFactory(kind="generic")
+    new = new_watch(tmp_path / "new")
     let_manifest_wait(subject)
     let_remedies_wait(subject, tmp_path / "fix.sh")
     Maintenance.objects.create(watch_id=subject["watches"])
@@ -331,9 +348,14 @@ def test_a_role_that_may_act_sees_every_form(subject, tmp_path):
     pause("x")
 
     shown += pages(a_client("admin"), subject)
-    shown += a_client("admin").get(reverse("web:tokens")).content.decode()
+    user_with("viewer", is_active=False)
+    admin = a_client("admin")
+    for page in ("web:tokens", "web:accounts"):
+        shown += admin.get(reverse(page)).content.decode()
+    for page in ("web:watch", "web:probes", "web:watch_remedies"):
+        shown += admin.get(reverse(page, args=[new.pk])).content.decode()
 
-    offered = {re.sub(r"\d+", "N", action) for action in re.findall(r'action="([^"]+)"', shown)}
+    offered = {re.sub(r"\d+", "N", action) for action in re.findall(r'action="([^"#]+)', shown)}
     assert {re.sub(r"\d+", "N", address(name, subject)) for name in ENDPOINTS} <= offered
 
 
