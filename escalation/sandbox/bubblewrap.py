@@ -8,6 +8,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -255,12 +256,27 @@ OF_ROOT = ("CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_CHOWN")
 MAP = f'echo "{EVERY_USER}" > "/proc/$1/uid_map" && echo "{EVERY_USER}" > "/proc/$1/gid_map"'
 
 
-@lru_cache(maxsize=1)
+# A thread that made a second namespace would name its descriptor, which closes with it.
+_making = threading.RLock()
+
+
 def user_namespace() -> Namespace:
     """Return the user namespace in which this process sets up its sandboxes, made once.
 
     An ordinary user is user 0 there, and no other user exists.
     """
+    with _making:
+        return _user_namespace()
+
+
+def _command_user_namespace() -> Namespace:
+    """Return the user namespace of root's commands, in which they own no mount."""
+    with _making:
+        return _all_users_for_commands()
+
+
+@lru_cache(maxsize=1)
+def _user_namespace() -> Namespace:
     if os.getuid() == 0:
         return _namespace_of_all_users(())
     as_root = ("--unshare-user", "--uid", "0", "--gid", "0")
@@ -268,15 +284,15 @@ def user_namespace() -> Namespace:
 
 
 @lru_cache(maxsize=1)
-def _command_user_namespace() -> Namespace:
-    """Return the user namespace of root's commands, in which they own no mount."""
+def _all_users_for_commands() -> Namespace:
     return _namespace_of_all_users(entering())
 
 
 def forget_namespaces() -> None:
     """Make them again, in a process of another user."""
-    user_namespace.cache_clear()
-    _command_user_namespace.cache_clear()
+    with _making:
+        _user_namespace.cache_clear()
+        _all_users_for_commands.cache_clear()
 
 
 def _namespace_of_all_users(inside: Sequence[str]) -> Namespace:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -31,6 +34,22 @@ def test_sandboxes_are_in_force_where_a_real_one_can_be_built(mode):
 
     assert (state.in_force, state.why) == (True, "")
     assert state.version.startswith("0.")
+
+
+def test_commands_that_begin_at_once_share_one_namespace():
+    bubblewrap.forget_namespaces()
+    together = threading.Barrier(6)
+
+    def options(_number: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        together.wait()
+        return bubblewrap.isolation()
+
+    with ThreadPoolExecutor(6) as pool:
+        found = set(pool.map(options, range(6)))
+
+    [(_options, descriptors)] = found
+    for descriptor in descriptors:
+        os.fstat(descriptor)
 
 
 def test_sandboxes_can_be_switched_off():
